@@ -1,0 +1,70 @@
+//! Arguments of attributes: `name = value`, `name(...)` and `flag`, separated by commas. Knows no attribute; each caller
+//! brings the names it takes, and everybody's errors sound the same.
+
+use proc_macro2::Ident;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, LitInt, LitStr, Result, Token, parenthesized};
+
+/// Reads all arguments. `each` gets a known name and parses what follows it.
+pub(crate) fn read(
+    input: ParseStream<'_>,
+    known: &[&str],
+    mut each: impl FnMut(&Ident, ParseStream<'_>) -> Result<()>,
+) -> Result<()> {
+    while !input.is_empty() {
+        let name = Ident::parse_any(input)?;
+        if !known.iter().any(|known| name == known) {
+            let message = format!("unknown argument `{name}`; it is one of: {}", known.join(", "));
+            return Err(Error::new(name.span(), message));
+        }
+        each(&name, input)?;
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(())
+}
+
+/// What follows `name =`.
+pub(crate) fn value<T: Parse>(name: &Ident, input: ParseStream<'_>, example: &str) -> Result<T> {
+    let wanted = || Error::new(name.span(), format!("write it as `{name} = {example}`"));
+    input.parse::<Token![=]>().map_err(|_| wanted())?;
+    input.parse().map_err(|_| wanted())
+}
+
+/// The text that follows `name =`.
+pub(crate) fn text(name: &Ident, input: ParseStream<'_>) -> Result<LitStr> {
+    value(name, input, "\"...\"")
+}
+
+/// The number that follows `name =`.
+pub(crate) fn number<N>(name: &Ident, input: ParseStream<'_>) -> Result<N>
+where
+    N: std::str::FromStr,
+    N::Err: std::fmt::Display,
+{
+    value::<LitInt>(name, input, "1")?.base10_parse()
+}
+
+/// What stands in the parentheses that follow `name`.
+pub(crate) fn list<T>(
+    name: &Ident,
+    input: ParseStream<'_>,
+    read: impl FnOnce(ParseStream<'_>) -> Result<T>,
+) -> Result<T> {
+    if !input.peek(syn::token::Paren) {
+        return Err(Error::new(name.span(), format!("write it as `{name}(...)`")));
+    }
+    let content;
+    parenthesized!(content in input);
+    read(&content)
+}
+
+/// Fills a place once.
+pub(crate) fn set<T>(place: &mut Option<T>, name: &Ident, value: T) -> Result<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Error::new(name.span(), format!("`{name}` is given twice"))),
+    }
+}

@@ -1,0 +1,60 @@
+//! A kind in an attribute: by text ("v1/Pod", "apps/v1/Deployment") or by a type that implements `Resource`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, LitStr, Result, Type};
+
+/// A kind as somebody wrote it.
+#[derive(Clone)]
+pub(crate) enum KindName {
+    /// Checked text.
+    Text { api_version: String, kind: String },
+    /// A type that says its kind.
+    Type(Box<Type>),
+}
+
+impl KindName {
+    /// Splits "apps/v1/Deployment".
+    pub(crate) fn from_text(text: &LitStr) -> Result<Self> {
+        let value = text.value();
+        let wrong = || {
+            let message = format!("{value:?} names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\": version (with its group) and kind");
+            Error::new(text.span(), message)
+        };
+        let (api_version, kind) = value.rsplit_once('/').ok_or_else(wrong)?;
+        let is_kind = kind.starts_with(|letter: char| letter.is_ascii_uppercase());
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let is_version = version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
+        if !is_kind || !is_version || api_version.matches('/').count() > 1 || api_version.starts_with('/') {
+            return Err(wrong());
+        }
+        Ok(Self::Text { api_version: api_version.to_owned(), kind: kind.to_owned() })
+    }
+}
+
+impl Parse for KindName {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        if input.peek(LitStr) {
+            return Self::from_text(&input.parse()?);
+        }
+        match input.parse() {
+            Ok(named) => Ok(Self::Type(Box::new(named))),
+            Err(_) => Err(input.error("expected a kind: \"v1/Pod\", or a type that implements Resource")),
+        }
+    }
+}
+
+impl ToTokens for KindName {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match self {
+            Self::Text { api_version, kind } => {
+                quote!(::mortise_sdk::Kind { api_version: #api_version, kind: #kind })
+            }
+            Self::Type(named) => quote!(::mortise_sdk::Kind {
+                api_version: <#named as ::mortise_sdk::Resource>::API_VERSION,
+                kind: <#named as ::mortise_sdk::Resource>::KIND,
+            }),
+        });
+    }
+}

@@ -1,0 +1,84 @@
+//! The derives and attributes of mortise-sdk, documented where they are listed. Token streams go in and come out; what
+//! the expansions name lives in `mortise_sdk::__private`. Errors are written for whoever wrote the attribute.
+
+use proc_macro::TokenStream;
+
+mod arguments;
+mod kind;
+mod projection;
+mod reconciler;
+mod resource;
+#[cfg(test)]
+mod tests;
+
+/// Makes a kind of its own out of a spec: the type of its objects (`metadata`, `spec`, `status`) and its
+/// CustomResourceDefinition, whose schema comes from the spec's and the status' `JsonSchema`.
+///
+/// Put it on the spec, beside `Serialize`, `Deserialize`, `JsonSchema`, `Clone` and `Debug`. The doc comment of the
+/// spec becomes the description of the kind. Conditions are added to the schema of the status by themselves.
+///
+/// `#[resource(...)]` takes, the first three always:
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `group = "example.com"` | the API group |
+/// | `version = "v1"` | the version |
+/// | `kind = "PodSet"` | the kind, and the name of the type that is made |
+/// | `status = PodSetStatus` | the type of the status; makes the status subresource |
+/// | `plural = "podsets"`, `singular = "podset"` | derived from the kind unless given |
+/// | `short_name = "ps"`, `category = "all"` | for kubectl; may be repeated |
+/// | `cluster` | objects live outside namespaces |
+/// | `scale(spec = ".spec.replicas", status = ".status.replicas", selector = "...")` | the scale subresource |
+/// | `column(name = "Desired", path = ".spec.replicas", type = "integer", wide, description = "...")` | a column of `kubectl get`, `type` is "string" unless given, `wide` shows it with `-o wide`; may be repeated, an Age column ends them |
+#[proc_macro_derive(CustomResource, attributes(resource))]
+pub fn custom_resource(input: TokenStream) -> TokenStream {
+    finish(resource::expand(input.into()))
+}
+
+/// Reads objects of any kind as a flat struct of the fields that matter, and asks the host for those alone.
+///
+/// ```ignore
+/// #[derive(Projection)]
+/// #[projection("v1/Pod")]
+/// struct Pod<'a> {
+///     #[field(child_key)]
+///     key: Option<&'a str>,
+///     #[field("metadata.name")]
+///     name: &'a str,
+///     #[field("status.phase")]
+///     phase: Option<&'a str>,
+/// }
+/// ```
+///
+/// Every field says where it is read from. Dots separate; a name that has dots itself stands in brackets and quotes:
+/// `metadata.annotations["example.com/owner"]`. `child_key` is the key under which the plugin asked for a child. A
+/// field that may be missing is an `Option`; another one that is missing is an error that names its path. Fields may
+/// borrow (`&'a str`) where the text has no escapes, as names and phases have none; use `String` for free text.
+#[proc_macro_derive(Projection, attributes(projection, field))]
+pub fn projection(input: TokenStream) -> TokenStream {
+    finish(projection::expand(input.into()))
+}
+
+/// Makes a plugin of one function: `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>`.
+///
+/// Defines the static `PLUGIN` beside it, for tests, and on wasm32 the component's exports. A plugin has one reconciler. It takes:
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how they change: "apply" (default), "recreate", "rollingRecreate", "onDelete"; may be repeated |
+/// | `reads("v1/Node", ConfigMap)` | kinds that are read, by text or by type |
+/// | `writes("apps/v1/Deployment", verbs("patch"))` | a kind that actions write to; may be repeated |
+/// | `labels = "tier=web"`, `annotation("name", "value")` | reconcile only objects that match |
+/// | `finalize` | deletion waits until an outcome is `finalized` |
+/// | `concurrency = 4` | calls at once |
+/// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use |
+/// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell |
+/// | `name = "..."`, `version = "..."` | the plugin's, the package's unless given |
+#[proc_macro_attribute]
+pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    finish(reconciler::expand(arguments.into(), item.into()))
+}
+
+fn finish(result: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    result.unwrap_or_else(|error| error.into_compile_error()).into()
+}

@@ -1,0 +1,338 @@
+//! `#[derive(CustomResource)]`: from a spec to the type of its objects and the CustomResourceDefinition's facts.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::parse::ParseStream;
+use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Type};
+
+use crate::arguments::{list, read, set, text, value};
+
+const ARGUMENTS: [&str; 11] = [
+    "group", "version", "kind", "status", "plural", "singular", "short_name", "category", "cluster", "scale", "column",
+];
+
+#[derive(Default)]
+struct Arguments {
+    group: Option<LitStr>,
+    version: Option<LitStr>,
+    kind: Option<LitStr>,
+    status: Option<Type>,
+    plural: Option<LitStr>,
+    singular: Option<LitStr>,
+    short_names: Vec<LitStr>,
+    categories: Vec<LitStr>,
+    cluster: Option<bool>,
+    scale: Option<TokenStream>,
+    columns: Vec<TokenStream>,
+    has_age: bool,
+}
+
+pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
+    let input: DeriveInput = syn::parse2(input)?;
+    if !input.generics.params.is_empty() {
+        return Err(Error::new_spanned(&input.generics, "a spec has no generic parameters: a kind is one type"));
+    }
+    let arguments = Arguments::of(&input)?;
+    let kind_text = required(arguments.kind.as_ref(), "kind", "PodSet", &input)?;
+    let kind = Ident::parse_any
+        .parse_text(kind_text)
+        .filter(|kind| kind.to_string().starts_with(|letter: char| letter.is_ascii_uppercase()))
+        .ok_or_else(|| Error::new(kind_text.span(), "a kind is one CamelCase word, such as \"PodSet\""))?;
+    let object = object(&input, &kind, &arguments);
+    let deserialize = deserialize(&input.ident, &kind, arguments.status.as_ref());
+    let serialize = serialize(&kind, arguments.status.is_some());
+    let resource = resource(&input, &kind, &arguments)?;
+    Ok(quote!(#object #deserialize #serialize #resource))
+}
+
+/// Identifiers from text, keywords refused by whoever uses them.
+trait ParseText {
+    fn parse_text(self, text: &LitStr) -> Option<Ident>;
+}
+
+impl<F: FnOnce(ParseStream<'_>) -> Result<Ident>> ParseText for F {
+    fn parse_text(self, text: &LitStr) -> Option<Ident> {
+        text.parse_with(self).ok()
+    }
+}
+
+/// The type of the kind's objects.
+fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStream {
+    let (visibility, spec) = (&input.vis, &input.ident);
+    let about = format!("An object of the kind {kind}, whose spec is [`{spec}`].");
+    let metadata = if arguments.cluster.is_some() {
+        quote!(::mortise_sdk::ObjectMeta::named(name))
+    } else {
+        quote!(::mortise_sdk::ObjectMeta::named(name).in_namespace("default"))
+    };
+    let (status, no_status) = match &arguments.status {
+        Some(status) => (
+            quote! {
+                /// What was last observed.
+                pub status: ::core::option::Option<#status>,
+            },
+            quote!(status: ::core::option::Option::None,),
+        ),
+        None => (quote!(), quote!()),
+    };
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Debug)]
+        #visibility struct #kind {
+            /// Name, namespace, labels and so on.
+            pub metadata: ::mortise_sdk::ObjectMeta,
+            /// What is wanted.
+            pub spec: #spec,
+            #status
+        }
+
+        impl #kind {
+            /// A new object, in the namespace "default" unless the kind has no namespaces. For tests.
+            #[allow(dead_code, reason = "a plugin is given its objects; its tests make them")]
+            pub fn new(name: impl ::core::convert::Into<::std::string::String>, spec: #spec) -> Self {
+                Self { metadata: #metadata, spec, #no_status }
+            }
+        }
+    }
+}
+
+/// Objects are read without their apiVersion and kind, which the type says already.
+fn deserialize(spec: &Ident, kind: &Ident, status: Option<&Type>) -> TokenStream {
+    let (status_record, status) = match status {
+        Some(status) => (quote!(status: ::core::option::Option<#status> = "status",), quote!(status: read.status,)),
+        None => (quote!(), quote!()),
+    };
+    quote! {
+        const _: () = {
+            use ::mortise_sdk::__private::{record, serde::de};
+
+            record! {
+                struct Read {
+                    metadata: ::mortise_sdk::ObjectMeta = "metadata",
+                    spec: ::core::option::Option<#spec> = "spec",
+                    #status_record
+                }
+            }
+
+            impl<'de> de::Deserialize<'de> for #kind {
+                fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
+                    let read = <Read as de::Deserialize>::deserialize(deserializer)?;
+                    match read.spec {
+                        ::core::option::Option::Some(spec) => {
+                            ::core::result::Result::Ok(Self { metadata: read.metadata, spec, #status })
+                        }
+                        ::core::option::Option::None => {
+                            ::core::result::Result::Err(de::Error::missing_field("spec"))
+                        }
+                    }
+                }
+            }
+        };
+    }
+}
+
+/// Objects are written with their apiVersion and kind, which the type itself need not carry.
+fn serialize(kind: &Ident, has_status: bool) -> TokenStream {
+    let name = kind.to_string();
+    let status = has_status.then(|| {
+        quote! {
+            if let ::core::option::Option::Some(status) = &self.status {
+                object.serialize_field("status", status)?;
+            }
+        }
+    });
+    quote! {
+        impl ::mortise_sdk::__private::serde::Serialize for #kind {
+            fn serialize<S: ::mortise_sdk::__private::serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> ::core::result::Result<S::Ok, S::Error> {
+                use ::mortise_sdk::__private::serde::ser::SerializeStruct;
+                let mut object = serializer.serialize_struct(#name, 5)?;
+                object.serialize_field("apiVersion", <Self as ::mortise_sdk::Resource>::API_VERSION)?;
+                object.serialize_field("kind", <Self as ::mortise_sdk::Resource>::KIND)?;
+                object.serialize_field("metadata", &self.metadata)?;
+                object.serialize_field("spec", &self.spec)?;
+                #status
+                object.end()
+            }
+        }
+    }
+}
+
+fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<TokenStream> {
+    let spec = &input.ident;
+    let group = required(arguments.group.as_ref(), "group", "example.com", input)?;
+    let version = required(arguments.version.as_ref(), "version", "v1", input)?;
+    let api_version = format!("{}/{}", group.value(), version.value());
+    let name = kind.to_string();
+    let singular = arguments.singular.as_ref().map_or_else(|| name.to_lowercase(), LitStr::value);
+    let plural = arguments.plural.as_ref().map_or_else(|| plural_of(&singular), LitStr::value);
+    let (short_names, categories) = (&arguments.short_names, &arguments.categories);
+    let namespaced = arguments.cluster.is_none();
+    let description = doc_text(&input.attrs);
+    let scale = match &arguments.scale {
+        Some(scale) => quote!(::core::option::Option::Some(#scale)),
+        None => quote!(::core::option::Option::None),
+    };
+    let age = column_tokens("Age", "date", ".metadata.creationTimestamp", 0, "");
+    let age = (!arguments.columns.is_empty() && !arguments.has_age).then_some(age);
+    let columns = arguments.columns.iter().chain(&age);
+    let status = match &arguments.status {
+        Some(status) => quote!(::core::option::Option::Some(schema_of::<#status>())),
+        None => quote!(::core::option::Option::None),
+    };
+    Ok(quote! {
+        impl ::mortise_sdk::Resource for #kind {
+            const API_VERSION: &'static str = #api_version;
+            const KIND: &'static str = #name;
+
+            const DEFINITION: ::core::option::Option<&'static ::mortise_sdk::__private::Definition> = {
+                #[allow(unused_imports, reason = "not every kind has columns and a scale")]
+                use ::mortise_sdk::__private::{Column, Definition, Scale, schema_of};
+                const DEFINITION: Definition = Definition {
+                    group: #group,
+                    version: #version,
+                    kind: #name,
+                    plural: #plural,
+                    singular: #singular,
+                    short_names: &[#(#short_names),*],
+                    categories: &[#(#categories),*],
+                    namespaced: #namespaced,
+                    description: #description,
+                    scale: #scale,
+                    columns: &[#(#columns),*],
+                    spec: schema_of::<#spec>(),
+                    status: #status,
+                };
+                ::core::option::Option::Some(&DEFINITION)
+            };
+        }
+    })
+}
+
+fn required<'a>(value: Option<&'a LitStr>, name: &str, example: &str, input: &DeriveInput) -> Result<&'a LitStr> {
+    value.filter(|text| !text.value().is_empty()).ok_or_else(|| {
+        let message = format!("a custom resource needs its {name}: #[resource({name} = \"{example}\", ...)]");
+        Error::new_spanned(&input.ident, message)
+    })
+}
+
+/// English plurals as far as kinds need them; `plural = "..."` is for the others.
+fn plural_of(singular: &str) -> String {
+    let ends_like = |ends: &[&str]| ends.iter().any(|end| singular.ends_with(end));
+    match singular.strip_suffix('y') {
+        Some(stem) if !ends_like(&["ay", "ey", "oy", "uy"]) => format!("{stem}ies"),
+        _ if ends_like(&["s", "x", "z", "ch", "sh"]) => format!("{singular}es"),
+        _ => format!("{singular}s"),
+    }
+}
+
+/// The doc comment as one text, paragraphs kept.
+fn doc_text(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).filter_map(|attribute| {
+        let Meta::NameValue(meta) = &attribute.meta else { return None };
+        let Expr::Lit(ExprLit { lit: Lit::Str(line), .. }) = &meta.value else { return None };
+        Some(line.value().trim().to_owned())
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
+}
+
+impl Arguments {
+    fn of(input: &DeriveInput) -> Result<Self> {
+        let mut this = Self::default();
+        for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("resource")) {
+            attribute.parse_args_with(|input: ParseStream<'_>| {
+                read(input, &ARGUMENTS, |name, input| this.argument(name, input))
+            })?;
+        }
+        Ok(this)
+    }
+
+    fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+        match name.to_string().as_str() {
+            "group" => set(&mut self.group, name, text(name, input)?)?,
+            "version" => set(&mut self.version, name, text(name, input)?)?,
+            "kind" => set(&mut self.kind, name, text(name, input)?)?,
+            "status" => set(&mut self.status, name, value(name, input, "PodSetStatus")?)?,
+            "plural" => set(&mut self.plural, name, text(name, input)?)?,
+            "singular" => set(&mut self.singular, name, text(name, input)?)?,
+            "short_name" => self.short_names.push(text(name, input)?),
+            "category" => self.categories.push(text(name, input)?),
+            "cluster" => set(&mut self.cluster, name, true)?,
+            "scale" => set(&mut self.scale, name, list(name, input, |input| scale(name.span(), input))?)?,
+            _ => {
+                let (title, column) = list(name, input, |input| column(name.span(), input))?;
+                self.has_age |= title == "Age";
+                self.columns.push(column);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
+    let (mut spec, mut status, mut selector) = (None, None, None);
+    read(input, &["spec", "status", "selector"], |name, input| {
+        let place = match name.to_string().as_str() {
+            "spec" => &mut spec,
+            "status" => &mut status,
+            _ => &mut selector,
+        };
+        set(place, name, path(name, input)?)
+    })?;
+    let (Some(spec), Some(status)) = (spec, status) else {
+        let example = "scale(spec = \".spec.replicas\", status = \".status.replicas\")";
+        return Err(Error::new(span, format!("a scale subresource needs two paths: {example}")));
+    };
+    let selector = match selector {
+        Some(selector) => quote!(::core::option::Option::Some(#selector)),
+        None => quote!(::core::option::Option::None),
+    };
+    Ok(quote!(Scale { spec: #spec, status: #status, selector: #selector }))
+}
+
+fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {
+    let (mut title, mut kind, mut at, mut description, mut wide) = (None, None, None, None, None);
+    read(input, &["name", "type", "path", "description", "wide"], |name, input| {
+        match name.to_string().as_str() {
+            "name" => set(&mut title, name, text(name, input)?),
+            "type" => set(&mut kind, name, column_type(name, input)?),
+            "path" => set(&mut at, name, path(name, input)?),
+            "description" => set(&mut description, name, text(name, input)?),
+            _ => set(&mut wide, name, true),
+        }
+    })?;
+    let (Some(title), Some(at)) = (title, at) else {
+        let example = "column(name = \"Desired\", path = \".spec.replicas\", type = \"integer\")";
+        return Err(Error::new(span, format!("a column needs a name and a path: {example}")));
+    };
+    let kind = kind.map_or_else(|| "string".to_owned(), |kind| kind.value());
+    let description = description.map_or_else(String::new, |text| text.value());
+    let title = title.value();
+    let tokens = column_tokens(&title, &kind, &at.value(), i32::from(wide.is_some()), &description);
+    Ok((title, tokens))
+}
+
+fn column_tokens(name: &str, kind: &str, path: &str, priority: i32, description: &str) -> TokenStream {
+    quote!(Column { name: #name, kind: #kind, path: #path, priority: #priority, description: #description })
+}
+
+fn column_type(name: &Ident, input: ParseStream<'_>) -> Result<LitStr> {
+    const TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "date"];
+    let kind = text(name, input)?;
+    if TYPES.contains(&kind.value().as_str()) {
+        return Ok(kind);
+    }
+    Err(Error::new(kind.span(), format!("the type of a column is one of: {}", TYPES.join(", "))))
+}
+
+fn path(name: &Ident, input: ParseStream<'_>) -> Result<LitStr> {
+    let path = text(name, input)?;
+    if path.value().starts_with('.') {
+        return Ok(path);
+    }
+    Err(Error::new(path.span(), "a path begins with a dot, such as \".spec.replicas\""))
+}

@@ -1,0 +1,129 @@
+//! What a reconcile may ask: the cluster as it was frozen for this call, the time, and the plugin's configuration.
+//! Every question is recorded by the host, because what a call asked is what wakes it again.
+
+use std::cell::OnceCell;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Failure, ReadError};
+use crate::object::{ObjectKey, Resource};
+use crate::query::Query;
+use crate::view::{Questions, View};
+
+/// The inputs of one call besides the object itself. Answers live as long as the context, so types may borrow from
+/// them (`&'a str` in a projection costs nothing).
+pub struct Context {
+    view: View,
+    texts: Texts,
+}
+
+impl Context {
+    pub(crate) fn new(view: View) -> Self {
+        Self { view, texts: Texts::default() }
+    }
+
+    /// The objects of the kind of `T` that the reconciled object controls, ordered by name.
+    ///
+    /// # Errors
+    /// When the kind is not declared in `owns(...)`, may not be read, or does not fit `T`.
+    pub fn owned<'cx, T: Resource + Deserialize<'cx>>(&'cx self) -> Result<Vec<T>, ReadError> {
+        self.owned_of_kind(T::API_VERSION, T::KIND, T::FIELDS)
+    }
+
+    /// The same for a kind that is named by text, with the fields to keep (none: whole objects); for types that know
+    /// nothing of mortise and for [`crate::Object`].
+    ///
+    /// # Errors
+    /// As [`Context::owned`].
+    pub fn owned_of_kind<'cx, T: Deserialize<'cx>>(
+        &'cx self,
+        api_version: &str,
+        kind: &str,
+        fields: &[&str],
+    ) -> Result<Vec<T>, ReadError> {
+        let text = self.view.owned(api_version, kind, fields)?;
+        read(self.texts.keep(text), kind)
+    }
+
+    /// One object by namespace (none for cluster-scoped kinds) and name, or nothing. Reads the whole object.
+    ///
+    /// # Errors
+    /// When the kind is not declared, may not be read, or does not fit `T`. That it does not exist is no error.
+    pub fn get<'cx, T: Resource + Deserialize<'cx>>(
+        &'cx self,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<T>, ReadError> {
+        self.get_key(&ObjectKey::of::<T>(namespace, name))
+    }
+
+    /// One object of any kind, or nothing.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    pub fn get_key<'cx, T: Deserialize<'cx>>(&'cx self, key: &ObjectKey) -> Result<Option<T>, ReadError> {
+        match self.view.get(key)? {
+            Some(text) => read(self.texts.keep(text), &key.kind).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Objects that match a query, ordered by namespace and name.
+    ///
+    /// # Errors
+    /// When the kind is not declared, may not be read, the selector is malformed, or an object does not fit `T`.
+    pub fn list<'cx, T: Deserialize<'cx>>(&'cx self, query: &Query<T>) -> Result<Vec<T>, ReadError> {
+        let text = self.view.list(query)?;
+        read(self.texts.keep(text), &query.kind)
+    }
+
+    /// Which objects match a query, without reading them: the cheapest way to know what exists.
+    ///
+    /// # Errors
+    /// When the kind is not declared, may not be read, or the selector is malformed.
+    pub fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+        self.view.keys(query)
+    }
+
+    /// Milliseconds since 1970, the same for the whole call. A plugin that asks is called again as time passes only
+    /// when it says so: [`crate::Outcome::requeue_after`].
+    pub fn now_unix_ms(&self) -> u64 {
+        self.view.now_unix_ms()
+    }
+
+    /// The plugin's configuration, which an administrator wrote beside it; `{}` when there is none.
+    ///
+    /// # Errors
+    /// Terminal, when it does not fit `T`.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_str(&self.view.config())
+            .map_err(|error| Failure::terminal(format!("the plugin's configuration is not valid: {error}")))
+    }
+}
+
+fn read<'cx, T: Deserialize<'cx>>(text: &'cx str, kind: &str) -> Result<T, ReadError> {
+    serde_json::from_str(text)
+        .map_err(|error| ReadError::Shape { kind: kind.to_owned(), reason: error.to_string() })
+}
+
+/// Answers, kept where they are until the call ends: a list that only grows at its end.
+#[derive(Default)]
+struct Texts {
+    first: OnceCell<Box<Kept>>,
+}
+
+struct Kept {
+    text: String,
+    next: OnceCell<Box<Kept>>,
+}
+
+impl Texts {
+    fn keep(&self, text: String) -> &str {
+        let mut end = &self.first;
+        while let Some(kept) = end.get() {
+            end = &kept.next;
+        }
+        &end.get_or_init(|| Box::new(Kept { text, next: OnceCell::new() })).text
+    }
+}

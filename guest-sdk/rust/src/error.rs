@@ -1,0 +1,103 @@
+//! The two ways in which something does not work out for a plugin: a read that the host refused, and a reconcile that
+//! cannot give an outcome. Traps are no part of this: a plugin that panics is a fault, and the host reports it so.
+
+use std::fmt;
+
+use crate::bindings::mortise::host::cluster::AccessError;
+
+/// Why a reconcile gives no outcome. What the object's owner should see belongs in a condition of an [`Outcome`]
+/// instead; a failure is for what keeps the plugin from working at all.
+///
+/// [`Outcome`]: crate::Outcome
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Try again, with the queue's growing delays.
+    Retry(String),
+    /// Pointless to repeat until the object, or something that the call read, changes.
+    Terminal(String),
+}
+
+impl Failure {
+    /// A failure that may pass by itself.
+    pub fn retry(message: impl Into<String>) -> Self {
+        Self::Retry(message.into())
+    }
+
+    /// A failure that stays until an input changes.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Self::Terminal(message.into())
+    }
+
+    /// The message, whichever way it failed.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Retry(message) | Self::Terminal(message) => message,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+/// Why a read of the cluster gave nothing. `?` turns it into a [`Failure`]: to be retried when it was denied,
+/// because permissions come back without any input changing, and terminal otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The plugin's manifest does not declare this kind: add it to `owns(...)` or `reads(...)`.
+    Undeclared(String),
+    /// The plugin's ServiceAccount may not read this kind.
+    Denied(String),
+    /// The answer has more than this many bytes: narrow the query, or read fewer fields.
+    TooLarge(u64),
+    /// A malformed selector or field path.
+    Invalid(String),
+    /// What was read does not fit the type that it was read into.
+    Shape {
+        /// The kind that was read.
+        kind: String,
+        /// Where and why it does not fit.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undeclared(kind) => {
+                write!(f, "{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]")
+            }
+            Self::Denied(why) => write!(f, "the read was denied: {why}"),
+            Self::TooLarge(limit) => {
+                write!(f, "the answer is larger than {limit} bytes: narrow the query or read fewer fields")
+            }
+            Self::Invalid(why) => write!(f, "the read is malformed: {why}"),
+            Self::Shape { kind, reason } => write!(f, "a {kind} does not have the shape that was asked for: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Denied(_) => Self::Retry(error.to_string()),
+            _ => Self::Terminal(error.to_string()),
+        }
+    }
+}
+
+impl From<AccessError> for ReadError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Undeclared(kind) => Self::Undeclared(kind),
+            AccessError::Denied(why) => Self::Denied(why),
+            AccessError::TooLarge(limit) => Self::TooLarge(limit),
+            AccessError::Invalid(why) => Self::Invalid(why),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The line between the SDK's types and the contract's: what an exported function takes and gives. The only file
+//! besides [`crate::view`] and the errors that knows both, so a new minor of the contract changes these three.
+
+use crate::bindings::mortise::host::objects;
+use crate::bindings::mortise::plugin::desired;
+use crate::error::Failure;
+use crate::manifest::Plugin;
+use crate::object::ObjectKey;
+use crate::outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
+
+#[cfg(target_arch = "wasm32")]
+use crate::bindings::mortise::host::cluster::Snapshot;
+
+/// `reconciler.manifest` of a component.
+pub fn manifest(plugin: &Plugin) -> String {
+    plugin.manifest()
+}
+
+/// `reconciler.reconcile` of a component.
+///
+/// # Errors
+/// The plugin's own failure.
+#[cfg(target_arch = "wasm32")]
+pub fn reconcile(plugin: &Plugin, object: &str, snapshot: Snapshot) -> Result<desired::Outcome, desired::Failure> {
+    let cx = crate::Context::new(crate::view::View::new(snapshot));
+    let answer = plugin.reconcile(object, &cx).and_then(contract_outcome);
+    answer.map_err(|failure| match failure {
+        Failure::Retry(message) => desired::Failure::Retry(message),
+        Failure::Terminal(message) => desired::Failure::Terminal(message),
+    })
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use contract_outcome as reconcile;
+
+/// The outcome in the contract's types.
+///
+/// # Errors
+/// Terminal, when something in it could not be written as JSON.
+pub fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
+    let children = match outcome.children {
+        Some(children) => Some(children.into_iter().map(child).collect::<Result<_, _>>()?),
+        None => None,
+    };
+    Ok(desired::Outcome {
+        children,
+        actions: outcome.actions.into_iter().map(action).collect::<Result<_, _>>()?,
+        status: outcome.status.map(crate::Json::into_text).transpose()?,
+        conditions: outcome.conditions.into_iter().map(condition).collect(),
+        events: outcome.events.into_iter().map(event).collect(),
+        requeue_after_ms: outcome.requeue_after.map(|delay| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)),
+        finalized: outcome.finalized,
+    })
+}
+
+fn child(child: Child) -> Result<desired::Child, Failure> {
+    Ok(desired::Child { key: child.key, object: child.object.into_text()? })
+}
+
+fn action(action: Action) -> Result<desired::Action, Failure> {
+    Ok(match action {
+        Action::Apply { object, force } => {
+            desired::Action::Apply(desired::Apply { object: object.into_text()?, force })
+        }
+        Action::Patch { target, kind, body, subresource } => desired::Action::Patch(desired::Patch {
+            target: target.into(),
+            kind: match kind {
+                PatchKind::Merge => desired::PatchKind::Merge,
+                PatchKind::Json => desired::PatchKind::JsonPatch,
+                PatchKind::Strategic => desired::PatchKind::Strategic,
+            },
+            body: body.into_text()?,
+            subresource,
+        }),
+        Action::Delete { target, propagation } => desired::Action::Delete(desired::Delete {
+            target: target.into(),
+            propagation: match propagation {
+                Propagation::Background => desired::Propagation::Background,
+                Propagation::Foreground => desired::Propagation::Foreground,
+                Propagation::Orphan => desired::Propagation::Orphan,
+            },
+        }),
+        Action::Evict(target) => desired::Action::Evict(target.into()),
+    })
+}
+
+fn condition(condition: Condition) -> desired::Condition {
+    desired::Condition {
+        name: condition.name,
+        status: match condition.status {
+            ConditionStatus::True => desired::ConditionStatus::True,
+            ConditionStatus::False => desired::ConditionStatus::False,
+            ConditionStatus::Unknown => desired::ConditionStatus::Unknown,
+        },
+        reason: condition.reason,
+        message: condition.message,
+    }
+}
+
+fn event(event: Event) -> desired::Event {
+    desired::Event {
+        severity: match event.severity {
+            Severity::Normal => desired::Severity::Normal,
+            Severity::Warning => desired::Severity::Warning,
+        },
+        reason: event.reason,
+        message: event.message,
+        regarding: event.regarding.map(ObjectKey::into),
+    }
+}
+
+impl From<ObjectKey> for objects::ObjectKey {
+    fn from(key: ObjectKey) -> Self {
+        Self { api_version: key.api_version, kind: key.kind, namespace: key.namespace, name: key.name }
+    }
+}
+
+impl From<objects::ObjectKey> for ObjectKey {
+    fn from(key: objects::ObjectKey) -> Self {
+        Self { api_version: key.api_version, kind: key.kind, namespace: key.namespace, name: key.name }
+    }
+}

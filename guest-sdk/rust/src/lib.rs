@@ -1,0 +1,118 @@
+//! Write a Kubernetes controller as one pure function, compile it to a WebAssembly component, and let mortise run it.
+//!
+//! A plugin is a function from an object and a frozen view of the cluster to an [`Outcome`]: the children that should
+//! exist, the status, conditions and events. It has no client, no clock and no memory between calls. The host reads,
+//! watches, queues, writes and retries. What a reconcile reads is what wakes it again, so there are no watches to
+//! set up either.
+//!
+//! ```
+//! use mortise_sdk::prelude::*;
+//!
+//! /// Keeps one ConfigMap with a greeting.
+//! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! #[resource(group = "example.com", version = "v1", kind = "Greeting", column(name = "Who", path = ".spec.who"))]
+//! struct GreetingSpec {
+//!     /// Who is greeted.
+//!     who: String,
+//! }
+//!
+//! #[reconciler(owns("v1/ConfigMap"))]
+//! fn reconcile(greeting: &Greeting, _cx: &Context) -> Result<Outcome, Failure> {
+//!     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": format!("Hello, {}", greeting.spec.who)}});
+//!     Ok(Outcome::children([Child::new("text", &config)]).ready(true, "Greeted", "the ConfigMap is wanted"))
+//! }
+//!
+//! // The same function runs natively, so `cargo test` needs neither WebAssembly nor a cluster.
+//! let greeting = Greeting::new("hello", GreetingSpec { who: "world".into() });
+//! let outcome = mortise_sdk::testing::Cluster::of(&PLUGIN).reconcile(&greeting).unwrap();
+//! assert_eq!(outcome.child("text").unwrap()["data"]["text"], "Hello, world");
+//! ```
+//!
+//! The manifest that tells the host what the plugin is, and the CustomResourceDefinition with its schema, are derived
+//! from the types and attributes: [`derive@CustomResource`], [`macro@reconciler`] and [`derive@Projection`] list what they take.
+//!
+//! # Building
+//!
+//! A plugin is a `cdylib` (add `rlib` for examples and integration tests) that depends on `mortise-sdk`, `serde` and
+//! `schemars`. `cargo build --release --target wasm32-wasip2` writes the component. For a small and fast one:
+//!
+//! ```toml
+//! [profile.release]
+//! opt-level = "s"
+//! lto = true
+//! codegen-units = 1
+//! panic = "abort"
+//! strip = true
+//! ```
+//!
+//! # Features
+//!
+//! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
+//! thrown away as a whole, so the allocator only moves a pointer and frees nothing but the newest allocation. Turn it
+//! off for a plugin that allocates and frees many times its memory limit within one call, or that brings its own
+//! `#[global_allocator]`.
+//!
+//! # What a plugin must not do
+//!
+//! Nothing here reads a clock or draws a random number, and a plugin should not either: the host gives fixed values to
+//! whoever asks WASI, because the same inputs have to give the same outcome. Time is [`Context::now_unix_ms`].
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
+
+#[cfg(all(feature = "bump-allocator", target_arch = "wasm32"))]
+mod arena;
+#[doc(hidden)]
+pub mod bindings;
+mod context;
+mod error;
+mod export;
+mod json;
+pub mod log;
+mod manifest;
+mod object;
+mod outcome;
+mod query;
+mod record;
+mod schema;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+mod text;
+mod view;
+
+pub use context::Context;
+pub use error::{Failure, ReadError};
+pub use json::{Json, RawJson};
+pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update, Write};
+pub use mortise_sdk_macros::{CustomResource, Projection, reconciler};
+pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource, TemplateMeta};
+pub use outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
+pub use query::Query;
+pub use serde_json::{Value, json};
+
+/// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
+/// condition instead of returning more.
+pub const MAX_CHILDREN: usize = 500;
+
+/// The annotation that the host puts on every child: the key under which the plugin asked for it.
+pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
+
+/// What nearly every plugin imports.
+pub mod prelude {
+    pub use crate::{
+        Child, Condition, Context, CustomResource, Event, Failure, Json, Object, ObjectKey, ObjectMeta, Outcome,
+        PodTemplate, Projection, Query, RawJson, Resource, json, reconciler,
+    };
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+    pub use std::time::Duration;
+}
+
+/// What the macros' expansions name. No part of the API.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::bindings;
+    pub use crate::export::{manifest, reconcile};
+    pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
+    pub use crate::record;
+    pub use crate::record::Names;
+    pub use serde;
+}

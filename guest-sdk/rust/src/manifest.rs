@@ -1,0 +1,363 @@
+//! What a plugin is: the data that the macros write down, and the manifest and CustomResourceDefinition made of it.
+//! Called once per digest, so this file is written for size; nothing here runs when an object is reconciled except
+//! [`Plugin::reconcile`].
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::context::Context;
+use crate::error::Failure;
+use crate::object::Kind;
+use crate::outcome::Outcome;
+use crate::schema::{self, Schema};
+use crate::text::Text;
+
+/// A plugin: what `#[reconciler]` puts into the static `PLUGIN`. Fields are public because macros fill them in;
+/// authors use the attributes.
+pub struct Plugin {
+    /// The plugin's name.
+    pub name: &'static str,
+    /// The plugin's version.
+    pub version: &'static str,
+    /// One entry per reconciled kind.
+    pub controllers: &'static [Controller],
+    /// Kinds that are written to without being children.
+    pub writes: &'static [Write],
+    /// What one call may use.
+    pub limits: Limits,
+}
+
+/// One controller: a kind, the function that reconciles it, and what that function may see.
+pub struct Controller {
+    /// The reconciled kind.
+    pub primary: Kind,
+    /// Its CustomResourceDefinition, when the plugin brings it.
+    pub definition: Option<&'static Definition>,
+    /// Kinds of children.
+    pub owns: &'static [Owned],
+    /// Kinds that are only read.
+    pub reads: &'static [Kind],
+    /// Which objects are reconciled.
+    pub selection: Selection,
+    /// Whether deletion waits for this controller.
+    pub finalize: bool,
+    /// Calls at once; None is the host's default.
+    pub concurrency: Option<u32>,
+    /// The function, from the object's JSON text.
+    pub reconcile: fn(&str, &Context) -> Result<Outcome, Failure>,
+}
+
+/// A kind of children.
+pub struct Owned {
+    /// The kind.
+    pub kind: Kind,
+    /// How a child changes; None is [`Update::Apply`].
+    pub update: Option<Update>,
+}
+
+/// How a child comes to its wanted form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Update {
+    /// Changed in place by server-side apply.
+    Apply,
+    /// Deleted and created anew.
+    Recreate,
+    /// The same, a few at a time.
+    RollingRecreate,
+    /// Created anew only once somebody else deleted it.
+    OnDelete,
+}
+
+impl Update {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Recreate => "recreate",
+            Self::RollingRecreate => "rollingRecreate",
+            Self::OnDelete => "onDelete",
+        }
+    }
+}
+
+/// Which objects of a kind are reconciled; all of them by default.
+pub struct Selection {
+    /// A label selector.
+    pub labels: Option<&'static str>,
+    /// Annotations that an object must have, with their values.
+    pub annotations: &'static [(&'static str, &'static str)],
+}
+
+/// A kind that the plugin writes to without owning it.
+pub struct Write {
+    /// The kind.
+    pub kind: Kind,
+    /// RBAC verbs: "patch", "delete".
+    pub verbs: &'static [&'static str],
+}
+
+/// What one call may use; None is the host's default.
+pub struct Limits {
+    /// Linear memory.
+    pub memory_bytes: Option<u64>,
+    /// Wall time.
+    pub deadline_ms: Option<u64>,
+}
+
+impl Plugin {
+    /// The manifest that the host reads, as JSON text.
+    pub fn manifest(&self) -> String {
+        let mut out = Text::default();
+        out.open(b'{').text("apiVersion", "mortise.dev/v1alpha1").text("kind", "PluginManifest");
+        out.text("name", self.name).text("version", self.version);
+        out.name("customResources").open(b'[');
+        for controller in self.controllers {
+            if let Some(definition) = controller.definition {
+                definition.write(&mut out);
+            }
+        }
+        out.close(b']').name("controllers").open(b'[');
+        for controller in self.controllers {
+            controller.write(&mut out);
+        }
+        out.close(b']');
+        if !self.writes.is_empty() {
+            out.name("writes").open(b'[');
+            for write in self.writes {
+                write.kind.open(&mut out).texts("verbs", write.verbs).close(b'}');
+            }
+            out.close(b']');
+        }
+        out.name("limits").open(b'{');
+        if let Some(bytes) = self.limits.memory_bytes {
+            out.name("memoryBytes").value(&bytes);
+        }
+        if let Some(deadline_ms) = self.limits.deadline_ms {
+            out.name("deadlineMs").value(&deadline_ms);
+        }
+        out.close(b'}').close(b'}');
+        out.finish()
+    }
+
+    /// Reconciles one object with the controller of its kind.
+    ///
+    /// # Errors
+    /// What the controller's function returns; terminal when the object does not fit its type.
+    pub fn reconcile(&self, object: &str, cx: &Context) -> Result<Outcome, Failure> {
+        match self.controllers {
+            [only] => (only.reconcile)(object, cx),
+            several => {
+                let Header { api_version, kind } = parse(object)?;
+                let is_it = |each: &&Controller| each.primary.kind == kind && each.primary.api_version == api_version;
+                match several.iter().find(is_it) {
+                    Some(controller) => (controller.reconcile)(object, cx),
+                    None => Err(Failure::terminal(["no controller reconciles ", &kind].concat())),
+                }
+            }
+        }
+    }
+}
+
+crate::record! {
+    struct Header {
+        api_version: String = "apiVersion",
+        kind: String = "kind",
+    }
+}
+
+impl Controller {
+    fn write(&self, out: &mut Text) {
+        self.primary.open(out.open(b'{').name("for")).close(b'}');
+        if !self.owns.is_empty() {
+            out.name("owns").open(b'[');
+            for owned in self.owns {
+                owned.kind.open(out);
+                if let Some(update) = owned.update {
+                    out.text("update", update.as_str());
+                }
+                out.close(b'}');
+            }
+            out.close(b']');
+        }
+        if !self.reads.is_empty() {
+            out.name("reads").open(b'[');
+            for kind in self.reads {
+                kind.open(out).close(b'}');
+            }
+            out.close(b']');
+        }
+        self.selection.write(out);
+        if self.finalize {
+            out.flag("finalize");
+        }
+        if let Some(concurrency) = self.concurrency {
+            out.name("concurrency").value(&concurrency);
+        }
+        out.close(b'}');
+    }
+}
+
+impl Selection {
+    fn write(&self, out: &mut Text) {
+        if self.labels.is_none() && self.annotations.is_empty() {
+            return;
+        }
+        out.name("where").open(b'{');
+        if let Some(labels) = self.labels {
+            out.text("labels", labels);
+        }
+        if !self.annotations.is_empty() {
+            out.name("annotations").open(b'{');
+            for (name, value) in self.annotations {
+                out.text(name, value);
+            }
+            out.close(b'}');
+        }
+        out.close(b'}');
+    }
+}
+
+impl Kind {
+    fn open<'t>(&self, out: &'t mut Text) -> &'t mut Text {
+        out.open(b'{').text("apiVersion", self.api_version).text("kind", self.kind)
+    }
+}
+
+/// Parses the object and calls the function: the body of every [`Controller::reconcile`].
+///
+/// # Errors
+/// What the function returns; terminal when the object does not fit its type.
+pub fn run<'a, T: Deserialize<'a>>(
+    object: &'a str,
+    cx: &Context,
+    reconcile: impl FnOnce(&T, &Context) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    reconcile(&parse(object)?, cx)
+}
+
+fn parse<'a, T: Deserialize<'a>>(object: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(object).map_err(|error| {
+        Failure::Terminal(["the object does not fit the plugin's type: ", &error.to_string()].concat())
+    })
+}
+
+/// What `#[resource(...)]` says.
+pub struct Definition {
+    /// The API group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// The name in URLs and RBAC.
+    pub plural: &'static str,
+    /// The name that kubectl accepts for one.
+    pub singular: &'static str,
+    /// Short names for kubectl.
+    pub short_names: &'static [&'static str],
+    /// Groups of kinds for kubectl ("all").
+    pub categories: &'static [&'static str],
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What an object of this kind is.
+    pub description: &'static str,
+    /// The scale subresource.
+    pub scale: Option<Scale>,
+    /// What `kubectl get` prints.
+    pub columns: &'static [Column],
+    /// The schema of the spec.
+    pub spec: Schema,
+    /// The schema of the status, for a kind that has one.
+    pub status: Option<Schema>,
+}
+
+/// The paths of a scale subresource.
+pub struct Scale {
+    /// Wanted replicas.
+    pub spec: &'static str,
+    /// Observed replicas.
+    pub status: &'static str,
+    /// A label selector as text, for autoscalers.
+    pub selector: Option<&'static str>,
+}
+
+/// A column of `kubectl get`.
+pub struct Column {
+    /// Its head.
+    pub name: &'static str,
+    /// "string", "integer", "date", ...
+    pub kind: &'static str,
+    /// A JSON path.
+    pub path: &'static str,
+    /// Above 0: only with `-o wide`.
+    pub priority: i32,
+    /// What the column says.
+    pub description: &'static str,
+}
+
+impl Definition {
+    /// Writes the CustomResourceDefinition.
+    pub(crate) fn write(&self, out: &mut Text) {
+        out.open(b'{').text("apiVersion", "apiextensions.k8s.io/v1").text("kind", "CustomResourceDefinition");
+        let name = [self.plural, ".", self.group].concat();
+        out.name("metadata").open(b'{').text("name", &name).close(b'}');
+        out.name("spec").open(b'{').text("group", self.group);
+        out.text("scope", if self.namespaced { "Namespaced" } else { "Cluster" });
+        out.name("names").open(b'{').text("kind", self.kind).text("listKind", &[self.kind, "List"].concat());
+        out.text("plural", self.plural).text("singular", self.singular);
+        out.texts("shortNames", self.short_names).texts("categories", self.categories).close(b'}');
+        out.name("versions").open(b'[').open(b'{').text("name", self.version).flag("served").flag("storage");
+        self.write_subresources(out);
+        if !self.columns.is_empty() {
+            out.name("additionalPrinterColumns").open(b'[');
+            for column in self.columns {
+                column.write(out);
+            }
+            out.close(b']');
+        }
+        out.name("schema").open(b'{').name("openAPIV3Schema").open(b'{').text("type", "object");
+        if !self.description.is_empty() {
+            out.text("description", self.description);
+        }
+        out.texts("required", &["spec"]).name("properties").open(b'{').name("spec");
+        schema::write(self.spec, out);
+        if let Some(status) = self.status {
+            schema::write_status(status, out.name("status"));
+        }
+        for bracket in *b"}}}}]}}" {
+            out.close(bracket);
+        }
+    }
+
+    fn write_subresources(&self, out: &mut Text) {
+        out.name("subresources").open(b'{');
+        if self.status.is_some() {
+            out.name("status").open(b'{').close(b'}');
+        }
+        if let Some(scale) = &self.scale {
+            out.name("scale").open(b'{').text("specReplicasPath", scale.spec).text("statusReplicasPath", scale.status);
+            if let Some(selector) = scale.selector {
+                out.text("labelSelectorPath", selector);
+            }
+            out.close(b'}');
+        }
+        out.close(b'}');
+    }
+}
+
+impl Column {
+    fn write(&self, out: &mut Text) {
+        out.open(b'{').text("name", self.name).text("type", self.kind).text("jsonPath", self.path);
+        if self.priority != 0 {
+            out.name("priority").value(&self.priority);
+        }
+        if !self.description.is_empty() {
+            out.text("description", self.description);
+        }
+        out.close(b'}');
+    }
+}
+
+/// The schema of a type, for [`Definition`].
+pub const fn schema_of<T: JsonSchema>() -> Schema {
+    T::json_schema
+}

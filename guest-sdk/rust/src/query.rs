@@ -1,0 +1,90 @@
+//! What to list: a kind, and what narrows it. A query is data; [`crate::Context`] asks it.
+
+use std::marker::PhantomData;
+
+use crate::object::Resource;
+
+/// A list of objects of one kind, read into `T`.
+///
+/// ```
+/// use mortise_sdk::prelude::*;
+///
+/// #[derive(Projection)]
+/// #[projection("v1/Node")]
+/// struct Node {
+///     #[field("metadata.name")]
+///     name: String,
+/// }
+///
+/// let workers = Query::<Node>::new().selector("!node-role.kubernetes.io/control-plane").limit(100);
+/// # let _ = workers;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Query<T> {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) selector: Option<String>,
+    pub(crate) fields: Vec<String>,
+    pub(crate) limit: Option<u32>,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T: Resource> Query<T> {
+    /// All objects of the kind of `T`, with the fields that `T` reads.
+    pub fn new() -> Self {
+        Self::of_kind(T::API_VERSION, T::KIND).fields(T::FIELDS)
+    }
+}
+
+impl<T: Resource> Default for Query<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Query<T> {
+    /// All objects of a kind that is named by text: for types that know nothing of mortise, such as those of
+    /// k8s-openapi, and for [`crate::Object`].
+    pub fn of_kind(api_version: &str, kind: &str) -> Self {
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            selector: None,
+            fields: Vec::new(),
+            limit: None,
+            target: PhantomData,
+        }
+    }
+
+    /// Only this namespace; all that the plugin may read otherwise.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Only objects with these labels, in Kubernetes' label selector syntax ("tier=web,!legacy").
+    #[must_use]
+    pub fn selector(mut self, selector: &str) -> Self {
+        self.selector = Some(selector.to_owned());
+        self
+    }
+
+    /// Keep only these fields ("status.phase") besides apiVersion, kind and metadata's name, namespace and uid.
+    /// Dots separate; a name that has dots itself stands in brackets and quotes:
+    /// `metadata.annotations["mortise.dev/child"]`. None: whole objects.
+    #[must_use]
+    pub fn fields(mut self, fields: &[&str]) -> Self {
+        self.fields = fields.iter().map(|field| (*field).to_owned()).collect();
+        self
+    }
+
+    /// At most this many, in the order of namespace and name.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}

@@ -1,0 +1,353 @@
+//! Runs a plugin natively against objects that a test writes down: no WebAssembly, no cluster, no host. Reads follow
+//! the host's rules (only declared kinds, projected fields, label selectors, the same order), so what passes here
+//! asks the same questions there.
+//!
+//! What this does not do is the host's part: names, owner references, patches, admission.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::context::Context;
+use crate::error::{Failure, ReadError};
+use crate::manifest::Plugin;
+use crate::object::ObjectKey;
+use crate::outcome::{ConditionStatus, Outcome};
+use crate::query::Query;
+use crate::view::Questions;
+use crate::{CHILD_KEY_ANNOTATION, MAX_CHILDREN};
+
+mod fields;
+mod selector;
+#[cfg(test)]
+mod tests;
+
+/// How many rounds [`Cluster::settle`] gives a plugin to come to rest. A plugin that needs more than a few is one that
+/// answers its own answer.
+const MAX_ROUNDS: usize = 10;
+
+/// A cluster in memory and the plugin that works on it.
+///
+/// ```
+/// use mortise_sdk::prelude::*;
+/// use mortise_sdk::testing::Cluster;
+///
+/// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// #[resource(group = "example.com", version = "v1", kind = "Team", status = TeamStatus)]
+/// struct TeamSpec { size: usize }
+///
+/// #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// struct TeamStatus { size: usize }
+///
+/// #[derive(Projection)]
+/// #[projection("v1/ConfigMap")]
+/// struct Member<'a> {
+///     #[field("metadata.name")]
+///     name: &'a str,
+/// }
+///
+/// #[reconciler(owns("v1/ConfigMap"))]
+/// fn reconcile(team: &Team, cx: &Context) -> Result<Outcome, Failure> {
+///     let size = cx.owned::<Member>()?.iter().filter(|member| !member.name.is_empty()).count();
+///     let member = Json::of_kind("v1", "ConfigMap", &json!({}));
+///     let members = (0..team.spec.size).map(|n| Child::new(n.to_string(), member.clone()));
+///     Ok(Outcome::children(members).status(&TeamStatus { size }))
+/// }
+///
+/// let team = Team::new("a", TeamSpec { size: 2 });
+/// let mut cluster = Cluster::of(&PLUGIN);
+/// assert_eq!(cluster.reconcile(&team).unwrap().status_value()["size"], 0, "there is no member yet");
+/// assert_eq!(cluster.settle(&team).unwrap().status_value()["size"], 2, "now there are");
+/// ```
+pub struct Cluster {
+    plugin: &'static Plugin,
+    objects: Vec<Value>,
+    config: Value,
+    now_unix_ms: u64,
+}
+
+impl Cluster {
+    /// An empty cluster for a plugin: pass the `PLUGIN` that `#[reconciler]` defines. The time is 0, the
+    /// configuration `{}`.
+    pub fn of(plugin: &'static Plugin) -> Self {
+        Self { plugin, objects: Vec::new(), config: json!({}), now_unix_ms: 0 }
+    }
+
+    /// Sets the time.
+    pub fn set_now_unix_ms(&mut self, now: u64) -> &mut Self {
+        self.now_unix_ms = now;
+        self
+    }
+
+    /// Sets the plugin's configuration.
+    pub fn set_config(&mut self, config: Value) -> &mut Self {
+        self.config = config;
+        self
+    }
+
+    /// Puts an object into the cluster, in place of one with the same kind, namespace and name.
+    ///
+    /// # Panics
+    /// When it has no apiVersion, kind or metadata.name, since nothing could find it.
+    pub fn add<T: Serialize>(&mut self, object: &T) -> &mut Self {
+        let object = tree(object);
+        for path in ["/apiVersion", "/kind", "/metadata/name"] {
+            assert!(object.pointer(path).is_some_and(Value::is_string), "an object without {path}: {object}");
+        }
+        self.objects.retain(|existing| identity(existing) != identity(&object));
+        self.objects.push(object);
+        self
+    }
+
+    /// Puts a child of `owner` into the cluster as the host would have created it: with the owner's controller
+    /// reference and namespace, the annotation that carries the key, and, unless it has one, a name made of the
+    /// owner's name and the key.
+    pub fn add_child<T: Serialize, C: Serialize>(&mut self, owner: &T, key: &str, child: &C) -> &mut Self {
+        let owner = primary(owner);
+        let mut child = tree(child);
+        if child["metadata"].is_null() {
+            child["metadata"] = json!({});
+        }
+        let metadata = &mut child["metadata"];
+        if metadata["annotations"].is_null() {
+            metadata["annotations"] = json!({});
+        }
+        metadata["annotations"][CHILD_KEY_ANNOTATION] = key.into();
+        if metadata["name"].is_null() {
+            metadata["name"] = format!("{}-{key}", text(&owner, "/metadata/name")).into();
+        }
+        if let Some(namespace) = owner.pointer("/metadata/namespace") {
+            metadata["namespace"] = namespace.clone();
+        }
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": true,
+            "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        }]);
+        self.add(&child)
+    }
+
+    /// Takes an object out of the cluster. False when there was none.
+    pub fn remove(&mut self, key: &ObjectKey) -> bool {
+        let before = self.objects.len();
+        self.objects.retain(|object| key_of(object) != *key);
+        self.objects.len() < before
+    }
+
+    /// The objects of a kind, ordered by namespace and name.
+    pub fn objects(&self, kind: &str) -> Vec<&Value> {
+        let mut found: Vec<&Value> = self.objects.iter().filter(|object| object["kind"] == kind).collect();
+        found.sort_by_key(|object| identity(object));
+        found
+    }
+
+    /// One call of the plugin, checked as the host checks it.
+    ///
+    /// # Errors
+    /// The plugin's failure, or what the host would refuse about the outcome as a terminal one.
+    pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome, Failure> {
+        let object = primary(object);
+        let view = View {
+            kinds: self.declared(&object),
+            objects: self.objects.clone(),
+            owner_uid: text(&object, "/metadata/uid").to_owned(),
+            config: self.config.to_string(),
+            now_unix_ms: self.now_unix_ms,
+        };
+        let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
+        check(&outcome)?;
+        crate::export::contract_outcome(outcome.clone())?;
+        Ok(outcome)
+    }
+
+    /// Calls the plugin until nothing changes any more, and between the calls does to the children what the host
+    /// would: missing ones appear, unwanted ones go, the others stay as they are. Gives the outcome at rest.
+    ///
+    /// # Errors
+    /// The plugin's failure, or that it did not come to rest.
+    pub fn settle<T: Serialize>(&mut self, object: &T) -> Result<Outcome, Failure> {
+        let mut last = None;
+        for _ in 0..MAX_ROUNDS {
+            let outcome = self.reconcile(object)?;
+            let changed = self.follow(object, &outcome);
+            if !changed && last.as_ref() == Some(&outcome) {
+                return Ok(outcome);
+            }
+            last = Some(outcome);
+        }
+        Err(Failure::terminal(format!("the plugin still changes its outcome after {MAX_ROUNDS} calls")))
+    }
+
+    /// Brings the children to what an outcome wants; whether that changed anything.
+    fn follow<T: Serialize>(&mut self, owner: &T, outcome: &Outcome) -> bool {
+        let Some(children) = &outcome.children else { return false };
+        let uid = text(&primary(owner), "/metadata/uid").to_owned();
+        let place = |object: &Value| (object["kind"].clone(), child_key(object).map(str::to_owned));
+        let wanted: Vec<(Value, &str)> =
+            children.iter().filter_map(|child| Some((child.object.value().ok()?, child.key.as_str()))).collect();
+        let before = self.objects.len();
+        self.objects.retain(|object| {
+            let is_wanted = wanted.iter().any(|(child, key)| place(object) == (child["kind"].clone(), Some((*key).into())));
+            !is_controlled_by(object, &uid) || is_wanted
+        });
+        let mut changed = self.objects.len() < before;
+        for (child, key) in wanted {
+            let is_there = |object: &Value| {
+                is_controlled_by(object, &uid) && place(object) == (child["kind"].clone(), Some(key.into()))
+            };
+            if !self.objects.iter().any(is_there) {
+                self.add_child(owner, key, &child);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// The kinds that the host would let the controller of this object see.
+    fn declared(&self, object: &Value) -> BTreeSet<(String, String)> {
+        let controllers = self.plugin.controllers.iter();
+        let mine = controllers.filter(|each| object["kind"] == each.primary.kind);
+        let kinds = mine.flat_map(|each| {
+            let owned = each.owns.iter().map(|owned| owned.kind);
+            std::iter::once(each.primary).chain(owned).chain(each.reads.iter().copied())
+        });
+        kinds.map(|kind| (kind.api_version.to_owned(), kind.kind.to_owned())).collect()
+    }
+}
+
+/// What the host refuses about an outcome and can be told without a cluster.
+fn check(outcome: &Outcome) -> Result<(), Failure> {
+    let refuse = |why: String| Err(Failure::terminal(format!("the host would refuse this outcome: {why}")));
+    let children = outcome.children.as_deref().unwrap_or_default();
+    if children.len() > MAX_CHILDREN {
+        return refuse(format!("{} children, the most is {MAX_CHILDREN}", children.len()));
+    }
+    let mut places = BTreeSet::new();
+    for child in children {
+        let object = child.object.value()?;
+        let (api_version, kind) = (text(&object, "/apiVersion"), text(&object, "/kind"));
+        if api_version.is_empty() || kind.is_empty() {
+            return refuse(format!("child {:?} has no apiVersion or no kind", child.key));
+        }
+        if object.pointer("/metadata/ownerReferences").is_some() {
+            return refuse(format!("child {:?} sets metadata.ownerReferences, which the host does", child.key));
+        }
+        if !places.insert((api_version.to_owned(), kind.to_owned(), child.key.clone())) {
+            return refuse(format!("two children of kind {kind} have the key {:?}", child.key));
+        }
+    }
+    Ok(())
+}
+
+fn tree<T: Serialize>(object: &T) -> Value {
+    serde_json::to_value(object).expect("an object of a test can be written as JSON")
+}
+
+/// The reconciled object with what every object in a cluster has.
+fn primary<T: Serialize>(object: &T) -> Value {
+    let mut object = tree(object);
+    if text(&object, "/metadata/uid").is_empty() {
+        let name = text(&object, "/metadata/name");
+        object["metadata"]["uid"] = format!("uid-of-{name}").into();
+    }
+    object
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn child_key(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"].get(CHILD_KEY_ANNOTATION)?.as_str()
+}
+
+fn is_controlled_by(object: &Value, uid: &str) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true)
+}
+
+fn identity(object: &Value) -> (String, String, String, String) {
+    let part = |pointer| text(object, pointer).to_owned();
+    (part("/apiVersion"), part("/kind"), part("/metadata/namespace"), part("/metadata/name"))
+}
+
+fn key_of(object: &Value) -> ObjectKey {
+    let (api_version, kind, namespace, name) = identity(object);
+    ObjectKey { api_version, kind, namespace: Some(namespace).filter(|text| !text.is_empty()), name }
+}
+
+/// What a native [`Context`] asks.
+pub(crate) struct View {
+    kinds: BTreeSet<(String, String)>,
+    objects: Vec<Value>,
+    owner_uid: String,
+    config: String,
+    now_unix_ms: u64,
+}
+
+impl View {
+    fn of_kind(&self, api_version: &str, kind: &str) -> Result<Vec<&Value>, ReadError> {
+        if !self.kinds.contains(&(api_version.to_owned(), kind.to_owned())) {
+            return Err(ReadError::Undeclared(format!("{api_version}/{kind}")));
+        }
+        let is_asked = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;
+        let mut found: Vec<&Value> = self.objects.iter().filter(is_asked).collect();
+        found.sort_by_key(|object| identity(object));
+        Ok(found)
+    }
+
+    fn matching<T>(&self, query: &Query<T>) -> Result<Vec<&Value>, ReadError> {
+        let mut found = self.of_kind(&query.api_version, &query.kind)?;
+        if let Some(namespace) = &query.namespace {
+            found.retain(|object| text(object, "/metadata/namespace") == namespace);
+        }
+        if let Some(selector) = &query.selector {
+            let requirements = selector::parse(selector).map_err(ReadError::Invalid)?;
+            let none = Map::new();
+            found.retain(|object| {
+                let labels = object.pointer("/metadata/labels").and_then(Value::as_object).unwrap_or(&none);
+                requirements.iter().all(|requirement| requirement.holds(labels))
+            });
+        }
+        found.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+        Ok(found)
+    }
+}
+
+impl Questions for View {
+    fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
+        let found = self.of_kind(&key.api_version, &key.kind)?;
+        Ok(found.into_iter().find(|object| key_of(object) == *key).map(Value::to_string))
+    }
+
+    fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
+        let mut found = self.of_kind(api_version, kind)?;
+        found.retain(|object| is_controlled_by(object, &self.owner_uid));
+        found.sort_by_key(|object| text(object, "/metadata/name").to_owned());
+        fields::project(&found, fields).map_err(ReadError::Invalid)
+    }
+
+    fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
+        let fields: Vec<&str> = query.fields.iter().map(String::as_str).collect();
+        fields::project(&self.matching(query)?, &fields).map_err(ReadError::Invalid)
+    }
+
+    fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+        Ok(self.matching(query)?.into_iter().map(key_of).collect())
+    }
+
+    fn now_unix_ms(&self) -> u64 {
+        self.now_unix_ms
+    }
+
+    fn config(&self) -> String {
+        self.config.clone()
+    }
+}
+
+impl Outcome {
+    /// Whether the outcome states `Ready` as true. For tests.
+    pub fn is_ready(&self) -> bool {
+        self.condition_of("Ready").is_some_and(|ready| ready.status == ConditionStatus::True)
+    }
+}

@@ -1,0 +1,72 @@
+//! Field projections as the host does them: "status.phase" and `metadata.annotations["a.b/c"]` cut objects down.
+//! Knows JSON and paths, not kinds.
+
+use serde_json::{Map, Value};
+
+/// What is kept of every object whatever is asked.
+const ALWAYS: [&[&str]; 5] =
+    [&["apiVersion"], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &["metadata", "uid"]];
+
+/// The objects as a JSON array, cut down to the fields; whole when none is named.
+pub(super) fn project(objects: &[&Value], fields: &[&str]) -> Result<String, String> {
+    let paths = fields.iter().map(|field| parse(field)).collect::<Result<Vec<_>, _>>()?;
+    let cut: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            if paths.is_empty() {
+                return (*object).clone();
+            }
+            let mut kept = Value::Object(Map::new());
+            for path in &ALWAYS {
+                copy(object, path, &mut kept);
+            }
+            for path in &paths {
+                let path: Vec<&str> = path.iter().map(String::as_str).collect();
+                copy(object, &path, &mut kept);
+            }
+            kept
+        })
+        .collect();
+    Ok(Value::Array(cut).to_string())
+}
+
+fn copy(from: &Value, path: &[&str], to: &mut Value) {
+    let Some(value) = path.iter().try_fold(from, |value, name| value.get(name)) else { return };
+    let Some((last, parents)) = path.split_last() else { return };
+    let mut place = to;
+    for name in parents {
+        place = &mut place[*name];
+        if place.is_null() {
+            *place = Value::Object(Map::new());
+        }
+    }
+    place[*last] = value.clone();
+}
+
+/// The segments of a field path.
+fn parse(path: &str) -> Result<Vec<String>, String> {
+    let malformed = || format!("{path:?} is no field path");
+    let mut segments = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let (name, after) = quoted.split_once("\"]").ok_or_else(malformed)?;
+            segments.push(name.to_owned());
+            rest = after;
+        } else {
+            let name = rest.split(['.', '[']).next().unwrap_or_default();
+            if name.is_empty() {
+                return Err(malformed());
+            }
+            segments.push(name.to_owned());
+            rest = &rest[name.len()..];
+        }
+        match rest.strip_prefix('.') {
+            Some("") => return Err(malformed()),
+            Some(after) => rest = after,
+            None if rest.is_empty() || rest.starts_with("[\"") => {}
+            None => return Err(malformed()),
+        }
+    }
+    if segments.is_empty() { Err(malformed()) } else { Ok(segments) }
+}

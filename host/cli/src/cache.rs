@@ -1,0 +1,73 @@
+//! Which folder compiled plugins are kept in. What lies there is executed, so it is made for this user alone.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// The folder that was asked for, or the first of the usual ones that can be made.
+///
+/// # Errors
+/// When it cannot be made, or others could write into it.
+pub fn folder(asked: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(asked) = asked {
+        make(&asked)?;
+        return Ok(asked);
+    }
+    let mut last = None;
+    for candidate in candidates() {
+        match make(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| anyhow::anyhow!("there is no place for one")))
+        .context("no folder for compiled plugins can be made; name one with --cache-dir")
+}
+
+fn candidates() -> Vec<PathBuf> {
+    // An empty variable counts as absent, as the XDG specification has it.
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let user = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let folders = [user, Some(PathBuf::from("/var/cache")), Some(std::env::temp_dir())];
+    folders.into_iter().flatten().filter(|folder| folder.is_absolute()).map(|folder| folder.join("mortise")).collect()
+}
+
+fn make(folder: &Path) -> anyhow::Result<()> {
+    let name = folder.display();
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("making the folder {name}"))?;
+    // A link is not followed: who owns it could lead it elsewhere later.
+    let metadata = std::fs::symlink_metadata(folder).with_context(|| format!("looking at the folder {name}"))?;
+    if !metadata.is_dir() {
+        anyhow::bail!("{name} is not a folder itself; name the folder that it leads to");
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        anyhow::bail!("the folder {name} belongs to another user, who could put native code into it");
+    }
+    if metadata.permissions().mode() & 0o022 != 0 {
+        anyhow::bail!("other users may write into the folder {name}; make it yours alone with `chmod go-w {name}`");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_everybody_may_write_is_refused() {
+        let root = std::env::temp_dir().join(format!("mortise-cache-test-{}", std::process::id()));
+        let open = root.join("open");
+        make(&open).unwrap();
+        assert_eq!(std::fs::metadata(&open).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = folder(Some(open)).expect_err("an open folder").to_string();
+        assert!(error.contains("chmod go-w"), "{error}");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -1,0 +1,173 @@
+//! `mortise inspect`: what a plugin is, what it asks for and what it weighs, for a person or as JSON.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use mortise_core::limits::CONFIG_MAP_BYTES;
+use mortise_core::manifest::{ControllerSpec, Manifest, Update};
+use mortise_source::pack::{Compression, PackError, pack};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::component::{self, Component};
+use crate::words;
+
+/// What was typed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  What a plugin is and may do:
+      mortise inspect podset.wasm
+
+  Its digest, for a script:
+      mortise inspect podset.wasm -o json | jq -r .digest
+
+Exit status:
+  0 when the host would accept the plugin, 1 when it would refuse it; the message is the one that
+  `kubectl get plugins -o wide` would show.")]
+pub struct InspectArgs {
+    /// The plugin
+    #[arg(value_name = "FILE.wasm")]
+    file: PathBuf,
+    /// How the answer looks
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+    /// Folder for compiled plugins, as of `mortise run`
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// The answer, in the order in which a person reads it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inspected<'a> {
+    digest: &'a str,
+    sizes: Sizes,
+    producers: &'a [String],
+    imports: &'a [String],
+    exports: &'a [String],
+    manifest: &'a RawValue,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sizes {
+    component_bytes: u64,
+    gzip_bytes: u64,
+    zstd_bytes: u64,
+    code_bytes: u64,
+    data_bytes: u64,
+    custom_bytes: u64,
+}
+
+/// Loads the plugin as the host would and prints what it is.
+pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
+    let component = component::load(&args.file, args.cache_dir.clone())?;
+    let scanned = component.scan.sizes;
+    let sizes = Sizes {
+        component_bytes: scanned.component_bytes,
+        gzip_bytes: packed_bytes(&component.bytes, Compression::Gzip)?,
+        zstd_bytes: packed_bytes(&component.bytes, Compression::Zstd)?,
+        code_bytes: scanned.code_bytes,
+        data_bytes: scanned.data_bytes,
+        custom_bytes: scanned.custom_bytes,
+    };
+    match args.output {
+        Output::Text => print!("{}", text(&component, sizes)?),
+        Output::Json => {
+            let manifest = serde_json::from_str(&component.text).context("reading the manifest")?;
+            let inspected = Inspected {
+                digest: &component.scan.digest.0,
+                sizes,
+                producers: &component.scan.producers,
+                imports: &component.scan.imports,
+                exports: &component.scan.exports,
+                manifest,
+            };
+            println!("{}", serde_json::to_string_pretty(&inspected).context("writing JSON")?);
+        }
+    }
+    Ok(())
+}
+
+/// What a component takes in a ConfigMap, whether it fits or not.
+fn packed_bytes(component: &[u8], compression: Compression) -> anyhow::Result<u64> {
+    match pack("namespace", "plugin", component, None, compression) {
+        Ok(packed) => Ok(packed.packed_bytes as u64),
+        Err(PackError::TooLarge { packed_bytes, .. }) => Ok(packed_bytes as u64),
+        Err(error) => Err(error).context("compressing the component"),
+    }
+}
+
+fn text(component: &Component, sizes: Sizes) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    let manifest = &component.manifest;
+    writeln!(text, "{} {}", manifest.name, manifest.version)?;
+    writeln!(text, "  digest   {}", component.scan.digest)?;
+    let smallest = sizes.component_bytes.min(sizes.gzip_bytes).min(sizes.zstd_bytes);
+    // The API server counts a ConfigMap's bytes as they are before base64.
+    let fits = if smallest <= CONFIG_MAP_BYTES as u64 { "fits a ConfigMap" } else { "too large for a ConfigMap" };
+    writeln!(
+        text,
+        "  size     {}, gzip {}, zstd {}: {fits}",
+        words::size(sizes.component_bytes),
+        words::size(sizes.gzip_bytes),
+        words::size(sizes.zstd_bytes)
+    )?;
+    writeln!(
+        text,
+        "           code {}, data {}, names and debug information {}",
+        words::size(sizes.code_bytes),
+        words::size(sizes.data_bytes),
+        words::size(sizes.custom_bytes)
+    )?;
+    if !component.scan.producers.is_empty() {
+        writeln!(text, "  built by {}", component.scan.producers.join(", "))?;
+    }
+    describe(&mut text, manifest)?;
+    writeln!(text, "\nImports")?;
+    for import in &component.scan.imports {
+        writeln!(text, "  {}", words::capability(import))?;
+    }
+    Ok(text)
+}
+
+fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
+    for controller in &manifest.controllers {
+        describe_controller(text, controller)?;
+    }
+    if !manifest.custom_resources.is_empty() {
+        writeln!(text, "\nBrings the CustomResourceDefinitions")?;
+        for crd in &manifest.custom_resources {
+            let scope = if crd.namespaced { "namespaced" } else { "cluster-scoped" };
+            let versions: Vec<&str> = crd.kinds.iter().map(|kind| kind.version()).collect();
+            writeln!(text, "  {} ({scope}; {})", crd.name, versions.join(", "))?;
+        }
+    }
+    let limits = &manifest.limits;
+    writeln!(text, "\nLimits of one call")?;
+    writeln!(text, "  {} of memory, {} ms", words::size(limits.memory_bytes), limits.deadline_ms)
+}
+
+fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::fmt::Result {
+    writeln!(text, "\nReconciles {}, {} at once", words::kind(&controller.primary), controller.concurrency)?;
+    for owned in &controller.owns {
+        let how = match owned.update {
+            Update::Apply => "changed in place",
+            Update::Recreate => "deleted and created anew when it has to change",
+        };
+        writeln!(text, "  owns   {}, {how}", words::kind(&owned.kind))?;
+    }
+    for kind in &controller.reads {
+        writeln!(text, "  reads  {}", words::kind(kind))?;
+    }
+    Ok(())
+}

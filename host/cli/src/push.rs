@@ -1,0 +1,161 @@
+//! `mortise push`: a component into a labelled ConfigMap of the host's namespace.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::PostParams;
+use mortise_core::event::Refusal;
+use mortise_runtime::config::Namespace;
+use mortise_source::configmap::{CONFIG_KEY, LABEL};
+use mortise_source::pack::{Compression, Packed, pack};
+
+use crate::{component, kubernetes, words};
+
+/// The field manager of what this command writes.
+const MANAGER: &str = "mortise-push";
+
+/// What was typed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  Put a plugin into the cluster, or replace it by a new build:
+      mortise push target/plugins/podset.wasm
+
+  With its configuration, under another name, smaller:
+      mortise push podset.wasm --name web-podset --config web.yaml --zstd
+
+  As a manifest for a repository, without a cluster:
+      mortise push podset.wasm --dry-run > podset.yaml
+
+A running host compiles a new build beside the one that serves, and changes over between two calls. A build that it
+refuses leaves the old one serving; `kubectl get plugins -o wide` says why. Without --config, a configuration that is
+there stays.")]
+pub struct PushArgs {
+    /// The plugin
+    #[arg(value_name = "FILE.wasm")]
+    file: PathBuf,
+    /// Name of the ConfigMap, which is the plugin's [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Namespace of the host
+    #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
+    namespace: Namespace,
+    /// Kubeconfig to reach the API server; without it, $KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Compress with zstd instead of gzip
+    #[arg(long)]
+    zstd: bool,
+    /// The plugin's configuration, YAML
+    #[arg(long, value_name = "FILE.yaml")]
+    config: Option<PathBuf>,
+    /// Print the ConfigMap as YAML instead of sending it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Packs the component and creates or replaces its ConfigMap.
+pub fn run(args: &PushArgs) -> anyhow::Result<()> {
+    let file = args.file.display();
+    let name = kubernetes::plugin_name(args.name.as_deref(), &args.file)?;
+    let bytes = component::read(&args.file)?;
+    mortise_wasm::scan::prescan(&bytes)
+        .map_err(|Refusal { reason, message }| anyhow::anyhow!("{reason}: {message}"))
+        .with_context(|| format!("the host would refuse {file}"))?;
+    let config = args.config.as_ref().map(|path| {
+        std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))
+    });
+    let compression = if args.zstd { Compression::Zstd } else { Compression::Gzip };
+    let packed = pack(args.namespace.as_str(), &name, &bytes, config.transpose()?.as_deref(), compression)
+        .with_context(|| format!("cannot push {file}"))?;
+    let config_map: ConfigMap = serde_json::from_str(&packed.config_map).context("reading the packed ConfigMap")?;
+    if args.dry_run {
+        print!("{}", crate::yaml::documents(&[config_map])?);
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting I/O")?;
+    let done = runtime
+        .block_on(send(args, config_map))
+        .with_context(|| format!("cannot push {file} to ConfigMap {}/{name}", args.namespace))?;
+    print!("{}", report(args, &name, done, &packed));
+    Ok(())
+}
+
+fn report(args: &PushArgs, name: &str, done: &str, packed: &Packed) -> String {
+    format!(
+        "ConfigMap {}/{name} {done}\n  digest  {}\n  size    {}, packed {}\nNext: kubectl get plugins {name} -o wide\n",
+        args.namespace,
+        packed.digest,
+        words::size(packed.component_bytes as u64),
+        words::size(packed.packed_bytes as u64),
+    )
+}
+
+/// Creates the ConfigMap, or replaces the one that is there. Two that push at once are told apart by its version: the
+/// second gets a conflict and not the mixture of both.
+async fn send(args: &PushArgs, mut wanted: ConfigMap) -> anyhow::Result<&'static str> {
+    let client = kubernetes::client(args.kubeconfig.as_deref()).await?;
+    let api: Api<ConfigMap> = Api::namespaced(client, args.namespace.as_str());
+    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let name = wanted.metadata.name.clone().context("the packed ConfigMap has no name")?;
+    let Some(live) = api.get_opt(&name).await? else {
+        api.create(&params, &wanted).await?;
+        return Ok("created");
+    };
+    if live.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL)).map(String::as_str) != Some("true") {
+        bail!(
+            "it is there and is no plugin: it has no label {LABEL}=true; take another name with --name, or label it with \
+             kubectl -n {} label configmap {name} {LABEL}=true",
+            args.namespace
+        );
+    }
+    take_over(&mut wanted, live);
+    api.replace(&name, &params, &wanted).await?;
+    Ok("replaced")
+}
+
+/// What a push leaves as it is: other labels and annotations, and the configuration when none is given.
+fn take_over(wanted: &mut ConfigMap, live: ConfigMap) {
+    let mut metadata = live.metadata;
+    metadata.managed_fields = None;
+    metadata.labels.get_or_insert_default().extend(wanted.metadata.labels.take().unwrap_or_default());
+    wanted.metadata = metadata;
+    if wanted.data.is_none() {
+        let config = live.data.unwrap_or_default().remove_entry(CONFIG_KEY);
+        wanted.data = config.map(|entry| [entry].into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_map(json: serde_json::Value) -> ConfigMap {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_push_replaces_the_component_and_keeps_what_it_does_not_bring() {
+        let live = config_map(serde_json::json!({
+            "metadata": {"name": "podset", "resourceVersion": "7", "labels": {"team": "web", LABEL: "true"}},
+            "data": {CONFIG_KEY: "a: 1", "plugin.wasm": "text"},
+            "binaryData": {"plugin.wasm.gz": "AA=="},
+        }));
+        let mut wanted = config_map(serde_json::json!({
+            "metadata": {"name": "podset", "labels": {LABEL: "true"}},
+            "binaryData": {"plugin.wasm.zst": "AAA="},
+        }));
+        take_over(&mut wanted, live.clone());
+        assert_eq!(wanted.metadata.resource_version.as_deref(), Some("7"), "a change in between is a conflict");
+        assert_eq!(wanted.metadata.labels.as_ref().unwrap().len(), 2);
+        assert_eq!(wanted.data.as_ref().unwrap().keys().collect::<Vec<_>>(), [CONFIG_KEY]);
+        assert_eq!(wanted.binary_data.as_ref().unwrap().keys().collect::<Vec<_>>(), ["plugin.wasm.zst"]);
+
+        wanted.data = Some([(CONFIG_KEY.to_owned(), "a: 2".to_owned())].into());
+        take_over(&mut wanted, live);
+        assert_eq!(wanted.data.unwrap()[CONFIG_KEY], "a: 2");
+    }
+}

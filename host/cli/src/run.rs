@@ -1,0 +1,94 @@
+//! `mortise run`: what the command line says, turned into a checked [`Config`]; the host itself is in the runtime crate.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use clap::{Args, ValueEnum};
+use mortise_runtime::config::{BindAddress, Config, Namespace};
+use mortise_runtime::log;
+
+/// What was typed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  In a cluster, with the ServiceAccount of deploy/:
+      mortise run
+
+  On a laptop, against the cluster that a kubeconfig names, with plugins from a folder:
+      mortise run --kubeconfig ~/.kube/config --plugin-dir target/plugins
+
+Plugins:
+  A ConfigMap with the label mortise.dev/plugin=true in the host's namespace, holding the component under
+  binaryData[\"plugin.wasm\"] (or plugin.wasm.gz, plugin.wasm.zst) and optionally its configuration under
+  data[\"config.yaml\"]. `mortise push` makes one; so does
+      kubectl -n mortise-system create configmap podset --from-file=plugin.wasm=podset.wasm
+      kubectl -n mortise-system label configmap podset mortise.dev/plugin=true
+  With --plugin-dir, also every NAME.wasm in that folder, with NAME.yaml as its configuration.
+  `kubectl get plugins` shows what became of each.
+
+Signals:
+  SIGTERM or SIGINT ends the host: writes in flight are finished, nothing new begins, at most 10 s. A second one ends
+  it at once; every write is safe to repeat, so nothing is lost either way.")]
+pub struct RunArgs {
+    /// Kubeconfig to reach the API server; without it, the pod's ServiceAccount, else $KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace in which plugins' ConfigMaps are looked for
+    #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
+    namespace: Namespace,
+    /// Folder with NAME.wasm files as a second source of plugins; where both have a name, the folder's plugin is taken
+    #[arg(long, value_name = "DIR")]
+    plugin_dir: Option<PathBuf>,
+    /// Folder that only this host writes, for compiled plugins [default: a folder `mortise` in $XDG_CACHE_HOME,
+    /// ~/.cache, /var/cache or the system's temporary folder, the first that can be made]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// Threads that run plugins [default: one per core]
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+    /// Where /metrics is served; "0" is off
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
+    metrics_bind_address: BindAddress,
+    /// Where /healthz and /readyz are served; "0" is off
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    health_probe_bind_address: BindAddress,
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    log_format: LogFormat,
+    /// What is logged: error, warn, info, debug or trace, or per crate such as "info,mortise_kube=debug"
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: log::Level,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Human,
+    Json,
+}
+
+/// Runs the host until it is told to end.
+pub fn run(args: RunArgs) -> anyhow::Result<()> {
+    let format = match args.log_format {
+        LogFormat::Human => log::Format::Human,
+        LogFormat::Json => log::Format::Json,
+    };
+    log::start(format, &args.log_level)?;
+    let config = Config {
+        kubeconfig: args.kubeconfig,
+        namespace: args.namespace,
+        instance: instance(),
+        plugin_dir: args.plugin_dir,
+        cache_dir: crate::cache::folder(args.cache_dir)?,
+        workers: args.workers.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+        metrics: args.metrics_bind_address,
+        probes: args.health_probe_bind_address,
+    };
+    mortise_runtime::run(config)
+}
+
+/// The pod's name: from the manifest that asks for it, else the name that the kubelet gives the pod's host.
+fn instance() -> String {
+    let named = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    named("POD_NAME").or_else(|| named("HOSTNAME")).unwrap_or_else(|| "mortise".to_owned())
+}

@@ -1,0 +1,17 @@
+//! YAML as `kubectl apply` reads it: one document an object, each with its own `---`.
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// The documents, in this order.
+pub fn documents<T: Serialize>(objects: &[T]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(object).context("writing YAML")?);
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}

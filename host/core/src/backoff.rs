@@ -1,0 +1,45 @@
+//! How long a key waits after a failure (Q3). Pure: the attempt's number in, milliseconds out.
+
+use crate::digest::spread;
+
+/// client-go's own first delay.
+const BASE_MS: u64 = 5;
+/// client-go's own longest delay: a key that fails for ever costs one call in a quarter of an hour.
+const MAX_MS: u64 = 1_000_000;
+/// While the API server cannot be reached nothing is wrong with the key, and when it comes back nobody should wait
+/// minutes; two seconds per key is no load on a server that refuses connections.
+const MAX_UNREACHABLE_MS: u64 = 2_000;
+
+/// The delay before attempt `failures + 1` of a key, with up to a tenth of jitter so that keys that failed together do
+/// not come back together.
+pub fn delay_ms(failures: u32, key: &str, unreachable: bool) -> u64 {
+    let longest = if unreachable { MAX_UNREACHABLE_MS } else { MAX_MS };
+    let exponent = failures.saturating_sub(1).min(32);
+    let delay = BASE_MS.saturating_mul(1 << exponent).min(longest);
+    delay + spread(&[key, &failures.to_string()], delay / 10 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q3_backoff_doubles_from_5_ms_to_1000_s_with_jitter() {
+        let within = |failures: u32, expected: u64| {
+            let delay = delay_ms(failures, "default/a", false);
+            assert!((expected..=expected + expected / 10 + 1).contains(&delay), "attempt {failures}: {delay} ms");
+        };
+        within(1, 5);
+        within(2, 10);
+        within(5, 80);
+        within(18, 655_360);
+        within(19, 1_000_000);
+        within(4_000_000_000, 1_000_000);
+        assert_ne!(delay_ms(12, "default/a", false), delay_ms(12, "default/b", false));
+    }
+
+    #[test]
+    fn a_key_never_waits_long_for_an_api_server_that_was_away() {
+        assert!(delay_ms(30, "default/a", true) <= MAX_UNREACHABLE_MS + MAX_UNREACHABLE_MS / 10 + 1);
+    }
+}

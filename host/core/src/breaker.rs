@@ -1,0 +1,70 @@
+//! The circuit breaker of one key (X9): a controller that writes without end fights somebody, and stops.
+//!
+//! One token is a reconcile that wrote something. A change of the object's own generation refills the bucket: a person
+//! who edits an object fifty times in a minute is not a fight.
+
+/// Reconciles with writes that a key may do at once.
+const BURST: f64 = 50.0;
+/// Tokens that come back in a second.
+const REFILL_PER_S: f64 = 0.5;
+/// How long an open breaker keeps the key from writing.
+const OPEN_MS: u64 = 5 * 60 * 1_000;
+
+/// The state of one key's breaker.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    tokens: f64,
+    refilled_ms: u64,
+    generation: i64,
+    open_until_ms: u64,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub fn new(now_ms: u64, generation: i64) -> Self {
+        Self { tokens: BURST, refilled_ms: now_ms, generation, open_until_ms: 0 }
+    }
+
+    /// Until when the key may not write; None when it may.
+    pub fn open_until_ms(&self, now_ms: u64) -> Option<u64> {
+        (self.open_until_ms > now_ms).then_some(self.open_until_ms)
+    }
+
+    /// Counts a reconcile that is about to write. False: the breaker has opened just now.
+    pub fn admit(&mut self, now_ms: u64, generation: i64) -> bool {
+        if generation != self.generation {
+            *self = Self::new(now_ms, generation);
+        }
+        let elapsed_s = now_ms.saturating_sub(self.refilled_ms) as f64 / 1_000.0;
+        self.tokens = (self.tokens + elapsed_s * REFILL_PER_S).min(BURST);
+        self.refilled_ms = now_ms;
+        if self.tokens < 1.0 {
+            self.open_until_ms = now_ms + OPEN_MS;
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x9_fifty_writes_in_a_burst_then_one_in_two_seconds_then_closed_for_five_minutes() {
+        let mut breaker = Breaker::new(0, 1);
+        assert!((0..50).all(|_| breaker.admit(0, 1)));
+        assert!(breaker.admit(2_000, 1));
+        assert!(!breaker.admit(2_000, 1));
+        assert_eq!(breaker.open_until_ms(2_001), Some(302_000));
+        assert_eq!(breaker.open_until_ms(302_000), None);
+        assert!(breaker.admit(302_000, 1));
+    }
+
+    #[test]
+    fn x9_a_new_generation_is_not_a_fight() {
+        let mut breaker = Breaker::new(0, 1);
+        assert!((1..1_000).all(|generation| breaker.admit(0, generation)));
+    }
+}

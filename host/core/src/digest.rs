@@ -1,0 +1,60 @@
+//! Stable hashes: the same on every machine and in every release, because they become names and annotations.
+//!
+//! Hashes that only live in memory are not made here.
+
+use sha2::{Digest as _, Sha256};
+
+/// Kubernetes' own alphabet for generated names: no vowels, so no words, and nothing that looks alike.
+const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Characters of a name's hash. 27^8 is 2.8e11: among the 500 children that one object may have, two names collide
+/// once in two million objects, and then the guest's keys differ, so the second is refused and said.
+const NAME_HASH_LENGTH: usize = 8;
+
+fn sha256(parts: &[&str]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // The length keeps ("ab", "c") and ("a", "bc") apart.
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().into()
+}
+
+/// Eight characters that may stand in any Kubernetes name.
+pub fn name_hash(parts: &[&str]) -> String {
+    sha256(parts)
+        .iter()
+        .take(NAME_HASH_LENGTH)
+        .map(|byte| char::from(NAME_ALPHABET[usize::from(*byte) % NAME_ALPHABET.len()]))
+        .collect()
+}
+
+/// Sixteen hex digits of what was wanted: the value of [`crate::object::DESIRED_ANNOTATION`].
+pub fn content_hash(parts: &[&str]) -> String {
+    use std::fmt::Write as _;
+    sha256(parts).iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A number in 0..bound that only depends on the parts: jitter without a random generator.
+pub fn spread(parts: &[&str], bound: u64) -> u64 {
+    let bytes = sha256(parts);
+    let (head, _) = bytes.split_at(8);
+    let number = u64::from_le_bytes(head.try_into().expect("split_at(8) gives eight bytes"));
+    if bound == 0 { 0 } else { number % bound }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_the_same_in_every_release() {
+        assert_eq!(name_hash(&["uid", "Pod", "0"]), "nbd7pzfz");
+        assert_eq!(content_hash(&["a"]), "ae6121c88ba555f6");
+        assert_ne!(name_hash(&["ab", "c"]), name_hash(&["a", "bc"]));
+    }
+}

@@ -1,0 +1,267 @@
+//! The driver: the one state machine that sees everything. [`Driver::step`] is its only entry; it never waits, never
+//! reads a clock and never touches the cluster.
+//!
+//! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
+//! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, `driver/plugins.rs` takes a plugin
+//! from its offer to serving, `driver/report.rs` tells of plugins through their Plugin objects.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use crate::event::{CallId, Digest, Effect, Event, Now, Observation, WatchError, WatchEvent, Write, WriteId, WriteOp};
+use crate::kube_event::EventLog;
+use crate::limits::CallLimits;
+use crate::manifest::ControllerSpec;
+use crate::object::{Kind, ObjectRef};
+use crate::queue::{ControllerId, Key, Queue};
+use crate::status::StatusShape;
+use crate::store::Store;
+use crate::view::Access;
+
+mod health;
+mod keys;
+mod plugins;
+mod reconcile;
+mod report;
+mod wake;
+mod writes;
+
+pub use health::{Health, PluginHealth};
+
+use keys::KeyState;
+use plugins::{DigestState, PluginState};
+use reconcile::CallInputs;
+use wake::Interests;
+
+/// A map whose order depends on its history alone, so that a simulated run is repeatable to the letter.
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+
+/// Keys that may be between their first and their last write at once. The API server's own budget for one client is
+/// some hundred requests in flight; more keys would only wait there instead of here, where they are sorted.
+const MAX_KEYS_WRITING: usize = 64;
+
+/// What the driver has to be told about the host it runs in.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How the host signs the Events it sends: its pod's name.
+    pub instance: Arc<str>,
+    /// Guest calls that may be under way at once: the workers, and a few more so that none of them waits.
+    pub call_slots: usize,
+}
+
+/// One controller of one active plugin.
+#[derive(Debug)]
+struct Controller {
+    plugin: Arc<str>,
+    /// "podset/PodSet".
+    label: Arc<str>,
+    manager: String,
+    digest: Digest,
+    config: Arc<str>,
+    spec: Arc<ControllerSpec>,
+    access: Arc<Access>,
+    limits: CallLimits,
+    shape: StatusShape,
+    /// Every kind it reads is listed, and none is forbidden.
+    ready: bool,
+    calls: u32,
+}
+
+/// What is known of a watched kind, apart from its objects.
+#[derive(Debug, Default)]
+struct KindState {
+    error: Option<WatchError>,
+}
+
+/// Whose write an answer belongs to.
+#[derive(Clone, Debug)]
+enum WriteFor {
+    Key(Key, WriteOp),
+    Plugin(Arc<str>, WriteOp),
+    /// An Event: nobody waits for it.
+    Nobody(ObjectRef),
+}
+
+/// Something that is due at a moment and does not belong to a key.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Timer {
+    RegisterCrd(Arc<str>, Arc<str>),
+    Report(Arc<str>),
+}
+
+/// The state machine. See the module's own words.
+#[derive(Debug)]
+pub struct Driver {
+    config: Config,
+    now: Now,
+    store: Store,
+    queue: Queue,
+    events: EventLog,
+    controllers: BTreeMap<ControllerId, Controller>,
+    keys: Map<Key, KeyState>,
+    interests: Interests,
+    plugins: BTreeMap<Arc<str>, PluginState>,
+    digests: BTreeMap<Digest, DigestState>,
+    kinds: BTreeMap<Kind, KindState>,
+    calls: Map<CallId, Key>,
+    call_inputs: CallInputs,
+    writes: Map<WriteId, WriteFor>,
+    live_reads: BTreeMap<ObjectRef, BTreeSet<Key>>,
+    timers: BTreeSet<(u64, Timer)>,
+    keys_writing: usize,
+    last_id: u64,
+    last_controller: u32,
+    /// Kinds whose first list is known to be complete.
+    listed: BTreeSet<Kind>,
+    host_crd_established: bool,
+    sources_listed: bool,
+    draining: bool,
+    wake_at: Option<u64>,
+}
+
+impl Driver {
+    /// A driver that knows nothing yet; its first event has to be [`Event::Started`].
+    pub fn new(config: Config) -> Self {
+        Self {
+            events: EventLog::new(Arc::clone(&config.instance)),
+            config,
+            now: Now::default(),
+            store: Store::default(),
+            queue: Queue::default(),
+            controllers: BTreeMap::new(),
+            keys: Map::default(),
+            interests: Interests::default(),
+            plugins: BTreeMap::new(),
+            digests: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            calls: Map::default(),
+            call_inputs: CallInputs::default(),
+            writes: Map::default(),
+            live_reads: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            keys_writing: 0,
+            last_id: 0,
+            last_controller: 0,
+            listed: BTreeSet::new(),
+            host_crd_established: false,
+            sources_listed: false,
+            draining: false,
+            wake_at: None,
+        }
+    }
+
+    /// Takes one event in and appends what is to be done. Time never goes back.
+    pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), unix_ms: now.unix_ms };
+        match event {
+            Event::Started => self.start(effects),
+            Event::Watch(kind, event) => self.on_watch(&kind, event, effects),
+            Event::PluginFound(offer) => self.on_plugin_found(offer, effects),
+            Event::PluginUnreadable { name, source, refusal } => {
+                self.on_plugin_unreadable(name, source, refusal, effects)
+            }
+            Event::PluginGone { name, source } => self.on_plugin_gone(&name, &source, effects),
+            Event::SourcesListed => self.on_sources_listed(effects),
+            Event::Compiled(digest, result) => self.on_compiled(digest, result, effects),
+            Event::CrdRegistered { plugin, crd, result } => self.on_crd_registered(&plugin, &crd, result, effects),
+            Event::CallDone(id, done) => self.on_call_done(id, done, effects),
+            Event::Wrote(id, result) => self.on_wrote(id, result, effects),
+            Event::LiveRead(target, result) => self.on_live_read(&target, result, effects),
+            Event::Tick => self.wake_at = None,
+            Event::Shutdown => self.draining = true,
+        }
+        self.run_timers(effects);
+        self.run_queue(effects);
+        self.set_wake(effects);
+    }
+
+    /// True after [`Event::Shutdown`] once nothing is in flight.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.writes.is_empty()
+    }
+
+    /// The store, for reading: objects cached, kinds listed.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Keys that wait in the queue, per controller label.
+    pub fn queue_depths(&self) -> Vec<(Arc<str>, usize)> {
+        let depth =
+            |(id, controller): (&ControllerId, &Controller)| (Arc::clone(&controller.label), self.queue.depth(*id));
+        self.controllers.iter().map(depth).collect()
+    }
+
+    fn on_watch(&mut self, kind: &Kind, event: WatchEvent, effects: &mut Vec<Effect>) {
+        if !self.kinds.contains_key(kind) {
+            // A watch that was stopped may still have something in flight.
+            return;
+        }
+        match event {
+            WatchEvent::Listing => self.store.begin_list(kind),
+            WatchEvent::Listed(object) => {
+                let change = self.store.list_item(*object);
+                self.on_change(&change, true, effects);
+            }
+            WatchEvent::ListDone(version) => {
+                for change in self.store.end_list(kind, version) {
+                    self.on_change(&change, true, effects);
+                }
+                self.on_kind_served(kind, effects);
+            }
+            WatchEvent::Applied(object) => {
+                let change = self.store.apply(*object);
+                self.on_change(&change, false, effects);
+                self.on_kind_served(kind, effects);
+            }
+            WatchEvent::Deleted(object) => {
+                let change = self.store.remove(kind, &object.name, object.resource_version);
+                self.on_change(&change, false, effects);
+                self.on_kind_served(kind, effects);
+            }
+            WatchEvent::Progress(version) => {
+                self.store.progress(kind, version);
+                self.on_kind_served(kind, effects);
+            }
+            WatchEvent::Failed(error) => self.on_watch_failed(kind, error, effects),
+            WatchEvent::Undecodable { message } => {
+                effects.push(Effect::Observe(Observation::Undecodable { kind: kind.clone(), message }));
+            }
+        }
+    }
+
+    fn run_timers(&mut self, effects: &mut Vec<Effect>) {
+        while self.timers.first().is_some_and(|(due_ms, _)| *due_ms <= self.now.mono_ms) {
+            match self.timers.pop_first() {
+                Some((_, Timer::RegisterCrd(plugin, crd))) => self.register_crd(&plugin, &crd, effects),
+                Some((_, Timer::Report(plugin))) => self.report(&plugin, effects),
+                None => return,
+            }
+        }
+    }
+
+    /// Asks to be woken at the earliest moment that matters, and says so only when that moment has changed.
+    fn set_wake(&mut self, effects: &mut Vec<Effect>) {
+        let timer_ms = self.timers.first().map(|(due_ms, _)| *due_ms);
+        let due_ms = [timer_ms, self.queue.next_due_ms()].into_iter().flatten().min();
+        if let Some(due_ms) = due_ms
+            && self.wake_at.is_none_or(|wake_at| due_ms < wake_at)
+        {
+            self.wake_at = Some(due_ms);
+            effects.push(Effect::WakeAt(due_ms));
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn send(&mut self, plugin: Option<Arc<str>>, op: WriteOp, whose: WriteFor, effects: &mut Vec<Effect>) -> WriteId {
+        let id = WriteId(self.next_id());
+        self.writes.insert(id, whose);
+        effects.push(Effect::Write(Box::new(Write { id, plugin, op })));
+        id
+    }
+}

@@ -1,0 +1,50 @@
+//! What the driver says of itself to probes and to people. Reading it changes nothing.
+
+use std::sync::Arc;
+
+use super::Driver;
+use crate::event::Digest;
+use crate::object::Kind;
+
+/// The state of the host's own work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// Every source has told once what it has.
+    pub sources_listed: bool,
+    /// Kinds that are wanted and not listed yet, with the reason where there is one.
+    pub unlisted: Vec<(Kind, Option<String>)>,
+    /// One entry per plugin, by name.
+    pub plugins: Vec<PluginHealth>,
+}
+
+/// The state of one plugin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PluginHealth {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What serves now.
+    pub digest: Option<Digest>,
+    /// It serves, and nothing keeps its controllers from being called.
+    pub ready: bool,
+    /// A newer version of it is on its way.
+    pub loading: bool,
+    /// The Ready condition's reason.
+    pub reason: String,
+    /// The Ready condition's message.
+    pub message: String,
+}
+
+impl Driver {
+    /// How things stand.
+    pub fn health(&self) -> Health {
+        let snapshot = self.store.snapshot();
+        let unlisted = self.kinds.iter().filter(|(kind, _)| !snapshot.synced(kind));
+        Health {
+            sources_listed: self.sources_listed,
+            unlisted: unlisted
+                .map(|(kind, state)| (kind.clone(), state.error.as_ref().map(|error| error.to_string())))
+                .collect(),
+            plugins: self.plugins.iter().map(|(name, plugin)| self.plugin_health(name, plugin)).collect(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the driver remembers of one object under reconciliation. Everything here may be lost at any moment: a restart
+//! begins with none of it and ends in the same place.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::breaker::Breaker;
+use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
+use crate::object::ResourceVersion;
+use crate::own_write::OwnWrite;
+use crate::plan::{Applied, Prepared};
+use crate::queue::Lane;
+use crate::read_set::ReadSet;
+
+/// One key's state.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    pub work: Work,
+    /// It woke while it was at work, and goes back into the queue when that ends.
+    pub dirty: Option<Lane>,
+    /// A change of the object itself that came while its own writes were under way; ours or not is known afterwards.
+    pub unsorted_version: Option<ResourceVersion>,
+    pub taken_ms: u64,
+    pub failures: u32,
+    /// Answers that were thrown away because the object had changed during the call.
+    pub discarded: u32,
+    pub last: Option<LastCall>,
+    /// Writes that the view does not show yet (R2).
+    pub own_writes: Vec<OwnWrite>,
+    /// What was applied last to each child that is changed in place.
+    pub applied: Applied,
+    /// Since when the key waits for them.
+    pub gated_since_ms: Option<u64>,
+    /// The version that our last status write made (W3).
+    pub status_version: Option<ResourceVersion>,
+    /// Since when the status waits for the children (X11).
+    pub deferred_since_ms: Option<u64>,
+    pub breaker: Option<Breaker>,
+    /// Why the object gets no further; the reason and message of its Stalled condition.
+    pub stalled: Option<Stall>,
+    /// Hash of the guest's events that were told last.
+    pub told: Option<u64>,
+}
+
+/// Why an object gets no further.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Stall {
+    pub reason: String,
+    pub message: String,
+}
+
+impl Stall {
+    pub fn new(reason: &str, message: impl Into<String>) -> Self {
+        Self { reason: reason.to_owned(), message: message.into() }
+    }
+}
+
+/// What a key is doing.
+#[derive(Debug, Default)]
+pub(super) enum Work {
+    #[default]
+    Idle,
+    Calling,
+    Writing(Box<Run>),
+}
+
+/// A call's inputs and answer, for as long as they hold (W2).
+#[derive(Clone, Debug)]
+pub(super) struct LastCall {
+    pub digest: Digest,
+    pub config: Arc<str>,
+    pub uid: Arc<str>,
+    pub reads: ReadSet,
+    pub answer: Answer,
+}
+
+/// What a guest's answer came to.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    Wants(Arc<Prepared>),
+    Terminal(String),
+}
+
+/// A plan on its way to the API server.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub stages: VecDeque<Stage>,
+    pub in_flight: u32,
+    pub sent: u32,
+    /// Writes of the current stage that may go at once (slow start).
+    pub batch: usize,
+    pub failed: Option<RunFailure>,
+    /// What happens to the key when every stage is through.
+    pub ending: Ending,
+    /// The guest was not called for this run.
+    pub skipped: bool,
+    /// Writes that change what the guest reads were sent, so the key has to be looked at again.
+    pub look_again: bool,
+}
+
+/// One stage of a plan; the next begins when all of its writes are answered.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub writes: VecDeque<WriteOp>,
+    /// Begin with one write and double: a template that the API server refuses costs one request, not 500.
+    pub slow_start: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RunFailure {
+    pub class: WriteErrorClass,
+    pub message: String,
+    pub stall: Option<Stall>,
+}
+
+/// How a reconcile ends when its writes go through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ending {
+    pub result: ReconcileResult,
+    /// When to come back though nothing changes.
+    pub requeue_ms: Option<u64>,
+}
+
+impl KeyState {
+    pub fn is_idle(&self) -> bool {
+        matches!(self.work, Work::Idle)
+    }
+
+    /// Marks the key to be looked at again; the more urgent lane wins.
+    pub fn mark_dirty(&mut self, lane: Lane) {
+        self.dirty = Some(self.dirty.map_or(lane, |before| before.min(lane)));
+    }
+}

@@ -1,0 +1,612 @@
+//! A plugin's way from its offer to serving: compiled, its kinds claimed, its CRDs established, its kinds listed; then it
+//! takes over between two calls. Whatever fails on that way leaves the old version serving (L1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Controller, Driver, KindState, Timer};
+use crate::crd;
+use crate::event::{
+    Compiled, CrdError, Digest, Effect, Observation, Offer, Refusal, WatchError, WriteErrorClass, WriteOp,
+};
+use crate::manifest::Manifest;
+use crate::object::{Kind, Name};
+use crate::own_write::OwnWrite;
+use crate::queue::{ControllerId, Key, Lane};
+use crate::rbac;
+use crate::selector::Selector;
+use crate::status::StatusShape;
+use crate::view::Access;
+
+/// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
+/// who gave it is still looking.
+const CRD_RETRY_MS: u64 = 3_000;
+/// How long a fault that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
+const FAULT_PASSED_MS: u64 = 3_000;
+
+/// What is known of a component's bytes.
+#[derive(Debug)]
+pub(super) enum DigestState {
+    Compiling,
+    Accepted(Compiled),
+    /// Remembered, so that the same bytes are not compiled again (G3).
+    Refused(Refusal),
+}
+
+/// One plugin, by its name.
+#[derive(Debug, Default)]
+pub(super) struct PluginState {
+    /// What its source offers now.
+    pub offer: Option<Offer>,
+    /// A source has something under this name that cannot be read.
+    pub unreadable: Option<(Arc<str>, Refusal)>,
+    /// The version that is on its way.
+    pub candidate: Option<Candidate>,
+    /// The version that serves.
+    pub active: Option<Active>,
+    /// Why the offered version does not serve, and which condition says so.
+    pub refused: Option<(Step, Refusal)>,
+    /// Verbs that RBAC has refused, with the API server's words.
+    pub denied: BTreeMap<(Kind, &'static str), String>,
+    /// Objects whose last call was a fault of the guest.
+    pub faults: BTreeMap<Key, String>,
+    pub report: Report,
+}
+
+/// What a plugin is held up by; each is a condition of the Plugin object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Compiled,
+    Established,
+}
+
+/// A version on its way.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub digest: Digest,
+    pub config: Arc<str>,
+    pub stage: Stage,
+    /// Why the current stage takes so long.
+    pub waits_for: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    Compiling,
+    Registering { manifest: Arc<Manifest>, missing: BTreeSet<Arc<str>> },
+    Listing { manifest: Arc<Manifest> },
+}
+
+impl Stage {
+    fn manifest(&self) -> Option<&Arc<Manifest>> {
+        match self {
+            Self::Compiling => None,
+            Self::Registering { manifest, .. } | Self::Listing { manifest } => Some(manifest),
+        }
+    }
+}
+
+/// A version that serves.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub digest: Digest,
+    pub config: Arc<str>,
+    pub manifest: Arc<Manifest>,
+}
+
+/// The state of a Plugin object's own writes.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub in_flight: bool,
+    pub expected: Option<OwnWrite>,
+    pub failures: u32,
+}
+
+/// The name under which the host registers its own CRD.
+pub(super) const HOST: &str = "mortise";
+
+impl Driver {
+    pub(super) fn start(&mut self, effects: &mut Vec<Effect>) {
+        self.register_crd(&Arc::from(HOST), &Arc::from(crate::plugin_object::CRD_NAME), effects);
+    }
+
+    pub(super) fn on_sources_listed(&mut self, effects: &mut Vec<Effect>) {
+        self.sources_listed = true;
+        self.report_orphans(effects);
+    }
+
+    pub(super) fn on_plugin_found(&mut self, offer: Offer, effects: &mut Vec<Effect>) {
+        let name = Arc::clone(&offer.name);
+        let plugin = self.plugins.entry(Arc::clone(&name)).or_default();
+        if let Some(first) = &plugin.offer
+            && first.source != offer.source
+        {
+            let message = format!("{} offers a plugin named {name:?}, but {} came first", offer.source, first.source);
+            let refusal = Refusal::new("NameTaken", message);
+            effects.push(Effect::Observe(Observation::Refused { plugin: name, refusal }));
+            return;
+        }
+        plugin.offer = Some(offer.clone());
+        plugin.unreadable = None;
+        plugin.refused = None;
+        let serves = |active: &Active| active.digest == offer.digest && active.config == offer.config;
+        if plugin.active.as_ref().is_some_and(serves) {
+            plugin.candidate = None;
+        } else {
+            let stage = Stage::Compiling;
+            let Offer { digest, config, .. } = offer;
+            plugin.candidate = Some(Candidate { digest: digest.clone(), config, stage, waits_for: None });
+            match self.digests.get(&digest) {
+                None => {
+                    self.digests.insert(digest.clone(), DigestState::Compiling);
+                    effects.push(Effect::Compile(digest));
+                }
+                Some(DigestState::Compiling) => {}
+                Some(DigestState::Accepted(_) | DigestState::Refused(_)) => self.advance_compiled(&name, effects),
+            }
+        }
+        self.settle(effects);
+        self.report(&name, effects);
+    }
+
+    pub(super) fn on_plugin_unreadable(
+        &mut self,
+        name: Arc<str>,
+        source: Arc<str>,
+        refusal: Refusal,
+        effects: &mut Vec<Effect>,
+    ) {
+        let plugin = self.plugins.entry(Arc::clone(&name)).or_default();
+        if plugin.offer.as_ref().is_some_and(|offer| offer.source != source) {
+            return;
+        }
+        if plugin.unreadable.as_ref() != Some(&(Arc::clone(&source), refusal.clone())) {
+            let (plugin, refusal) = (Arc::clone(&name), refusal.clone());
+            effects.push(Effect::Observe(Observation::Refused { plugin, refusal }));
+        }
+        plugin.unreadable = Some((source, refusal));
+        plugin.candidate = None;
+        plugin.offer = None;
+        self.settle(effects);
+        self.report(&name, effects);
+    }
+
+    /// L3: what the plugin made stays: its CRDs, its objects and their children.
+    pub(super) fn on_plugin_gone(&mut self, name: &Arc<str>, source: &Arc<str>, effects: &mut Vec<Effect>) {
+        let Some(plugin) = self.plugins.get(name) else { return };
+        let offered = plugin.offer.as_ref().map(|offer| &offer.source);
+        let unreadable = plugin.unreadable.as_ref().map(|(source, _)| source);
+        if offered.or(unreadable) != Some(source) {
+            return;
+        }
+        self.plugins.remove(name);
+        let ids: Vec<ControllerId> =
+            self.controllers.iter().filter(|(_, controller)| controller.plugin == *name).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.remove_controller(id);
+        }
+        self.timers.retain(
+            |(_, timer)| !matches!(timer, Timer::RegisterCrd(plugin, _) | Timer::Report(plugin) if plugin == name),
+        );
+        self.retry_claims(effects);
+        self.settle(effects);
+        self.report_orphans(effects);
+    }
+
+    pub(super) fn on_compiled(&mut self, digest: Digest, result: Result<Compiled, Refusal>, effects: &mut Vec<Effect>) {
+        let state = match result {
+            Ok(compiled) => DigestState::Accepted(compiled),
+            Err(refusal) => DigestState::Refused(refusal),
+        };
+        if !self.digests.contains_key(&digest) {
+            // Nobody wants it any more.
+            return;
+        }
+        self.digests.insert(digest.clone(), state);
+        let waiting = |(name, plugin): (&Arc<str>, &PluginState)| {
+            let candidate = plugin.candidate.as_ref()?;
+            (candidate.digest == digest && matches!(candidate.stage, Stage::Compiling)).then(|| Arc::clone(name))
+        };
+        let names: Vec<Arc<str>> = self.plugins.iter().filter_map(waiting).collect();
+        for name in names {
+            self.advance_compiled(&name, effects);
+            self.settle(effects);
+            self.report(&name, effects);
+        }
+    }
+
+    /// The component is compiled or refused; on with its manifest.
+    fn advance_compiled(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+        let Some(candidate) = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref()) else { return };
+        let compiled = match self.digests.get(&candidate.digest) {
+            Some(DigestState::Accepted(compiled)) => compiled,
+            Some(DigestState::Refused(refusal)) => {
+                let refusal = refusal.clone();
+                return self.refuse(name, Step::Compiled, refusal, effects);
+            }
+            Some(DigestState::Compiling) | None => return,
+        };
+        let manifest = match Manifest::parse(&compiled.manifest) {
+            Ok(manifest) => Arc::new(manifest),
+            Err(refusal) => return self.refuse(name, Step::Compiled, refusal, effects),
+        };
+        if let Some(refusal) = self.claimed_by_another(name, &manifest) {
+            return self.refuse(name, Step::Established, refusal, effects);
+        }
+        let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
+        let plugin = self.plugins.get_mut(name).expect("it was there a moment ago");
+        let candidate = plugin.candidate.as_mut().expect("it was there a moment ago");
+        candidate.stage = Stage::Registering { manifest, missing: missing.clone() };
+        for crd in &missing {
+            self.register_crd(name, crd, effects);
+        }
+        self.advance(name, effects);
+    }
+
+    /// L2: a kind has one plugin, the first that claimed it.
+    fn claimed_by_another(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
+        for (other, plugin) in self.plugins.iter().filter(|(other, _)| *other != name) {
+            let serving = plugin.active.as_ref().map(|active| &active.manifest);
+            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
+            let claimed = serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers);
+            for theirs in claimed {
+                if manifest.controllers.iter().any(|ours| ours.primary == theirs.primary) {
+                    let message = format!(
+                        "{} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two",
+                        theirs.primary
+                    );
+                    return Some(Refusal::new("KindClaimed", message));
+                }
+            }
+        }
+        None
+    }
+
+    /// A kind may have become free.
+    fn retry_claims(&mut self, effects: &mut Vec<Effect>) {
+        let refused = |(_, plugin): &(&Arc<str>, &PluginState)| {
+            plugin.refused.as_ref().is_some_and(|(_, refusal)| refusal.reason == "KindClaimed")
+        };
+        let offers: Vec<Offer> =
+            self.plugins.iter().filter(refused).filter_map(|(_, plugin)| plugin.offer.clone()).collect();
+        for offer in offers {
+            self.on_plugin_found(offer, effects);
+        }
+    }
+
+    fn refuse(&mut self, name: &Arc<str>, step: Step, refusal: Refusal, effects: &mut Vec<Effect>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        plugin.candidate = None;
+        plugin.refused = Some((step, refusal.clone()));
+        effects.push(Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal }));
+    }
+
+    pub(super) fn register_crd(&mut self, plugin: &Arc<str>, crd: &Arc<str>, effects: &mut Vec<Effect>) {
+        let body = if **plugin == *HOST {
+            Arc::from(crate::plugin_object::CRD)
+        } else {
+            let state = self.plugins.get(plugin);
+            let candidate = state.and_then(|state| state.candidate.as_ref()).and_then(|c| c.stage.manifest());
+            let active = state.and_then(|state| state.active.as_ref()).map(|active| &active.manifest);
+            let crds = candidate.or(active).map(|manifest| &manifest.custom_resources);
+            match crds.into_iter().flatten().find(|found| found.name == *crd) {
+                Some(found) => Arc::clone(&found.body),
+                None => return,
+            }
+        };
+        let body = crd::prepare(plugin, &body);
+        effects.push(Effect::RegisterCrd { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
+    }
+
+    pub(super) fn on_crd_registered(
+        &mut self,
+        name: &Arc<str>,
+        crd: &Arc<str>,
+        result: Result<(), CrdError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Err(CrdError::Denied(_) | CrdError::Unavailable(_)) = &result {
+            let due_ms = self.now.mono_ms + CRD_RETRY_MS;
+            self.timers.insert((due_ms, Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd))));
+        }
+        if **name == *HOST {
+            self.host_crd_established |= result.is_ok();
+            self.settle(effects);
+            return;
+        }
+        let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        match result {
+            Ok(()) => {
+                plugin.denied.retain(|(kind, _), _| *kind != crd_kind);
+                if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, .. }) =
+                    &mut plugin.candidate
+                {
+                    missing.remove(crd);
+                    *waits_for = None;
+                }
+                self.advance(name, effects);
+            }
+            Err(CrdError::Refused(refusal)) => {
+                if plugin.candidate.is_some() {
+                    self.refuse(name, Step::Established, refusal, effects);
+                }
+            }
+            Err(CrdError::Denied(message)) => {
+                plugin.denied.insert((crd_kind, "create"), message);
+            }
+            Err(CrdError::Unavailable(message)) => {
+                if let Some(candidate) = &mut plugin.candidate {
+                    candidate.waits_for = Some(message);
+                }
+            }
+        }
+        self.settle(effects);
+        self.report(name, effects);
+    }
+
+    /// Takes a candidate as far as it gets now.
+    fn advance(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let Some(candidate) = &mut plugin.candidate else { return };
+        if let Stage::Registering { manifest, missing } = &candidate.stage
+            && missing.is_empty()
+        {
+            candidate.stage = Stage::Listing { manifest: Arc::clone(manifest) };
+        }
+        let Stage::Listing { manifest } = &candidate.stage else { return };
+        let manifest = Arc::clone(manifest);
+        self.settle_kinds(effects);
+        let kinds = manifest.controllers.iter().flat_map(|controller| controller.readable());
+        if kinds.into_iter().all(|kind| self.is_readable(&kind)) {
+            self.activate(name, &manifest, effects);
+        }
+    }
+
+    /// R4, R5: listed once, and neither forbidden nor gone.
+    fn is_readable(&self, kind: &Kind) -> bool {
+        let error = self.kinds.get(kind).and_then(|state| state.error.as_ref());
+        self.store.synced(kind) && !matches!(error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
+    }
+
+    fn activate(&mut self, name: &Arc<str>, manifest: &Arc<Manifest>, effects: &mut Vec<Effect>) {
+        let plugin = self.plugins.get_mut(name).expect("advance has seen this plugin");
+        let Some(candidate) = plugin.candidate.take() else { return };
+        let (digest, config) = (candidate.digest, candidate.config);
+        let reload = plugin.active.is_some();
+        plugin.active =
+            Some(Active { digest: digest.clone(), config: Arc::clone(&config), manifest: Arc::clone(manifest) });
+        plugin.refused = None;
+        plugin.faults.clear();
+        plugin.denied.clear();
+        let mine = |(_, controller): &(&ControllerId, &Controller)| controller.plugin == *name;
+        let mut before: BTreeMap<Kind, ControllerId> =
+            self.controllers.iter().filter(mine).map(|(id, c)| (c.spec.primary.clone(), *id)).collect();
+        for spec in &manifest.controllers {
+            let id = before.remove(&spec.primary).unwrap_or_else(|| {
+                self.last_controller += 1;
+                ControllerId(self.last_controller)
+            });
+            let calls = self.controllers.get(&id).map_or(0, |controller| controller.calls);
+            let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
+            let controller = Controller {
+                plugin: Arc::clone(name),
+                label: format!("{name}/{}", spec.primary.kind).into(),
+                manager: format!("mortise/{name}"),
+                digest: digest.clone(),
+                config: Arc::clone(&config),
+                spec: Arc::new(spec.clone()),
+                access: Arc::new(Access::new(spec.readable(), manifest.limits.read_bytes)),
+                limits: manifest.limits,
+                // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
+                shape: crd.map_or(StatusShape { subresource: true, ..StatusShape::default() }, |crd| {
+                    StatusShape::of(crd, &spec.primary)
+                }),
+                ready: true,
+                calls,
+            };
+            self.controllers.insert(id, controller);
+            self.enqueue_all(id, effects);
+        }
+        for id in before.into_values() {
+            self.remove_controller(id);
+        }
+        effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
+        self.settle(effects);
+    }
+
+    /// W1: a new version, or a new configuration, is a reason to look at every object again.
+    fn enqueue_all(&mut self, controller: ControllerId, effects: &mut Vec<Effect>) {
+        let Some(primary) = self.controllers.get(&controller).map(|controller| controller.spec.primary.clone()) else {
+            return;
+        };
+        let snapshot = self.store.snapshot();
+        let all = Selector::default();
+        let names: Vec<Name> = snapshot.list(&primary, None, &all).map(|object| object.name.clone()).collect();
+        for name in names {
+            let key = Key { controller, name };
+            self.keys.entry(key.clone()).or_default();
+            self.wake(&key, Lane::Resync, effects);
+        }
+    }
+
+    fn remove_controller(&mut self, id: ControllerId) {
+        self.controllers.remove(&id);
+        self.queue.remove_controller(id);
+        let mut gone: Vec<Key> = self.keys.keys().filter(|key| key.controller == id).cloned().collect();
+        gone.sort();
+        for key in gone {
+            if let Some(state) = self.keys.get(&key)
+                && matches!(state.work, super::keys::Work::Writing(_))
+            {
+                self.keys_writing = self.keys_writing.saturating_sub(1);
+            }
+            self.drop_key(&key);
+        }
+    }
+
+    /// Brings watches, components and the readiness of controllers in line with what the plugins are now.
+    pub(super) fn settle(&mut self, effects: &mut Vec<Effect>) {
+        self.settle_kinds(effects);
+        self.settle_digests(effects);
+        let ready: Vec<(ControllerId, bool)> = self
+            .controllers
+            .iter()
+            .map(|(id, controller)| (*id, controller.access.readable.iter().all(|kind| self.is_readable(kind))))
+            .collect();
+        for (id, ready) in ready {
+            if let Some(controller) = self.controllers.get_mut(&id) {
+                controller.ready = ready;
+            }
+        }
+    }
+
+    fn settle_kinds(&mut self, effects: &mut Vec<Effect>) {
+        let mut wanted: BTreeSet<Kind> = BTreeSet::new();
+        if self.host_crd_established {
+            wanted.insert(crate::plugin_object::kind());
+        }
+        for plugin in self.plugins.values() {
+            let serving = plugin.active.as_ref().map(|active| &active.manifest);
+            let coming = plugin.candidate.as_ref().and_then(|candidate| match &candidate.stage {
+                Stage::Listing { manifest } => Some(manifest),
+                _ => None,
+            });
+            for manifest in serving.into_iter().chain(coming) {
+                wanted.extend(manifest.controllers.iter().flat_map(|controller| controller.readable()));
+            }
+        }
+        let gone: Vec<Kind> = self.kinds.keys().filter(|kind| !wanted.contains(*kind)).cloned().collect();
+        for kind in gone {
+            self.kinds.remove(&kind);
+            self.listed.remove(&kind);
+            self.store.forget(&kind);
+            effects.push(Effect::StopWatch(kind));
+        }
+        for kind in wanted {
+            if !self.kinds.contains_key(&kind) {
+                self.kinds.insert(kind.clone(), KindState::default());
+                effects.push(Effect::StartWatch(kind));
+            }
+        }
+    }
+
+    fn settle_digests(&mut self, effects: &mut Vec<Effect>) {
+        let mut wanted: BTreeSet<Digest> = BTreeSet::new();
+        for plugin in self.plugins.values() {
+            wanted.extend(plugin.offer.as_ref().map(|offer| offer.digest.clone()));
+            wanted.extend(plugin.active.as_ref().map(|active| active.digest.clone()));
+        }
+        let gone: Vec<Digest> = self.digests.keys().filter(|digest| !wanted.contains(*digest)).cloned().collect();
+        for digest in gone {
+            self.digests.remove(&digest);
+            effects.push(Effect::Unload(digest));
+        }
+    }
+
+    /// A watch has brought something, so the kind is served and may be read.
+    pub(super) fn on_kind_served(&mut self, kind: &Kind, effects: &mut Vec<Effect>) {
+        let had_error = self.kinds.get_mut(kind).and_then(|state| state.error.take()).is_some();
+        let was_listed = self.listed.contains(kind);
+        if !had_error && was_listed {
+            return;
+        }
+        if self.store.synced(kind) {
+            self.listed.insert(kind.clone());
+        }
+        if *kind == crate::plugin_object::kind() {
+            self.report_orphans(effects);
+        }
+        self.settle(effects);
+        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
+        for name in names {
+            self.advance(&name, effects);
+            self.report(&name, effects);
+        }
+    }
+
+    pub(super) fn on_watch_failed(&mut self, kind: &Kind, error: WatchError, effects: &mut Vec<Effect>) {
+        let Some(state) = self.kinds.get_mut(kind) else { return };
+        if state.error.as_ref() == Some(&error) {
+            return;
+        }
+        effects.push(Effect::Observe(Observation::WatchFailed { kind: kind.clone(), error: error.clone() }));
+        let is_gone = matches!(error, WatchError::NotServed(_));
+        state.error = Some(error);
+        self.settle(effects);
+        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
+        for name in names {
+            if is_gone {
+                self.restore_crd(&name, kind, effects);
+            }
+            self.report(&name, effects);
+        }
+    }
+
+    /// Somebody deleted a CRD that a plugin serves: it is created again.
+    fn restore_crd(&mut self, name: &Arc<str>, kind: &Kind, effects: &mut Vec<Effect>) {
+        let active = self.plugins.get(name).and_then(|plugin| plugin.active.as_ref());
+        let crds = active.into_iter().flat_map(|active| &active.manifest.custom_resources);
+        let crd = crds.into_iter().find(|crd| crd.kinds.contains(kind)).map(|crd| Arc::clone(&crd.name));
+        if let Some(crd) = crd {
+            self.register_crd(name, &crd, effects);
+        }
+    }
+
+    pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, effects: &mut Vec<Effect>) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        // Quotas and admission answer 403 too; only RBAC's own words name the verb that is missing.
+        if !message.contains("cannot ") {
+            return;
+        }
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        plugin.denied.insert((op.target().kind.clone(), op.verb()), message.to_owned());
+        self.report(&name, effects);
+    }
+
+    pub(super) fn note_permitted(&mut self, key: &Key, op: &WriteOp, effects: &mut Vec<Effect>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let name = Arc::clone(&controller.plugin);
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), op.verb())).is_some() {
+            self.report(&name, effects);
+        }
+    }
+
+    pub(super) fn note_fault(&mut self, key: &Key, message: String, effects: &mut Vec<Effect>) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        let first = plugin.faults.is_empty();
+        plugin.faults.insert(key.clone(), message);
+        if first {
+            self.report(&name, effects);
+        }
+    }
+
+    pub(super) fn clear_fault(&mut self, key: &Key) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        if plugin.faults.remove(key).is_some() {
+            self.timers.insert((self.now.mono_ms + FAULT_PASSED_MS, Timer::Report(name)));
+        }
+    }
+
+    /// The rule that is missing, as YAML, for the Permitted condition.
+    pub(super) fn missing_rule(kind: &Kind, verb: &str) -> String {
+        rbac::missing_rule_text(kind, verb)
+    }
+
+    /// True for an answer that says that a write may be tried again soon.
+    pub(super) fn is_passing(class: WriteErrorClass) -> bool {
+        matches!(
+            class,
+            WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. }
+        )
+    }
+}

@@ -1,0 +1,479 @@
+//! One key's way: taken from the queue, held back until the view shows our own writes (R2), called or not (W2), and its
+//! outcome turned into a plan. `writes.rs` carries the plan out.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::keys::{Answer, Ending, LastCall, Run, Stage, Stall, Work};
+use super::{Driver, MAX_KEYS_WRITING, Map};
+use crate::backoff::delay_ms;
+use crate::breaker::Breaker;
+use crate::contract::{CallResult, Failure, GuestFault};
+use crate::digest::spread;
+use crate::event::{
+    Call, CallDone, CallId, Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteOp,
+};
+use crate::kube_event::Happening;
+use crate::limits::{CONSISTENCY_TIMEOUT_MS, STATUS_DEFER_MS};
+use crate::object::{Object, ObjectRef};
+use crate::plan::{self, Diff, Prepared};
+use crate::queue::{Key, Lane, Taken};
+use crate::read_set::Inputs;
+use crate::status::{self, Wanted};
+use crate::view::View;
+
+/// The periodic look at every key: ten hours, as informers have it, spread over one more so that they do not come at
+/// once. What a watch lost for good is found by it.
+const RESYNC_MS: u64 = 10 * 3_600 * 1_000;
+const RESYNC_SPREAD_MS: u64 = 3_600 * 1_000;
+/// How often in a row an answer is thrown away because its object changed during the call. After that it is used: an
+/// object that changes all the time must not keep its children from ever being written.
+const MAX_DISCARDED: u32 = 3;
+
+impl Driver {
+    /// Takes keys as long as there is room for their calls and writes.
+    pub(super) fn run_queue(&mut self, effects: &mut Vec<Effect>) {
+        for (key, lane) in self.queue.release(self.now.mono_ms) {
+            if let Some(controller) = self.controllers.get(&key.controller) {
+                let controller = Arc::clone(&controller.label);
+                effects.push(Effect::Observe(Observation::Enqueued { controller, retry: lane == Lane::Retry }));
+            }
+        }
+        while !self.draining && self.calls.len() < self.config.call_slots && self.keys_writing < MAX_KEYS_WRITING {
+            let controllers = &self.controllers;
+            let may_run = |id| {
+                let controller = controllers.get(&id);
+                controller.is_some_and(|controller| controller.ready && controller.calls < controller.spec.concurrency)
+            };
+            let Some(taken) = self.queue.take(self.now.mono_ms, may_run) else { break };
+            self.begin(taken, effects);
+        }
+    }
+
+    fn begin(&mut self, taken: Taken, effects: &mut Vec<Effect>) {
+        let Taken { key, queued_ms } = taken;
+        // Whatever it was to come back for, it is here now; the end of this turn says anew when it comes back.
+        self.queue.cancel_delay(&key);
+        let snapshot = self.store.snapshot();
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let Some(primary) = snapshot.get(&controller.spec.primary, &key.name).cloned() else {
+            self.drop_key(&key);
+            return;
+        };
+        let Some(state) = self.keys.get_mut(&key) else { return };
+        let now_ms = self.now.mono_ms;
+        if primary.deleting {
+            // Its children are collected with it; there is nothing to reconcile any more.
+            return;
+        }
+        state.own_writes.retain(|write| !write.is_shown_by(&snapshot));
+        if let Some(write) = state.own_writes.first() {
+            let since_ms = *state.gated_since_ms.get_or_insert(now_ms);
+            let target = write.target.clone();
+            self.wait_for_view(&key, since_ms, target, effects);
+            return;
+        }
+        state.gated_since_ms = None;
+        if let Some(until_ms) = state.breaker.as_ref().and_then(|breaker| breaker.open_until_ms(now_ms)) {
+            self.queue.add_at(until_ms, &controller.plugin, key, Lane::Retry);
+            return;
+        }
+        state.taken_ms = now_ms;
+        let label = Arc::clone(&controller.label);
+        effects.push(Effect::Observe(Observation::Taken { controller: label, queued_ms }));
+        let unchanged = state.last.as_ref().filter(|last| {
+            last.digest == controller.digest
+                && last.config == controller.config
+                && last.uid == primary.uid
+                && last.reads.holds(&Inputs {
+                    snapshot: &snapshot,
+                    primary: &primary,
+                    now_unix_ms: self.now.unix_ms,
+                    config: &controller.config,
+                })
+        });
+        match unchanged.map(|last| last.answer.clone()) {
+            Some(answer) => self.act_on(&key, &primary, &answer, true, effects),
+            None => self.call(&key, primary, effects),
+        }
+    }
+
+    /// R2: the key waits for the watch to bring its own writes; their events wake it. After a while the host looks for
+    /// itself and says that its cache lags.
+    fn wait_for_view(&mut self, key: &Key, since_ms: u64, target: ObjectRef, effects: &mut Vec<Effect>) {
+        let plugin = Arc::clone(&self.controllers[&key.controller].plugin);
+        let mut due_ms = since_ms + CONSISTENCY_TIMEOUT_MS;
+        if due_ms <= self.now.mono_ms {
+            due_ms = self.now.mono_ms + CONSISTENCY_TIMEOUT_MS;
+            if let Some(state) = self.keys.get_mut(key) {
+                state.gated_since_ms = Some(self.now.mono_ms);
+            }
+            effects.push(Effect::Observe(Observation::CacheLagging { object: target.clone() }));
+            self.read_live(key, target, effects);
+        }
+        self.queue.add_at(due_ms, &plugin, key.clone(), Lane::Retry);
+    }
+
+    fn call(&mut self, key: &Key, primary: Arc<Object>, effects: &mut Vec<Effect>) {
+        let id = CallId(self.next_id());
+        let controller = self.controllers.get_mut(&key.controller).expect("begin has seen this controller");
+        controller.calls += 1;
+        let view = View::new(
+            self.store.snapshot(),
+            Arc::clone(&primary),
+            Arc::clone(&controller.access),
+            self.now.unix_ms,
+            Arc::clone(&controller.config),
+        );
+        effects.push(Effect::Call(Box::new(Call {
+            id,
+            controller: Arc::clone(&controller.label),
+            plugin: Arc::clone(&controller.plugin),
+            digest: controller.digest.clone(),
+            object: Arc::clone(&primary),
+            view,
+            limits: controller.limits,
+        })));
+        let state = self.keys.get_mut(key).expect("begin has seen this key");
+        state.work = Work::Calling;
+        // The inputs are known now and the answer is not: until it comes, nothing can be skipped.
+        self.calls.insert(id, key.clone());
+        self.call_inputs.insert(id, (controller.digest.clone(), Arc::clone(&controller.config), primary));
+    }
+
+    pub(super) fn on_call_done(&mut self, id: CallId, done: CallDone, effects: &mut Vec<Effect>) {
+        let (Some(key), Some((digest, config, called_with))) = (self.calls.remove(&id), self.call_inputs.remove(&id))
+        else {
+            return;
+        };
+        let Some(controller) = self.controllers.get_mut(&key.controller) else { return };
+        controller.calls = controller.calls.saturating_sub(1);
+        self.queue.charge(&controller.plugin, done.elapsed_us);
+        let still_serves = controller.digest == digest && controller.config == config;
+        let Some(state) = self.keys.get_mut(&key) else { return };
+        state.work = Work::Idle;
+        let snapshot = self.store.snapshot();
+        let Some(primary) = snapshot.get(&controller.spec.primary, &key.name).cloned() else {
+            self.drop_key(&key);
+            return;
+        };
+        let changed = primary.uid != called_with.uid || primary.generation != called_with.generation;
+        let of_another_object = primary.uid != called_with.uid || primary.deleting;
+        if !still_serves || of_another_object || (changed && state.discarded < MAX_DISCARDED) {
+            // L1: what a replaced version answered is thrown away too; the new one is asked instead.
+            state.discarded += 1;
+            state.dirty = None;
+            self.wake(&key, Lane::Live, effects);
+            return;
+        }
+        state.discarded = 0;
+        let answer = match done.result {
+            CallResult::Done(outcome) => match plan::prepare(&controller.spec, &primary, &outcome) {
+                Ok(prepared) => Answer::Wants(Arc::new(prepared)),
+                Err(fault) => return self.on_fault(&key, &primary, fault, effects),
+            },
+            CallResult::Failed(Failure::Terminal(message)) => Answer::Terminal(message),
+            CallResult::Failed(Failure::Retry(message)) => {
+                return self.on_retry_asked(&key, &primary, &message, effects);
+            }
+            CallResult::Fault(fault) => return self.on_fault(&key, &primary, fault, effects),
+        };
+        if let Some(before) = state.last.take() {
+            self.interests.remove(&key, &before.reads);
+        }
+        self.interests.add(&key, &done.reads);
+        state.last = Some(LastCall {
+            digest,
+            config,
+            uid: Arc::clone(&called_with.uid),
+            reads: done.reads,
+            answer: answer.clone(),
+        });
+        self.clear_fault(&key);
+        self.act_on(&key, &primary, &answer, false, effects);
+    }
+
+    fn act_on(&mut self, key: &Key, primary: &Arc<Object>, answer: &Answer, skipped: bool, effects: &mut Vec<Effect>) {
+        match answer {
+            Answer::Wants(prepared) => self.carry_out(key, primary, prepared, skipped, effects),
+            Answer::Terminal(message) => {
+                self.tell(key, primary, true, "Terminal", message, effects);
+                self.stall(key, Some(Stall::new("Terminal", message)));
+                let ending = Ending { result: ReconcileResult::Terminal, requeue_ms: None };
+                self.write_stall_only(key, primary, ending, skipped, effects);
+            }
+        }
+    }
+
+    /// Compares what is wanted with what is there and begins to write the difference.
+    fn carry_out(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        prepared: &Arc<Prepared>,
+        skipped: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let controller = &self.controllers[&key.controller];
+        let snapshot = self.store.snapshot();
+        let Some(state) = self.keys.get(key) else { return };
+        let diff =
+            plan::diff(prepared, &controller.spec, primary, &controller.manager, &snapshot, &state.applied);
+        let stall = diff.taken.first().map(|target| {
+            Stall::new(
+                "ChildExists",
+                format!("{target} exists already and is not controlled by this {}", primary.kind.kind),
+            )
+        });
+        if let Some(stall) = &stall {
+            self.tell(key, primary, true, "ChildExists", &stall.message, effects);
+        }
+        self.stall(key, stall);
+        let requeue_ms = prepared.requeue_after_ms;
+        let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
+        let look_again = !diff.children.is_empty() || !diff.deletes.is_empty();
+        let defer = self.defers_status(key, &diff);
+        let mut stages = Vec::new();
+        if !diff.children.is_empty() {
+            stages.push(Stage { writes: diff.children.into(), slow_start: true });
+        }
+        if !diff.deletes.is_empty() {
+            stages.push(Stage { writes: diff.deletes.into(), slow_start: false });
+        }
+        if !defer && let Some(patch) = self.status_patch(key, primary, Some(prepared)) {
+            stages.push(Stage { writes: [patch].into(), slow_start: false });
+        }
+        let writes = !stages.is_empty();
+        self.tell_guest_events(key, primary, prepared, writes, effects);
+        if writes && !self.admitted_by_breaker(key, primary, effects) {
+            return;
+        }
+        let ending = Ending { result, requeue_ms };
+        let run =
+            Run { stages: stages.into(), in_flight: 0, sent: 0, batch: 1, failed: None, ending, skipped, look_again };
+        self.begin_run(key, run, effects);
+    }
+
+    /// X11: a status that was computed from a view which these very writes outdate waits for them, but not for ever.
+    fn defers_status(&mut self, key: &Key, diff: &Diff) -> bool {
+        let now_ms = self.now.mono_ms;
+        let plugin = Arc::clone(&self.controllers[&key.controller].plugin);
+        let Some(state) = self.keys.get_mut(key) else { return false };
+        if !diff.changes_children() {
+            state.deferred_since_ms = None;
+            return false;
+        }
+        let since_ms = *state.deferred_since_ms.get_or_insert(now_ms);
+        let due_ms = since_ms + STATUS_DEFER_MS;
+        if due_ms <= now_ms {
+            return false;
+        }
+        self.queue.add_at(due_ms, &plugin, key.clone(), Lane::Retry);
+        true
+    }
+
+    fn status_patch(&self, key: &Key, primary: &Object, prepared: Option<&Prepared>) -> Option<WriteOp> {
+        let controller = &self.controllers[&key.controller];
+        let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
+        let wanted = Wanted {
+            fields: prepared.and_then(|prepared| prepared.status.as_ref()),
+            conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
+            stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
+        };
+        let body = status::patch(primary, &controller.manager, controller.shape, &wanted, self.now)?;
+        Some(WriteOp::PatchStatus { target: primary.reference(), body })
+    }
+
+    fn stall(&mut self, key: &Key, stall: Option<Stall>) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.stalled = stall;
+        }
+    }
+
+    /// Writes the Stalled condition where it does not stand yet, and nothing else.
+    pub(super) fn write_stall_only(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        ending: Ending,
+        skipped: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let patch = self.status_patch(key, primary, None);
+        let stages = patch.map(|patch| Stage { writes: [patch].into(), slow_start: false });
+        let run = Run {
+            stages: stages.into_iter().collect(),
+            in_flight: 0,
+            sent: 0,
+            batch: 1,
+            failed: None,
+            ending,
+            skipped,
+            look_again: false,
+        };
+        self.begin_run(key, run, effects);
+    }
+
+    fn admitted_by_breaker(&mut self, key: &Key, primary: &Arc<Object>, effects: &mut Vec<Effect>) -> bool {
+        let now_ms = self.now.mono_ms;
+        let controller = &self.controllers[&key.controller];
+        let Some(state) = self.keys.get_mut(key) else { return false };
+        let breaker = state.breaker.get_or_insert_with(|| Breaker::new(now_ms, primary.generation));
+        if breaker.admit(now_ms, primary.generation) {
+            return true;
+        }
+        let until_ms = breaker.open_until_ms(now_ms).unwrap_or(now_ms);
+        let message = format!(
+            "{} has been written again and again though its spec did not change: something undoes what {} wants; \
+             it is left alone for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows who else writes",
+            primary.reference(),
+            controller.label,
+            (until_ms - now_ms) / 1_000,
+            primary.kind.kind.to_lowercase(),
+            primary.name.name,
+        );
+        self.queue.add_at(until_ms, &controller.plugin, key.clone(), Lane::Retry);
+        effects.push(Effect::Observe(Observation::BreakerOpened {
+            controller: Arc::clone(&controller.label),
+            object: primary.reference(),
+            message: message.clone(),
+        }));
+        self.tell(key, primary, true, "Fighting", &message, effects);
+        self.stall(key, Some(Stall::new("Fighting", message)));
+        let ending = Ending { result: ReconcileResult::Error, requeue_ms: Some(until_ms - now_ms) };
+        self.write_stall_only(key, primary, ending, true, effects);
+        false
+    }
+
+    fn on_fault(&mut self, key: &Key, primary: &Arc<Object>, fault: GuestFault, effects: &mut Vec<Effect>) {
+        let controller = &self.controllers[&key.controller];
+        let (reason, message) = (fault.reason(), fault.message());
+        effects.push(Effect::Observe(Observation::Fault {
+            controller: Arc::clone(&controller.label),
+            object: primary.reference(),
+            fault,
+        }));
+        self.note_fault(key, format!("{}: {message}", primary.reference()), effects);
+        self.tell(key, primary, true, reason, &message, effects);
+        self.stall(key, Some(Stall::new(reason, message)));
+        let requeue_ms = Some(self.count_failure(key, false));
+        let ending = Ending { result: ReconcileResult::Error, requeue_ms };
+        self.write_stall_only(key, primary, ending, false, effects);
+    }
+
+    fn on_retry_asked(&mut self, key: &Key, primary: &Arc<Object>, message: &str, effects: &mut Vec<Effect>) {
+        self.tell(key, primary, true, "Retry", message, effects);
+        self.clear_fault(key);
+        let requeue_ms = Some(self.count_failure(key, false));
+        let ending = Ending { result: ReconcileResult::Error, requeue_ms };
+        self.write_stall_only(key, primary, ending, false, effects);
+    }
+
+    /// Counts a failure of a key and says how long it has to wait (Q3).
+    pub(super) fn count_failure(&mut self, key: &Key, unreachable: bool) -> u64 {
+        let Some(state) = self.keys.get_mut(key) else { return 0 };
+        state.failures = state.failures.saturating_add(1);
+        delay_ms(state.failures, &key.name.to_string(), unreachable)
+    }
+
+    /// Ends a key's turn: it comes back when it was woken meanwhile, when the guest asked for it, or at the resync.
+    pub(super) fn end_turn(&mut self, key: &Key, run: &Run, effects: &mut Vec<Effect>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let now_ms = self.now.mono_ms;
+        effects.push(Effect::Observe(Observation::Reconciled {
+            controller: Arc::clone(&controller.label),
+            object: ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() },
+            result: run.ending.result,
+            elapsed_ms: now_ms.saturating_sub(state.taken_ms),
+            writes: run.sent,
+            skipped: run.skipped,
+        }));
+        let failed = run.ending.result == ReconcileResult::Error;
+        if !failed {
+            state.failures = 0;
+        }
+        let due_ms = match run.ending.requeue_ms {
+            Some(requeue_ms) => now_ms + requeue_ms,
+            None => now_ms + RESYNC_MS + spread(&[&controller.label, &key.name.to_string()], RESYNC_SPREAD_MS),
+        };
+        let lane = if run.ending.requeue_ms.is_some() { Lane::Retry } else { Lane::Resync };
+        if let Some(version) = state.unsorted_version.take()
+            && state.status_version != Some(version)
+        {
+            state.mark_dirty(Lane::Live);
+        }
+        let again = state.dirty.take().or((run.look_again && !failed).then_some(Lane::Live));
+        self.queue.add_at(due_ms, &controller.plugin, key.clone(), lane);
+        if let Some(lane) = again {
+            self.wake(key, lane, effects);
+        }
+    }
+
+    /// Tells of something about an object, unless it was told often enough.
+    pub(super) fn tell(
+        &mut self,
+        key: &Key,
+        about: &Arc<Object>,
+        warning: bool,
+        reason: &str,
+        note: &str,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let plugin = Arc::clone(&controller.plugin);
+        let happening = Happening { warning, reason: reason.to_owned(), note: note.to_owned() };
+        self.send_event(Some(plugin), about, happening, effects);
+    }
+
+    /// The guest's events are told when they differ from the last ones. The first call after a start tells them only
+    /// beside writes: a restart is no news.
+    fn tell_guest_events(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        prepared: &Prepared,
+        writes: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut hasher = DefaultHasher::new();
+        for event in &prepared.events {
+            (event.warning, &event.reason, &event.message).hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let before = state.told.replace(hash);
+        if before == Some(hash) || (before.is_none() && !writes) {
+            return;
+        }
+        let snapshot = self.store.snapshot();
+        for event in &prepared.events {
+            let regarding = event.regarding.as_ref().and_then(|target| snapshot.get(&target.kind, &target.name));
+            let about = regarding.unwrap_or(primary).clone();
+            self.tell(key, &about, event.warning, &event.reason, &event.message, effects);
+        }
+    }
+
+    pub(super) fn read_live(&mut self, key: &Key, target: ObjectRef, effects: &mut Vec<Effect>) {
+        let waiting = self.live_reads.entry(target.clone()).or_default();
+        let first = waiting.is_empty();
+        waiting.insert(key.clone());
+        if first {
+            effects.push(Effect::ReadLive(target));
+        }
+    }
+
+    /// How a write error reads on the object, or None when it is nothing that a person has to mend.
+    pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<Stall> {
+        let what = format!("{} of {} was refused: {}", op.verb(), op.target(), error.message);
+        match error.class {
+            WriteErrorClass::Invalid => Some(Stall::new("Invalid", what)),
+            WriteErrorClass::Denied => Some(Stall::new("Forbidden", what)),
+            WriteErrorClass::Conflict if matches!(op, WriteOp::Apply { .. }) => Some(Stall::new("FieldConflict", what)),
+            _ => None,
+        }
+    }
+}
+
+/// The inputs of the calls that are under way.
+pub(super) type CallInputs = Map<CallId, (crate::event::Digest, Arc<str>, Arc<Object>)>;

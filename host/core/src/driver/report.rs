@@ -1,0 +1,361 @@
+//! Plugins as the cluster sees them: one Plugin object each, whose conditions say in turn how far its newest version has
+//! come. Every acceptance, refusal and trap is told once (L5): a condition is written when it changes, and an Event goes
+//! with the change.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::health::PluginHealth;
+use super::plugins::{DigestState, PluginState, Report, Stage, Step};
+use super::{Driver, Timer, WriteFor};
+use crate::backoff::delay_ms;
+use crate::contract::{Condition, ConditionStatus};
+use crate::event::{Effect, Observation, WatchError, WriteError, WriteErrorClass, WriteOp, Written};
+use crate::kube_event::Happening;
+use crate::manifest::Manifest;
+use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::own_write::OwnWrite;
+use crate::plan::MANAGED_BY;
+use crate::plugin_object;
+use crate::selector::Selector;
+use crate::status::{self, StatusShape, Wanted};
+
+/// The field manager of the host's own writes.
+const MANAGER: &str = "mortise";
+/// Digits of a digest that fit a column and still tell versions apart.
+const SHORT_DIGEST: usize = 12;
+
+fn target(name: &Arc<str>) -> ObjectRef {
+    ObjectRef { kind: plugin_object::kind(), name: Name { namespace: Arc::from(""), name: Arc::clone(name) } }
+}
+
+impl Driver {
+    /// Writes what has changed about a plugin, one write at a time.
+    pub(super) fn report(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+        if self.draining || !self.store.synced(&plugin_object::kind()) {
+            return;
+        }
+        let snapshot = self.store.snapshot();
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        if plugin.report.expected.as_ref().is_some_and(|write| write.is_shown_by(&snapshot)) {
+            plugin.report.expected = None;
+        }
+        if plugin.report.in_flight || plugin.report.expected.is_some() {
+            return;
+        }
+        let target = target(name);
+        let Some(live) = snapshot.get(&target.kind, &target.name).cloned() else {
+            let body = json!({
+                "apiVersion": &*target.kind.api_version,
+                "kind": &*target.kind.kind,
+                "metadata": {"name": &**name, "labels": {(MANAGED_BY.0): MANAGED_BY.1}},
+                "spec": {},
+            });
+            return self.send_report(name, WriteOp::Create { target, body: body.to_string().into() }, effects);
+        };
+        let plugin = &self.plugins[name];
+        let (fields, conditions) = (self.status_fields(plugin), self.conditions(plugin));
+        let shape =
+            StatusShape { subresource: true, observed_generation: true, conditions: true, condition_generation: true };
+        let wanted = Wanted { fields: Some(&fields), conditions: Some(&conditions), stalled: None };
+        if let Some(body) = status::patch(&live, MANAGER, shape, &wanted, self.now) {
+            self.send_report(name, WriteOp::PatchStatus { target, body }, effects);
+            self.tell_transitions(name, &live, &conditions, effects);
+        }
+    }
+
+    fn send_report(&mut self, name: &Arc<str>, op: WriteOp, effects: &mut Vec<Effect>) {
+        if let Some(plugin) = self.plugins.get_mut(name) {
+            plugin.report.in_flight = true;
+        }
+        self.send(None, op.clone(), WriteFor::Plugin(Arc::clone(name), op), effects);
+    }
+
+    /// One Event for each condition that has come to say something else and is worth a person's attention.
+    fn tell_transitions(
+        &mut self,
+        name: &Arc<str>,
+        live: &Arc<Object>,
+        wanted: &[Condition],
+        effects: &mut Vec<Effect>,
+    ) {
+        #[derive(serde::Deserialize, Default)]
+        struct WithStatus {
+            #[serde(default)]
+            status: Map<String, Value>,
+        }
+        let before: WithStatus = serde_json::from_str(live.json()).unwrap_or_default();
+        let before = before.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        for condition in wanted {
+            let was = before.iter().find(|was| was["type"] == condition.name);
+            let same = was.is_some_and(|was| {
+                was["status"] == condition.status.as_str() && was["reason"] == condition.reason.as_str()
+            });
+            let warning = condition.status == ConditionStatus::False || condition.reason == "GuestFault";
+            // Progress is told by Ready alone; a refusal by the step that refused.
+            let worth_telling =
+                if condition.name == "Ready" { condition.status != ConditionStatus::Unknown } else { warning };
+            let told_by_step = condition.name == "Ready" && condition.status == ConditionStatus::False;
+            if !same && worth_telling && !told_by_step {
+                let happening =
+                    Happening { warning, reason: condition.reason.clone(), note: condition.message.clone() };
+                self.send_event(Some(Arc::clone(name)), live, happening, effects);
+            }
+        }
+    }
+
+    pub(super) fn on_report_wrote(
+        &mut self,
+        name: &Arc<str>,
+        op: &WriteOp,
+        result: Result<Written, WriteError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let now_ms = self.now.mono_ms;
+        if let Err(error) = &result {
+            let (controller, target, error) = (Arc::from(MANAGER), op.target().clone(), error.clone());
+            effects.push(Effect::Observe(Observation::WriteFailed { controller, target, error }));
+        }
+        let Some(Report { in_flight, expected, failures }) =
+            self.plugins.get_mut(name).map(|plugin| &mut plugin.report)
+        else {
+            return;
+        };
+        *in_flight = false;
+        match result {
+            Ok(written) => {
+                *failures = 0;
+                let version = Some(written.resource_version);
+                *expected = Some(OwnWrite { target: op.target().clone(), uid: written.uid, version });
+            }
+            // It is there; its event is on the way.
+            Err(error) if error.class == WriteErrorClass::AlreadyExists => {}
+            Err(error) => {
+                *failures += 1;
+                let delay = delay_ms(*failures, name, Self::is_passing(error.class));
+                self.timers.insert((now_ms + delay.max(100), Timer::Report(Arc::clone(name))));
+                return;
+            }
+        }
+        self.report(name, effects);
+    }
+
+    /// Plugin objects of ours whose plugin no source offers any more are deleted: they are the host's own notes.
+    pub(super) fn report_orphans(&mut self, effects: &mut Vec<Effect>) {
+        if !self.sources_listed || self.draining || !self.store.synced(&plugin_object::kind()) {
+            return;
+        }
+        let snapshot = self.store.snapshot();
+        for live in snapshot.list(&plugin_object::kind(), None, &Selector::default()) {
+            let is_ours = live.label(MANAGED_BY.0) == Some(MANAGED_BY.1);
+            if is_ours && !live.deleting && !self.plugins.contains_key(&live.name.name) {
+                let op = WriteOp::Delete { target: live.reference(), uid: Arc::clone(&live.uid) };
+                self.send(None, op, WriteFor::Nobody(live.reference()), effects);
+            }
+        }
+    }
+
+    /// A Plugin object has changed: our own write has come, or somebody else touched it.
+    pub(super) fn on_plugin_object_change(&mut self, object: &Object, effects: &mut Vec<Effect>) {
+        if object.kind == plugin_object::kind() {
+            self.report(&Arc::clone(&object.name.name), effects);
+        }
+    }
+
+    pub(super) fn plugin_health(&self, name: &Arc<str>, plugin: &PluginState) -> PluginHealth {
+        let conditions = self.conditions(plugin);
+        let ready = conditions.iter().find(|condition| condition.name == "Ready");
+        let ready = ready.expect("conditions always ends with Ready");
+        PluginHealth {
+            name: Arc::clone(name),
+            digest: plugin.active.as_ref().map(|active| active.digest.clone()),
+            ready: ready.status == ConditionStatus::True,
+            loading: plugin.candidate.is_some(),
+            reason: ready.reason.clone(),
+            message: ready.message.clone(),
+        }
+    }
+
+    fn status_fields(&self, plugin: &PluginState) -> Map<String, Value> {
+        let mut fields = Map::new();
+        if let Some(active) = &plugin.active {
+            let hex = active.digest.0.trim_start_matches("sha256:");
+            fields.insert("digest".to_owned(), json!(&*active.digest.0));
+            fields.insert("shortDigest".to_owned(), json!(hex.chars().take(SHORT_DIGEST).collect::<String>()));
+            fields.insert("version".to_owned(), json!(&*active.manifest.version));
+            fields.insert("kinds".to_owned(), json!(kinds(&active.manifest)));
+            if let Some(DigestState::Accepted(compiled)) = self.digests.get(&active.digest) {
+                fields.insert("componentBytes".to_owned(), json!(compiled.component_bytes));
+            }
+        }
+        let source = plugin.offer.as_ref().map(|offer| &offer.source);
+        let source = source.or(plugin.unreadable.as_ref().map(|(source, _)| source));
+        fields.extend(source.map(|source| ("source".to_owned(), json!(&**source))));
+        fields
+    }
+
+    /// The six conditions, each with a reason a person understands. The first five tell of the newest version, Ready of
+    /// whatever serves.
+    fn conditions(&self, plugin: &PluginState) -> Vec<Condition> {
+        let resolved = match (&plugin.offer, &plugin.unreadable) {
+            (_, Some((_, refusal))) => no("Resolved", refusal.reason, refusal.message.clone()),
+            (Some(offer), None) => yes("Resolved", "Found", format!("{} holds {}", offer.source, offer.digest)),
+            (None, None) => unknown("Resolved", "Waiting", "no source has offered it yet"),
+        };
+        let (verified, compiled) = self.verified_and_compiled(plugin);
+        let permitted = self.permitted(plugin);
+        let established = established(plugin);
+        let ready = self.ready(plugin, &[&resolved, &verified, &compiled, &permitted, &established]);
+        vec![resolved, verified, compiled, permitted, established, ready]
+    }
+
+    fn verified_and_compiled(&self, plugin: &PluginState) -> (Condition, Condition) {
+        let waiting = || {
+            let text = "nothing to compile yet";
+            (unknown("Verified", "Waiting", text), unknown("Compiled", "Waiting", text))
+        };
+        if plugin.unreadable.is_some() {
+            return waiting();
+        }
+        let Some(offer) = &plugin.offer else { return waiting() };
+        let verified = yes("Verified", "DigestPinned", format!("the bytes hash to {}", offer.digest));
+        if let Some((Step::Compiled, refusal)) = &plugin.refused {
+            let is_verdict_on_bytes = PRESCAN_REASONS.contains(&refusal.reason);
+            if is_verdict_on_bytes {
+                let verified = no("Verified", refusal.reason, refusal.message.clone());
+                return (verified, unknown("Compiled", "Waiting", "the component was not accepted"));
+            }
+            return (verified, no("Compiled", refusal.reason, refusal.message.clone()));
+        }
+        let compiled = match self.digests.get(&offer.digest) {
+            Some(DigestState::Accepted(compiled)) => {
+                let size = compiled.component_bytes;
+                yes("Compiled", "Compiled", format!("{size} bytes of wasm are compiled and the manifest is read"))
+            }
+            _ => unknown("Compiled", "Compiling", "the component is being compiled"),
+        };
+        (verified, compiled)
+    }
+
+    fn permitted(&self, plugin: &PluginState) -> Condition {
+        if let Some(((kind, verb), message)) = plugin.denied.iter().next() {
+            let rule = Self::missing_rule(kind, verb);
+            return no("Permitted", "Forbidden", format!("{message}\n{rule}"));
+        }
+        for kind in self.kinds_of(plugin) {
+            if let Some(WatchError::Denied(message)) = self.kinds.get(&kind).and_then(|state| state.error.as_ref()) {
+                let rule = Self::missing_rule(&kind, "list");
+                return no("Permitted", "Forbidden", format!("{message}\n{rule}"));
+            }
+        }
+        let listed = plugin.active.is_some() && plugin.candidate.is_none();
+        if listed {
+            yes("Permitted", "Allowed", "nothing that the plugin needs is refused")
+        } else {
+            unknown("Permitted", "Waiting", "not tried yet")
+        }
+    }
+
+    fn kinds_of(&self, plugin: &PluginState) -> Vec<Kind> {
+        let coming = plugin.candidate.as_ref().and_then(|candidate| match &candidate.stage {
+            Stage::Listing { manifest } => Some(manifest),
+            _ => None,
+        });
+        let serving = plugin.active.as_ref().map(|active| &active.manifest);
+        let manifests = coming.into_iter().chain(serving);
+        manifests.flat_map(|manifest| &manifest.controllers).flat_map(|controller| controller.readable()).collect()
+    }
+
+    fn ready(&self, plugin: &PluginState, steps: &[&Condition]) -> Condition {
+        let blocked = steps.iter().find(|condition| condition.status == ConditionStatus::False);
+        let Some(active) = &plugin.active else {
+            return match blocked {
+                Some(step) => no("Ready", &step.reason, step.message.clone()),
+                None => no("Ready", "Starting", starting(plugin)),
+            };
+        };
+        for kind in active.manifest.controllers.iter().flat_map(|controller| controller.readable()) {
+            match self.kinds.get(&kind).and_then(|state| state.error.as_ref()) {
+                Some(WatchError::Denied(_)) => {
+                    let text = format!("{kind} may not be read, so nothing is reconciled; see Permitted");
+                    return no("Ready", "Forbidden", text);
+                }
+                Some(WatchError::NotServed(message)) => return no("Ready", "NotServed", message.clone()),
+                _ => {}
+            }
+        }
+        let serving = format!("{} serves {}", active.digest, kinds(&active.manifest).join(", "));
+        if let Some(step) = blocked.filter(|step| step.name != "Permitted") {
+            let text = format!("{serving}; its newer version does not: {}", step.message);
+            return yes("Ready", "ServingPrevious", text);
+        }
+        if let Some(fault) = plugin.faults.values().next() {
+            return yes("Ready", "GuestFault", format!("{serving}, but {fault}"));
+        }
+        yes("Ready", "Serving", serving)
+    }
+}
+
+/// Reasons that the pre-scan of the bytes gives, before anything is compiled.
+const PRESCAN_REASONS: [&str; 8] =
+    ["NotAComponent", "NotWasm", "Malformed", "UnknownImport", "WrongWorld", "TooComplex", "TooLarge", "Precompiled"];
+
+fn starting(plugin: &PluginState) -> String {
+    let Some(candidate) = &plugin.candidate else { return "no version of it has come yet".to_owned() };
+    if let Some(waits_for) = &candidate.waits_for {
+        return waits_for.clone();
+    }
+    match &candidate.stage {
+        Stage::Compiling => "its component is being compiled".to_owned(),
+        Stage::Registering { missing, .. } => {
+            let names: Vec<&str> = missing.iter().map(|name| &**name).collect();
+            format!("waiting for the CustomResourceDefinitions {}", names.join(", "))
+        }
+        Stage::Listing { manifest } => {
+            let all = manifest.controllers.iter().flat_map(|controller| controller.readable());
+            let names: Vec<String> = all.map(|kind| kind.to_string()).collect();
+            format!("listing {}", names.join(", "))
+        }
+    }
+}
+
+fn established(plugin: &PluginState) -> Condition {
+    if let Some((Step::Established, refusal)) = &plugin.refused {
+        return no("Established", refusal.reason, refusal.message.clone());
+    }
+    match &plugin.candidate {
+        Some(candidate) => match &candidate.stage {
+            Stage::Listing { .. } => yes("Established", "Established", "its CustomResourceDefinitions are served"),
+            _ => unknown("Established", "Waiting", starting(plugin)),
+        },
+        None if plugin.active.is_some() => {
+            yes("Established", "Established", "its CustomResourceDefinitions are served")
+        }
+        None => unknown("Established", "Waiting", "no version of it has come so far"),
+    }
+}
+
+fn kinds(manifest: &Manifest) -> Vec<String> {
+    let name = |kind: &Kind| match kind.group() {
+        "" => kind.kind.to_string(),
+        group => format!("{}.{}.{group}", kind.kind, kind.version()),
+    };
+    manifest.controllers.iter().map(|controller| name(&controller.primary)).collect()
+}
+
+fn condition(name: &str, status: ConditionStatus, reason: &str, message: impl Into<String>) -> Condition {
+    Condition { name: name.to_owned(), status, reason: reason.to_owned(), message: message.into() }
+}
+
+fn yes(name: &str, reason: &str, message: impl Into<String>) -> Condition {
+    condition(name, ConditionStatus::True, reason, message)
+}
+
+fn no(name: &str, reason: &str, message: impl Into<String>) -> Condition {
+    condition(name, ConditionStatus::False, reason, message)
+}
+
+fn unknown(name: &str, reason: &str, message: impl Into<String>) -> Condition {
+    condition(name, ConditionStatus::Unknown, reason, message)
+}

@@ -1,0 +1,145 @@
+//! Who wakes when something changes (W1, W3). What a call read is what wakes its key; authors write no mappings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::keys::Work;
+use super::{Controller, Driver};
+use crate::event::{Effect, Observation};
+use crate::object::{Controller as OwnerReference, Kind, Name, Object};
+use crate::queue::{ControllerId, Key, Lane};
+use crate::read_set::{Interest, ReadSet};
+use crate::store::Change;
+
+/// Which keys have asked about what.
+#[derive(Debug, Default)]
+pub(super) struct Interests {
+    keys: BTreeMap<Interest, BTreeSet<Key>>,
+}
+
+impl Interests {
+    pub fn add(&mut self, key: &Key, reads: &ReadSet) {
+        for interest in reads.interests() {
+            self.keys.entry(interest).or_default().insert(key.clone());
+        }
+    }
+
+    pub fn remove(&mut self, key: &Key, reads: &ReadSet) {
+        for interest in reads.interests() {
+            if let Some(keys) = self.keys.get_mut(&interest) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.keys.remove(&interest);
+                }
+            }
+        }
+    }
+
+    fn asked_about(&self, change: &Change) -> BTreeSet<Key> {
+        change.interests().iter().filter_map(|interest| self.keys.get(interest)).flatten().cloned().collect()
+    }
+}
+
+impl Driver {
+    /// Wakes whoever a change concerns, before or after. A change that a list has brought may stand for several, so it is
+    /// never taken for our own write alone.
+    pub(super) fn on_change(&mut self, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
+        let Some(object) = change.object().cloned() else { return };
+        self.on_plugin_object_change(&object, effects);
+        self.wake_primary(change, &object, by_list, effects);
+        for side in [&change.before, &change.after].into_iter().flatten() {
+            if let Some(owner) = &side.controller {
+                self.wake_owner(&side.kind, &side.name.namespace, owner, effects);
+            }
+        }
+        for key in self.interests.asked_about(change) {
+            let last = self.keys.get(&key).and_then(|state| state.last.as_ref());
+            if last.is_some_and(|last| last.reads.touches(change)) {
+                self.wake(&key, Lane::Live, effects);
+            }
+        }
+    }
+
+    fn wake_primary(&mut self, change: &Change, object: &Object, by_list: bool, effects: &mut Vec<Effect>) {
+        let ids: Vec<ControllerId> = self.controllers_for(&object.kind).collect();
+        for controller in ids {
+            let key = Key { controller, name: object.name.clone() };
+            let Some(state) = self.keys.get_mut(&key) else {
+                if change.after.is_some() {
+                    self.keys.insert(key.clone(), Default::default());
+                    let lane = if change.before.is_some() { Lane::Live } else { self.first_look(&object.kind) };
+                    self.wake(&key, lane, effects);
+                }
+                continue;
+            };
+            match &change.after {
+                None if state.is_idle() => self.drop_key(&key),
+                None => state.mark_dirty(Lane::Live),
+                // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
+                // see that very write is let through.
+                Some(_) if by_list => self.wake(&key, Lane::Live, effects),
+                Some(after) if state.status_version == Some(after.resource_version) => {
+                    if state.gated_since_ms.is_some() {
+                        self.wake(&key, Lane::Live, effects);
+                    }
+                }
+                Some(after) if matches!(state.work, Work::Writing(_)) => {
+                    // Of two changes one at most is our own write.
+                    if state.unsorted_version.replace(after.resource_version).is_some() {
+                        state.mark_dirty(Lane::Live);
+                    }
+                }
+                Some(_) => self.wake(&key, Lane::Live, effects),
+            }
+        }
+    }
+
+    /// An object of a list that has just begun is old news; one that a watch adds was created just now.
+    fn first_look(&self, kind: &Kind) -> Lane {
+        if self.store.synced(kind) { Lane::Live } else { Lane::Resync }
+    }
+
+    fn wake_owner(&mut self, child: &Kind, namespace: &Arc<str>, owner: &OwnerReference, effects: &mut Vec<Effect>) {
+        let reads_child = |controller: &Controller| controller.access.readable.contains(child);
+        let ids: Vec<ControllerId> =
+            self.controllers_for(&owner.kind).filter(|id| self.controllers.get(id).is_some_and(reads_child)).collect();
+        for controller in ids {
+            // A cluster-scoped owner may have children in any namespace.
+            for namespace in [Arc::clone(namespace), Arc::from("")] {
+                let key = Key { controller, name: Name { namespace, name: Arc::clone(&owner.name) } };
+                if self.keys.contains_key(&key) {
+                    self.wake(&key, Lane::Live, effects);
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(super) fn controllers_for(&self, kind: &Kind) -> impl Iterator<Item = ControllerId> + use<'_> {
+        let kind = kind.clone();
+        self.controllers.iter().filter(move |(_, controller)| controller.spec.primary == kind).map(|(id, _)| *id)
+    }
+
+    /// Puts a key into the queue, or marks it when it is at work (Q1).
+    pub(super) fn wake(&mut self, key: &Key, lane: Lane, effects: &mut Vec<Effect>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let Some(state) = self.keys.get_mut(key) else { return };
+        if !state.is_idle() {
+            state.mark_dirty(lane);
+            return;
+        }
+        if self.queue.add(self.now.mono_ms, &controller.plugin, key.clone(), lane) {
+            let controller = Arc::clone(&controller.label);
+            effects.push(Effect::Observe(Observation::Enqueued { controller, retry: lane == Lane::Retry }));
+        }
+    }
+
+    /// Forgets a key whose object is gone.
+    pub(super) fn drop_key(&mut self, key: &Key) {
+        self.queue.remove(key);
+        self.clear_fault(key);
+        if let Some(last) = self.keys.remove(key).and_then(|state| state.last) {
+            self.interests.remove(key, &last.reads);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Carrying a plan out: stage after stage, in bounded batches, with every answer of the API server classified. The first
+//! failure ends the plan; what is left of it is found again by the next diff.
+
+use std::sync::Arc;
+
+use super::keys::{KeyState, Run, RunFailure, Work};
+use super::{Driver, WriteFor};
+use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use crate::kube_event::Happening;
+use crate::object::{Object, ObjectRef};
+use crate::own_write::OwnWrite;
+use crate::queue::Key;
+
+/// Deletes and status writes of one key that may be in flight at once.
+const MAX_BATCH: usize = 16;
+
+impl Driver {
+    pub(super) fn begin_run(&mut self, key: &Key, run: Run, effects: &mut Vec<Effect>) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        state.work = Work::Writing(Box::new(run));
+        self.keys_writing += 1;
+        self.pump_run(key, effects);
+    }
+
+    /// Sends the next batch when the last one is answered, and ends the run when nothing is left.
+    fn pump_run(&mut self, key: &Key, effects: &mut Vec<Effect>) {
+        let Some(KeyState { work: Work::Writing(run), .. }) = self.keys.get_mut(key) else { return };
+        if run.in_flight > 0 {
+            return;
+        }
+        while run.stages.front().is_some_and(|stage| stage.writes.is_empty()) {
+            run.stages.pop_front();
+            run.batch = 1;
+        }
+        if run.failed.is_some() || self.draining {
+            return self.end_run(key, effects);
+        }
+        let Some(stage) = run.stages.front_mut() else { return self.end_run(key, effects) };
+        let room = if stage.slow_start { run.batch } else { MAX_BATCH };
+        run.batch = run.batch.saturating_mul(2);
+        let count = room.min(stage.writes.len());
+        let batch: Vec<WriteOp> = stage.writes.drain(..count).collect();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        run.in_flight = count;
+        run.sent = run.sent.saturating_add(count);
+        let plugin = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin));
+        for op in batch {
+            self.send(plugin.clone(), op.clone(), WriteFor::Key(key.clone(), op), effects);
+        }
+    }
+
+    fn end_run(&mut self, key: &Key, effects: &mut Vec<Effect>) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let Work::Writing(mut run) = std::mem::take(&mut state.work) else { return };
+        self.keys_writing = self.keys_writing.saturating_sub(1);
+        let name = |driver: &Self| {
+            let controller = driver.controllers.get(&key.controller)?;
+            driver.store.snapshot().get(&controller.spec.primary, &key.name).cloned()
+        };
+        let Some(primary) = name(self) else {
+            self.drop_key(key);
+            return;
+        };
+        let Some(failure) = run.failed.take() else { return self.end_turn(key, &run, effects) };
+        let unreachable = matches!(failure.class, WriteErrorClass::Unavailable | WriteErrorClass::Unknown);
+        let mut requeue_ms = self.count_failure(key, unreachable);
+        if let WriteErrorClass::TooManyRequests { retry_after_ms } = failure.class {
+            requeue_ms = requeue_ms.max(retry_after_ms);
+        }
+        run.ending.result = ReconcileResult::Error;
+        run.ending.requeue_ms = Some(requeue_ms);
+        let Some(stall) = failure.stall else { return self.end_turn(key, &run, effects) };
+        self.tell(key, &primary, true, &stall.reason, &stall.message, effects);
+        let Some(state) = self.keys.get_mut(key) else { return };
+        // The condition is written once; a second failure of the same kind finds it standing.
+        let status_failed = failure.message.is_empty();
+        state.stalled = Some(stall);
+        if status_failed {
+            return self.end_turn(key, &run, effects);
+        }
+        self.write_stall_only(key, &primary, run.ending, run.skipped, effects);
+    }
+
+    pub(super) fn on_wrote(&mut self, id: WriteId, result: Result<Written, WriteError>, effects: &mut Vec<Effect>) {
+        match self.writes.remove(&id) {
+            Some(WriteFor::Key(key, op)) => self.on_key_wrote(&key, &op, result, effects),
+            Some(WriteFor::Plugin(plugin, op)) => self.on_report_wrote(&plugin, &op, result, effects),
+            Some(WriteFor::Nobody(target)) => {
+                if let Err(error) = result {
+                    let controller = Arc::from("mortise");
+                    effects.push(Effect::Observe(Observation::WriteFailed { controller, target, error }));
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn on_key_wrote(
+        &mut self,
+        key: &Key,
+        op: &WriteOp,
+        result: Result<Written, WriteError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        match result {
+            Ok(written) => {
+                self.note_permitted(key, op, effects);
+                self.note_own_write(key, op, written);
+            }
+            Err(error) => {
+                if let Some(controller) = self.controllers.get(&key.controller) {
+                    let controller = Arc::clone(&controller.label);
+                    let target = op.target().clone();
+                    effects.push(Effect::Observe(Observation::WriteFailed {
+                        controller,
+                        target,
+                        error: error.clone(),
+                    }));
+                }
+                if self.on_key_write_error(key, op, &error, effects) {
+                    // The answer comes with the live read; until then the write counts as in flight.
+                    return;
+                }
+            }
+        }
+        self.write_answered(key, effects);
+    }
+
+    fn write_answered(&mut self, key: &Key, effects: &mut Vec<Effect>) {
+        if let Some(KeyState { work: Work::Writing(run), .. }) = self.keys.get_mut(key) {
+            run.in_flight = run.in_flight.saturating_sub(1);
+            self.pump_run(key, effects);
+        }
+    }
+
+    fn note_own_write(&mut self, key: &Key, op: &WriteOp, written: Written) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let version = match op {
+            WriteOp::Delete { .. } => None,
+            _ => Some(written.resource_version),
+        };
+        if matches!(op, WriteOp::PatchStatus { .. }) {
+            state.status_version = version;
+        }
+        match op {
+            WriteOp::Apply { target, body, .. } => {
+                state.applied.insert(target.clone(), (Arc::clone(body), written.resource_version));
+            }
+            _ => {
+                state.applied.remove(op.target());
+            }
+        }
+        let uid = match op {
+            WriteOp::Delete { uid, .. } => Arc::clone(uid),
+            _ => written.uid,
+        };
+        state.own_writes.retain(|before| before.target != *op.target());
+        state.own_writes.push(OwnWrite { target: op.target().clone(), uid, version });
+    }
+
+    /// True when the answer has to wait for a live read.
+    fn on_key_write_error(&mut self, key: &Key, op: &WriteOp, error: &WriteError, effects: &mut Vec<Effect>) -> bool {
+        match (op, error.class) {
+            // X3: our own first try may have made it. Whose it is decides.
+            (WriteOp::Create { target, .. }, WriteErrorClass::AlreadyExists) => {
+                self.read_live(key, target.clone(), effects);
+                return true;
+            }
+            // X4: another object of the same name, or none: what we meant to delete is gone.
+            (WriteOp::Delete { .. }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => return false,
+            // The object itself is gone, or another one of its name stands there; its own event says the rest.
+            (WriteOp::PatchStatus { .. }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => return false,
+            (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, effects),
+            _ => {}
+        }
+        let is_status = matches!(op, WriteOp::PatchStatus { .. });
+        let failure = RunFailure {
+            class: error.class,
+            // A status that is refused cannot carry the condition that says so.
+            message: if is_status { String::new() } else { error.message.clone() },
+            stall: Self::stall_of(op, error),
+        };
+        if let Some(KeyState { work: Work::Writing(run), .. }) = self.keys.get_mut(key) {
+            run.failed.get_or_insert(failure);
+        }
+        false
+    }
+
+    pub(super) fn on_live_read(
+        &mut self,
+        target: &ObjectRef,
+        result: Result<Option<Arc<Object>>, WriteError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for key in self.live_reads.remove(target).unwrap_or_default() {
+            let is_writing = self.keys.get(&key).is_some_and(|state| matches!(state.work, Work::Writing(_)));
+            if is_writing {
+                self.on_existing_read(&key, target, &result);
+                self.write_answered(&key, effects);
+            } else {
+                self.on_lagging_read(&key, target, &result, effects);
+            }
+        }
+    }
+
+    /// What stands in the way of a create: ours, somebody else's, or nothing any more.
+    fn on_existing_read(&mut self, key: &Key, target: &ObjectRef, result: &Result<Option<Arc<Object>>, WriteError>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let snapshot = self.store.snapshot();
+        let owner_uid = snapshot.get(&controller.spec.primary, &key.name).map(|primary| Arc::clone(&primary.uid));
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let failure = match result {
+            Ok(Some(live)) => {
+                let is_ours = live.controller.as_ref().map(|owner| &owner.uid) == owner_uid.as_ref();
+                if is_ours {
+                    state.own_writes.push(OwnWrite {
+                        target: target.clone(),
+                        uid: Arc::clone(&live.uid),
+                        version: Some(live.resource_version),
+                    });
+                    return;
+                }
+                let message = format!("{target} exists already and is not controlled by this object");
+                let stall = Some(super::keys::Stall::new("ChildExists", message.clone()));
+                RunFailure { class: WriteErrorClass::Conflict, message, stall }
+            }
+            Ok(None) => RunFailure {
+                class: WriteErrorClass::Conflict,
+                message: format!("{target} existed and is gone again"),
+                stall: None,
+            },
+            Err(error) => RunFailure { class: error.class, message: error.message.clone(), stall: None },
+        };
+        if let Work::Writing(run) = &mut state.work {
+            run.failed.get_or_insert(failure);
+        }
+    }
+
+    /// R2's last resort: when even the API server does not have what we wrote, it is gone and nothing is to be waited for.
+    fn on_lagging_read(
+        &mut self,
+        key: &Key,
+        target: &ObjectRef,
+        result: &Result<Option<Arc<Object>>, WriteError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let Ok(live) = result else { return };
+        state.own_writes.retain(|write| {
+            let still_there = live.as_ref().is_some_and(|live| live.uid == write.uid);
+            let is_delete = write.version.is_none();
+            write.target != *target || (still_there && !is_delete)
+        });
+        self.wake(key, crate::queue::Lane::Retry, effects);
+    }
+
+    pub(super) fn send_event(
+        &mut self,
+        plugin: Option<Arc<str>>,
+        about: &Object,
+        happening: Happening,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(op) = self.events.tell(self.now, plugin.as_deref(), about, happening) {
+            let target = op.target().clone();
+            self.send(plugin, op, WriteFor::Nobody(target), effects);
+        }
+    }
+}

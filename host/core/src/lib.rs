@@ -1,0 +1,30 @@
+//! Everything mortise decides, and nothing it does. Events come in, effects go out, time is an argument.
+//!
+//! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`driver::Driver`] runs in
+//! the host and in the simulator. Read `driver.rs` first, then `event.rs` for what flows through it.
+
+pub mod backoff;
+pub mod breaker;
+pub mod contract;
+pub mod crd;
+pub mod digest;
+pub mod driver;
+pub mod event;
+pub mod kube_event;
+pub mod limits;
+pub mod manifest;
+pub mod object;
+pub mod own_fields;
+pub mod own_write;
+pub mod plan;
+pub mod plugin_object;
+pub mod projection;
+pub mod query;
+pub mod queue;
+pub mod rbac;
+pub mod read_set;
+pub mod selector;
+pub mod status;
+pub mod store;
+pub mod time;
+pub mod view;

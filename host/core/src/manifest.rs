@@ -1,0 +1,390 @@
+//! The manifest: what a plugin says it is, reconciles, owns, reads and may write. Parsed once per digest; after
+//! [`Manifest::parse`] every claim is well-formed, so nothing later checks it again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::event::Refusal;
+use crate::limits::{CallLimits, MAX_DEADLINE_MS, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
+use crate::object::Kind;
+
+/// The only apiVersion of manifests that this host reads.
+pub const API_VERSION: &str = "mortise.dev/v1alpha1";
+/// Calls of one controller that run at once unless its manifest says otherwise; controller-runtime's default is 1,
+/// which makes one slow object hold up all others.
+const DEFAULT_CONCURRENCY: u32 = 8;
+/// More than any machine has workers for.
+const MAX_CONCURRENCY: u32 = 256;
+
+/// What a plugin is, checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Manifest {
+    /// The name that the plugin gives itself; the host uses the source's name.
+    pub name: Arc<str>,
+    /// The plugin's own version, for people.
+    pub version: Arc<str>,
+    /// CustomResourceDefinitions that come with the plugin.
+    pub custom_resources: Vec<CustomResource>,
+    /// One entry per reconciled kind.
+    pub controllers: Vec<ControllerSpec>,
+    /// Bounds of every call.
+    pub limits: CallLimits,
+}
+
+/// A CRD that a manifest brings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CustomResource {
+    /// "podsets.app.example.com".
+    pub name: Arc<str>,
+    /// The plural, which is the resource's name in paths and RBAC.
+    pub plural: Arc<str>,
+    /// Every kind it serves, one per served version.
+    pub kinds: Vec<Kind>,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// The CRD's JSON text as the manifest has it.
+    pub body: Arc<str>,
+}
+
+/// One controller.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ControllerSpec {
+    /// The reconciled kind.
+    pub primary: Kind,
+    /// Kinds of children.
+    pub owns: Vec<OwnedKind>,
+    /// Kinds that are only read.
+    pub reads: Vec<Kind>,
+    /// Calls that may run at once.
+    pub concurrency: u32,
+}
+
+impl ControllerSpec {
+    /// Every kind that the guest may see, without repetition: the primary, what it owns, what it reads.
+    pub fn readable(&self) -> Vec<Kind> {
+        let mut kinds = vec![self.primary.clone()];
+        for kind in self.owns.iter().map(|owned| &owned.kind).chain(&self.reads) {
+            if !kinds.contains(kind) {
+                kinds.push(kind.clone());
+            }
+        }
+        kinds
+    }
+
+    /// How children of a kind are changed, or None when it is not owned.
+    pub fn update_of(&self, kind: &Kind) -> Option<Update> {
+        self.owns.iter().find(|owned| owned.kind == *kind).map(|owned| owned.update)
+    }
+}
+
+/// A kind of children and how they change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedKind {
+    /// The kind.
+    pub kind: Kind,
+    /// What happens when a child is wanted otherwise than it is.
+    pub update: Update,
+}
+
+/// What happens when a child is wanted otherwise than it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Update {
+    /// Changed in place by server-side apply.
+    Apply,
+    /// Deleted and created anew.
+    Recreate,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawManifest {
+    api_version: String,
+    kind: String,
+    name: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    custom_resources: Vec<Box<serde_json::value::RawValue>>,
+    controllers: Vec<RawController>,
+    #[serde(default)]
+    writes: Vec<serde_json::Value>,
+    #[serde(default)]
+    admission: Vec<serde_json::Value>,
+    #[serde(default)]
+    limits: RawLimits,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawController {
+    r#for: RawKind,
+    #[serde(default)]
+    r#where: Option<serde_json::Value>,
+    #[serde(default)]
+    owns: Vec<RawOwned>,
+    #[serde(default)]
+    reads: Vec<RawKind>,
+    #[serde(default)]
+    finalize: bool,
+    #[serde(default)]
+    concurrency: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawKind {
+    api_version: String,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawOwned {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    update: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawLimits {
+    memory_bytes: Option<u64>,
+    deadline_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RawCrd {
+    kind: String,
+    metadata: RawCrdMeta,
+    spec: RawCrdSpec,
+}
+
+#[derive(Deserialize)]
+struct RawCrdMeta {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct RawCrdSpec {
+    group: String,
+    scope: String,
+    names: RawCrdNames,
+    versions: Vec<RawCrdVersion>,
+}
+
+#[derive(Deserialize)]
+struct RawCrdNames {
+    kind: String,
+    plural: String,
+}
+
+#[derive(Deserialize)]
+struct RawCrdVersion {
+    name: String,
+    #[serde(default)]
+    served: bool,
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new("InvalidManifest", format!("the manifest is not valid: {}", message.into())))
+}
+
+impl Manifest {
+    /// Reads a manifest and checks everything that can be told without a cluster.
+    ///
+    /// # Errors
+    /// A refusal that names the field and says what is expected there.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        if text.len() > MAX_MANIFEST_BYTES {
+            return refuse(format!("it has {} bytes, the most is {MAX_MANIFEST_BYTES}", text.len()));
+        }
+        let raw: RawManifest = match serde_json::from_str(text) {
+            Ok(raw) => raw,
+            Err(error) => return refuse(error.to_string()),
+        };
+        if raw.api_version != API_VERSION || raw.kind != "PluginManifest" {
+            return refuse(format!(
+                "it is {} {}, this host reads {API_VERSION} PluginManifest",
+                raw.api_version, raw.kind
+            ));
+        }
+        if !raw.admission.is_empty() {
+            return refuse("admission: this version of mortise serves no admission yet");
+        }
+        if !raw.writes.is_empty() {
+            return refuse("writes: this version of mortise writes only children and status");
+        }
+        if raw.controllers.is_empty() {
+            return refuse("controllers: there is none, so there is nothing to reconcile");
+        }
+        let custom_resources = raw
+            .custom_resources
+            .iter()
+            .enumerate()
+            .map(|(index, body)| custom_resource(index, body.get()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let controllers = raw
+            .controllers
+            .into_iter()
+            .enumerate()
+            .map(|(index, controller)| controller_spec(index, controller, &custom_resources))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut primaries = BTreeSet::new();
+        for controller in &controllers {
+            if !primaries.insert(controller.primary.clone()) {
+                return refuse(format!("controllers: {} is reconciled by two of them", controller.primary));
+            }
+        }
+        Ok(Self {
+            name: raw.name.into(),
+            version: raw.version.into(),
+            custom_resources,
+            controllers,
+            limits: limits(&raw.limits)?,
+        })
+    }
+}
+
+fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind, Refusal> {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if kind.is_empty() || version.is_empty() || api_version.matches('/').count() > 1 {
+        return refuse(format!("{place}: apiVersion {api_version:?} with kind {kind:?} names no kind"));
+    }
+    Ok(Kind::new(api_version, kind))
+}
+
+fn controller_spec(index: usize, raw: RawController, crds: &[CustomResource]) -> Result<ControllerSpec, Refusal> {
+    let place = format!("controllers[{index}]");
+    let primary = kind_at(&format!("{place}.for"), &raw.r#for.api_version, &raw.r#for.kind)?;
+    if !crds.iter().any(|crd| crd.kinds.contains(&primary)) && is_builtin_group(primary.group()) {
+        return Err(Refusal::new(
+            "CoreKindClaimed",
+            format!(
+                "{place}.for: {primary} is a kind of Kubernetes itself and its status belongs to Kubernetes; \
+                 a plugin reconciles kinds of custom resources and may own or read this one"
+            ),
+        ));
+    }
+    if raw.finalize {
+        return refuse(format!("{place}.finalize: this version of mortise runs no finalizers yet"));
+    }
+    if raw.r#where.is_some() {
+        return refuse(format!("{place}.where: this version of mortise reconciles all objects of a kind"));
+    }
+    let mut owns: Vec<OwnedKind> = Vec::new();
+    for (at, owned) in raw.owns.into_iter().enumerate() {
+        let place = format!("{place}.owns[{at}]");
+        let kind = kind_at(&place, &owned.api_version, &owned.kind)?;
+        let update = match owned.update.as_deref() {
+            None | Some("apply") => Update::Apply,
+            Some("recreate") => Update::Recreate,
+            Some(other) => {
+                return refuse(format!("{place}.update: {other:?} is none of \"apply\" and \"recreate\""));
+            }
+        };
+        if owns.iter().any(|owned| owned.kind == kind) {
+            return refuse(format!("{place}: {kind} is owned twice"));
+        }
+        if kind == primary {
+            return refuse(format!("{place}: {kind} cannot be its own child"));
+        }
+        owns.push(OwnedKind { kind, update });
+    }
+    let reads = raw
+        .reads
+        .iter()
+        .enumerate()
+        .map(|(at, kind)| kind_at(&format!("{place}.reads[{at}]"), &kind.api_version, &kind.kind))
+        .collect::<Result<Vec<_>, _>>()?;
+    let concurrency = raw.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
+    if concurrency == 0 || concurrency > MAX_CONCURRENCY {
+        return refuse(format!("{place}.concurrency: {concurrency} is not within 1 and {MAX_CONCURRENCY}"));
+    }
+    Ok(ControllerSpec { primary, owns, reads, concurrency })
+}
+
+/// The groups that the API server itself serves, beside those without a dot. Other `*.k8s.io` groups are left to the
+/// API server, which asks for an approval annotation on their CRDs.
+const BUILTIN_GROUPS: [&str; 19] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "metrics.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+fn is_builtin_group(group: &str) -> bool {
+    !group.contains('.') || BUILTIN_GROUPS.contains(&group)
+}
+
+fn custom_resource(index: usize, body: &str) -> Result<CustomResource, Refusal> {
+    let place = format!("customResources[{index}]");
+    let crd: RawCrd = match serde_json::from_str(body) {
+        Ok(crd) => crd,
+        Err(error) => return refuse(format!("{place}: {error}")),
+    };
+    if crd.kind != "CustomResourceDefinition" {
+        return refuse(format!("{place}: its kind is {:?}, expected CustomResourceDefinition", crd.kind));
+    }
+    let expected = format!("{}.{}", crd.spec.names.plural, crd.spec.group);
+    if crd.metadata.name != expected {
+        return refuse(format!("{place}: its name is {:?}, it has to be {expected:?}", crd.metadata.name));
+    }
+    if is_builtin_group(&crd.spec.group) {
+        return Err(Refusal::new(
+            "ProtectedGroup",
+            format!("{place}: the group {:?} belongs to Kubernetes; take a group of a domain of yours", crd.spec.group),
+        ));
+    }
+    let kinds: Vec<Kind> = crd
+        .spec
+        .versions
+        .iter()
+        .filter(|version| version.served)
+        .map(|version| Kind::new(&format!("{}/{}", crd.spec.group, version.name), &crd.spec.names.kind))
+        .collect();
+    if kinds.is_empty() {
+        return refuse(format!("{place}: no version is served"));
+    }
+    Ok(CustomResource {
+        name: crd.metadata.name.into(),
+        plural: crd.spec.names.plural.into(),
+        kinds,
+        namespaced: crd.spec.scope == "Namespaced",
+        body: body.into(),
+    })
+}
+
+fn limits(raw: &RawLimits) -> Result<CallLimits, Refusal> {
+    let mut limits = CallLimits::default();
+    if let Some(bytes) = raw.memory_bytes {
+        if bytes == 0 || bytes > MAX_MEMORY_BYTES {
+            return refuse(format!("limits.memoryBytes: {bytes} is not within 1 and {MAX_MEMORY_BYTES}"));
+        }
+        limits.memory_bytes = bytes;
+    }
+    if let Some(deadline_ms) = raw.deadline_ms {
+        if deadline_ms == 0 || deadline_ms > MAX_DEADLINE_MS {
+            return refuse(format!("limits.deadlineMs: {deadline_ms} is not within 1 and {MAX_DEADLINE_MS}"));
+        }
+        limits.deadline_ms = deadline_ms;
+    }
+    Ok(limits)
+}

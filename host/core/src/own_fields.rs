@@ -1,0 +1,160 @@
+//! Whether a server-side apply would change anything (X5): the wanted object against the live one and against the
+//! field set that the API server has recorded for our manager.
+//!
+//! It errs to one side only: when in doubt it says that an apply is needed, and the API server finds that it is not.
+
+use serde_json::{Map, Value};
+
+/// True when applying `wanted` again would change neither a value nor the set of fields that we own.
+///
+/// `fields` is the fieldsV1 object of our own apply entry. Identity (apiVersion, kind, name, namespace) is not part of
+/// field sets, so it is not compared.
+pub fn is_applied(wanted: &Value, live: &Value, fields: &Value) -> bool {
+    let (Value::Object(wanted), Value::Object(live), Value::Object(fields)) = (wanted, live, fields) else {
+        return false;
+    };
+    let mut wanted = wanted.clone();
+    wanted.remove("apiVersion");
+    wanted.remove("kind");
+    if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
+        metadata.remove("name");
+        metadata.remove("namespace");
+        if metadata.is_empty() {
+            wanted.remove("metadata");
+        }
+    }
+    object_is_applied(&wanted, live, fields)
+}
+
+fn object_is_applied(wanted: &Map<String, Value>, live: &Map<String, Value>, fields: &Map<String, Value>) -> bool {
+    let all_there = wanted.iter().all(|(name, value)| match (live.get(name), fields.get(&format!("f:{name}"))) {
+        (Some(live), Some(fields)) => value_is_applied(value, live, fields),
+        _ => false,
+    });
+    let none_left_over = fields.keys().all(|key| match key.strip_prefix("f:") {
+        Some(name) => wanted.contains_key(name),
+        None => key == ".",
+    });
+    all_there && none_left_over
+}
+
+fn value_is_applied(wanted: &Value, live: &Value, fields: &Value) -> bool {
+    let Value::Object(fields) = fields else { return false };
+    let is_leaf = fields.keys().all(|key| key == ".");
+    match (wanted, live) {
+        // A leaf of the field set is owned as a whole; the server may have filled in defaults within it.
+        _ if is_leaf => contains(wanted, live),
+        (Value::Object(wanted), Value::Object(live)) => object_is_applied(wanted, live, fields),
+        (Value::Array(wanted), Value::Array(live)) => list_is_applied(wanted, live, fields),
+        _ => false,
+    }
+}
+
+fn list_is_applied(wanted: &[Value], live: &[Value], fields: &Map<String, Value>) -> bool {
+    let elements: Vec<(&String, &Value)> = fields.iter().filter(|(key, _)| *key != ".").collect();
+    if elements.len() != wanted.len() {
+        return false;
+    }
+    elements.iter().all(|(key, fields)| {
+        if let Some(text) = key.strip_prefix("k:") {
+            let Ok(Value::Object(identity)) = serde_json::from_str(text) else { return false };
+            // Keys with defaults (a port's protocol) may be missing from what the guest wrote.
+            let has_identity = |element: &&Value| {
+                identity.iter().all(|(name, value)| element.get(name).is_none_or(|found| found == value))
+            };
+            match (wanted.iter().find(has_identity), live.iter().find(has_identity)) {
+                (Some(wanted), Some(live)) => value_is_applied_by_key(wanted, live, fields, &identity),
+                _ => false,
+            }
+        } else if let Some(text) = key.strip_prefix("v:") {
+            let Ok(value) = serde_json::from_str::<Value>(text) else { return false };
+            wanted.contains(&value) && live.contains(&value)
+        } else {
+            false
+        }
+    })
+}
+
+fn value_is_applied_by_key(wanted: &Value, live: &Value, fields: &Value, identity: &Map<String, Value>) -> bool {
+    if fields.as_object().is_some_and(|fields| fields.keys().all(|key| key == ".")) {
+        return contains(wanted, live);
+    }
+    let (Value::Object(wanted), Value::Object(live), Value::Object(fields)) = (wanted, live, fields) else {
+        return false;
+    };
+    // The server adds the identity's own fields to the set even where the guest left a default out.
+    let mut wanted = wanted.clone();
+    for (name, value) in identity {
+        wanted.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    object_is_applied(&wanted, live, fields)
+}
+
+/// True when every value of `wanted` stands in `live`, which may have more members, but not more list elements.
+fn contains(wanted: &Value, live: &Value) -> bool {
+    match (wanted, live) {
+        (Value::Object(wanted), Value::Object(live)) => {
+            wanted.iter().all(|(name, value)| live.get(name).is_some_and(|live| contains(value, live)))
+        }
+        (Value::Array(wanted), Value::Array(live)) => {
+            wanted.len() == live.len() && wanted.iter().zip(live).all(|(wanted, live)| contains(wanted, live))
+        }
+        _ => wanted == live,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_applied;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(wanted: serde_json::Value, expected: bool) {
+        let live = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "a", "namespace": "b", "uid": "1", "labels": {"app": "x", "theirs": "y"},
+                "ownerReferences": [{"uid": "7", "name": "o", "controller": true}]},
+            "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "externalIPs": ["1.1.1.1", "2.2.2.2"],
+                "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "selector": {"app": "x"}},
+        });
+        let fields = json!({
+            "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {"k:{\"uid\":\"7\"}": {}}},
+            "f:spec": {"f:externalIPs": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}":
+                {".": {}, "f:port": {}, "f:protocol": {}}}, "f:selector": {}},
+        });
+        assert_eq!(is_applied(&wanted, &live, &fields), expected, "{wanted}");
+    }
+
+    fn wanted() -> serde_json::Value {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "a", "namespace": "b", "labels": {"app": "x"},
+                "ownerReferences": [{"uid": "7", "name": "o", "controller": true}]},
+            "spec": {"externalIPs": ["1.1.1.1", "2.2.2.2"], "ports": [{"port": 80}], "selector": {"app": "x"}},
+        })
+    }
+
+    #[test]
+    fn x5_an_apply_that_would_change_nothing_is_known_beforehand() {
+        check(wanted(), true);
+    }
+
+    #[test]
+    fn a_changed_value_an_added_and_a_dropped_field_each_need_an_apply() {
+        let mut changed = wanted();
+        changed["metadata"]["labels"]["app"] = json!("z");
+        check(changed, false);
+        let mut added = wanted();
+        added["spec"]["type"] = json!("ClusterIP");
+        check(added, false);
+        let mut dropped = wanted();
+        dropped["spec"].as_object_mut().unwrap().remove("selector");
+        check(dropped, false);
+        let mut shorter = wanted();
+        shorter["spec"]["externalIPs"] = json!(["1.1.1.1"]);
+        check(shorter, false);
+        let mut port = wanted();
+        port["spec"]["ports"] = json!([{"port": 81}]);
+        check(port, false);
+    }
+}

@@ -1,0 +1,199 @@
+//! Plans: an outcome and a view in, the writes as text out.
+
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use super::*;
+use crate::contract::Action;
+use crate::manifest::OwnedKind;
+use crate::object::Interner;
+
+const MANAGER: &str = "mortise/podset";
+
+fn decode(value: Value) -> Object {
+    Object::decode(value.to_string().as_bytes(), &mut Interner::default()).unwrap()
+}
+
+fn primary() -> Object {
+    decode(json!({
+        "apiVersion": "app.example.com/v1alpha1", "kind": "PodSet",
+        "metadata": {"name": "web", "namespace": "default", "uid": "u-1", "resourceVersion": "10", "generation": 2},
+    }))
+}
+
+fn spec() -> ControllerSpec {
+    let owned = |api_version, kind, update| OwnedKind { kind: Kind::new(api_version, kind), update };
+    ControllerSpec {
+        primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
+        owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
+        reads: vec![],
+        concurrency: 1,
+    }
+}
+
+fn pod(image: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+fn child(key: &str, object: &Value) -> Child {
+    Child { key: key.into(), object: object.to_string().into() }
+}
+
+fn outcome(children: Vec<Child>) -> Outcome {
+    Outcome { children: Some(children), ..Outcome::default() }
+}
+
+/// The pods that a first plan would create, as the API server would show them.
+fn created(outcome: &Outcome) -> Vec<Value> {
+    let prepared = prepare(&spec(), &primary(), outcome).unwrap();
+    let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
+    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &Snapshot::of(&kinds, []), &Applied::new());
+    let body = |(index, op): (usize, &WriteOp)| {
+        let (WriteOp::Create { body, .. } | WriteOp::Apply { body, .. }) = op else { panic!("{op:?}") };
+        let mut live: Value = serde_json::from_str(body).unwrap();
+        live["metadata"]["uid"] = json!(format!("p-{index}"));
+        live["metadata"]["resourceVersion"] = json!((20 + index).to_string());
+        live
+    };
+    diff.children.iter().enumerate().map(body).collect()
+}
+
+#[track_caller]
+fn check(outcome: &Outcome, live: Vec<Value>, expected: Expect) {
+    let text = match prepare(&spec(), &primary(), outcome) {
+        Err(fault) => fault.message(),
+        Ok(prepared) => {
+            let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
+            let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
+            shown(&diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &Applied::new()))
+        }
+    };
+    expected.assert_eq(&text);
+}
+
+fn shown(diff: &Diff) -> String {
+    let op = |op: &WriteOp| match op {
+        WriteOp::Delete { target, uid } => format!("delete {target} uid={uid}"),
+        op => format!("{} {}", op.verb(), op.target()),
+    };
+    let mut lines: Vec<String> = diff.children.iter().chain(&diff.deletes).map(op).collect();
+    lines.extend(diff.taken.iter().map(|target| format!("taken {target}")));
+    if diff.waits {
+        lines.push("waits".to_owned());
+    }
+    if diff.more_deletes {
+        lines.push("more deletes".to_owned());
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn x3_names_follow_from_owner_uid_kind_and_key_alone() {
+    let wanted = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
+    check(
+        &wanted,
+        vec![],
+        expect![[r#"
+            create Pod default/web-0-kddw55s2
+            create Pod default/web-1-46kknmcr"#]],
+    );
+}
+
+#[test]
+fn x5_a_child_that_stands_as_wanted_is_not_written() {
+    let wanted = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
+    check(&wanted, created(&wanted), expect![""]);
+}
+
+#[test]
+fn x4_a_child_that_is_not_wanted_is_deleted_by_its_uid() {
+    let before = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
+    check(&outcome(vec![child("0", &pod("a"))]), created(&before), expect!["delete Pod default/web-1-46kknmcr uid=p-1"]);
+    check(&outcome(vec![]), created(&before), expect![[r#"
+        delete Pod default/web-0-kddw55s2 uid=p-0
+        delete Pod default/web-1-46kknmcr uid=p-1"#]]);
+    check(&Outcome::default(), created(&before), expect![""]);
+}
+
+#[test]
+fn a_recreated_child_that_is_wanted_otherwise_makes_place_first() {
+    let before = outcome(vec![child("0", &pod("a"))]);
+    let after = outcome(vec![child("0", &pod("b"))]);
+    check(&after, created(&before), expect!["delete Pod default/web-0-kddw55s2 uid=p-0"]);
+    let mut going = created(&before);
+    going[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    check(&after, going, expect!["waits"]);
+}
+
+#[test]
+fn x2_a_child_that_is_changed_in_place_is_applied() {
+    let config = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value}});
+    let wanted = outcome(vec![child("c", &config("1"))]);
+    check(&wanted, vec![], expect!["patch ConfigMap default/web-c-2gw7pwk2"]);
+    let mut live = created(&wanted);
+    live[0]["metadata"]["managedFields"] = json!([{
+        "manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:a": {}}, "f:metadata": {
+            "f:annotations": {"f:mortise.dev/child": {}}, "f:labels": {"f:app.kubernetes.io/managed-by": {}},
+            "f:ownerReferences": {"k:{\"uid\":\"u-1\"}": {}}}},
+    }]);
+    check(&wanted, live.clone(), expect!["patch ConfigMap default/web-c-2gw7pwk2"]);
+    check(&outcome(vec![child("c", &config("2"))]), live, expect!["patch ConfigMap default/web-c-2gw7pwk2"]);
+}
+
+#[test]
+fn x3_an_object_of_somebody_else_is_never_touched() {
+    let wanted = outcome(vec![child("0", &pod("a"))]);
+    let mut foreign = created(&wanted);
+    foreign[0]["metadata"]["ownerReferences"][0]["uid"] = json!("u-2");
+    check(&wanted, foreign, expect!["taken Pod default/web-0-kddw55s2"]);
+}
+
+#[test]
+fn x6_what_belongs_to_the_host_is_refused_by_name() {
+    let with = |field: &str, value: Value| {
+        let mut pod = pod("a");
+        pod["metadata"] = json!({field: value});
+        outcome(vec![child("0", &pod)])
+    };
+    check(&with("ownerReferences", json!([])), vec![], expect![[r#"the outcome was refused: child "0": metadata.ownerReferences is set: it belongs to the host or to the API server"#]]);
+    check(&with("namespace", json!("kube-system")), vec![], expect![[r#"the outcome was refused: child "0": metadata.namespace is "kube-system": a child lives in its owner's namespace, "default""#]]);
+    check(&with("name", json!("../x")), vec![], expect![[r#"the outcome was refused: child "0": "../x" is not a name that Kubernetes accepts"#]]);
+    check(&with("generateName", json!("x-")), vec![], expect![[r#"the outcome was refused: child "0": metadata.generateName is set: it belongs to the host or to the API server"#]]);
+    check(&with("labels", json!({"mortise.dev/child": "7"})), vec![], expect![[r#"the outcome was refused: child "0": metadata.labels["mortise.dev/child"] is set: everything under mortise.dev/ is the host's"#]]);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret"});
+    check(&outcome(vec![child("0", &secret)]), vec![], expect![[r#"the outcome was refused: child "0": v1/Secret is not among the kinds that the manifest declares under owns"#]]);
+    check(&outcome(vec![child("0", &pod("a")), child("0", &pod("b"))]), vec![], expect![[r#"the outcome was refused: child "0": the key is there twice for v1/Pod"#]]);
+    let garbage = outcome(vec![Child { key: "0".into(), object: "{".into() }]);
+    check(&garbage, vec![], expect![[r#"the outcome was refused: child "0": it is not JSON: EOF while parsing an object at line 1 column 1"#]]);
+}
+
+#[test]
+fn x10_caps_bound_what_one_outcome_can_do() {
+    let many: Vec<Child> = (0..=MAX_CHILDREN).map(|index| child(&index.to_string(), &pod("a"))).collect();
+    check(&outcome(many.clone()), vec![], expect!["the outcome was refused: children: there are 501, one object may have 500"]);
+    let most = outcome(many[..150].to_vec());
+    let prepared = prepare(&spec(), &primary(), &outcome(vec![])).unwrap();
+    let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], created(&most).into_iter().map(decode));
+    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &Applied::new());
+    assert_eq!((diff.deletes.len(), diff.more_deletes), (MAX_DELETES_PER_PLAN, true));
+    let events = vec![GuestEvent { warning: false, reason: "A".into(), message: String::new(), regarding: None }; 17];
+    check(&Outcome { events, ..Outcome::default() }, vec![], expect!["the outcome was refused: events: there are 17, the most is 16"]);
+}
+
+#[test]
+fn actions_and_finalized_are_refused_by_a_host_that_serves_neither() {
+    let evict = Action::Evict { target: primary().reference() };
+    let refused = prepare(&spec(), &primary(), &Outcome { actions: vec![evict], ..Outcome::default() });
+    assert!(refused.unwrap_err().message().contains("writes only children and status"));
+    let refused = prepare(&spec(), &primary(), &Outcome { finalized: true, ..Outcome::default() });
+    assert!(refused.unwrap_err().message().contains("no finalizer"));
+}
+
+#[test]
+fn a_requeue_is_kept_within_a_second_and_a_day() {
+    for (asked_ms, granted_ms) in [(0, 1_000), (5_000, 5_000), (u32::MAX, 86_400_000)] {
+        let outcome = Outcome { requeue_after_ms: Some(asked_ms), ..Outcome::default() };
+        assert_eq!(prepare(&spec(), &primary(), &outcome).unwrap().requeue_after_ms, Some(granted_ms));
+    }
+}

@@ -1,0 +1,144 @@
+//! What a projection keeps, and where it says that a path is malformed.
+
+use super::*;
+use crate::object::tests::{Sample, decode};
+
+fn parse(fields: &[&str]) -> Projection {
+    let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
+    Projection::parse(&fields).unwrap()
+}
+
+const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"7",
+  "annotations":{"mortise.dev/child":"0","quo\"te":"q","other":"x"},"labels":{"app":"web"}},
+  "spec":{"nodeName":"n1","replicas":3,"containers":[{"name":"a","image":"i","ports":[{"port":1},{"port":2}]},{"name":"b"}],"mixed":[1,{"x":2},null,[{"x":3}]]},
+  "status":{"phase":"Running","empty":null,"conditions":[{"type":"Ready","status":"True"}]}}"#;
+
+/// What is kept besides the members that always are.
+fn check(fields: &[&str], expected: &str) {
+    let always = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u"}"#;
+    let text = parse(fields).project(&decode(POD));
+    assert_eq!(text.strip_prefix(always), Some(expected), "{text}");
+    serde_json::from_str::<serde_json::Value>(&text).unwrap();
+}
+
+#[test]
+fn paths_keep_members() {
+    check(&["status.phase"], r#","status":{"phase":"Running"}}"#);
+    check(&["spec.replicas", "spec.nodeName"], r#","spec":{"nodeName":"n1","replicas":3}}"#);
+    check(&["status.empty"], r#","status":{"empty":null}}"#);
+    check(&["metadata.name"], "}");
+}
+
+#[test]
+fn a_path_and_a_longer_one_keep_what_the_shorter_one_keeps() {
+    let conditions = r#","status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
+    check(&["status.conditions", "status.conditions.type"], conditions);
+    check(&["status.conditions.type", "status.conditions"], conditions);
+}
+
+#[test]
+fn a_path_through_an_array_goes_on_in_each_element() {
+    check(&["spec.containers.name"], r#","spec":{"containers":[{"name":"a"},{"name":"b"}]}}"#);
+    check(&["spec.containers.ports.port"], r#","spec":{"containers":[{"ports":[{"port":1},{"port":2}]},{}]}}"#);
+    check(&["spec.mixed.x"], r#","spec":{"mixed":[{"x":2},[{"x":3}]]}}"#);
+}
+
+#[test]
+fn members_that_are_missing_are_left_out() {
+    check(&["spec.none"], r#","spec":{}}"#);
+    check(&["none.at.all"], "}");
+    check(&["spec.replicas.deeper"], r#","spec":{}}"#);
+    check(&["status.empty.deeper"], r#","status":{}}"#);
+}
+
+#[test]
+fn names_with_dots_stand_in_brackets() {
+    let text = parse(&[r#"metadata.annotations["mortise.dev/child"]"#, r#"metadata["annotations"]["quo\"te"]"#])
+        .project(&decode(POD));
+    assert!(text.contains(r#""annotations":{"mortise.dev/child":"0","quo\"te":"q"}"#), "{text}");
+    assert_eq!(parse(&[r#"["spec"].nodeName"#]), parse(&["spec.nodeName"]));
+}
+
+#[test]
+fn cluster_scoped_objects_have_no_namespace() {
+    let node = Sample::new("Node", "", "n1").uid("u").build();
+    let text = parse(&["spec.x"]).project(&node);
+    assert_eq!(&*text, r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u"}}"#);
+}
+
+#[test]
+fn the_resource_version_shows_only_when_it_is_asked_for() {
+    let pod = decode(POD);
+    assert!(!parse(&["status"]).project(&pod).contains("resourceVersion"));
+    assert!(parse(&["metadata.resourceVersion"]).project(&pod).contains(r#""resourceVersion":"7""#));
+}
+
+#[test]
+fn no_fields_keep_the_whole_object() {
+    let pod = decode(POD);
+    let whole = parse(&[]);
+    assert!(whole.is_whole());
+    assert!(Arc::ptr_eq(&whole.project(&pod), pod.json()));
+    assert_eq!(whole.projected_hash(&pod), pod.content_hash());
+}
+
+#[test]
+fn a_second_projection_of_an_unchanged_object_is_the_same_pointer() {
+    let pod = decode(POD);
+    let first = parse(&["status.phase", "spec.nodeName"]).project(&pod);
+    let second = parse(&["spec.nodeName", "status.phase", "status.phase"]).project(&pod);
+    assert!(Arc::ptr_eq(&first, &second));
+}
+
+#[test]
+fn an_object_remembers_a_bounded_number_of_projections() {
+    let pod = decode(POD);
+    let before = pod.bytes();
+    for number in 0..100 {
+        parse(&[&format!("spec.field{number}")]).project(&pod);
+    }
+    assert!(pod.bytes() < before + 1_000, "{} bytes were {before}", pod.bytes());
+}
+
+#[test]
+fn the_projected_hash_changes_with_what_is_kept_and_with_nothing_else() {
+    let phase = parse(&["status.phase"]);
+    let pod = |version, phase: &str, ip: &str| {
+        Sample::pod("a", "b").version(version).body(&format!(r#""status":{{"phase":"{phase}","ip":"{ip}"}}"#)).build()
+    };
+    let hash = phase.projected_hash(&pod(1, "Running", "1"));
+    assert_eq!(phase.projected_hash(&pod(2, "Running", "2")), hash);
+    assert_ne!(phase.projected_hash(&pod(1, "Failed", "1")), hash);
+}
+
+#[test]
+fn an_object_that_a_strict_parser_refuses_is_given_whole() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for value in [deep.as_str(), r#"{"\ud800":1}"#, "1e999"] {
+        let object = Sample::pod("a", "b").body(&format!(r#""spec":{value}"#)).build();
+        assert!(Arc::ptr_eq(&parse(&["spec.x"]).project(&object), object.json()), "{value}");
+        assert!(!Arc::ptr_eq(&parse(&["status.x"]).project(&object), object.json()), "{value}");
+    }
+}
+
+#[test]
+fn refusals_name_the_path_and_the_place() {
+    let check = |path: &str, at: usize, problem: &str| {
+        let error = Projection::parse(&[path.to_owned()]).unwrap_err();
+        assert_eq!(error.to_string(), format!("the field path {path:?} is invalid at byte {at}: {problem}"));
+    };
+    check("", 0, "a member name is missing");
+    check("spec.", 5, "a member name is missing");
+    check(".spec", 0, "a member name is missing");
+    check("spec..x", 5, "a member name is missing");
+    check("spec.a b", 6, "put a member with this character into [\"...\"]");
+    check("spec[0]", 5, "only [\"name\"] stands in brackets; a path goes through all elements of an array by itself");
+    check("spec[\"a", 7, "the closing quote is missing");
+    check("spec[\"a\"", 8, "a closing bracket is expected");
+    check("spec[\"a\"]x", 9, "a dot, a bracket or the end is expected");
+    check("spec[\"\\n\"]", 6, "a backslash stands only before \" and \\");
+    let long = "x".repeat(2_000);
+    assert!(Projection::parse(&[long]).unwrap_err().to_string().ends_with("it is longer than 1024 bytes"));
+    let many: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
+    assert!(Projection::parse(&many).unwrap_err().to_string().contains("more than 256 paths"));
+}

@@ -1,0 +1,55 @@
+//! What compiling a query keeps apart and what it makes equal.
+
+use super::*;
+use crate::object::tests::Sample;
+
+fn query() -> Query {
+    Query::all(Kind::new("v1", "Pod"))
+}
+
+#[test]
+fn queries_that_ask_the_same_are_equal_however_they_are_written() {
+    let written = |selector: &str, fields: [&str; 2]| {
+        let fields = fields.map(str::to_owned).to_vec();
+        Query { selector: Some(selector.to_owned()), fields, ..query() }.compile().unwrap()
+    };
+    let left = written("a=1,b in (2, 3)", ["spec.x", "status.y"]);
+    assert_eq!(left, written("a == 1, b in (3,2)", ["status.y", "spec.x"]));
+    assert_ne!(left, written("a=1", ["spec.x", "status.y"]));
+}
+
+#[test]
+fn a_query_matches_by_kind_namespace_and_labels() {
+    let pod = Sample::pod("shop", "a").label("app", "web").build();
+    let check = |namespace: Option<&str>, selector: Option<&str>, expected: bool| {
+        let query = Query { namespace: namespace.map(str::to_owned), selector: selector.map(str::to_owned), ..query() };
+        assert_eq!(query.compile().unwrap().matches(&pod), expected, "{query:?}");
+    };
+    check(None, None, true);
+    check(Some("shop"), Some("app=web"), true);
+    check(Some("other"), None, false);
+    check(None, Some("app!=web"), false);
+    assert!(!Query::all(Kind::new("v1", "Node")).compile().unwrap().matches(&pod));
+}
+
+#[test]
+fn a_malformed_part_is_named() {
+    let error = Query { selector: Some("a b".into()), ..query() }.compile().unwrap_err();
+    assert!(error.to_string().starts_with("the label selector \"a b\" is invalid at byte 2"), "{error}");
+    let error = Query { fields: vec!["a..b".into()], ..query() }.compile().unwrap_err();
+    assert!(error.to_string().starts_with("the field path \"a..b\" is invalid at byte 2"), "{error}");
+}
+
+#[test]
+fn the_cache_gives_the_same_compiled_query_again_and_stays_bounded() {
+    let cache = QueryCache::default();
+    let first = cache.query(&query()).unwrap();
+    assert!(Arc::ptr_eq(&first, &cache.query(&query()).unwrap()));
+    for number in 0..1_000 {
+        let name = format!("f{number}");
+        cache.query(&Query { selector: Some(name.clone()), ..query() }).unwrap();
+        cache.projection(&[name]).unwrap();
+    }
+    let tables = cache.0.lock().unwrap();
+    assert!(tables.queries.len() <= CACHE_ENTRIES && tables.projections.len() <= CACHE_ENTRIES);
+}

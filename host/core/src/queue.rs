@@ -1,0 +1,214 @@
+//! The work queue: which key is worked on next (Q1, Q2). It holds keys and times, and knows nothing of objects.
+//!
+//! A key stands in it at most once, so bursts coalesce. Three lanes per plugin, live before retry before resync, with
+//! ageing, so that a lower lane is slowed by a higher one but never starved. Among plugins the one that has used the
+//! least measured time goes first, so a plugin that is slow pays with its own keys' patience (Q4).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::object::Name;
+
+/// A controller, by its place in the driver's table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ControllerId(pub u32);
+
+/// One object of one controller: the unit of work.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// Which controller.
+    pub controller: ControllerId,
+    /// Which object of its primary kind.
+    pub name: Name,
+}
+
+/// Why a key waits, which decides how soon it is taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Lane {
+    /// Something happened just now.
+    Live,
+    /// It failed before, or asked to be called again.
+    Retry,
+    /// Nothing happened: a restart's first look, a reload, the periodic look.
+    Resync,
+}
+
+const LANES: [Lane; 3] = [Lane::Live, Lane::Retry, Lane::Resync];
+/// A key of a lower lane is taken before all others once it has waited this long. Half a second is below what a person
+/// calls slow, and long enough that live work goes first in every ordinary burst.
+const AGEING_MS: u64 = 500;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    lane: Lane,
+    since_ms: u64,
+    ticket: u64,
+}
+
+/// The keys of one controller that wait to be taken.
+#[derive(Debug)]
+struct Line {
+    plugin: Arc<str>,
+    lanes: [VecDeque<(u64, Name)>; 3],
+    entries: BTreeMap<Name, Entry>,
+}
+
+/// What [`Queue::take`] hands out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The key to work on.
+    pub key: Key,
+    /// How long it stood in the queue.
+    pub queued_ms: u64,
+}
+
+/// The queue of all plugins.
+#[derive(Default, Debug)]
+pub struct Queue {
+    lines: BTreeMap<ControllerId, Line>,
+    /// Measured time of each plugin in microseconds, on the queue's own virtual scale.
+    used_us: BTreeMap<Arc<str>, u64>,
+    /// Where the plugin that was taken last stood on that scale.
+    reached_us: u64,
+    delayed: BTreeSet<(u64, Key)>,
+    delays: BTreeMap<Key, (u64, Lane, Arc<str>)>,
+    tickets: u64,
+}
+
+impl Queue {
+    /// Puts a key in, or moves it to a higher lane when it stands in a lower one. True when it was not in before.
+    pub fn add(&mut self, now_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) -> bool {
+        self.forget_idle_credit(plugin);
+        let line = self.lines.entry(key.controller).or_insert_with(|| Line::new(plugin));
+        let before = line.entries.get(&key.name).copied();
+        if before.is_some_and(|entry| entry.lane <= lane) {
+            return false;
+        }
+        self.tickets += 1;
+        let since_ms = before.map_or(now_ms, |entry| entry.since_ms);
+        line.entries.insert(key.name.clone(), Entry { lane, since_ms, ticket: self.tickets });
+        line.lanes[lane as usize].push_back((self.tickets, key.name));
+        before.is_none()
+    }
+
+    /// A plugin that had nothing to do does not bring along credit from its idle time: it begins where the queue is.
+    fn forget_idle_credit(&mut self, plugin: &Arc<str>) {
+        let mut lines = self.lines.values().filter(|line| line.plugin == *plugin);
+        if lines.all(|line| line.entries.is_empty()) {
+            let used_us = self.used_us.entry(Arc::clone(plugin)).or_default();
+            *used_us = (*used_us).max(self.reached_us);
+        }
+    }
+
+    /// Puts a key in at a later moment; an earlier moment replaces a later one.
+    pub fn add_at(&mut self, due_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) {
+        if let Some((before_ms, _, _)) = self.delays.get(&key) {
+            if *before_ms <= due_ms {
+                return;
+            }
+            self.delayed.remove(&(*before_ms, key.clone()));
+        }
+        self.delayed.insert((due_ms, key.clone()));
+        self.delays.insert(key, (due_ms, lane, Arc::clone(plugin)));
+    }
+
+    /// Forgets the delayed entry of a key.
+    pub fn cancel_delay(&mut self, key: &Key) {
+        if let Some((due_ms, _, _)) = self.delays.remove(key) {
+            self.delayed.remove(&(due_ms, key.clone()));
+        }
+    }
+
+    /// Moves every delayed key that is due into its lane and returns them, with their lanes.
+    pub fn release(&mut self, now_ms: u64) -> Vec<(Key, Lane)> {
+        let mut released = Vec::new();
+        while self.delayed.first().is_some_and(|(due_ms, _)| *due_ms <= now_ms) {
+            let (_, key) = self.delayed.pop_first().expect("its first entry was just seen");
+            let (_, lane, plugin) = self.delays.remove(&key).expect("every delayed key has its delay");
+            self.add(now_ms, &plugin, key.clone(), lane);
+            released.push((key, lane));
+        }
+        released
+    }
+
+    /// When the next delayed key is due.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.delayed.first().map(|(due_ms, _)| *due_ms)
+    }
+
+    /// Forgets a key.
+    pub fn remove(&mut self, key: &Key) {
+        self.cancel_delay(key);
+        if let Some(line) = self.lines.get_mut(&key.controller) {
+            line.entries.remove(&key.name);
+        }
+    }
+
+    /// Forgets a controller with all its keys.
+    pub fn remove_controller(&mut self, controller: ControllerId) {
+        self.lines.remove(&controller);
+        let gone: Vec<Key> = self.delays.keys().filter(|key| key.controller == controller).cloned().collect();
+        for key in gone {
+            self.cancel_delay(&key);
+        }
+    }
+
+    /// Charges a plugin for what its call took.
+    pub fn charge(&mut self, plugin: &str, elapsed_us: u64) {
+        if let Some(used_us) = self.used_us.get_mut(plugin) {
+            *used_us = used_us.saturating_add(elapsed_us.max(1));
+        }
+    }
+
+    /// The next key of those controllers that `may_run`, or None when there is none.
+    pub fn take(&mut self, now_ms: u64, may_run: impl Fn(ControllerId) -> bool) -> Option<Taken> {
+        let (controller, line) = self
+            .lines
+            .iter_mut()
+            .filter(|(controller, line)| !line.entries.is_empty() && may_run(**controller))
+            .min_by_key(|(_, line)| self.used_us.get(&line.plugin).copied().unwrap_or_default())?;
+        let (name, queued_ms) = line.take(now_ms)?;
+        self.reached_us = self.used_us.get(&line.plugin).copied().unwrap_or_default();
+        Some(Taken { key: Key { controller: *controller, name }, queued_ms })
+    }
+
+    /// Keys of one controller that wait to be taken.
+    pub fn depth(&self, controller: ControllerId) -> usize {
+        self.lines.get(&controller).map_or(0, |line| line.entries.len())
+    }
+
+    /// True when no key waits to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.lines.values().all(|line| line.entries.is_empty())
+    }
+}
+
+impl Line {
+    fn new(plugin: &Arc<str>) -> Self {
+        Self { plugin: Arc::clone(plugin), lanes: Default::default(), entries: BTreeMap::new() }
+    }
+
+    fn take(&mut self, now_ms: u64) -> Option<(Name, u64)> {
+        // A promoted or removed key leaves its place in the old lane behind; it is swept when it comes to the front.
+        for lane in &mut self.lanes {
+            while lane.front().is_some_and(|(ticket, name)| self.entries.get(name).is_none_or(|e| e.ticket != *ticket))
+            {
+                lane.pop_front();
+            }
+        }
+        let fronts = || {
+            LANES.iter().filter_map(|lane| {
+                let (_, name) = self.lanes[*lane as usize].front()?;
+                Some((self.entries.get(name)?.since_ms, *lane))
+            })
+        };
+        let aged = fronts().filter(|(since_ms, _)| now_ms.saturating_sub(*since_ms) >= AGEING_MS).min();
+        let (_, lane) = aged.or_else(|| fronts().next())?;
+        let (_, name) = self.lanes[lane as usize].pop_front()?;
+        let entry = self.entries.remove(&name)?;
+        Some((name, now_ms.saturating_sub(entry.since_ms)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

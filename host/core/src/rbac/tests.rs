@@ -1,0 +1,135 @@
+//! What a plugin's role contains, to the letter: a user pastes it into a cluster.
+
+use super::*;
+
+const PODSET: &str = r#"{
+  "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "podset", "version": "0.1.0",
+  "customResources": [{
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podsetti.app.example.com"},
+    "spec": {"group": "app.example.com", "scope": "Namespaced",
+      "names": {"kind": "PodSet", "plural": "podsetti"},
+      "versions": [{"name": "v1alpha1", "served": true, "storage": true}]}
+  }],
+  "controllers": [{
+    "for": {"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"},
+    "owns": [
+      {"apiVersion": "v1", "kind": "Pod", "update": "recreate"},
+      {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"},
+      {"apiVersion": "v1", "kind": "Service"}],
+    "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "Secret"}]
+  }]
+}"#;
+
+fn lines(rules: &[PolicyRule]) -> String {
+    rules.iter().map(PolicyRule::to_yaml).collect()
+}
+
+#[test]
+fn a_plugin_gets_the_rules_that_its_manifest_needs_and_no_other() {
+    let manifest = Manifest::parse(PODSET).unwrap();
+    assert_eq!(
+        lines(&rules(&manifest)),
+        r#"- apiGroups: [""]
+  resources: ["nodes", "secrets"]
+  verbs: ["get", "list", "watch"]
+- apiGroups: [""]
+  resources: ["pods"]
+  verbs: ["create", "delete", "get", "list", "watch"]
+- apiGroups: [""]
+  resources: ["services"]
+  verbs: ["create", "delete", "get", "list", "patch", "watch"]
+- apiGroups: ["app.example.com"]
+  resources: ["podsetti"]
+  verbs: ["get", "list", "watch"]
+- apiGroups: ["app.example.com"]
+  resources: ["podsetti/status"]
+  verbs: ["patch"]
+- apiGroups: ["networking.k8s.io"]
+  resources: ["networkpolicies"]
+  verbs: ["create", "delete", "get", "list", "patch", "watch"]
+"#
+    );
+}
+
+#[test]
+fn a_plugin_role_carries_the_label_that_adds_it_to_the_hosts_role() {
+    let manifest = Manifest::parse(PODSET).unwrap();
+    let role = serde_json::to_value(cluster_role("podset", &manifest)).unwrap();
+    assert_eq!(role["kind"], "ClusterRole");
+    assert_eq!(role["metadata"]["name"], "mortise-plugin-podset");
+    assert_eq!(role["metadata"]["labels"][AGGREGATE_LABEL], "true");
+    assert_eq!(role["rules"].as_array().unwrap().len(), rules(&manifest).len());
+    assert!(role.get("roleRef").is_none() && role.get("subjects").is_none() && role.get("aggregationRule").is_none());
+}
+
+#[test]
+fn the_host_gathers_labelled_roles_and_reads_configmaps_of_its_own_namespace_only() {
+    let objects: Vec<serde_json::Value> =
+        host("plugins-here").iter().map(|object| serde_json::to_value(object).unwrap()).collect();
+    let gathering: Vec<_> = objects.iter().filter(|object| object.get("aggregationRule").is_some()).collect();
+    assert_eq!(gathering.len(), 1);
+    assert_eq!(gathering[0]["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"][AGGREGATE_LABEL], "true");
+    for object in &objects {
+        let reads_config_maps = object["rules"].to_string().contains("configmaps");
+        assert_eq!(reads_config_maps, object["kind"] == "Role", "{object}");
+        if object["kind"] == "Role" {
+            assert_eq!(object["metadata"]["namespace"], "plugins-here");
+        }
+        assert!(!object["rules"].to_string().contains('*'), "a wildcard in {object}");
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let deletes = rule["verbs"].as_array().unwrap().contains(&"delete".into());
+            assert!(
+                !deletes || rule["resources"] == serde_json::json!(["plugins"]),
+                "deletes more than its notes: {rule}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_missing_read_names_all_three_verbs_at_once() {
+    let text = missing_rule_text(&Kind::new("v1", "Pod"), "watch");
+    assert!(text.contains("aggregate-to-host=true"), "{text}");
+    assert!(
+        text.ends_with("- apiGroups: [\"\"]\n  resources: [\"pods\"]\n  verbs: [\"get\", \"list\", \"watch\"]\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_write_names_that_verb_alone() {
+    let text = missing_rule_text(&Kind::new("apps/v1", "Deployment"), "create");
+    assert!(
+        text.ends_with("- apiGroups: [\"apps\"]\n  resources: [\"deployments\"]\n  verbs: [\"create\"]\n"),
+        "{text}"
+    );
+    let text = missing_status_rule_text(&Kind::new("app.example.com/v1", "PodSet"));
+    assert!(text.contains("resources: [\"podsets/status\"]\n  verbs: [\"patch\"]"), "{text}");
+}
+
+#[test]
+fn plurals_are_those_of_kubernetes_own_resources() {
+    let known = [
+        ("Pod", "pods"),
+        ("Endpoints", "endpoints"),
+        ("EndpointSlice", "endpointslices"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("Ingress", "ingresses"),
+        ("IngressClass", "ingressclasses"),
+        ("StorageClass", "storageclasses"),
+        ("ComponentStatus", "componentstatuses"),
+        ("PodDisruptionBudget", "poddisruptionbudgets"),
+        ("PriorityClass", "priorityclasses"),
+        ("CSIStorageCapacity", "csistoragecapacities"),
+        ("CustomResourceDefinition", "customresourcedefinitions"),
+        ("IPAddress", "ipaddresses"),
+        ("ServiceCIDR", "servicecidrs"),
+        ("Gateway", "gateways"),
+        ("PodMetrics", "pods"),
+        ("NodeMetrics", "nodes"),
+    ];
+    for (kind, resource) in known {
+        assert_eq!(plural(kind), resource, "the plural of {kind}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Kubernetes label selectors: `app=web,tier in (a, b),!legacy`.
+//!
+//! The syntax is what `kubectl get -l` takes: `=`, `==`, `!=`, `in`, `notin`, `key`, `!key`, joined by commas that mean
+//! "and". As in Kubernetes, `!=` and `notin` also match objects without the key. Nothing here looks at a store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::object::label;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest selector in bytes; what a URL could carry to the API server is less.
+const MAX_SELECTOR_BYTES: usize = 8_192;
+/// What Kubernetes admits for a label value, and for a label key without its prefix.
+const MAX_NAME_BYTES: usize = 63;
+/// What Kubernetes admits for the prefix of a label key: a DNS subdomain.
+const MAX_PREFIX_BYTES: usize = 253;
+
+/// A parsed label selector. The empty one matches everything.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Selector {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Term {
+    key: String,
+    operator: Operator,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Operator {
+    /// One of these values. `=` is a set of one.
+    In(Vec<String>),
+    /// None of these values, or no such key.
+    NotIn(Vec<String>),
+    Exists,
+    Absent,
+}
+
+/// Why a selector cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("the label selector {selector:?} is invalid at byte {at}: {problem}")]
+pub struct InvalidSelector {
+    /// The selector as it was given.
+    pub selector: String,
+    /// Where in it.
+    pub at: usize,
+    /// What is wrong there.
+    pub problem: &'static str,
+}
+
+impl Selector {
+    /// Parses a selector; white space around its parts does not matter.
+    pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
+        Parser { text, at: 0 }.selector()
+    }
+
+    /// The selector that matches everything.
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// Whether it matches everything.
+    pub fn is_everything(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether labels, sorted by key, match every term.
+    pub fn matches(&self, labels: &[(Arc<str>, Arc<str>)]) -> bool {
+        self.terms.iter().all(|term| {
+            let value = label(labels, &term.key);
+            match &term.operator {
+                Operator::In(values) => value.is_some_and(|value| values.iter().any(|other| other == value)),
+                Operator::NotIn(values) => value.is_none_or(|value| values.iter().all(|other| other != value)),
+                Operator::Exists => value.is_some(),
+                Operator::Absent => value.is_none(),
+            }
+        })
+    }
+
+    /// The labels that every match has: the terms that an index can answer.
+    pub fn required(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.terms.iter().filter_map(|term| match &term.operator {
+            Operator::In(values) if values.len() == 1 => Some((term.key.as_str(), values[0].as_str())),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Term { key, operator }) in self.terms.iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            match operator {
+                Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0])?,
+                Operator::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values[0])?,
+                Operator::In(values) => write!(f, "{key} in ({})", values.join(","))?,
+                Operator::NotIn(values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Operator::Exists => f.write_str(key)?,
+                Operator::Absent => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn selector(mut self) -> Result<Selector, InvalidSelector> {
+        if self.text.len() > MAX_SELECTOR_BYTES {
+            self.text = "";
+            return Err(self.invalid(0, "it is longer than 8192 bytes"));
+        }
+        let mut terms = Vec::new();
+        self.space();
+        while self.at < self.text.len() {
+            terms.push(self.term()?);
+            self.space();
+            if self.at == self.text.len() {
+                break;
+            }
+            if !self.take(",") {
+                return Err(self.invalid(self.at, "a comma or the end is expected"));
+            }
+            self.space();
+            if self.at == self.text.len() {
+                return Err(self.invalid(self.at, "a term is expected after the comma"));
+            }
+        }
+        Ok(Selector { terms })
+    }
+
+    fn term(&mut self) -> Result<Term, InvalidSelector> {
+        let absent = self.take("!");
+        self.space();
+        let key = self.key()?;
+        if absent {
+            return Ok(Term { key, operator: Operator::Absent });
+        }
+        self.space();
+        let operator = if self.take("!=") {
+            Operator::NotIn(vec![self.value()?])
+        } else if self.take("==") || self.take("=") {
+            Operator::In(vec![self.value()?])
+        } else if self.at == self.text.len() || self.rest().starts_with(',') {
+            Operator::Exists
+        } else {
+            let start = self.at;
+            match self.word() {
+                "in" => Operator::In(self.values()?),
+                "notin" => Operator::NotIn(self.values()?),
+                _ => return Err(self.invalid(start, "one of =, ==, !=, in, notin, a comma or the end is expected")),
+            }
+        };
+        Ok(Term { key, operator })
+    }
+
+    fn key(&mut self) -> Result<String, InvalidSelector> {
+        let start = self.at;
+        let key = self.word();
+        let (prefix, name) = match key.split_once('/') {
+            Some((prefix, name)) => (Some(prefix), name),
+            None => (None, key),
+        };
+        if key.is_empty() {
+            return Err(self.invalid(start, "a label key is expected"));
+        }
+        if !is_name(name) || prefix.is_some_and(|prefix| !is_prefix(prefix)) {
+            return Err(self.invalid(start, "this is not a label key"));
+        }
+        Ok(key.to_owned())
+    }
+
+    fn value(&mut self) -> Result<String, InvalidSelector> {
+        self.space();
+        let start = self.at;
+        let value = self.word();
+        if !value.is_empty() && !is_name(value) {
+            return Err(self.invalid(start, "this is not a label value"));
+        }
+        Ok(value.to_owned())
+    }
+
+    /// `(a, b)`; sorted, so that the same set is the same selector.
+    fn values(&mut self) -> Result<Vec<String>, InvalidSelector> {
+        self.space();
+        if !self.take("(") {
+            return Err(self.invalid(self.at, "an opening parenthesis is expected"));
+        }
+        let mut values = Vec::new();
+        loop {
+            values.push(self.value()?);
+            self.space();
+            if self.take(")") {
+                break;
+            }
+            if !self.take(",") {
+                return Err(self.invalid(self.at, "a comma or a closing parenthesis is expected"));
+            }
+        }
+        values.sort();
+        values.dedup();
+        Ok(values)
+    }
+
+    /// The longest run of characters that a key or a value may have.
+    fn word(&mut self) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c))).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    fn space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn invalid(&self, at: usize, problem: &'static str) -> InvalidSelector {
+        InvalidSelector { selector: self.text.to_owned(), at, problem }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    name.len() <= MAX_NAME_BYTES
+        && alphanumeric(bytes.first())
+        && alphanumeric(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        edge(bytes.first())
+            && edge(bytes.last())
+            && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+    };
+    prefix.len() <= MAX_PREFIX_BYTES && prefix.split('.').all(is_label)
+}

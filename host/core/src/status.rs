@@ -1,0 +1,201 @@
+//! The status of a reconciled object: what the guest wants merged with what stands there, as the smallest JSON merge
+//! patch, or nothing when nothing would change (X5). The host stamps times and observedGeneration (X6).
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::contract::{Condition, ConditionStatus};
+use crate::event::Now;
+use crate::manifest::CustomResource;
+use crate::object::{Kind, Object};
+use crate::time;
+
+/// The condition by which the host says that an object gets no further; absent while all is well, as kstatus has it.
+pub const STALLED: &str = "Stalled";
+
+/// Which of the host's own fields a kind's status can hold. What the schema does not name would be pruned by the API
+/// server, and the host would write it again for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatusShape {
+    /// The kind has a status subresource.
+    pub subresource: bool,
+    /// status.observedGeneration.
+    pub observed_generation: bool,
+    /// status.conditions.
+    pub conditions: bool,
+    /// status.conditions[].observedGeneration.
+    pub condition_generation: bool,
+}
+
+impl StatusShape {
+    /// Reads the shape out of the CRD that serves a kind.
+    pub fn of(crd: &CustomResource, kind: &Kind) -> Self {
+        let Ok(body) = serde_json::from_str::<Value>(&crd.body) else { return Self::default() };
+        let versions = body["spec"]["versions"].as_array();
+        let Some(version) = versions.into_iter().flatten().find(|version| version["name"] == *kind.version()) else {
+            return Self::default();
+        };
+        let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
+        let open = |schema: &Value| schema["x-kubernetes-preserve-unknown-fields"] == true;
+        let has = |schema: &Value, name: &str| open(schema) || !schema["properties"][name].is_null();
+        let item = &status["properties"]["conditions"]["items"];
+        Self {
+            subresource: version["subresources"]["status"].is_object(),
+            observed_generation: has(status, "observedGeneration"),
+            conditions: has(status, "conditions"),
+            condition_generation: open(status) || has(item, "observedGeneration"),
+        }
+    }
+}
+
+/// What a status is made of.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// The guest's fields; None leaves them alone.
+    pub fields: Option<&'a Map<String, Value>>,
+    /// The guest's conditions; None leaves them alone.
+    pub conditions: Option<&'a [Condition]>,
+    /// The host's own condition: the reason and message of [`STALLED`], or None when the object is not stalled.
+    pub stalled: Option<(&'a str, &'a str)>,
+}
+
+/// The merge patch that turns the live status into the wanted one, or None when it stands already.
+pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wanted<'_>, now: Now) -> Option<Arc<str>> {
+    if !shape.subresource {
+        return None;
+    }
+    let live = live_status(primary);
+    let owned = owned_fields(primary, manager);
+    let mut changes = Map::new();
+    if let Some(fields) = wanted.fields {
+        for (name, value) in fields {
+            if name == "conditions" || name == "observedGeneration" {
+                continue;
+            }
+            difference(live.get(name), value, name, &mut changes);
+        }
+        for name in owned.keys().filter_map(|key| key.strip_prefix("f:")) {
+            let host_owned = name == "conditions" || name == "observedGeneration";
+            if !host_owned && !fields.contains_key(name) && live.contains_key(name) {
+                changes.insert(name.to_owned(), Value::Null);
+            }
+        }
+    }
+    if shape.observed_generation
+        && wanted.fields.is_some()
+        && live.get("observedGeneration") != Some(&json!(primary.generation))
+    {
+        changes.insert("observedGeneration".to_owned(), json!(primary.generation));
+    }
+    if shape.conditions || wanted.conditions.is_some_and(|conditions| !conditions.is_empty()) {
+        let before = live.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let after = conditions(before, &owned, wanted, shape.condition_generation.then_some(primary.generation), now);
+        if after != before {
+            changes.insert("conditions".to_owned(), Value::Array(after));
+        }
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    Some(json!({"metadata": {"uid": &*primary.uid}, "status": changes}).to_string().into())
+}
+
+fn live_status(primary: &Object) -> Map<String, Value> {
+    #[derive(Deserialize)]
+    struct WithStatus<'a> {
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    let text = serde_json::from_str::<WithStatus<'_>>(primary.json()).ok().and_then(|object| object.status);
+    text.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
+}
+
+/// The `f:status` part of the field set that the API server has recorded for our writes of this status.
+fn owned_fields(primary: &Object, manager: &str) -> Map<String, Value> {
+    let entry = primary.own_fields.iter().find(|own| &*own.subresource == "status" && &*own.manager == manager);
+    let fields = entry.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
+    match fields.and_then(|mut fields| fields.get_mut("f:status").map(Value::take)) {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// Adds to `changes` what makes `live` equal to `wanted` under `name`. A null in `wanted` means absent, because a merge
+/// patch cannot say anything else by it.
+fn difference(live: Option<&Value>, wanted: &Value, name: &str, changes: &mut Map<String, Value>) {
+    match (live, wanted) {
+        (None | Some(Value::Null), Value::Null) => {}
+        (Some(Value::Object(live)), Value::Object(wanted)) => {
+            let mut inner = Map::new();
+            for (name, value) in wanted {
+                difference(live.get(name), value, name, &mut inner);
+            }
+            for name in live.keys().filter(|name| !wanted.contains_key(*name)) {
+                inner.insert(name.clone(), Value::Null);
+            }
+            if !inner.is_empty() {
+                changes.insert(name.to_owned(), Value::Object(inner));
+            }
+        }
+        (Some(live), wanted) if live == wanted => {}
+        _ => {
+            changes.insert(name.to_owned(), wanted.clone());
+        }
+    }
+}
+
+fn conditions(
+    before: &[Value],
+    owned: &Map<String, Value>,
+    wanted: &Wanted<'_>,
+    generation: Option<i64>,
+    now: Now,
+) -> Vec<Value> {
+    let stalled = wanted.stalled.map(|(reason, message)| Condition {
+        name: STALLED.to_owned(),
+        status: ConditionStatus::True,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    });
+    let all: Vec<&Condition> = wanted.conditions.into_iter().flatten().chain(&stalled).collect();
+    // A guest that leaves its conditions alone (it failed) keeps them; our own Stalled always follows the state.
+    let is_left_over = |condition: &Value| {
+        let name = condition["type"].as_str().unwrap_or_default();
+        let ours = owned.get("f:conditions").is_some_and(|set| !set[format!("k:{}", json!({"type": name}))].is_null());
+        !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || (ours && wanted.conditions.is_some()))
+    };
+    let mut after: Vec<Value> = before.iter().filter(|condition| !is_left_over(condition)).cloned().collect();
+    for condition in all {
+        let place = after.iter().position(|found| found["type"] == condition.name);
+        let live = place.map(|place| &after[place]);
+        let stamped = stamp(condition, live, generation, now);
+        match place {
+            Some(place) => after[place] = stamped,
+            None => after.push(stamped),
+        }
+    }
+    after
+}
+
+/// A condition as it is written: unchanged conditions keep their time, and so compare equal to what stands there.
+pub fn stamp(condition: &Condition, live: Option<&Value>, generation: Option<i64>, now: Now) -> Value {
+    let same_status = live.filter(|live| live["status"] == condition.status.as_str());
+    let since = same_status.and_then(|live| live["lastTransitionTime"].as_str()).map(str::to_owned);
+    let mut stamped = json!({
+        "type": condition.name,
+        "status": condition.status.as_str(),
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": since.unwrap_or_else(|| time::seconds(now.unix_ms)),
+    });
+    if let Some(generation) = generation {
+        stamped["observedGeneration"] = json!(generation);
+    }
+    stamped
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! The cache: one writer, and snapshots of every kind at once that cost nothing to take.
+//!
+//! Watch events and lists flow in, [`Change`]s flow out; what they mean is for others to say. A snapshot shares its
+//! structure with the store by persistent maps, so a writer never waits for a reader and a reader never sees a change
+//! (R1). `store/table.rs` holds one kind with its indexes, `store/listing.rs` merges lists (R6).
+//!
+//! Events of one kind may come late or twice, and a list may be older than what a watch has shown. So an object is only
+//! ever replaced by a newer version, and a deletion is remembered for a while: no view is older than one before it (R3).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
+use crate::query::CompiledQuery;
+use crate::selector::Selector;
+
+use self::listing::{Graves, Listing};
+use self::table::Table;
+
+mod listing;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// What one event changed: both sides are None when it changed nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The object as it was; None when it is new.
+    pub before: Option<Arc<Object>>,
+    /// The object as it is; None when it is gone.
+    pub after: Option<Arc<Object>>,
+}
+
+impl Change {
+    /// Whether nothing changed: the event was a replay, or said what was known.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_none() && self.after.is_none()
+    }
+
+    /// The newest version that the change knows.
+    pub fn object(&self) -> Option<&Arc<Object>> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
+
+    /// Which object changed.
+    pub fn reference(&self) -> Option<ObjectRef> {
+        self.object().map(|object| object.reference())
+    }
+}
+
+/// The writer's side of the cache.
+#[derive(Debug, Default)]
+pub struct Store {
+    tables: OrdMap<Kind, Arc<Table>>,
+    writing: HashMap<Kind, Writing, BuildHasherDefault<DefaultHasher>>,
+}
+
+/// What only the writer needs to know of a kind.
+#[derive(Debug, Default)]
+struct Writing {
+    free: Vec<u32>,
+    listing: Option<Listing>,
+    graves: Graves,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An event of a kind's watch: the object is new or has changed. Watches deliver in order, so this also moves
+    /// [`Snapshot::progress`]; the answer to a write must not come in here, for events before it may still be under way.
+    pub fn apply(&mut self, object: Object) -> Change {
+        let (table, writing) = self.kind(&object.kind);
+        table.progress = table.progress.max(object.resource_version);
+        put(table, writing, object)
+    }
+
+    /// An event of a kind's watch: the object was deleted, at `version`.
+    pub fn remove(&mut self, kind: &Kind, name: &Name, version: ResourceVersion) -> Change {
+        let (table, writing) = self.kind(kind);
+        table.progress = table.progress.max(version);
+        take(table, writing, name, version)
+    }
+
+    /// A list of the kind begins; a list that was under way is given up.
+    pub fn begin_list(&mut self, kind: &Kind) {
+        let (_, writing) = self.kind(kind);
+        writing.listing = Some(Listing::default());
+    }
+
+    /// An object of the list. What is unchanged since it was last seen is an empty change.
+    pub fn list_item(&mut self, object: Object) -> Change {
+        let (table, writing) = self.kind(&object.kind);
+        put(table, writing, object)
+    }
+
+    /// The list is complete and shows the kind as it was at `version`: what it did not show is gone, unless it is newer.
+    /// Returns the deletions. Without a [`Self::begin_list`] before it nothing happens.
+    pub fn end_list(&mut self, kind: &Kind, version: ResourceVersion) -> Vec<Change> {
+        let (table, writing) = self.kind(kind);
+        let Some(listing) = writing.listing.take() else { return Vec::new() };
+        let gone: Vec<Name> = table
+            .objects()
+            .filter(|(slot, object)| !listing.has_seen(*slot) && object.resource_version <= version)
+            .map(|(_, object)| object.name.clone())
+            .collect();
+        let changes = gone.iter().map(|name| take(table, writing, name, version)).collect();
+        table.synced = true;
+        table.progress = table.progress.max(version);
+        table.max_seen = table.max_seen.max(version);
+        changes
+    }
+
+    /// Everything up to `version` has been delivered: a bookmark.
+    pub fn progress(&mut self, kind: &Kind, version: ResourceVersion) {
+        let (table, _) = self.kind(kind);
+        table.progress = table.progress.max(version);
+        table.max_seen = table.max_seen.max(version);
+    }
+
+    /// Drops all that is known of a kind, because nobody reads it or it may not be read any longer. Not a deletion of
+    /// its objects: nobody is told.
+    pub fn forget(&mut self, kind: &Kind) {
+        self.tables.remove(kind);
+        self.writing.remove(kind);
+    }
+
+    /// A frozen view of everything.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { tables: self.tables.clone() }
+    }
+
+    /// Whether the kind has been listed completely.
+    pub fn synced(&self, kind: &Kind) -> bool {
+        self.tables.get(kind).is_some_and(|table| table.synced)
+    }
+
+    /// The highest version of the kind that was seen on anything.
+    pub fn max_seen(&self, kind: &Kind) -> ResourceVersion {
+        self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.max_seen)
+    }
+
+    fn kind(&mut self, kind: &Kind) -> (&mut Table, &mut Writing) {
+        if !self.writing.contains_key(kind) {
+            self.tables.insert(kind.clone(), Arc::default());
+            self.writing.insert(kind.clone(), Writing::default());
+        }
+        let table = self.tables.get_mut(kind).expect("a kind has a table as long as it has a writer's side");
+        let writing = self.writing.get_mut(kind).expect("it was inserted above if it was missing");
+        (Arc::make_mut(table), writing)
+    }
+}
+
+/// Stores an object unless the same or a newer state of its name is known.
+fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
+    table.max_seen = table.max_seen.max(object.resource_version);
+    let object = Arc::new(object);
+    let known = table.find(&object.name);
+    if let (Some((slot, _)), Some(listing)) = (known, &mut writing.listing) {
+        listing.see(slot);
+    }
+    match known {
+        Some((_, before)) if before.resource_version >= object.resource_version => Change::default(),
+        Some((slot, _)) => {
+            let before = table.replace(slot, object.clone());
+            Change { before: Some(before), after: Some(object) }
+        }
+        None if writing.graves.covers(&object.name, object.resource_version) => Change::default(),
+        None => {
+            let slot = writing.free.pop().unwrap_or_else(|| table.fresh_slot());
+            if let Some(listing) = &mut writing.listing {
+                listing.see(slot);
+            }
+            table.insert(slot, object.clone());
+            Change { before: None, after: Some(object) }
+        }
+    }
+}
+
+/// Removes an object unless it is newer than its deletion: then it is another one of the same name.
+fn take(table: &mut Table, writing: &mut Writing, name: &Name, version: ResourceVersion) -> Change {
+    table.max_seen = table.max_seen.max(version);
+    match table.find(name) {
+        Some((_, object)) if object.resource_version > version => Change::default(),
+        Some((slot, _)) => {
+            let before = table.remove(slot);
+            writing.free.push(slot);
+            writing.graves.dig(name, version);
+            Change { before: Some(before), after: None }
+        }
+        None => {
+            writing.graves.dig(name, version);
+            Change::default()
+        }
+    }
+}
+
+/// One frozen view of every cached kind. Cheap to clone and to send to another thread.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    tables: OrdMap<Kind, Arc<Table>>,
+}
+
+impl Snapshot {
+    /// A snapshot of exactly these objects, in which these kinds count as completely listed. For tests and tools that
+    /// have objects but no watch.
+    pub fn of(kinds: &[Kind], objects: impl IntoIterator<Item = Object>) -> Self {
+        let mut store = Store::new();
+        for kind in kinds {
+            store.begin_list(kind);
+        }
+        for object in objects {
+            store.list_item(object);
+        }
+        for kind in kinds {
+            store.end_list(kind, store.max_seen(kind));
+        }
+        store.snapshot()
+    }
+
+    /// One object.
+    pub fn get(&self, kind: &Kind, name: &Name) -> Option<&Arc<Object>> {
+        self.table(kind)?.find(name).map(|(_, object)| object)
+    }
+
+    /// The objects of a kind whose controller has this UID, ordered by name. Costs what they are, not what there is.
+    pub fn owned(&self, kind: &Kind, owner_uid: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid)).into_iter()
+    }
+
+    /// The objects of a kind in a namespace (None: in all) that a selector matches, ordered by namespace and name.
+    /// Namespace and equality terms are answered from indexes.
+    pub fn list<'a>(
+        &'a self,
+        kind: &Kind,
+        namespace: Option<&'a str>,
+        selector: &'a Selector,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + 'a> {
+        match self.table(kind) {
+            Some(table) => table.list(namespace, selector),
+            None => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// What a query selects, in its order and up to its limit.
+    pub fn select<'a>(&'a self, query: &'a CompiledQuery) -> impl Iterator<Item = &'a Arc<Object>> {
+        let most = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        self.list(&query.kind, query.namespace.as_deref(), &query.selector).take(most)
+    }
+
+    /// Whether the kind has been listed completely: before that, absence means nothing.
+    pub fn synced(&self, kind: &Kind) -> bool {
+        self.table(kind).is_some_and(|table| table.synced)
+    }
+
+    /// Everything that happened to the kind up to this version is in the snapshot.
+    pub fn progress(&self, kind: &Kind) -> ResourceVersion {
+        self.table(kind).map_or(ResourceVersion::default(), |table| table.progress)
+    }
+
+    /// How many objects of the kind there are.
+    pub fn len(&self, kind: &Kind) -> usize {
+        self.table(kind).map_or(0, Table::len)
+    }
+
+    /// Whether there is no object of the kind.
+    pub fn is_empty(&self, kind: &Kind) -> bool {
+        self.len(kind) == 0
+    }
+
+    /// Counts the changes of a kind: equal numbers mean equal objects.
+    pub fn changes(&self, kind: &Kind) -> u64 {
+        self.table(kind).map_or(0, |table| table.changes)
+    }
+
+    fn table(&self, kind: &Kind) -> Option<&Table> {
+        self.tables.get(kind).map(|table| &**table)
+    }
+}

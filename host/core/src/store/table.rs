@@ -1,0 +1,207 @@
+//! All objects of one kind, with the indexes that answer every read: by name, by namespace, by controller, by label.
+//!
+//! Each object has a slot, a small number that stays its own as long as it lives. Indexes hold slots, never objects, so
+//! the usual event, a change of a status, replaces one pointer and touches no index. An index over strings holds hashes
+//! of them; what a hash finds is compared before it counts.
+//!
+//! Which slots are free is the writer's knowledge, so that snapshots do not carry it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+
+use crate::object::{Name, Object, ResourceVersion};
+use crate::selector::Selector;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    objects: OrdMap<u32, Arc<Object>>,
+    /// The order of lists, and the range of a namespace.
+    ordered: OrdMap<Name, u32>,
+    names: Postings,
+    controllers: Postings,
+    labels: Postings,
+    /// Has been listed completely.
+    pub(super) synced: bool,
+    /// Everything up to here is in the table.
+    pub(super) progress: ResourceVersion,
+    /// Highest version seen on anything.
+    pub(super) max_seen: ResourceVersion,
+    /// Grows with each change.
+    pub(super) changes: u64,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(super) fn objects(&self) -> impl Iterator<Item = (u32, &Arc<Object>)> {
+        self.objects.iter().map(|(slot, object)| (*slot, object))
+    }
+
+    /// A slot that was never used: the writer asks when no used one is free, so all slots below are taken.
+    pub(super) fn fresh_slot(&self) -> u32 {
+        self.objects.get_max().map_or(0, |(slot, _)| slot + 1)
+    }
+
+    pub(super) fn find(&self, name: &Name) -> Option<(u32, &Arc<Object>)> {
+        let hash = hash(name);
+        let mut from = 0;
+        // The first slot is the one, unless two names of the kind share all 64 bits of their hash.
+        while let Some(slot) = self.names.first(hash, from) {
+            let object = self.object(slot)?;
+            if object.name == *name {
+                return Some((slot, object));
+            }
+            from = slot.checked_add(1)?;
+        }
+        None
+    }
+
+    /// Puts an object into an unused slot.
+    pub(super) fn insert(&mut self, slot: u32, object: Arc<Object>) {
+        self.changes += 1;
+        self.ordered.insert(object.name.clone(), slot);
+        self.names.insert(hash(&object.name), slot);
+        self.index(slot, &object);
+        self.objects.insert(slot, object);
+    }
+
+    /// Replaces the object in a slot by another state of the same name.
+    pub(super) fn replace(&mut self, slot: u32, object: Arc<Object>) -> Arc<Object> {
+        self.changes += 1;
+        let before = self.objects.insert(slot, object.clone()).expect("a slot that was found holds an object");
+        if before.labels != object.labels || owner_uid(&before) != owner_uid(&object) {
+            self.unindex(slot, &before);
+            self.index(slot, &object);
+        }
+        before
+    }
+
+    /// Empties a slot.
+    pub(super) fn remove(&mut self, slot: u32) -> Arc<Object> {
+        self.changes += 1;
+        let object = self.objects.remove(&slot).expect("a slot that was found holds an object");
+        self.ordered.remove(&object.name);
+        self.names.remove(hash(&object.name), slot);
+        self.unindex(slot, &object);
+        object
+    }
+
+    pub(super) fn owned(&self, uid: &str) -> Vec<&Arc<Object>> {
+        let slots = self.controllers.walk(hash(uid));
+        let mut objects: Vec<_> =
+            slots.filter_map(|slot| self.object(slot)).filter(|object| owner_uid(object) == Some(uid)).collect();
+        // Children of one owner share its namespace, except that a cluster-scoped owner may have some in several.
+        objects.sort_by(|left, right| {
+            (&left.name.name, &left.name.namespace).cmp(&(&right.name.name, &right.name.namespace))
+        });
+        objects
+    }
+
+    pub(super) fn list<'a>(
+        &'a self,
+        namespace: Option<&'a str>,
+        selector: &'a Selector,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + 'a> {
+        let mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>> =
+            selector.required().map(|label| self.labels.walk(hash(&label))).map(|walk| Box::new(walk) as _).collect();
+        if walks.is_empty() {
+            let slots: Box<dyn Iterator<Item = u32>> = match namespace {
+                Some(namespace) => Box::new(self.in_namespace(namespace)),
+                None => Box::new(self.ordered.values().copied()),
+            };
+            return Box::new(
+                slots.filter_map(|slot| self.object(slot)).filter(|object| selector.matches(&object.labels)),
+            );
+        }
+        if let Some(namespace) = namespace {
+            walks.push(Box::new(self.in_namespace(namespace)));
+        }
+        let mut objects: Vec<_> = smallest(walks)
+            .into_iter()
+            .filter_map(|slot| self.object(slot))
+            .filter(|object| namespace.is_none_or(|namespace| *object.name.namespace == *namespace))
+            .filter(|object| selector.matches(&object.labels))
+            .collect();
+        objects.sort_by(|left, right| left.name.cmp(&right.name));
+        Box::new(objects.into_iter())
+    }
+
+    fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = u32> + 'a {
+        let first = Name::new(namespace, "");
+        self.ordered.range(first..).take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
+    }
+
+    fn object(&self, slot: u32) -> Option<&Arc<Object>> {
+        self.objects.get(&slot)
+    }
+
+    fn index(&mut self, slot: u32, object: &Object) {
+        if let Some(uid) = owner_uid(object) {
+            self.controllers.insert(hash(uid), slot);
+        }
+        for (key, value) in &object.labels {
+            self.labels.insert(hash(&(&**key, &**value)), slot);
+        }
+    }
+
+    fn unindex(&mut self, slot: u32, object: &Object) {
+        if let Some(uid) = owner_uid(object) {
+            self.controllers.remove(hash(uid), slot);
+        }
+        for (key, value) in &object.labels {
+            self.labels.remove(hash(&(&**key, &**value)), slot);
+        }
+    }
+}
+
+fn owner_uid(object: &Object) -> Option<&str> {
+    object.controller.as_ref().map(|controller| &*controller.uid)
+}
+
+fn hash(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Walks all sets side by side and returns the one that ends first: the smallest is found at the cost of its own size,
+/// without keeping counts.
+fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>) -> Vec<u32> {
+    let mut walked: Vec<Vec<u32>> = vec![Vec::new(); walks.len()];
+    loop {
+        for (walk, slots) in walks.iter_mut().zip(&mut walked) {
+            match walk.next() {
+                Some(slot) => slots.push(slot),
+                None => return std::mem::take(slots),
+            }
+        }
+    }
+}
+
+/// Slots by the hash of something.
+#[derive(Clone, Debug, Default)]
+struct Postings(OrdSet<(u64, u32)>);
+
+impl Postings {
+    fn insert(&mut self, hash: u64, slot: u32) {
+        self.0.insert((hash, slot));
+    }
+
+    fn remove(&mut self, hash: u64, slot: u32) {
+        self.0.remove(&(hash, slot));
+    }
+
+    /// The lowest slot of a hash that is `from` or above. Costs no allocation, as a walk does.
+    fn first(&self, hash: u64, from: u32) -> Option<u32> {
+        self.0.get_next(&(hash, from)).filter(|(found, _)| *found == hash).map(|(_, slot)| *slot)
+    }
+
+    /// All slots of one hash.
+    fn walk(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+        self.0.range((hash, 0)..=(hash, u32::MAX)).map(|(_, slot)| *slot)
+    }
+}

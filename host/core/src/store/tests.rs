@@ -1,0 +1,302 @@
+//! What a store makes of watches, lists and replays, and that its indexes answer as a scan would.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::object::tests::Sample;
+
+mod bytes;
+
+fn pods() -> Kind {
+    Kind::new("v1", "Pod")
+}
+
+fn name(text: &str) -> Name {
+    let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+    Name::new(namespace, name)
+}
+
+/// "+a/b@1" for a new object, "~a/b@1>2" for another state of one, "-a/b@2" for one that is gone, "" for nothing.
+fn text(change: &Change) -> String {
+    match (&change.before, &change.after) {
+        (None, None) => String::new(),
+        (None, Some(after)) => format!("+{}@{}", after.name, after.resource_version.0),
+        (Some(before), None) => format!("-{}@{}", before.name, before.resource_version.0),
+        (Some(before), Some(after)) => {
+            format!("~{}@{}>{}", after.name, before.resource_version.0, after.resource_version.0)
+        }
+    }
+}
+
+/// Runs events, and returns what each changed and what there is in the end.
+///
+/// "apply a/b@3", "item a/b@3", "remove a/b@4", "begin", "end@5", "bookmark@6".
+fn run(store: &mut Store, events: &[&str]) -> String {
+    let mut changes = Vec::new();
+    for event in events {
+        let (event, version) = event.split_once('@').unwrap_or((event, "0"));
+        let version: u64 = version.parse().unwrap();
+        let (verb, target) = event.split_once(' ').unwrap_or((event, ""));
+        let object = || {
+            let Name { namespace, name } = name(target);
+            let namespace = if &*namespace == "a" { "a" } else { "z" };
+            Sample::pod(namespace, &name).version(version).build()
+        };
+        match verb {
+            "apply" => changes.push(text(&store.apply(object()))),
+            "item" => changes.push(text(&store.list_item(object()))),
+            "remove" => changes.push(text(&store.remove(&pods(), &name(target), ResourceVersion(version)))),
+            "begin" => store.begin_list(&pods()),
+            "end" => changes.extend(store.end_list(&pods(), ResourceVersion(version)).iter().map(text)),
+            "bookmark" => store.progress(&pods(), ResourceVersion(version)),
+            _ => panic!("no such event: {event}"),
+        }
+    }
+    format!("{} | {}", changes.join(" "), names(store.snapshot().list(&pods(), None, &Selector::everything())))
+}
+
+fn names<'a>(objects: impl Iterator<Item = &'a Arc<Object>>) -> String {
+    objects.map(|object| object.name.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn check(events: &[&str], expected: &str) {
+    assert_eq!(run(&mut Store::new(), events), expected, "{events:?}");
+}
+
+#[test]
+fn watch_events_add_change_and_remove() {
+    check(&["apply a/x@1", "apply a/y@2", "apply a/x@3", "remove a/y@4"], "+a/x@1 +a/y@2 ~a/x@1>3 -a/y@2 | a/x");
+}
+
+#[test]
+fn r3_an_event_that_is_older_than_what_is_known_changes_nothing() {
+    check(&["apply a/x@5", "apply a/x@4", "apply a/x@5"], "+a/x@5   | a/x");
+    check(&["apply a/x@5", "remove a/x@4"], "+a/x@5  | a/x");
+}
+
+#[test]
+fn r3_a_replayed_event_does_not_bring_a_deleted_object_back() {
+    check(&["apply a/x@5", "remove a/x@6", "apply a/x@5"], "+a/x@5 -a/x@5  | ");
+    check(&["apply a/x@5", "remove a/x@6", "begin", "item a/x@5", "end@5"], "+a/x@5 -a/x@5  | ");
+    check(&["remove a/x@6", "apply a/x@5"], "  | ");
+    check(&["apply a/x@5", "remove a/x@6", "apply a/x@7"], "+a/x@5 -a/x@5 +a/x@7 | a/x");
+}
+
+#[test]
+fn r6_what_a_list_does_not_show_is_deleted_unless_it_is_newer() {
+    check(
+        &["apply a/x@1", "apply a/y@2", "apply a/z@9", "begin", "item a/x@1", "end@5"],
+        "+a/x@1 +a/y@2 +a/z@9  -a/y@2 | a/x a/z",
+    );
+}
+
+#[test]
+fn r6_a_list_changes_only_what_differs() {
+    check(
+        &["apply a/x@1", "apply a/y@2", "begin", "item a/x@1", "item a/y@4", "item a/z@3", "end@5"],
+        "+a/x@1 +a/y@2  ~a/y@2>4 +a/z@3 | a/x a/y a/z",
+    );
+}
+
+#[test]
+fn r6_an_object_that_vanished_and_came_back_under_another_uid_is_one_change() {
+    let mut store = Store::new();
+    store.apply(Sample::pod("a", "x").uid("old").version(1).build());
+    store.begin_list(&pods());
+    let change = store.list_item(Sample::pod("a", "x").uid("new").version(4).build());
+    assert_eq!((&*change.before.unwrap().uid, &*change.after.unwrap().uid), ("old", "new"));
+    assert!(store.end_list(&pods(), ResourceVersion(5)).is_empty());
+}
+
+#[test]
+fn r6_a_list_that_begins_again_forgets_what_the_first_one_showed() {
+    check(
+        &["apply a/x@1", "apply a/y@2", "begin", "item a/x@1", "begin", "item a/y@2", "end@5"],
+        "+a/x@1 +a/y@2   -a/x@1 | a/y",
+    );
+}
+
+#[test]
+fn events_of_a_watch_during_a_list_count_as_shown() {
+    check(&["begin", "item a/x@1", "apply a/y@4", "remove a/x@5", "end@5"], "+a/x@1 +a/y@4 -a/x@1 | a/y");
+}
+
+#[test]
+fn a_slot_that_is_used_again_during_a_list_counts_for_its_new_object() {
+    check(
+        &["apply a/x@1", "apply a/y@2", "begin", "item a/y@2", "remove a/x@3", "apply a/w@4", "end@5"],
+        "+a/x@1 +a/y@2  -a/x@1 +a/w@4 | a/w a/y",
+    );
+}
+
+#[test]
+fn an_end_without_a_beginning_deletes_nothing() {
+    check(&["apply a/x@1", "end@5"], "+a/x@1 | a/x");
+}
+
+#[test]
+fn r4_a_kind_is_synced_once_it_has_been_listed_completely() {
+    let mut store = Store::new();
+    let synced = |store: &Store| (store.synced(&pods()), store.snapshot().synced(&pods()));
+    run(&mut store, &["begin", "item a/x@1"]);
+    assert_eq!(synced(&store), (false, false));
+    run(&mut store, &["end@5"]);
+    assert_eq!(synced(&store), (true, true));
+    run(&mut store, &["begin"]);
+    assert_eq!(synced(&store), (true, true), "the last complete list stands until the next one is complete");
+    store.forget(&pods());
+    assert_eq!(synced(&store), (false, false));
+    assert!(store.snapshot().is_empty(&pods()));
+}
+
+#[test]
+fn progress_is_what_the_watch_has_delivered_and_no_more() {
+    let mut store = Store::new();
+    let mut progress = |events: &[&str]| {
+        run(&mut store, events);
+        (store.snapshot().progress(&pods()).0, store.max_seen(&pods()).0)
+    };
+    assert_eq!(progress(&["begin", "item a/x@9"]), (0, 9), "the items of a list come in any order");
+    assert_eq!(progress(&["end@10"]), (10, 10));
+    assert_eq!(progress(&["apply a/x@12"]), (12, 12));
+    assert_eq!(progress(&["remove a/x@13"]), (13, 13));
+    assert_eq!(progress(&["bookmark@20"]), (20, 20));
+    assert_eq!(progress(&["apply a/x@15"]), (20, 20));
+}
+
+#[test]
+fn r1_a_snapshot_does_not_change() {
+    let mut store = Store::new();
+    run(&mut store, &["begin", "item a/x@1", "item a/y@2", "end@3"]);
+    let snapshot = store.snapshot();
+    run(&mut store, &["apply a/x@4", "remove a/y@5", "apply a/z@6"]);
+    assert_eq!(names(snapshot.list(&pods(), None, &Selector::everything())), "a/x a/y");
+    assert_eq!(snapshot.get(&pods(), &name("a/x")).unwrap().resource_version.0, 1);
+    assert_eq!((snapshot.len(&pods()), snapshot.progress(&pods()).0), (2, 3));
+    store.forget(&pods());
+    assert_eq!(snapshot.len(&pods()), 2);
+}
+
+#[test]
+fn the_number_of_changes_grows_with_every_change_and_with_nothing_else() {
+    let mut store = Store::new();
+    run(&mut store, &["apply a/x@1"]);
+    let before = store.snapshot().changes(&pods());
+    run(&mut store, &["apply a/x@1", "bookmark@7", "begin", "item a/x@1", "end@9"]);
+    assert_eq!(store.snapshot().changes(&pods()), before);
+    run(&mut store, &["apply a/x@10"]);
+    assert!(store.snapshot().changes(&pods()) > before);
+}
+
+#[test]
+fn the_graves_of_a_kind_are_bounded() {
+    let mut store = Store::new();
+    for number in 0..10_000 {
+        store.remove(&pods(), &Name::new("a", &number.to_string()), ResourceVersion(number));
+    }
+    let apply = |store: &mut Store, number: u64| {
+        text(&store.apply(Sample::pod("a", &number.to_string()).version(number).build()))
+    };
+    assert_eq!(apply(&mut store, 9_999), "");
+    assert_eq!(apply(&mut store, 1), "+a/1@1");
+}
+
+/// A small generator of numbers, so that failures repeat.
+struct Seed(u64);
+
+impl Seed {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % bound
+    }
+}
+
+/// A random store beside the plain map that it must agree with.
+struct Twin {
+    store: Store,
+    model: BTreeMap<Name, Arc<Object>>,
+    version: u64,
+}
+
+impl Twin {
+    const NAMESPACES: [&str; 3] = ["a", "b", ""];
+
+    fn step(&mut self, seed: &mut Seed) {
+        self.version += 1;
+        let namespace = Self::NAMESPACES[seed.below(3)];
+        let mut sample = Sample::pod(namespace, &format!("p{}", seed.below(40))).version(self.version);
+        for label in 0..seed.below(4) {
+            sample = sample.label(&format!("l{label}"), &format!("v{}", seed.below(3)));
+        }
+        if seed.below(3) > 0 {
+            sample = sample.owner(&format!("owner{}", seed.below(4)));
+        }
+        let object = sample.build();
+        if seed.below(4) == 0 {
+            let change = self.store.remove(&pods(), &object.name, ResourceVersion(self.version));
+            let expected = self.model.remove(&object.name);
+            assert_eq!(change.before.map(|object| object.uid.clone()), expected.map(|object| object.uid.clone()));
+        } else {
+            let after = self.store.apply(object).after.unwrap();
+            self.model.insert(after.name.clone(), after);
+        }
+    }
+
+    fn compare(&self, seed: &mut Seed) {
+        let snapshot = self.store.snapshot();
+        assert_eq!(snapshot.len(&pods()), self.model.len());
+        for number in 0..40 {
+            let name = Name::new(Self::NAMESPACES[seed.below(3)], &format!("p{number}"));
+            let same = match (snapshot.get(&pods(), &name), self.model.get(&name)) {
+                (Some(found), Some(expected)) => Arc::ptr_eq(found, expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(same, "{name}");
+        }
+        for owner in ["owner0", "owner1", "owner2", "owner3", "nobody"] {
+            let mut expected: Vec<_> = self
+                .model
+                .values()
+                .filter(|object| object.controller.as_ref().is_some_and(|controller| &*controller.uid == owner))
+                .collect();
+            expected.sort_by_key(|object| (object.name.name.clone(), object.name.namespace.clone()));
+            assert_eq!(names(snapshot.owned(&pods(), owner)), names(expected.into_iter()), "{owner}");
+        }
+        for selector in ["", "l0=v0", "l0=v0,l1=v1", "l0,l1!=v2", "l0 in (v0,v1)", "!l0", "l0=nothing"] {
+            let selector = Selector::parse(selector).unwrap();
+            for namespace in [None, Some("a"), Some("b"), Some("")] {
+                let expected = self.model.values().filter(|object| {
+                    selector.matches(&object.labels)
+                        && namespace.is_none_or(|namespace| &*object.name.namespace == namespace)
+                });
+                assert_eq!(
+                    names(snapshot.list(&pods(), namespace, &selector)),
+                    names(expected),
+                    "{selector} in {namespace:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_index_answers_as_a_scan_would() {
+    for start in 0..20 {
+        let mut seed = Seed(start);
+        let mut twin = Twin { store: Store::new(), model: BTreeMap::new(), version: 0 };
+        for _ in 0..8 {
+            // Held, so that the writer has to copy what it changes.
+            let _held = twin.store.snapshot();
+            (0..40).for_each(|_| twin.step(&mut seed));
+            twin.compare(&mut seed);
+        }
+    }
+}
+
+#[test]
+fn snapshots_go_to_other_threads() {
+    fn assert_shared<T: Clone + Send + Sync + 'static>() {}
+    assert_shared::<Snapshot>();
+    assert_shared::<Arc<Object>>();
+    assert_shared::<Change>();
+}

@@ -1,0 +1,28 @@
+//! Moments as Kubernetes writes them. The moments themselves are arguments: nothing here reads a clock.
+
+use jiff::Timestamp;
+
+fn timestamp(unix_ms: u64) -> Timestamp {
+    // Past the year 9999 there is no RFC 3339 text; the last moment that has one stands for all of them.
+    i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// metav1.Time: RFC 3339 to the second.
+pub fn seconds(unix_ms: u64) -> String {
+    timestamp(unix_ms).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// metav1.MicroTime: RFC 3339 with six digits, which the API server insists on.
+pub fn micros(unix_ms: u64) -> String {
+    timestamp(unix_ms).strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn moments_read_as_kubernetes_writes_them() {
+        assert_eq!(super::seconds(1_700_000_000_123), "2023-11-14T22:13:20Z");
+        assert_eq!(super::micros(1_700_000_000_123), "2023-11-14T22:13:20.123000Z");
+        assert_eq!(super::seconds(u64::MAX), "9999-12-30T22:00:00Z");
+    }
+}

@@ -1,0 +1,222 @@
+//! What a guest sees and does not see.
+
+use super::*;
+use crate::object::tests::Sample;
+use crate::object::{Name, ResourceVersion};
+use crate::read_set::Inputs;
+use crate::store::Store;
+
+fn pods() -> Kind {
+    Kind::new("v1", "Pod")
+}
+
+fn sets() -> Kind {
+    Kind::new("v1", "Set")
+}
+
+fn fields(paths: &[&str]) -> Vec<String> {
+    paths.iter().map(|&path| path.to_owned()).collect()
+}
+
+fn phase(phase: &str) -> String {
+    format!(r#""status":{{"phase":"{phase}"}}"#)
+}
+
+fn store() -> Store {
+    let mut store = Store::new();
+    let objects = [
+        Sample::new("Set", "shop", "web").uid("77"),
+        Sample::pod("shop", "web-1").owner("77").label("app", "web").body(&phase("Pending")),
+        Sample::pod("shop", "web-0").owner("77").label("app", "web").body(&phase("Running")),
+        Sample::pod("shop", "other").owner("78"),
+        Sample::pod("db", "sql").label("app", "sql"),
+    ];
+    for kind in [sets(), pods(), Kind::new("v1", "Secret")] {
+        store.begin_list(&kind);
+        store.end_list(&kind, ResourceVersion(0));
+    }
+    for object in &objects {
+        store.apply(object.build());
+    }
+    store
+}
+
+fn view_with(store: &Store, read_bytes: u64) -> View {
+    let snapshot = store.snapshot();
+    let primary = snapshot.get(&sets(), &Name::new("shop", "web")).unwrap().clone();
+    let access = Access::new(vec![sets(), pods(), Kind::new("v1", "Node")], read_bytes);
+    View::new(snapshot, primary, Arc::new(access), 1_000, r#"{"a":1}"#.into())
+}
+
+fn view(store: &Store) -> View {
+    view_with(store, 1 << 20)
+}
+
+fn key(kind: &str, namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef { kind: Kind::new("v1", kind), name: Name::new(namespace, name) }
+}
+
+fn names(json: &str) -> Vec<String> {
+    let objects: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
+    objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn get_returns_an_object_or_none() {
+    let store = store();
+    let mut view = view(&store);
+    let pod = view.get(&key("Pod", "db", "sql")).unwrap().unwrap();
+    assert!(pod.contains(r#""name":"sql""#));
+    assert_eq!(view.get(&key("Pod", "shop", "none")), Ok(None));
+}
+
+#[test]
+fn the_reconciled_object_is_the_one_that_the_call_was_given() {
+    let store = store();
+    let newer = Sample::new("Set", "shop", "web").uid("77").version(9).shared();
+    let access = Arc::new(Access::new(vec![sets()], 1 << 20));
+    let mut view = View::new(store.snapshot(), newer.clone(), access, 0, "{}".into());
+    assert!(Arc::ptr_eq(&view.get(&key("Set", "shop", "web")).unwrap().unwrap(), newer.json()));
+    assert!(view.into_reads().questions().is_empty());
+}
+
+#[test]
+fn owned_returns_the_children_of_the_reconciled_object_ordered_by_name() {
+    let store = store();
+    let mut view = view(&store);
+    let json = view.owned(&pods(), &fields(&["status.phase"])).unwrap();
+    let pod = |name: &str, phase: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"shop","uid":"uid-shop-{name}"}},"status":{{"phase":"{phase}"}}}}"#
+        )
+    };
+    assert_eq!(json, format!("[{},{}]", pod("web-0", "Running"), pod("web-1", "Pending")));
+    assert_eq!(names(&view.owned(&pods(), &[]).unwrap()), ["web-0", "web-1"]);
+    assert_eq!(view.owned(&sets(), &[]).unwrap(), "[]");
+}
+
+#[test]
+fn list_and_keys_select_by_namespace_labels_and_limit() {
+    let store = store();
+    let mut view = view(&store);
+    let mut check = |namespace: Option<&str>, selector: Option<&str>, limit: Option<u32>, expected: &[&str]| {
+        let query = Query {
+            namespace: namespace.map(str::to_owned),
+            selector: selector.map(str::to_owned),
+            limit,
+            ..Query::all(pods())
+        };
+        assert_eq!(names(&view.list(&query).unwrap()), expected);
+        let keys: Vec<_> = view.keys(&query).unwrap().iter().map(|key| key.name.name.to_string()).collect();
+        assert_eq!(keys, expected);
+    };
+    check(None, None, None, &["sql", "other", "web-0", "web-1"]);
+    check(Some("shop"), None, None, &["other", "web-0", "web-1"]);
+    check(Some("shop"), Some("app=web"), None, &["web-0", "web-1"]);
+    check(None, Some("app"), Some(2), &["sql", "web-0"]);
+    check(None, None, Some(0), &[]);
+    check(Some("none"), None, None, &[]);
+}
+
+#[test]
+fn g4_kinds_that_the_manifest_does_not_declare_are_not_shown() {
+    let store = store();
+    let mut view = view(&store);
+    let secrets = Kind::new("v1", "Secret");
+    let refused = AccessError::Undeclared(
+        "the plugin's manifest does not declare v1/Secret: add it to what the controller owns or reads".into(),
+    );
+    assert_eq!(view.get(&key("Secret", "shop", "x")).unwrap_err(), refused);
+    assert_eq!(view.owned(&secrets, &[]).unwrap_err(), refused);
+    assert_eq!(view.list(&Query::all(secrets.clone())).unwrap_err(), refused);
+    assert_eq!(view.keys(&Query::all(secrets)).unwrap_err(), refused);
+    assert!(view.into_reads().questions().is_empty());
+}
+
+#[test]
+fn r5_a_kind_that_was_not_listed_completely_is_an_error_and_not_empty() {
+    let store = store();
+    let error = view(&store).list(&Query::all(Kind::new("v1", "Node"))).unwrap_err();
+    assert!(matches!(error, AccessError::Denied(_)), "{error}");
+}
+
+#[test]
+fn a_result_over_the_limit_is_an_error_that_names_the_limit() {
+    let store = store();
+    let mut view = view_with(&store, 100);
+    assert_eq!(view.get(&key("Pod", "db", "sql")), Err(AccessError::TooLarge(100)));
+    assert_eq!(view.list(&Query::all(pods())), Err(AccessError::TooLarge(100)));
+    assert_eq!(view.owned(&pods(), &[]), Err(AccessError::TooLarge(100)));
+    assert_eq!(view_with(&store, 20).keys(&Query::all(pods())), Err(AccessError::TooLarge(20)));
+}
+
+#[test]
+fn a_result_of_exactly_the_limit_is_returned() {
+    let store = store();
+    let json = view(&store).list(&Query::all(pods())).unwrap();
+    let limit = json.len() as u64;
+    assert_eq!(view_with(&store, limit).list(&Query::all(pods())), Ok(json));
+    assert_eq!(view_with(&store, limit - 1).list(&Query::all(pods())), Err(AccessError::TooLarge(limit - 1)));
+}
+
+#[test]
+fn a_malformed_selector_or_path_is_an_answer() {
+    let store = store();
+    let mut view = view(&store);
+    let error = view.list(&Query { selector: Some("a b".into()), ..Query::all(pods()) }).unwrap_err();
+    assert!(error.to_string().contains("is invalid at byte 2"), "{error}");
+    let error = view.owned(&pods(), &fields(&["a..b"])).unwrap_err();
+    assert!(error.to_string().contains("is invalid at byte 2"), "{error}");
+}
+
+#[test]
+fn r1_a_call_sees_one_frozen_snapshot() {
+    let mut store = store();
+    let mut view = view(&store);
+    let read = |view: &mut View| {
+        let keys = view.keys(&Query::all(pods())).unwrap();
+        let jsons: Vec<_> = keys.iter().map(|key| view.get(key).unwrap().unwrap()).collect();
+        (view.list(&Query::all(pods())).unwrap(), view.owned(&pods(), &[]).unwrap(), jsons, view.now_unix_ms())
+    };
+    let before = read(&mut view);
+    store.apply(Sample::pod("shop", "web-2").owner("77").version(5).build());
+    store.apply(Sample::pod("shop", "web-1").owner("77").version(6).body(&phase("Failed")).build());
+    store.remove(&pods(), &Name::new("db", "sql"), ResourceVersion(7));
+    store.forget(&sets());
+    assert_eq!(read(&mut view), before);
+}
+
+#[test]
+fn every_read_is_recorded_once_with_the_answer_that_a_second_look_gives() {
+    let store = store();
+    let mut view = view(&store);
+    for _ in 0..3 {
+        view.get(&key("Pod", "db", "sql")).unwrap();
+        view.get(&key("Pod", "db", "none")).unwrap();
+        view.owned(&pods(), &fields(&["status.phase"])).unwrap();
+        view.owned(&pods(), &[]).unwrap();
+        view.list(&Query { selector: Some("app".into()), limit: Some(2), ..Query::all(pods()) }).unwrap();
+        view.keys(&Query::all(pods())).unwrap();
+        view.now_unix_ms();
+        view.config();
+    }
+    let primary = view.primary().clone();
+    let reads = view.into_reads();
+    assert_eq!(reads.questions().len(), 8);
+    let snapshot = store.snapshot();
+    let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 1_000, config: r#"{"a":1}"# };
+    assert!(reads.holds(&inputs));
+    assert!(!reads.holds(&Inputs { now_unix_ms: 1_001, ..inputs }));
+    assert!(!reads.holds(&Inputs { config: "{}", ..inputs }));
+}
+
+#[test]
+fn a_read_that_was_too_large_never_holds() {
+    let store = store();
+    let mut view = view_with(&store, 100);
+    view.list(&Query::all(pods())).unwrap_err();
+    let primary = view.primary().clone();
+    let snapshot = store.snapshot();
+    let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "" };
+    assert!(!view.into_reads().holds(&inputs));
+}

@@ -1,0 +1,232 @@
+//! The connection to the API server: how it is found, what every request carries, how long an answer may take and how
+//! much of it is read. Requests go in as method, path and body; status and bytes, or a [`Failure`], come out.
+//!
+//! kube's client brings TLS, credentials and their renewal. Its own retries are off (X8): they repeat every method, also
+//! after answers that leave open whether a write happened, and only the driver knows what is safe to repeat.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use crate::counts::RequestCounts;
+use crate::discovery::Discovery;
+use crate::failure::{Failure, Refused};
+
+/// Every request says who asks, so that audit logs and flow control can tell.
+const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
+/// A connection within a cluster takes milliseconds; an address that swallows packets must not hold a retry for long.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for the bytes of a request to leave. Bodies are at most a few MiB.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest a read of one object, of a discovery document or of a page's first byte may take.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
+/// Writes in flight. Each has a connection of its own, since kube's client speaks HTTP/1.1; more than the API server's
+/// default of 200 mutating requests shared among all clients would only be answered 429.
+const MAX_WRITES_IN_FLIGHT: usize = 64;
+/// Most bytes of an answer that is no watch.
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// Where the API server is to be found.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// A kubeconfig file. None: the files in `$KUBECONFIG`, then the cluster that this process runs in, then
+    /// `~/.kube/config`, as controller-runtime looks.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig; None takes its current one.
+    pub context: Option<String>,
+}
+
+/// Why there is no connection to begin with.
+#[derive(Debug, Error)]
+pub enum AccessError {
+    /// The file that was named cannot be used.
+    #[error("cannot use the kubeconfig {path}")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// Neither `$KUBECONFIG` nor `~/.kube/config` can be used, and this is no Pod.
+    #[error(
+        "found no cluster: not running in one, and the kubeconfig in $KUBECONFIG or ~/.kube/config cannot be used; name one with --kubeconfig"
+    )]
+    NoCluster {
+        /// Why.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// The Pod's ServiceAccount is not mounted, or unreadable.
+    #[error("running in a cluster, but its ServiceAccount cannot be used; is automountServiceAccountToken off?")]
+    InCluster {
+        /// Why.
+        source: Box<kube::config::InClusterError>,
+    },
+    /// Certificates or credentials are unusable.
+    #[error("cannot set up the connection to {host}")]
+    Client {
+        /// The API server's address.
+        host: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
+}
+
+/// The API server as this host reaches it. Clones share everything.
+#[derive(Clone)]
+pub struct ApiServer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    host: String,
+    counts: RequestCounts,
+    discovery: Discovery,
+    writes: Semaphore,
+}
+
+/// An answer that is a success.
+pub(crate) struct Answer {
+    pub body: Bytes,
+}
+
+impl ApiServer {
+    /// Sets the connection up. Nothing is sent yet, so an API server that is down is no error here. Must be called
+    /// within a tokio runtime, and after the process has installed its rustls crypto provider.
+    pub async fn connect(access: &Access) -> Result<Self, AccessError> {
+        let mut config = load(access).await?;
+        config.default_retry = false;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.write_timeout = Some(SEND_TIMEOUT);
+        config.headers.push((header::USER_AGENT, HeaderValue::from_static(USER_AGENT)));
+        let host = config.cluster_url.authority().map_or_else(String::new, |authority| authority.to_string());
+        let client = Client::try_from(config)
+            .map_err(|source| AccessError::Client { host: host.clone(), source: source.into() })?;
+        let writes = Semaphore::new(MAX_WRITES_IN_FLIGHT);
+        let counts = RequestCounts::default();
+        Ok(Self { inner: Arc::new(Inner { client, host, counts, discovery: Discovery::default(), writes }) })
+    }
+
+    /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
+    pub fn host(&self) -> &str {
+        &self.inner.host
+    }
+
+    /// What was asked so far.
+    pub fn counts(&self) -> &RequestCounts {
+        &self.inner.counts
+    }
+
+    /// Which kinds the API server serves, and where.
+    pub(crate) fn discovery(&self) -> &Discovery {
+        &self.inner.discovery
+    }
+
+    /// Room for writes.
+    pub(crate) fn writes(&self) -> &Semaphore {
+        &self.inner.writes
+    }
+
+    /// Whether the API server answers and calls itself ready; for probes and messages.
+    pub async fn is_ready(&self) -> bool {
+        self.get("/readyz", READ_TIMEOUT).await.is_ok()
+    }
+
+    /// A read that has to be answered completely within its time.
+    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Answer, Failure> {
+        self.ask(request(Method::GET, path, None, Bytes::new())?, within).await
+    }
+
+    /// Any request that has to be answered completely within its time.
+    pub(crate) async fn ask(&self, request: Request<Body>, within: Duration) -> Result<Answer, Failure> {
+        let deadline = Instant::now() + within;
+        let mut body = self.open(request, deadline).await?;
+        Ok(Answer { body: read_all(&mut body, deadline).await? })
+    }
+
+    /// Sends a request and returns the body of its answer, unread, once the answer is known to be a success.
+    pub(crate) async fn open(&self, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
+        let method = request.method().clone();
+        let sent = timeout_at(deadline, self.inner.client.send(request)).await;
+        let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|answer| answer.status().as_u16());
+        self.inner.counts.add(method, code);
+        let answer = match sent {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(Failure::of_client(&error).during(&self.inner.host)),
+            Err(_) => return Err(Failure::Lost(format!("{} did not answer in time", self.inner.host))),
+        };
+        if answer.status().is_success() {
+            return Ok(answer.into_body());
+        }
+        let (head, mut body) = answer.into_parts();
+        // An error without its words is still an error with a code.
+        let words = read_all(&mut body, deadline).await.unwrap_or_default();
+        Err(Failure::Answered(Refused::read(head.status, &head.headers, &words)))
+    }
+}
+
+/// A request with a body of the given type, or without one.
+pub(crate) fn request(
+    method: Method,
+    path: &str,
+    content_type: Option<&'static str>,
+    body: Bytes,
+) -> Result<Request<Body>, Failure> {
+    let mut builder = Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
+    if let Some(content_type) = content_type {
+        builder = builder.header(header::CONTENT_TYPE, content_type);
+    }
+    builder.body(Body::from(body)).map_err(|error| Failure::Invalid(format!("the path {path:?} is no URL: {error}")))
+}
+
+async fn read_all(body: &mut Body, deadline: Instant) -> Result<Bytes, Failure> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    loop {
+        let frame = match timeout_at(deadline, body.frame()).await {
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return Err(Failure::of_client(&error)),
+            Err(_) => return Err(Failure::Lost("the answer did not end in time".to_owned())),
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > MAX_ANSWER_BYTES {
+            return Err(Failure::TooLarge);
+        }
+        // Most answers are one chunk and need no copy.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            rest.extend_from_slice(&std::mem::take(&mut first));
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+async fn load(access: &Access) -> Result<Config, AccessError> {
+    let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
+    if let Some(path) = &access.kubeconfig {
+        let failed = |source| AccessError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+        return Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed);
+    }
+    let named = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
+    if !named && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Config::incluster().map_err(|source| AccessError::InCluster { source: Box::new(source) });
+    }
+    Config::from_kubeconfig(&options).await.map_err(|source| AccessError::NoCluster { source: Box::new(source) })
+}
+
+/// A status of the API server that a caller compares with.
+pub(crate) const NOT_FOUND: u16 = StatusCode::NOT_FOUND.as_u16();

@@ -1,0 +1,224 @@
+//! Brings a CRD to where `core::crd` wants it and waits until the API server serves it. A definition comes in, "served"
+//! or the reason why not goes out; what is allowed is decided in the core.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use mortise_core::crd::{CrdPlan, Establishment, NARROWS, establishment, plan};
+use mortise_core::event::{CrdError, Refusal};
+use mortise_core::object::Kind;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
+use crate::discovery::escape;
+use crate::execute::WRITE_TIMEOUT;
+use crate::failure::Failure;
+
+/// Longest that one registration may take. An API server establishes a definition within a second, and five seconds
+/// later where several of them run; whatever is not done by then is tried again by the driver.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The first look after a write comes this soon, and each next one twice as late up to [`LAST_DELAY`].
+const FIRST_DELAY: Duration = Duration::from_millis(25);
+/// Two looks a second at most.
+const LAST_DELAY: Duration = Duration::from_millis(500);
+/// Rounds of read, plan and write, when others write in between.
+const MAX_ROUNDS: usize = 5;
+
+const COLLECTION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+#[derive(Deserialize)]
+struct Definition {
+    metadata: Metadata,
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    group: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Names {
+    plural: String,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    name: String,
+    #[serde(default)]
+    served: bool,
+}
+
+impl Definition {
+    fn served(&self) -> impl Iterator<Item = &Version> {
+        self.spec.versions.iter().filter(|version| version.served)
+    }
+}
+
+impl ApiServer {
+    /// Creates or updates a CRD as the core plans it (L4), and waits until every version is served. `body` carries the
+    /// host's label and annotations. An unchanged definition costs two reads and no write.
+    pub async fn register_crd(&self, body: &str) -> Result<(), CrdError> {
+        let wanted: Definition = serde_json::from_str(body).map_err(|error| {
+            CrdError::Refused(Refusal::new("CrdInvalid", format!("the CRD cannot be read: {error}")))
+        })?;
+        let deadline = Instant::now() + DEADLINE;
+        let registering = format!("registering CRD {}", wanted.metadata.name);
+        let seen = self.bring_about(&wanted, body).await.map_err(|error| match error {
+            Stopped::Failure(failure) => failure.during(&registering).into_crd_error(),
+            Stopped::Refusal(refusal) => CrdError::Refused(refusal),
+        })?;
+        self.wait_until_served(&wanted, seen, deadline).await
+    }
+
+    /// Reads, plans and writes; again when somebody else wrote in between. Gives back the state of a definition that was
+    /// left as it is.
+    async fn bring_about(&self, wanted: &Definition, body: &str) -> Result<Option<Establishment>, Stopped> {
+        let path = format!("{COLLECTION}/{}", escape(&wanted.metadata.name));
+        let mut last = None;
+        for _ in 0..MAX_ROUNDS {
+            let live = self.read_text(&path).await?;
+            // A definition that is being deleted takes no changes; the driver comes back when it is gone.
+            let seen = live.as_deref().map(establishment);
+            if seen == Some(Establishment::Terminating) {
+                return Err(Failure::Lost("the one that exists is being deleted".to_owned()).into());
+            }
+            let mut next = plan(live.as_deref(), body, true);
+            if let (CrdPlan::Refuse(refusal), Some(live)) = (&next, &live)
+                && refusal.reason == NARROWS
+                && !self.objects_exist(live).await?
+            {
+                next = plan(Some(live), body, false);
+            }
+            let written = match next {
+                CrdPlan::Nothing => return Ok(seen),
+                CrdPlan::Refuse(refusal) => return Err(Stopped::Refusal(refusal)),
+                CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text).await,
+                // PUT and not server-side apply: it carries the version that was compared, so nothing that was not
+                // looked at is narrowed, and what the new definition leaves out is gone instead of kept.
+                CrdPlan::Update(text) => self.write(Method::PUT, &path, &text).await,
+            };
+            match written {
+                Ok(()) => {
+                    tracing::info!(crd = %wanted.metadata.name, "wrote the CustomResourceDefinition");
+                    return Ok(None);
+                }
+                Err(Failure::Answered(refused)) if refused.code == 409 => last = Some(Failure::Answered(refused)),
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        Err(last.unwrap_or_else(|| Failure::Lost("others keep changing it".to_owned())).into())
+    }
+
+    async fn write(&self, method: Method, path: &str, body: &Arc<str>) -> Result<(), Failure> {
+        let path = format!("{path}?fieldManager=mortise");
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        self.ask(request(method, &path, Some("application/json"), body)?, WRITE_TIMEOUT).await?;
+        Ok(())
+    }
+
+    async fn read_text(&self, path: &str) -> Result<Option<String>, Failure> {
+        match self.get(path, READ_TIMEOUT).await {
+            Ok(answer) => Ok(Some(String::from_utf8_lossy(&answer.body).into_owned())),
+            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether any object of a live CRD exists, in any version. Where the host may not look, there may be some.
+    async fn objects_exist(&self, live: &str) -> Result<bool, Failure> {
+        let live: Definition = serde_json::from_str(live)
+            .map_err(|error| Failure::Lost(format!("the one that exists cannot be read: {error}")))?;
+        let Some(version) = live.served().next() else { return Ok(true) };
+        let path = format!(
+            "/apis/{}/{}/{}?limit=1",
+            escape(&live.spec.group),
+            escape(&version.name),
+            escape(&live.spec.names.plural)
+        );
+        #[derive(Deserialize)]
+        struct List {
+            #[serde(default)]
+            items: Option<Vec<serde::de::IgnoredAny>>,
+        }
+        match self.get(&path, READ_TIMEOUT).await {
+            Ok(answer) => {
+                let list: List = serde_json::from_slice(&answer.body)
+                    .map_err(|error| Failure::Lost(format!("its objects cannot be listed: {error}")))?;
+                Ok(list.items.is_none_or(|items| !items.is_empty()))
+            }
+            Err(Failure::Answered(refused)) if matches!(refused.code, 401 | 403) => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Established is not enough: the API server serves a definition a moment after it says so, and a watch that came in
+    /// between would be answered 404.
+    async fn wait_until_served(
+        &self,
+        wanted: &Definition,
+        mut seen: Option<Establishment>,
+        deadline: Instant,
+    ) -> Result<(), CrdError> {
+        let path = format!("{COLLECTION}/{}", escape(&wanted.metadata.name));
+        let mut delay = FIRST_DELAY;
+        loop {
+            let state = match seen.take() {
+                Some(state) => state,
+                None => match self.read_text(&path).await {
+                    Ok(live) => live.as_deref().map_or(Establishment::Pending, establishment),
+                    Err(failure) => return Err(failure.into_crd_error()),
+                },
+            };
+            match state {
+                Establishment::Refused(refusal) => return Err(CrdError::Refused(refusal)),
+                Establishment::Established if self.serves(wanted).await => return Ok(()),
+                _ => {}
+            }
+            if Instant::now() + delay > deadline {
+                return Err(CrdError::Unavailable(format!(
+                    "CRD {}: the API server does not serve it {} s after it was registered",
+                    wanted.metadata.name,
+                    DEADLINE.as_secs()
+                )));
+            }
+            sleep(delay).await;
+            delay = (delay * 2).min(LAST_DELAY);
+        }
+    }
+
+    async fn serves(&self, wanted: &Definition) -> bool {
+        for version in wanted.served() {
+            let kind = Kind::new(&format!("{}/{}", wanted.spec.group, version.name), &wanted.spec.names.kind);
+            // What was known before the definition was written is not asked.
+            self.discovery().forget(&kind.api_version);
+            if self.resource(&kind).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Why a definition was not brought about.
+enum Stopped {
+    Failure(Failure),
+    Refusal(Refusal),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}

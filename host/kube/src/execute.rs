@@ -1,0 +1,202 @@
+//! Performs one write, or one live read, and says what the API server made of it. A [`Write`] comes in; the object's UID
+//! and version, or a classified error, go out. Nothing is tried twice here (X8).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use mortise_core::event::{Write, WriteError, WriteErrorClass, WriteOp, Written};
+use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
+use serde::Deserialize;
+
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
+use crate::discovery::escape;
+use crate::failure::Failure;
+
+/// Longest a write may take as the host sees it. The API server's own objective is one second for 99 of 100.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The deadline that the API server is given, in seconds. It is shorter than the host's, so that a write which the host
+/// has given up on does not land later.
+const SERVER_TIMEOUT_SECONDS: u64 = 9;
+/// The API server's limit for the name of a field manager.
+const MAX_MANAGER_CHARS: usize = 128;
+
+const JSON: &str = "application/json";
+/// JSON is YAML, so an apply body in JSON goes under the type that every supported API server knows.
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+
+/// What is read of an answer: a Status when an object is gone at once, else the object.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    metadata: Option<Metadata<'a>>,
+    #[serde(borrow, default)]
+    details: Option<Details<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+}
+
+impl ApiServer {
+    /// Sends a write and waits for its answer, [`WRITE_TIMEOUT`] at most. Writes beyond those that may be in flight wait
+    /// their turn; how many wait is the caller's to bound.
+    pub async fn execute(&self, write: &Write) -> Result<Written, WriteError> {
+        match self.send_write(write).await {
+            Ok(written) => Ok(written),
+            Err(failure) => {
+                self.forget_if_gone(&write.op, &failure);
+                Err(failure.into_write_error())
+            }
+        }
+    }
+
+    /// Reads one object from the API server's newest state; None when there is none.
+    pub async fn read_live(&self, target: &ObjectRef) -> Result<Option<Arc<Object>>, WriteError> {
+        let read = async {
+            let path = self.resource(&target.kind).await?.object(&target.name)?;
+            self.get(&path, READ_TIMEOUT).await
+        };
+        match read.await {
+            // Interning would save nothing for one object.
+            Ok(answer) => match Object::decode_as(&target.kind, &answer.body, &mut Interner::default()) {
+                Ok(object) => Ok(Some(Arc::new(object))),
+                Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
+            },
+            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure.into_write_error()),
+        }
+    }
+
+    async fn send_write(&self, write: &Write) -> Result<Written, Failure> {
+        let manager = field_manager(write)?;
+        let target = write.op.target();
+        let resource = self.resource(&target.kind).await?;
+        let query = |more: &str| format!("fieldManager={manager}&timeout={SERVER_TIMEOUT_SECONDS}s{more}");
+        let body = |text: &Arc<str>| Bytes::copy_from_slice(text.as_bytes());
+        let request = match &write.op {
+            WriteOp::Create { target, body: text } => {
+                let path = format!("{}?{}", resource.collection_of(&target.name)?, query(""));
+                request(Method::POST, &path, Some(JSON), body(text))
+            }
+            WriteOp::Apply { target, body: text, force } => {
+                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}")));
+                request(Method::PATCH, &path, Some(APPLY), body(text))
+            }
+            WriteOp::PatchStatus { target, body: text } => {
+                let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
+                request(Method::PATCH, &path, Some(MERGE), body(text))
+            }
+            WriteOp::Delete { target, uid } => {
+                let path = format!("{}?timeout={SERVER_TIMEOUT_SECONDS}s", resource.object(&target.name)?);
+                request(Method::DELETE, &path, Some(JSON), Bytes::from(delete_options(uid)))
+            }
+        }?;
+        let _turn = self.writes().acquire().await.expect("the semaphore is never closed");
+        match (self.ask(request, WRITE_TIMEOUT).await, &write.op) {
+            (Ok(answer), _) => written(&answer.body),
+            (Err(Failure::Answered(refused)), WriteOp::Delete { .. })
+                if refused.code == NOT_FOUND && refused.names_object =>
+            {
+                Ok(Written { uid: "".into(), resource_version: ResourceVersion(0) })
+            }
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    /// A 404 that names no object is about the path: the kind went away, or moved.
+    fn forget_if_gone(&self, op: &WriteOp, failure: &Failure) {
+        if let Failure::Answered(refused) = failure
+            && refused.code == NOT_FOUND
+            && !refused.names_object
+        {
+            self.discovery().forget(&op.target().kind.api_version);
+        }
+    }
+}
+
+/// The field manager as a query's value; the API server's rules are checked here, because its answer to a name that
+/// breaks them would look like a fault of the object.
+fn field_manager(write: &Write) -> Result<String, Failure> {
+    let manager = write.manager();
+    let printable = manager.chars().all(|char| !char.is_control());
+    if manager.chars().count() > MAX_MANAGER_CHARS || !printable {
+        return Err(Failure::Invalid(format!(
+            "the field manager {manager:?} has to be printable and of at most {MAX_MANAGER_CHARS} characters; \
+             give the plugin a shorter name"
+        )));
+    }
+    Ok(escape(&manager))
+}
+
+fn delete_options(uid: &str) -> String {
+    serde_json::json!({
+        "kind": "DeleteOptions", "apiVersion": "v1",
+        "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+    })
+    .to_string()
+}
+
+/// UID and version of what was written. The Status that answers a delete has no version: the watch will tell it.
+fn written(body: &[u8]) -> Result<Written, Failure> {
+    let unreadable = |why: &str| Failure::Lost(format!("the write was accepted, but its answer cannot be read: {why}"));
+    let head: Head<'_> = serde_json::from_slice(body).map_err(|error| unreadable(&error.to_string()))?;
+    if head.kind == "Status" {
+        let uid = head.details.map(|details| details.uid).unwrap_or_default();
+        return Ok(Written { uid: (&*uid).into(), resource_version: ResourceVersion(0) });
+    }
+    let metadata = head.metadata.ok_or_else(|| unreadable("it has no metadata"))?;
+    let version = metadata.resource_version.parse().map_err(|_| {
+        unreadable(&format!("metadata.resourceVersion {:?} is not a decimal number", metadata.resource_version))
+    })?;
+    Ok(Written { uid: (&*metadata.uid).into(), resource_version: ResourceVersion(version) })
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::event::WriteId;
+    use mortise_core::object::{Kind, Name};
+
+    use super::*;
+
+    fn write(plugin: Option<&str>) -> Write {
+        let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("ns", "a") };
+        Write { id: WriteId(1), plugin: plugin.map(Into::into), op: WriteOp::Delete { target, uid: "u".into() } }
+    }
+
+    #[test]
+    fn answers_give_uid_and_version_and_a_status_gives_the_uid() {
+        let object = br#"{"kind":"Pod","metadata":{"name":"a","uid":"u-1","resourceVersion":"12"},"spec":{}}"#;
+        let status = br#"{"kind":"Status","metadata":{},"status":"Success","details":{"name":"a","uid":"u-1"}}"#;
+        let answer = |uid: &str, version| Written { uid: uid.into(), resource_version: ResourceVersion(version) };
+        assert_eq!(written(object), Ok(answer("u-1", 12)));
+        assert_eq!(written(status), Ok(answer("u-1", 0)));
+        for broken in [&b"{"[..], b"{}", br#"{"metadata":{"resourceVersion":"x"}}"#] {
+            assert!(matches!(written(broken), Err(Failure::Lost(_))), "the write happened, so it is not refused");
+        }
+    }
+
+    #[test]
+    fn field_managers_that_the_api_server_would_refuse_are_refused_here() {
+        assert_eq!(field_manager(&write(Some("podset"))).unwrap(), "mortise%2Fpodset");
+        assert_eq!(field_manager(&write(None)).unwrap(), "mortise");
+        assert!(field_manager(&write(Some(&"x".repeat(121)))).is_err());
+        assert!(field_manager(&write(Some("a\nb"))).is_err());
+    }
+}

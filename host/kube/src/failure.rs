@@ -1,0 +1,321 @@
+//! Why a request did not bring what it was sent for, and what that means to a writer, a watcher or a registration. The
+//! one question that matters is whether the request may have taken effect: [`Failure::NotSent`] and an answer say no
+//! or yes, [`Failure::Lost`] does not know.
+
+use std::borrow::Cow;
+use std::error::Error as _;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use mortise_core::event::{CrdError, WatchError, WriteError, WriteErrorClass};
+use serde::Deserialize;
+
+/// Longest message that is kept: an API server behind a proxy may answer with a page of HTML.
+const MAX_MESSAGE_CHARS: usize = 1_024;
+
+/// Why a request failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// It never left: no connection, no credentials, or it cannot be put into words.
+    NotSent(String),
+    /// It left, and no complete answer came back.
+    Lost(String),
+    /// The API server, or something in front of it, answered with an error.
+    Answered(Refused),
+    /// The API server serves no such kind.
+    NotServed(String),
+    /// The request itself is wrong, so it was not sent.
+    Invalid(String),
+    /// The answer is larger than the host reads at once.
+    TooLarge,
+}
+
+/// An error that the API server answered with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Refused {
+    /// The HTTP status.
+    pub code: u16,
+    /// The Status object's reason, empty when there is none.
+    pub reason: String,
+    /// The API server's own words.
+    pub message: String,
+    /// What it asks to wait.
+    pub retry_after_ms: Option<u64>,
+    /// The Status names an object, so the path exists and the object does not.
+    pub names_object: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(default)]
+    code: u16,
+    #[serde(borrow, default)]
+    details: Option<Details<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Details<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    retry_after_seconds: u64,
+}
+
+impl Refused {
+    /// Reads an answer that is no success. The delay of a 429 of the API server's own flow control stands in the header
+    /// only, its body is plain text; other delays stand in the Status.
+    pub(crate) fn read(code: StatusCode, headers: &HeaderMap, body: &Bytes) -> Self {
+        let header_ms = headers
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.parse::<u64>().ok())
+            .map(|seconds| seconds.saturating_mul(1_000));
+        let mut refused = Self::from_status(body)
+            .unwrap_or_else(|| Self { message: cut(String::from_utf8_lossy(body).trim()), ..Self::default() });
+        refused.code = code.as_u16();
+        refused.retry_after_ms = header_ms.or(refused.retry_after_ms);
+        if refused.message.is_empty() {
+            refused.message = format!("HTTP {code}");
+        }
+        refused
+    }
+
+    /// Reads a Status object, which is also what an ERROR frame of a watch carries.
+    pub(crate) fn from_status(json: &[u8]) -> Option<Self> {
+        let status: Status<'_> = serde_json::from_slice(json).ok()?;
+        if status.code == 0 && status.message.is_empty() && status.reason.is_empty() {
+            return None;
+        }
+        let details = status.details.unwrap_or_default();
+        Some(Self {
+            code: status.code,
+            reason: status.reason.into_owned(),
+            message: cut(&status.message),
+            retry_after_ms: (details.retry_after_seconds > 0)
+                .then(|| details.retry_after_seconds.saturating_mul(1_000)),
+            names_object: !details.name.is_empty(),
+        })
+    }
+
+    /// A version that is no longer, or not yet, known: only a new list helps. "Not yet" is a cluster that was restored
+    /// from a backup, or an API server whose cache does not catch up.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.code == 410 || self.reason == "Expired" || self.message.contains("Too large resource version")
+    }
+
+    /// The API server is up and its cache of this kind is not yet filled, which takes it a moment; it asks for a whole
+    /// second of patience, as it does when it is overloaded.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.code == 429 && self.message.contains("storage is (re)initializing")
+    }
+
+    fn class(&self) -> WriteErrorClass {
+        match self.code {
+            409 if self.reason == "AlreadyExists" => WriteErrorClass::AlreadyExists,
+            409 => WriteErrorClass::Conflict,
+            // A built-in kind's status patch that carries another UID; "immutable" is not what the writer did wrong.
+            422 if self.message.contains("metadata.uid: Invalid value") => WriteErrorClass::Conflict,
+            // How server-side apply answers to a field of the wrong type.
+            500 if self.message.starts_with("failed to create typed patch object") => WriteErrorClass::Invalid,
+            404 => WriteErrorClass::NotFound,
+            401 | 403 => WriteErrorClass::Denied,
+            429 => WriteErrorClass::TooManyRequests { retry_after_ms: self.retry_after_ms.unwrap_or(0) },
+            // A gateway that lost its backend, or the API server's own deadline: the write may be in etcd.
+            502 | 504 => WriteErrorClass::Unknown,
+            // A 500 can come after the write reached etcd ("etcdserver: request timed out" is one), a 503 cannot.
+            500 => WriteErrorClass::Unknown,
+            400..500 => WriteErrorClass::Invalid,
+            _ => WriteErrorClass::Unavailable,
+        }
+    }
+}
+
+impl Failure {
+    /// What kube's client says when no answer came back.
+    pub(crate) fn of_client(error: &kube::Error) -> Self {
+        // The name of kube's own layer tells a reader nothing.
+        let message = match error {
+            kube::Error::Service(inner) => chain(&**inner),
+            other => chain(other),
+        };
+        if never_sent(error) { Self::NotSent(message) } else { Self::Lost(message) }
+    }
+
+    /// The words for a person.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::NotSent(message) | Self::Lost(message) | Self::NotServed(message) | Self::Invalid(message) => {
+                message.clone()
+            }
+            Self::Answered(refused) => refused.message.clone(),
+            Self::TooLarge => "the answer is larger than the host reads at once".to_owned(),
+        }
+    }
+
+    /// The same failure, with what was being done in front of its words.
+    pub(crate) fn during(mut self, operation: &str) -> Self {
+        match &mut self {
+            Self::NotSent(message) | Self::Lost(message) | Self::NotServed(message) | Self::Invalid(message) => {
+                *message = format!("{operation}: {message}");
+            }
+            Self::Answered(refused) => refused.message = format!("{operation}: {}", refused.message),
+            Self::TooLarge => {}
+        }
+        self
+    }
+
+    pub(crate) fn into_write_error(self) -> WriteError {
+        let class = match &self {
+            Self::NotSent(_) => WriteErrorClass::Unavailable,
+            Self::Lost(_) | Self::TooLarge => WriteErrorClass::Unknown,
+            Self::Answered(refused) => refused.class(),
+            Self::NotServed(_) => WriteErrorClass::NotFound,
+            Self::Invalid(_) => WriteErrorClass::Invalid,
+        };
+        WriteError { class, message: self.message() }
+    }
+
+    pub(crate) fn to_watch_error(&self) -> WatchError {
+        let message = self.message();
+        match self {
+            Self::Answered(refused) if matches!(refused.code, 401 | 403) => WatchError::Denied(message),
+            Self::Answered(refused) if refused.code == 404 => WatchError::NotServed(message),
+            Self::NotServed(_) => WatchError::NotServed(message),
+            _ => WatchError::Unavailable(message),
+        }
+    }
+
+    pub(crate) fn into_crd_error(self) -> CrdError {
+        let message = self.message();
+        match self {
+            Self::Answered(refused) => match refused.class() {
+                WriteErrorClass::Denied => CrdError::Denied(message),
+                WriteErrorClass::Invalid => CrdError::Refused(mortise_core::event::Refusal::new("CrdInvalid", message)),
+                _ => CrdError::Unavailable(message),
+            },
+            Self::Invalid(_) => CrdError::Refused(mortise_core::event::Refusal::new("CrdInvalid", message)),
+            _ => CrdError::Unavailable(message),
+        }
+    }
+}
+
+/// Whether the request cannot have reached the API server: there was no connection, or no credentials to send with it.
+fn never_sent(error: &kube::Error) -> bool {
+    if matches!(error, kube::Error::Auth(_) | kube::Error::HttpError(_)) {
+        return true;
+    }
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return error.is_connect();
+        }
+        source = error.source();
+    }
+    // kube keeps the connection's error as a boxed one, which is not among its own sources.
+    match error {
+        kube::Error::Service(error) => {
+            error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect())
+        }
+        _ => false,
+    }
+}
+
+/// An error and everything under it, in one line and without repetitions.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = error.source();
+    }
+    cut(&text)
+}
+
+fn cut(message: &str) -> String {
+    message.chars().take(MAX_MESSAGE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, retry_after: Option<&str>, body: &str) -> Refused {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = retry_after {
+            headers.insert(header::RETRY_AFTER, value.parse().unwrap());
+        }
+        Refused::read(StatusCode::from_u16(code).unwrap(), &headers, &Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    #[test]
+    fn each_answer_has_its_class() {
+        use WriteErrorClass as Class;
+        let status = |reason: &str| format!(r#"{{"kind":"Status","message":"why","reason":"{reason}"}}"#);
+        let table = [
+            (409, status("AlreadyExists"), Class::AlreadyExists),
+            (409, status("Conflict"), Class::Conflict),
+            (404, status("NotFound"), Class::NotFound),
+            (422, status("Invalid"), Class::Invalid),
+            (400, status("BadRequest"), Class::Invalid),
+            (413, String::new(), Class::Invalid),
+            (401, status("Unauthorized"), Class::Denied),
+            (403, status("Forbidden"), Class::Denied),
+            (500, status("InternalError"), Class::Unknown),
+            (503, status("ServiceUnavailable"), Class::Unavailable),
+            (504, status("Timeout"), Class::Unknown),
+            (
+                500,
+                r#"{"message":"failed to create typed patch object (/a; v1): .x: expected string"}"#.into(),
+                Class::Invalid,
+            ),
+            (422, r#"{"message":"Pod \"a\" is invalid: metadata.uid: Invalid value: \"u\""}"#.into(), Class::Conflict),
+        ];
+        for (code, body, class) in table {
+            let error = Failure::Answered(refused(code, None, &body)).into_write_error();
+            assert_eq!(error.class, class, "{code}");
+            assert!(!error.message.is_empty(), "{code} has words");
+        }
+    }
+
+    #[test]
+    fn the_delay_of_a_429_is_read_from_the_header_or_the_status() {
+        use WriteErrorClass::TooManyRequests;
+        let class = |refused: Refused| Failure::Answered(refused).into_write_error().class;
+        let plain = refused(429, Some("7"), "Too many requests, please try again later.\n");
+        assert_eq!(plain.message, "Too many requests, please try again later.");
+        assert_eq!(class(plain), TooManyRequests { retry_after_ms: 7_000 });
+        let status = refused(429, None, r#"{"message":"m","details":{"retryAfterSeconds":2}}"#);
+        assert_eq!(class(status), TooManyRequests { retry_after_ms: 2_000 });
+        assert_eq!(class(refused(429, None, "")), TooManyRequests { retry_after_ms: 0 });
+    }
+
+    #[test]
+    fn a_request_that_never_left_is_unavailable_and_one_that_may_have_is_unknown() {
+        let class = |failure: Failure| failure.into_write_error().class;
+        assert_eq!(class(Failure::NotSent("refused".into())), WriteErrorClass::Unavailable);
+        assert_eq!(class(Failure::Lost("reset".into())), WriteErrorClass::Unknown);
+    }
+
+    #[test]
+    fn watches_tell_denied_and_not_served_from_what_passes() {
+        let error = |code| Failure::Answered(refused(code, None, r#"{"message":"m"}"#)).to_watch_error();
+        assert_eq!(error(403), WatchError::Denied("m".into()));
+        assert_eq!(error(404), WatchError::NotServed("m".into()));
+        assert_eq!(error(503), WatchError::Unavailable("m".into()));
+    }
+
+    #[test]
+    fn a_page_of_html_is_cut() {
+        assert_eq!(refused(502, None, &"x".repeat(9_000)).message.len(), MAX_MESSAGE_CHARS);
+    }
+}

@@ -1,0 +1,116 @@
+//! How long to wait before the next try. Failures come in, delays go out; nobody sleeps here.
+
+use std::time::Duration;
+
+/// The first delay. Most breaks are a connection that a load balancer or a restarting API server closed.
+const FIRST_MS: u64 = 100;
+/// The longest delay while nothing answers: an attempt then costs nobody anything, and the API server's return is seen
+/// within about a second.
+const UNREACHABLE_CAP_MS: u64 = 1_000;
+/// The longest delay while the API server answers with errors: it is up and in trouble, so it is asked less often.
+const ERROR_CAP_MS: u64 = 5_000;
+/// How often permission, or a kind that is not served, is asked for again: once given it shows within five seconds,
+/// the jitter included.
+const REFUSED_MS: u64 = 3_500;
+/// The longest delay that an answer may ask for; more would keep a kind blind at the word of any proxy.
+const RETRY_AFTER_CAP_MS: u64 = 30_000;
+
+/// What stood in the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Obstacle {
+    /// No connection.
+    Unreachable,
+    /// An answer that is an error, with the delay that it asks for.
+    Error { retry_after_ms: u64 },
+    /// No permission, or no such kind.
+    Refused,
+}
+
+/// Failures of one sort in a row.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    failures: u32,
+    last: Option<Obstacle>,
+}
+
+impl Retry {
+    /// Something worked.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// How many tries failed one after the other.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The delay after one more failure. `random` spreads many watches that failed together by a quarter up and down.
+    /// Another sort of obstacle begins anew: an API server that has just come back answers with errors for a moment,
+    /// and how long it was away says nothing about how long that takes.
+    pub(crate) fn next(&mut self, obstacle: Obstacle, random: u64) -> Duration {
+        if self.last.is_some_and(|last| std::mem::discriminant(&last) != std::mem::discriminant(&obstacle)) {
+            self.failures = 0;
+        }
+        self.last = Some(obstacle);
+        let doubled = FIRST_MS.saturating_mul(1 << self.failures.min(20));
+        self.failures = self.failures.saturating_add(1);
+        let delay = match obstacle {
+            Obstacle::Unreachable => doubled.min(UNREACHABLE_CAP_MS),
+            Obstacle::Error { retry_after_ms } => doubled.min(ERROR_CAP_MS).max(retry_after_ms.min(RETRY_AFTER_CAP_MS)),
+            Obstacle::Refused => REFUSED_MS,
+        };
+        Duration::from_millis(delay * 3 / 4 + random % (delay / 2 + 1))
+    }
+}
+
+/// A number for jitter; the system's generator failing only means that nothing is spread.
+pub(crate) fn random() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_their_cap_and_begin_anew_after_success() {
+        let delays = |obstacle| {
+            let mut retry = Retry::default();
+            // Half of the jitter's span is the delay itself.
+            (0..8).map(|_| retry.next(obstacle, 0).as_millis() * 4 / 3).collect::<Vec<_>>()
+        };
+        assert_eq!(delays(Obstacle::Unreachable), [100, 200, 400, 800, 1000, 1000, 1000, 1000]);
+        let errors = delays(Obstacle::Error { retry_after_ms: 0 });
+        assert_eq!(errors, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        let mut retry = Retry::default();
+        retry.next(Obstacle::Unreachable, 0);
+        assert_eq!(retry.failures(), 1);
+        retry.reset();
+        assert_eq!(retry.failures(), 0);
+        assert_eq!(retry.next(Obstacle::Unreachable, 0).as_millis(), 75);
+    }
+
+    #[test]
+    fn an_api_server_that_is_back_is_not_made_to_wait_for_how_long_it_was_away() {
+        let mut retry = Retry::default();
+        for _ in 0..60 {
+            retry.next(Obstacle::Unreachable, 0);
+        }
+        assert_eq!(retry.next(Obstacle::Error { retry_after_ms: 0 }, 0).as_millis(), 75);
+    }
+
+    #[test]
+    fn jitter_stays_within_a_quarter_and_refusals_are_asked_again_within_five_seconds() {
+        for random in [0, 1, 777, u64::MAX] {
+            let delay = Retry::default().next(Obstacle::Refused, random).as_millis();
+            assert!((2_600..=4_400).contains(&delay), "{delay}");
+        }
+    }
+
+    #[test]
+    fn a_delay_that_the_api_server_asks_for_is_kept_up_to_a_bound() {
+        let next = |retry_after_ms| Retry::default().next(Obstacle::Error { retry_after_ms }, 0).as_millis() * 4 / 3;
+        assert_eq!(next(2_000), 2_000);
+        assert_eq!(next(600_000), 30_000);
+    }
+}

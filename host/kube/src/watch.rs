@@ -1,0 +1,469 @@
+//! Keeps one kind listed and watched, and tells what happens to it as [`WatchEvent`]s, until nobody listens any more.
+//!
+//! The loop is our own and not kube-runtime's watcher, because the store's promises rest on what that one does not give:
+//! its streaming list starts at resourceVersion "0", which any stale cache of the API server may answer (R4), it keeps
+//! the versions of lists and bookmarks to itself, by which the host knows that it has seen its own writes (R2), and it
+//! copies and parses each line into trees.
+//!
+//! ```text
+//!            +--> streaming list --(end of initial events)--+
+//!   no       |         | refused, or silent                 v
+//!   position +--> list page by page -------------------> watch from the position --(closed, idle)--> watch again
+//!      ^                                                    |
+//!      +------------------- version expired (410) ----------+      everything else: wait, then go on from where it was
+//! ```
+//! Objects are decoded here and nothing else is known of them. A list that breaks off begins anew with another
+//! `Listing`; its objects so far stand.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use mortise_core::event::{WatchError, WatchEvent};
+use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::{ApiServer, READ_TIMEOUT, request};
+use crate::discovery::{Resource, escape};
+use crate::failure::{Failure, Refused, chain};
+use crate::frames::{FrameKind, Line, Lines, MAX_LINE_BYTES, split};
+use crate::retry::{Obstacle, Retry, random};
+
+/// How long the API server keeps one watch open, with up to a quarter less, so that watches that began together do not
+/// end together. Loss of permission shows when a watch is opened anew, so this is how late it shows at the latest.
+const WATCH_SECONDS: u64 = 290;
+/// A watch that says nothing for this long is opened anew. The API server sends a bookmark a minute when anything at
+/// all happens in its store, so two missing ones are a quiet cluster, for which one more request in two minutes is
+/// nothing, or a connection that died without a word, which would otherwise show only after [`WATCH_SECONDS`].
+const IDLE: Duration = Duration::from_secs(150);
+/// A streaming list that says nothing for this long is given up for a list page by page: an API server that does not
+/// know streaming lists ignores what it was asked and never says that the list is complete.
+const LIST_SILENCE: Duration = Duration::from_secs(30);
+/// Objects of one page of a list; client-go's number. Half a thousand of the largest objects would not fit into an
+/// answer, so a page that is too large is asked for again in eighths.
+const PAGE_OBJECTS: usize = 500;
+/// Longest one page may take.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A watch that lived this long has worked, even if nothing happened in it.
+const LIVED: Duration = Duration::from_secs(5);
+/// An API server that was away denies everybody everything until it has read its roles again, and it serves before that.
+/// A denial this soon after an outage is asked again before it is believed.
+const DOUBTFUL_AFTER_OUTAGE: Duration = Duration::from_secs(5);
+/// Tries that a kind's cache in the API server has to fill itself, as it does when its CRD is new, before that is told:
+/// one and a half seconds by the delays between them.
+const STARTING_TRIES: u32 = 4;
+/// Lists that expire sooner than this after the last one are a fault and not the passing of time.
+const SOON_AFTER_LIST: Duration = Duration::from_secs(10);
+/// The annotation of the bookmark that ends a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Which objects are watched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scope {
+    /// Of which kind.
+    pub kind: Kind,
+    /// In which namespace; None: in all.
+    pub namespace: Option<Arc<str>>,
+    /// Which labels they have, as the API server reads selectors; None: any.
+    pub selector: Option<Arc<str>>,
+}
+
+impl Scope {
+    /// Every object of a kind.
+    pub fn all(kind: Kind) -> Self {
+        Self { kind, namespace: None, selector: None }
+    }
+}
+
+/// Watches a scope and sends what happens, as `wrap` puts it, until the receiver is gone. A receiver that is slow slows
+/// the watch down: nothing is queued here, and the bound of the channel is the bound of what waits.
+///
+/// `Failed` is sent when the reason changes, not at every try; whatever comes after it says that the watch works again.
+pub async fn run<T, F>(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap: F)
+where
+    F: Fn(WatchEvent) -> T,
+{
+    let mut watch = Watch {
+        api,
+        scope,
+        sink,
+        wrap,
+        interner: Interner::default(),
+        position: None,
+        streaming: true,
+        page_objects: PAGE_OBJECTS,
+        failed: None,
+        retry: Retry::default(),
+        unreachable_at: None,
+        listed_at: None,
+    };
+    loop {
+        let began = Instant::now();
+        let stop = match watch.attempt().await {
+            Ok(never) => match never {},
+            Err(stop) => stop,
+        };
+        let delay = match stop {
+            Stop::Unheard => return,
+            stop => watch.after(stop, began.elapsed()).await,
+        };
+        let Ok(delay) = delay else { return };
+        tokio::select! {
+            () = sleep(delay) => {}
+            () = watch.sink.closed() => return,
+        }
+    }
+}
+
+/// Why an attempt ended; the watch itself never ends.
+#[derive(Debug)]
+enum Stop {
+    /// Nobody listens any more.
+    Unheard,
+    /// The API server closed the watch, or it was silent for too long: go on from the position.
+    Closed,
+    /// The position is no longer known: list again.
+    Expired(String),
+    /// This API server streams no lists.
+    NoStreaming,
+    /// A page of a list is too large.
+    PageTooLarge,
+    /// The stream broke after it had begun.
+    Broken(Failure),
+    /// Nothing could be had.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Answered(refused) if refused.is_expired() => Self::Expired(refused.message),
+            other => Self::Failed(other),
+        }
+    }
+}
+
+enum Never {}
+
+struct Watch<T, F> {
+    api: ApiServer,
+    scope: Scope,
+    sink: mpsc::Sender<T>,
+    wrap: F,
+    interner: Interner,
+    /// Everything up to here was sent. None: a list has to come first.
+    position: Option<ResourceVersion>,
+    /// Whether this API server is thought to stream lists. Once it has not, it is not asked again.
+    streaming: bool,
+    page_objects: usize,
+    /// The failure that was sent last, until something works.
+    failed: Option<WatchError>,
+    retry: Retry,
+    /// When there was no connection last.
+    unreachable_at: Option<Instant>,
+    /// When a list was complete last.
+    listed_at: Option<Instant>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bookmark<'a> {
+    #[serde(borrow)]
+    metadata: BookmarkMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMetadata<'a> {
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    annotations: Option<std::collections::BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    metadata: PageMetadata<'a>,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata<'a> {
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    r#continue: Cow<'a, str>,
+}
+
+impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
+    /// Lists if need be, then watches for as long as it goes.
+    async fn attempt(&mut self) -> Result<Never, Stop> {
+        let resource = self.api.resource(&self.scope.kind).await?;
+        if self.position.is_none() && self.streaming {
+            return self.stream_list(&resource).await;
+        }
+        let from = match self.position {
+            Some(version) => version,
+            None => self.list(&resource).await?,
+        };
+        let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={}", from.0);
+        let body = self.open(&resource, &query).await?;
+        self.send(WatchEvent::Progress(from)).await?;
+        self.follow(body, false).await
+    }
+
+    /// A list from the newest state that arrives as a watch and goes on as one. Without a resourceVersion the API server
+    /// waits until its cache has caught up with etcd, so nothing older than this request is shown (R4).
+    async fn stream_list(&mut self, resource: &Resource) -> Result<Never, Stop> {
+        let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let body = match self.open(resource, query).await {
+            Err(Failure::Answered(refused)) if matches!(refused.code, 400 | 422) => return Err(Stop::NoStreaming),
+            other => other?,
+        };
+        self.send(WatchEvent::Listing).await?;
+        self.follow(body, true).await
+    }
+
+    /// A list page by page, consistent because it names no version.
+    async fn list(&mut self, resource: &Resource) -> Result<ResourceVersion, Stop> {
+        let mut token = String::new();
+        let mut begun = false;
+        loop {
+            let query = format!("limit={}&continue={}", self.page_objects, escape(&token));
+            let path = self.path(resource, &query);
+            let answer = match self.api.get(&path, PAGE_TIMEOUT).await {
+                Err(Failure::TooLarge) if self.page_objects > 1 => return Err(Stop::PageTooLarge),
+                other => other?,
+            };
+            let page: Page<'_> = serde_json::from_slice(&answer.body)
+                .map_err(|error| Failure::Lost(format!("a page of {} cannot be read: {error}", self.scope.kind)))?;
+            if !std::mem::replace(&mut begun, true) {
+                self.send(WatchEvent::Listing).await?;
+            }
+            for item in page.items.unwrap_or_default() {
+                let event = self.decode(item.get().as_bytes()).map_or_else(
+                    |message| WatchEvent::Undecodable { message },
+                    |object| WatchEvent::Listed(Box::new(object)),
+                );
+                self.send(event).await?;
+            }
+            if page.metadata.r#continue.is_empty() {
+                let version = self.version(&page.metadata.resource_version)?;
+                self.position = Some(version);
+                self.send(WatchEvent::ListDone(version)).await?;
+                return Ok(version);
+            }
+            token = page.metadata.r#continue.into_owned();
+        }
+    }
+
+    async fn open(&self, resource: &Resource, query: &str) -> Result<Body, Failure> {
+        let seconds = WATCH_SECONDS - random() % (WATCH_SECONDS / 4);
+        let path = self.path(resource, &format!("{query}&timeoutSeconds={seconds}"));
+        self.api.open(request(Method::GET, &path, None, Bytes::new())?, Instant::now() + READ_TIMEOUT).await
+    }
+
+    fn path(&self, resource: &Resource, query: &str) -> String {
+        let mut path = format!("{}?{query}", resource.collection(self.scope.namespace.as_deref()));
+        if let Some(selector) = &self.scope.selector {
+            path.push_str("&labelSelector=");
+            path.push_str(&escape(selector));
+        }
+        path
+    }
+
+    /// Sends every frame of a stream on until it ends.
+    async fn follow(&mut self, mut body: Body, mut listing: bool) -> Result<Never, Stop> {
+        let mut lines = Lines::default();
+        loop {
+            while let Some(line) = lines.pop() {
+                match line {
+                    Line::Whole(line) => self.frame(&line, &mut listing).await?,
+                    Line::TooLong { start } => self.too_long(&start).await?,
+                }
+            }
+            let silence = if listing { LIST_SILENCE } else { IDLE };
+            match timeout(silence, body.frame()).await {
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        lines.push(data);
+                    }
+                }
+                Ok(Some(Err(error))) => return Err(Stop::Broken(Failure::of_client(&error))),
+                Ok(None) if listing => {
+                    return Err(Stop::Broken(Failure::Lost("the list ended before it was complete".to_owned())));
+                }
+                Ok(None) => return Err(Stop::Closed),
+                Err(_) if listing => return Err(Stop::NoStreaming),
+                Err(_) => return Err(Stop::Closed),
+            }
+        }
+    }
+
+    async fn frame(&mut self, line: &[u8], listing: &mut bool) -> Result<(), Stop> {
+        let Some((kind, text)) = split(line) else {
+            let start = String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned();
+            return Err(Stop::Broken(Failure::Lost(format!("a line is no frame of a watch: {start}"))));
+        };
+        match kind {
+            FrameKind::Bookmark => return self.bookmark(text, listing).await,
+            FrameKind::Error => {
+                let refused = Refused::from_status(text).unwrap_or_default();
+                return Err(if refused.is_expired() {
+                    Stop::Expired(refused.message)
+                } else {
+                    Stop::Broken(Failure::Answered(refused))
+                });
+            }
+            FrameKind::Added | FrameKind::Modified | FrameKind::Deleted => {}
+        }
+        let object = match self.decode(text) {
+            Ok(object) => Box::new(object),
+            Err(message) => return self.send(WatchEvent::Undecodable { message }).await,
+        };
+        if !*listing {
+            self.position = Some(object.resource_version);
+        }
+        let event = match kind {
+            FrameKind::Deleted => WatchEvent::Deleted(object),
+            _ if *listing => WatchEvent::Listed(object),
+            _ => WatchEvent::Applied(object),
+        };
+        self.send(event).await
+    }
+
+    async fn bookmark(&mut self, text: &[u8], listing: &mut bool) -> Result<(), Stop> {
+        let bookmark: Bookmark<'_> = serde_json::from_slice(text)
+            .map_err(|error| Stop::Broken(Failure::Lost(format!("a bookmark cannot be read: {error}"))))?;
+        let version = self.version(&bookmark.metadata.resource_version)?;
+        if *listing {
+            let ends = bookmark.metadata.annotations.is_some_and(|all| all.contains_key(INITIAL_EVENTS_END));
+            if !ends {
+                return Ok(());
+            }
+            *listing = false;
+            self.position = Some(version);
+            return self.send(WatchEvent::ListDone(version)).await;
+        }
+        self.position = Some(version);
+        self.send(WatchEvent::Progress(version)).await
+    }
+
+    async fn too_long(&mut self, start: &[u8]) -> Result<(), Stop> {
+        let start = String::from_utf8_lossy(start);
+        let message = format!(
+            "an object of {} is larger than {MAX_LINE_BYTES} bytes and is not in the view; it begins {start}",
+            self.scope.kind
+        );
+        self.send(WatchEvent::Undecodable { message }).await
+    }
+
+    fn decode(&mut self, text: &[u8]) -> Result<Object, String> {
+        Object::decode_as(&self.scope.kind, text, &mut self.interner).map_err(|error| chain(&error))
+    }
+
+    fn version(&self, text: &str) -> Result<ResourceVersion, Failure> {
+        text.parse().map(ResourceVersion).map_err(|_| {
+            Failure::Lost(format!(
+                "{} has the resourceVersion {text:?}, and versions that are no numbers cannot be compared",
+                self.scope.kind
+            ))
+        })
+    }
+
+    /// Whatever is sent outside of a list says that the watch works.
+    async fn send(&mut self, event: WatchEvent) -> Result<(), Stop> {
+        match event {
+            WatchEvent::Applied(_) | WatchEvent::Deleted(_) | WatchEvent::ListDone(_) => {
+                self.failed = None;
+                self.retry.reset();
+            }
+            WatchEvent::Listing | WatchEvent::Progress(_) => self.failed = None,
+            _ => {}
+        }
+        if matches!(event, WatchEvent::ListDone(_)) {
+            self.listed_at = Some(Instant::now());
+        }
+        self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::Unheard)
+    }
+
+    /// Takes note of why an attempt ended, tells it when it is a failure, and says how long to wait before the next.
+    async fn after(&mut self, stop: Stop, lived: Duration) -> Result<Duration, Stop> {
+        if lived >= LIVED && self.position.is_some() {
+            self.retry.reset();
+        }
+        let kind = &self.scope.kind;
+        let again = Obstacle::Error { retry_after_ms: 0 };
+        match stop {
+            Stop::Unheard => Err(Stop::Unheard),
+            Stop::Closed if lived >= LIVED => Ok(Duration::ZERO),
+            Stop::Closed => Ok(self.retry.next(again, random())),
+            Stop::Expired(message) => {
+                tracing::info!(%kind, %message, "the watch's version is no longer known, listing again");
+                self.position = None;
+                if self.listed_at.is_none_or(|at| at.elapsed() > SOON_AFTER_LIST) {
+                    self.retry.reset();
+                }
+                Ok(self.retry.next(again, random()))
+            }
+            Stop::NoStreaming => {
+                tracing::info!(%kind, "the API server streams no lists, listing page by page");
+                self.streaming = false;
+                Ok(Duration::ZERO)
+            }
+            Stop::PageTooLarge => {
+                self.page_objects = (self.page_objects / 8).max(1);
+                Ok(Duration::ZERO)
+            }
+            // One break is how every restart of an API server and every load balancer's timeout looks, and going on
+            // from the position loses nothing: it is a failure when going on fails too.
+            Stop::Broken(failure) if self.retry.failures() == 0 && self.position.is_some() => {
+                tracing::debug!(%kind, message = %failure.message(), "the watch broke");
+                Ok(self.retry.next(again, random()))
+            }
+            Stop::Broken(failure) | Stop::Failed(failure) => self.after_failure(&failure).await,
+        }
+    }
+
+    async fn after_failure(&mut self, failure: &Failure) -> Result<Duration, Stop> {
+        let error = failure.to_watch_error();
+        let after_outage = self.unreachable_at.is_some_and(|at| at.elapsed() < DOUBTFUL_AFTER_OUTAGE);
+        let (obstacle, believed) = match (failure, &error) {
+            (_, WatchError::Denied(_) | WatchError::NotServed(_)) if after_outage => {
+                (Obstacle::Error { retry_after_ms: 0 }, false)
+            }
+            (_, WatchError::Denied(_) | WatchError::NotServed(_)) => (Obstacle::Refused, true),
+            (Failure::NotSent(_), _) => {
+                self.unreachable_at = Some(Instant::now());
+                (Obstacle::Unreachable, true)
+            }
+            (Failure::Answered(refused), _) if refused.is_starting() => {
+                (Obstacle::Error { retry_after_ms: 0 }, self.retry.failures() >= STARTING_TRIES)
+            }
+            (Failure::Answered(refused), _) => {
+                (Obstacle::Error { retry_after_ms: refused.retry_after_ms.unwrap_or(0) }, true)
+            }
+            _ => (Obstacle::Error { retry_after_ms: 0 }, true),
+        };
+        if matches!(error, WatchError::NotServed(_)) {
+            // Where the kind is may have been known, and is no longer so.
+            self.api.discovery().forget(&self.scope.kind.api_version);
+        }
+        if believed && self.failed.as_ref() != Some(&error) {
+            self.failed = Some(error.clone());
+            let event = (self.wrap)(WatchEvent::Failed(error));
+            self.sink.send(event).await.map_err(|_| Stop::Unheard)?;
+        }
+        Ok(self.retry.next(obstacle, random()))
+    }
+}

@@ -1,0 +1,172 @@
+//! Performs what the driver asks for: starts and stops watches, hands calls to workers and writes to the API server, and
+//! counts and logs what is observed. Every answer comes back as an input of the event loop.
+//!
+//! Nothing here waits. What is in flight is bounded by the driver, which has at most one call per key, as many calls as
+//! it has slots, and one write per place in its plans; what waits for the API server's room waits in its own task.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::event::{Call, CallDone, Digest, Effect, Event, Observation, Write};
+use mortise_core::manifest::Manifest;
+use mortise_core::object::{Kind, ObjectRef};
+use mortise_core::read_set::ReadSet;
+use mortise_kube::client::ApiServer;
+use mortise_kube::watch::{self, Scope};
+use mortise_wasm::workers::{Job, Workers};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::components::{Components, Loaded};
+use crate::event_loop::Input;
+use crate::log::Reconciles;
+use crate::metrics::Metrics;
+use crate::supervise::Supervisor;
+
+/// Everything that effects need.
+pub(crate) struct Performer {
+    pub(crate) api: ApiServer,
+    pub(crate) inputs: mpsc::Sender<Input>,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) workers: Workers,
+    pub(crate) components: Components,
+    pub(crate) watches: BTreeMap<Kind, AbortHandle>,
+    pub(crate) reconciles: Reconciles,
+}
+
+impl Performer {
+    /// Begins one effect; what comes back is its answer where there is one at once.
+    pub(crate) fn perform(&mut self, effect: Effect) -> Option<Event> {
+        match effect {
+            Effect::StartWatch(kind) => self.start_watch(kind),
+            Effect::StopWatch(kind) => {
+                if let Some(watch) = self.watches.remove(&kind) {
+                    watch.abort();
+                }
+            }
+            Effect::Compile(digest) => return self.components.compile(&digest),
+            Effect::Unload(digest) => self.components.unload(&digest),
+            Effect::RegisterCrd { plugin, crd, body } => self.register_crd(plugin, crd, body),
+            Effect::Call(call) => return self.call(call),
+            Effect::Write(write) => self.write(write),
+            Effect::ReadLive(target) => self.read_live(target),
+            Effect::Observe(observation) => self.observe(&observation),
+            // The event loop keeps the time.
+            Effect::WakeAt(_) => {}
+        }
+        None
+    }
+
+    /// Keeps a component's bytes until they are compiled.
+    pub(crate) fn keep(&mut self, digest: Digest, bytes: Arc<[u8]>) {
+        self.components.keep(digest, bytes);
+    }
+
+    /// Takes in what a compile thread made.
+    pub(crate) fn loaded(&mut self, digest: Digest, loaded: Loaded) -> Event {
+        self.components.loaded(digest, loaded)
+    }
+
+    /// The kinds that are watched.
+    pub(crate) fn watched(&self) -> Vec<Kind> {
+        self.watches.keys().cloned().collect()
+    }
+
+    fn start_watch(&mut self, kind: Kind) {
+        let wrapped = kind.clone();
+        let wrap = move |event| Input::Event(Event::Watch(wrapped.clone(), event));
+        let watch = watch::run(self.api.clone(), Scope::all(kind.clone()), self.inputs.clone(), wrap);
+        let task = self.supervisor.task(format!("the watch of {kind}"), async {
+            watch.await;
+            Ok(())
+        });
+        if let Some(earlier) = self.watches.insert(kind, task) {
+            earlier.abort();
+        }
+    }
+
+    fn register_crd(&self, plugin: Arc<str>, crd: Arc<str>, body: Arc<str>) {
+        let api = self.api.clone();
+        self.answer("the registration of a CRD", async move {
+            let result = api.register_crd(&body).await;
+            Event::CrdRegistered { plugin, crd, result }
+        });
+    }
+
+    fn write(&self, write: Box<Write>) {
+        let (api, metrics) = (self.api.clone(), Arc::clone(&self.metrics));
+        self.answer("a write", async move {
+            let result = api.execute(&write).await;
+            metrics.wrote(&write, result.as_ref().map(|_| ()));
+            tracing::debug!(
+                verb = write.op.verb(),
+                target = %write.op.target(),
+                manager = write.manager(),
+                error = result.as_ref().err().map(|error| &*error.message),
+                "write"
+            );
+            Event::Wrote(write.id, result)
+        });
+    }
+
+    fn read_live(&self, target: ObjectRef) {
+        let api = self.api.clone();
+        self.answer("a live read", async move {
+            let result = api.read_live(&target).await;
+            Event::LiveRead(target, result)
+        });
+    }
+
+    /// Runs something whose outcome is an event for the driver.
+    fn answer(&self, name: &'static str, task: impl Future<Output = Event> + Send + 'static) {
+        let (inputs, alarm) = (self.inputs.clone(), self.supervisor.alarm(name));
+        tokio::spawn(async move {
+            let _alarm = alarm;
+            let event = task.await;
+            // A loop that has ended wants no answers.
+            let _ = inputs.send(Input::Event(event)).await;
+        });
+    }
+
+    fn call(&mut self, call: Box<Call>) -> Option<Event> {
+        let Some(plugin) = self.components.get(&call.digest).map(Arc::clone) else {
+            tracing::error!(controller = %call.controller, digest = %call.digest, "asked to call what is not loaded");
+            return Some(not_run(&call, format!("{} is not loaded", call.digest)));
+        };
+        self.reconciles.begin(&call);
+        match self.workers.submit(Job { plugin, call }) {
+            Ok(()) => None,
+            Err(full) => {
+                tracing::error!(controller = %full.0.call.controller, "the driver handed out more calls than there is room");
+                Some(not_run(&full.0.call, full.to_string()))
+            }
+        }
+    }
+
+    fn observe(&self, observation: &Observation) {
+        self.metrics.observe(Instant::now(), observation);
+        if let Observation::Activated { plugin, digest, .. } = observation {
+            self.note_concurrency(plugin, digest);
+        }
+        self.reconciles.observed(observation);
+    }
+
+    fn note_concurrency(&self, plugin: &Arc<str>, digest: &Digest) {
+        let Some(loaded) = self.components.get(digest) else { return };
+        let Ok(manifest) = Manifest::parse(loaded.manifest()) else { return };
+        for controller in &manifest.controllers {
+            let label = format!("{plugin}/{}", controller.primary.kind).into();
+            self.metrics.concurrency(&label, controller.concurrency);
+        }
+    }
+}
+
+/// The answer to a call that could not even begin, which is an error of the host that its backoff keeps small.
+fn not_run(call: &Call, why: String) -> Event {
+    let fault = GuestFault::Trap { message: format!("the host could not run the call: {why}"), detail: String::new() };
+    let done = CallDone { result: CallResult::Fault(fault), reads: ReadSet::default(), elapsed_us: 0 };
+    Event::CallDone(call.id, done)
+}

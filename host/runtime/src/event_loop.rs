@@ -1,0 +1,159 @@
+//! The one event loop. It waits for inputs, takes all that are there, steps the driver through them in order, and
+//! performs the effects; it decides nothing and does no I/O itself. The driver has no other owner, so nothing is locked.
+//!
+//! Inputs come through one bounded channel: a watch that lists faster than the driver takes waits for it. Performing an
+//! effect never waits for anything that waits for an input, so the two directions cannot block each other.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use mortise_core::driver::Driver;
+use mortise_core::event::{Digest, Effect, Event, Now};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep_until;
+
+use crate::components::Loaded;
+use crate::effects::Performer;
+use crate::http::Report;
+use crate::sources::{Offers, SourceInput};
+
+/// Inputs that wait for the loop. Some milliseconds of work: enough that a listing keeps the loop busy, few enough that
+/// an answer behind it is not late.
+pub(crate) const INPUTS: usize = 1_024;
+/// Inputs of one round, after which effects are performed: bounds how long an effect waits for the round's end.
+const BATCH: usize = 256;
+
+/// What enters the loop.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// For the driver.
+    Event(Event),
+    /// From a source of plugins.
+    Source(SourceInput),
+    /// From a compile thread.
+    Loaded(Digest, Loaded),
+    /// Somebody wants to know how the host is.
+    Inspect(oneshot::Sender<Report>),
+}
+
+/// The driver and what it moves.
+pub(crate) struct EventLoop {
+    driver: Driver,
+    inputs: mpsc::Receiver<Input>,
+    performer: Performer,
+    offers: Offers,
+    clock: Clock,
+    /// When the driver wants its next tick.
+    wake_at: Option<u64>,
+    stopping: bool,
+    effects: Vec<Effect>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(driver: Driver, inputs: mpsc::Receiver<Input>, performer: Performer, offers: Offers) -> Self {
+        let clock = Clock::start();
+        Self { driver, inputs, performer, offers, clock, wake_at: None, stopping: false, effects: Vec::new() }
+    }
+
+    /// Turns until the driver has finished after a shutdown.
+    pub(crate) async fn run(&mut self) {
+        self.step(Event::Started);
+        self.perform();
+        let mut batch = Vec::with_capacity(BATCH);
+        while !(self.stopping && self.driver.is_drained()) {
+            tokio::select! {
+                biased;
+                _ = self.inputs.recv_many(&mut batch, BATCH) => {}
+                () = sleep_until(self.clock.instant(self.wake_at).into()), if self.wake_at.is_some() => {}
+            }
+            for input in batch.drain(..) {
+                self.take(input);
+            }
+            // Looked at in every round, so that a steady flow of inputs does not hold up what is due.
+            if self.wake_at.is_some_and(|due| due <= self.clock.now().mono_ms) {
+                self.wake_at = None;
+                self.step(Event::Tick);
+            }
+            self.perform();
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Event(event) => self.step(event),
+            Input::Source(input) => {
+                for found in self.offers.take(input) {
+                    if let Some((digest, bytes)) = found.bytes {
+                        self.performer.keep(digest, bytes);
+                    }
+                    self.step(found.event);
+                }
+            }
+            Input::Loaded(digest, loaded) => {
+                let event = self.performer.loaded(digest, loaded);
+                self.step(event);
+            }
+            Input::Inspect(answer) => {
+                // Who asked may have given up by now.
+                let _ = answer.send(self.report());
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        self.stopping |= matches!(event, Event::Shutdown);
+        self.driver.step(self.clock.now(), event, &mut self.effects);
+    }
+
+    /// Performs all effects, and those of the answers that some have at once. Ends, because such an answer is a
+    /// refusal, after which the driver waits before it asks again.
+    fn perform(&mut self) {
+        while !self.effects.is_empty() {
+            let mut answers = Vec::new();
+            for effect in self.effects.drain(..) {
+                match effect {
+                    Effect::WakeAt(at) => self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at))),
+                    effect => answers.extend(self.performer.perform(effect)),
+                }
+            }
+            for answer in answers {
+                self.step(answer);
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            health: self.driver.health(),
+            snapshot: self.driver.store().snapshot(),
+            kinds: self.performer.watched(),
+            queue_depths: self.driver.queue_depths(),
+            stopping: self.stopping,
+        }
+    }
+}
+
+/// The process's clocks; the only ones that the driver's time comes from.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    fn now(self) -> Now {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { mono_ms: millis(self.start.elapsed()), unix_ms: millis(unix) }
+    }
+
+    /// The moment of a monotonic time; the start for none, which nobody waits for.
+    fn instant(self, mono_ms: Option<u64>) -> Instant {
+        self.start + std::time::Duration::from_millis(mono_ms.unwrap_or_default())
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

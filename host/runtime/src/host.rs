@@ -1,0 +1,201 @@
+//! Starts every part of the host, waits for the end, and ends in order: a signal lets what is in flight finish, a second
+//! one does not wait, and a part that falls ends the process with its name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use mortise_core::driver::{self, Driver};
+use mortise_core::event::Event;
+use mortise_kube::client::{Access, ApiServer};
+use mortise_wasm::engine::Pooling;
+use mortise_wasm::workers::{JobDone, Workers};
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use crate::components::Components;
+use crate::config::Config;
+use crate::effects::Performer;
+use crate::event_loop::{EventLoop, INPUTS, Input};
+use crate::http::{Inspector, Scrape, serve_metrics, serve_probes};
+use crate::loader::Loader;
+use crate::log::Reconciles;
+use crate::metrics::{Metrics, RequestState};
+use crate::sources::{self, Offers};
+use crate::supervise::{Falls, Supervisor, supervisor};
+
+/// How long writes in flight have after a signal. Their own timeout; Kubernetes waits 30 s before it kills.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Threads of the I/O runtime. They move bytes between sockets and channels; what costs time runs on threads of its own.
+const IO_THREADS: usize = 2;
+
+/// Runs the host until a signal ends it.
+///
+/// # Errors
+/// What could not be started, which part fell, or that the end took too long.
+pub fn run(config: Config) -> anyhow::Result<()> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .thread_name("mortise-io")
+        .enable_all()
+        .build()
+        .context("starting the I/O threads")?;
+    let ended = runtime.block_on(host(config));
+    // Nothing is left to wait for, and a watch that is being read would never end.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn host(config: Config) -> anyhow::Result<()> {
+    // First, so that a signal during the start is not lost.
+    let mut signals = Signals::new()?;
+    let (supervisor, mut falls) = supervisor();
+    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let api = ApiServer::connect(&Access { kubeconfig: config.kubeconfig.clone(), context: None }).await?;
+    let metrics = Arc::new(Metrics::new());
+
+    start_servers(&config, &api, &inputs, &metrics, &supervisor).await?;
+    let performer = performer(&config, &api, &inputs, &metrics, &supervisor)?;
+    let driver = Driver::new(driver::Config {
+        instance: config.instance.as_str().into(),
+        // Each worker has its next call waiting when it ends one.
+        call_slots: config.workers.get() * 2,
+    });
+    let offers = Offers::new(&sources::of(&config));
+    let drained = start_loop(EventLoop::new(driver, receiver, performer, offers), &supervisor)?;
+    sources::start(&config, &api, &inputs, &supervisor)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        api_server = api.host(),
+        namespace = %config.namespace,
+        workers = config.workers,
+        "mortise runs"
+    );
+    end(&mut signals, &mut falls, &inputs, drained).await
+}
+
+/// Waits for the end, and for what is in flight.
+async fn end(
+    signals: &mut Signals,
+    falls: &mut Falls,
+    inputs: &mpsc::Sender<Input>,
+    mut drained: oneshot::Receiver<()>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        name = signals.next() => tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins"),
+        fall = falls.next() => return Err(fall),
+    }
+    inputs.send(Input::Event(Event::Shutdown)).await.context("the event loop has ended before the signal")?;
+    tokio::select! {
+        biased;
+        _ = &mut drained => {
+            tracing::info!("ended");
+            Ok(())
+        }
+        name = signals.next() => bail!("{name} came a second time: ended at once; every write is safe to repeat"),
+        fall = falls.next() => Err(fall),
+        () = sleep(DRAIN) => bail!(
+            "writes were still in flight {} s after the signal; every write is safe to repeat",
+            DRAIN.as_secs()
+        ),
+    }
+}
+
+fn performer(
+    config: &Config,
+    api: &ApiServer,
+    inputs: &mpsc::Sender<Input>,
+    metrics: &Arc<Metrics>,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Performer> {
+    let loader = Arc::new(Loader::new(&config.cache_dir, Pooling::Probe)?);
+    let reconciles = Reconciles::default();
+    let workers = {
+        let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
+        let reconciles = reconciles.clone();
+        Workers::start(config.workers.get(), move |job: JobDone| {
+            let _alarm = supervisor.alarm("a guest worker");
+            reconciles.called(&job);
+            metrics.called(&job.controller, &job.done);
+            // A loop that has ended wants no answers.
+            let _ = inputs.blocking_send(Input::Event(Event::CallDone(job.id, job.done)));
+        })
+    };
+    Ok(Performer {
+        api: api.clone(),
+        inputs: inputs.clone(),
+        supervisor: supervisor.clone(),
+        metrics: Arc::clone(metrics),
+        workers,
+        components: Components::start(&loader, inputs, metrics, supervisor)?,
+        watches: BTreeMap::new(),
+        reconciles,
+    })
+}
+
+/// The event loop gets a thread of its own: it computes, and must not keep sockets waiting, nor they it.
+fn start_loop(mut event_loop: EventLoop, supervisor: &Supervisor) -> anyhow::Result<oneshot::Receiver<()>> {
+    let (done, drained) = oneshot::channel();
+    let alarm = supervisor.alarm("the event loop");
+    let runtime = Handle::current();
+    let work = move || {
+        let _alarm = alarm;
+        runtime.block_on(event_loop.run());
+        // Told before the loop's channel closes, at which the watches end too.
+        let _ = done.send(());
+    };
+    thread::Builder::new().name("mortise-loop".to_owned()).spawn(work).context("starting the event loop's thread")?;
+    Ok(drained)
+}
+
+async fn start_servers(
+    config: &Config,
+    api: &ApiServer,
+    inputs: &mpsc::Sender<Input>,
+    metrics: &Arc<Metrics>,
+    supervisor: &Supervisor,
+) -> anyhow::Result<()> {
+    let inspector = Inspector::new(inputs.clone());
+    if let Some(listener) = config.probes.listen("--health-probe-bind-address").await? {
+        supervisor.task("the server of the health probes", serve_probes(listener, inspector.clone()));
+    }
+    if let Some(listener) = config.metrics.listen("--metrics-bind-address").await? {
+        let (metrics, api) = (Arc::clone(metrics), api.clone());
+        let scrape = Scrape { metrics, inspector, requests: Arc::new(move || requests(&api)) };
+        supervisor.task("the server of the metrics", serve_metrics(listener, scrape));
+    }
+    Ok(())
+}
+
+fn requests(api: &ApiServer) -> Vec<RequestState> {
+    let counted = api.counts().all().into_iter();
+    let host = api.host();
+    counted
+        .map(|row| RequestState { code: row.code, method: row.method, host: host.to_owned(), count: row.count })
+        .collect()
+}
+
+/// The signals that end the host.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Where log lines go: standard error, for people or as JSON. One span per reconcile carries the controller, the object
+//! and the digest, and what the guest logs stands inside it.
+
+use std::collections::HashMap;
+use std::io::IsTerminal;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use mortise_core::contract::GuestFault;
+use mortise_core::event::{Call, Digest, Observation};
+use mortise_core::object::ObjectRef;
+use mortise_wasm::log::{LogLevel, LogLine};
+use mortise_wasm::workers::JobDone;
+use tracing::field::{Empty, display};
+use tracing::{Span, debug, error, info, trace, warn};
+use tracing_subscriber::EnvFilter;
+
+/// How lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// For a terminal.
+    Human,
+    /// One JSON object a line, for a log collector.
+    Json,
+}
+
+/// What is logged: "info", or a list such as "info,mortise_kube=debug".
+#[derive(Clone, Debug)]
+pub struct Level(String);
+
+impl FromStr for Level {
+    type Err = tracing_subscriber::filter::ParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        EnvFilter::builder().parse(text)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Begins to log; once a process.
+///
+/// # Errors
+/// When something logs already.
+pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
+    let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match format {
+        Format::Human => builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
+        Format::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
+}
+
+/// A controller and the object that it reconciles.
+type ReconcileKey = (Arc<str>, ObjectRef);
+
+/// The reconciles in work, so that whatever is logged of one, on whichever thread, names the digest that it runs. Holds
+/// one entry for each key between its call and its end. Spans are made only when there is a line to put into them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reconciles {
+    digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,
+}
+
+impl Reconciles {
+    /// A call begins.
+    pub(crate) fn begin(&self, call: &Call) {
+        let key = (call.controller.clone(), call.object.reference());
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner).insert(key, call.digest.clone());
+    }
+
+    /// A call has ended: what the guest logged goes out.
+    pub(crate) fn called(&self, done: &JobDone) {
+        if done.logs.is_empty() && done.dropped_logs == 0 {
+            return;
+        }
+        self.span(&done.controller, &done.object).in_scope(|| {
+            done.logs.iter().for_each(guest_line);
+            if done.dropped_logs > 0 {
+                warn!(lines = done.dropped_logs, "the plugin logged more than it may in one call; the rest is cut");
+            }
+        });
+    }
+
+    /// The driver tells of something.
+    pub(crate) fn observed(&self, observation: &Observation) {
+        match observation {
+            Observation::Reconciled { controller, object, .. } => {
+                if tracing::enabled!(tracing::Level::DEBUG) {
+                    self.span(controller, object).in_scope(|| line(observation));
+                }
+                let key = (controller.clone(), object.clone());
+                self.digests.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            }
+            Observation::Fault { controller, object, .. } | Observation::BreakerOpened { controller, object, .. } => {
+                self.span(controller, object).in_scope(|| line(observation));
+            }
+            _ => line(observation),
+        }
+    }
+
+    fn span(&self, controller: &Arc<str>, object: &ObjectRef) -> Span {
+        let span = tracing::info_span!("reconcile", %controller, %object, digest = Empty);
+        let key = (controller.clone(), object.clone());
+        if let Some(digest) = self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            span.record("digest", display(digest));
+        }
+        span
+    }
+}
+
+/// One line of a guest, at its own level. Its fields go in as one, since tracing's own are fixed when it is compiled.
+fn guest_line(logged: &LogLine) {
+    let fields: Vec<String> = logged.fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+    let fields = (!fields.is_empty()).then(|| fields.join(" "));
+    let (message, fields) = (&logged.message, fields.as_deref());
+    match logged.level {
+        LogLevel::Trace => trace!(target: "guest", fields, "{message}"),
+        LogLevel::Debug => debug!(target: "guest", fields, "{message}"),
+        LogLevel::Info => info!(target: "guest", fields, "{message}"),
+        LogLevel::Warn => warn!(target: "guest", fields, "{message}"),
+        LogLevel::Error => error!(target: "guest", fields, "{message}"),
+    }
+}
+
+fn line(observation: &Observation) {
+    match observation {
+        Observation::Enqueued { .. } | Observation::Taken { .. } => {}
+        Observation::Reconciled { result, elapsed_ms, writes, skipped, .. } => {
+            debug!(?result, elapsed_ms, writes, skipped, "reconciled");
+        }
+        Observation::Fault { fault, .. } => {
+            let detail = match fault {
+                GuestFault::Trap { detail, .. } if !detail.is_empty() => Some(detail.as_str()),
+                _ => None,
+            };
+            warn!(reason = fault.reason(), detail, "{}", fault.message());
+        }
+        Observation::Activated { plugin, digest, reload } => info!(%plugin, %digest, reload, "the plugin serves"),
+        Observation::Refused { plugin, refusal } => {
+            warn!(%plugin, reason = refusal.reason, "refused: {}", refusal.message);
+        }
+        Observation::CacheLagging { object } => {
+            warn!(%object, "the watch does not show the host's own write; reading live");
+        }
+        Observation::BreakerOpened { message, .. } => warn!("writes are stopped as a fight: {message}"),
+        Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
+        Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
+        Observation::WriteFailed { controller, target, error } => {
+            info!(%controller, %target, class = ?error.class, "a write was refused: {}", error.message);
+        }
+    }
+}

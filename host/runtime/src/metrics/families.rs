@@ -1,0 +1,216 @@
+//! The names, labels and buckets of every series. Those of controller-runtime and client-go are theirs to the letter
+//! (without the `priority` of `workqueue_depth`, whose empty value is the same series to Prometheus).
+//!
+//! prometheus-client adds `_total` to counters by itself, so no counter's name here ends in it.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+
+/// controller-runtime's own 40 buckets of `controller_runtime_reconcile_time_seconds`.
+const RECONCILE_BUCKETS: [f64; 40] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+];
+
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+        pub(super) struct $name { $(pub(super) $field: $type),+ }
+    )+};
+}
+
+labels! {
+    /// controller-runtime's label.
+    ControllerLabels { controller: Arc<str> }
+    /// controller-runtime's labels of `reconcile_total`.
+    ResultLabels { controller: Arc<str>, result: &'static str }
+    /// The workqueue's labels: both name the controller.
+    QueueLabels { name: Arc<str>, controller: Arc<str> }
+    /// client-go's labels.
+    RequestLabels { code: String, method: String, host: String }
+    /// How a guest call ended.
+    CallLabels { controller: Arc<str>, result: &'static str }
+    /// Which bound a guest broke.
+    FaultLabels { controller: Arc<str>, reason: &'static str }
+    /// One plugin.
+    PluginLabels { plugin: Arc<str> }
+    /// One plugin and what serves it.
+    InfoLabels { plugin: Arc<str>, digest: Arc<str> }
+    /// One plugin and why it was refused.
+    ReasonLabels { plugin: Arc<str>, reason: &'static str }
+    /// One kind.
+    KindLabels { kind: String }
+    /// One kind and why its watch failed.
+    CodeLabels { kind: String, reason: &'static str }
+    /// One sort of write.
+    WriteLabels { plugin: Arc<str>, verb: &'static str, kind: String, result: &'static str }
+    /// Whether the compiler ran.
+    CompileLabels { cached: bool }
+}
+
+/// A gauge of seconds.
+pub(super) type Seconds = Gauge<f64, AtomicU64>;
+/// Makes the histograms of one family.
+pub(super) type NewHistogram = fn() -> Histogram;
+/// A histogram by labels.
+pub(super) type Histograms<L> = Family<L, Histogram, NewHistogram>;
+
+/// One field a series.
+#[derive(Debug)]
+pub(super) struct Families {
+    pub(super) reconciles: Family<ResultLabels, Counter>,
+    pub(super) errors: Family<ControllerLabels, Counter>,
+    pub(super) terminal_errors: Family<ControllerLabels, Counter>,
+    pub(super) panics: Family<ControllerLabels, Counter>,
+    pub(super) timeouts: Family<ControllerLabels, Counter>,
+    pub(super) reconcile_seconds: Histograms<ControllerLabels>,
+    pub(super) max_concurrent: Family<ControllerLabels, Gauge>,
+    pub(super) active_workers: Family<ControllerLabels, Gauge>,
+    pub(super) depth: Family<QueueLabels, Gauge>,
+    pub(super) adds: Family<QueueLabels, Counter>,
+    pub(super) queue_seconds: Histograms<QueueLabels>,
+    pub(super) work_seconds: Histograms<QueueLabels>,
+    pub(super) unfinished_seconds: Family<QueueLabels, Seconds>,
+    pub(super) longest_seconds: Family<QueueLabels, Seconds>,
+    pub(super) retries: Family<QueueLabels, Counter>,
+    pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) guest_calls: Family<CallLabels, Counter>,
+    pub(super) guest_seconds: Histograms<ControllerLabels>,
+    pub(super) skipped: Family<ControllerLabels, Counter>,
+    pub(super) faults: Family<FaultLabels, Counter>,
+    pub(super) breaker_openings: Family<ControllerLabels, Counter>,
+    pub(super) plugin_info: Family<InfoLabels, Gauge>,
+    pub(super) plugin_ready: Family<PluginLabels, Gauge>,
+    pub(super) reloads: Family<PluginLabels, Counter>,
+    pub(super) refusals: Family<ReasonLabels, Counter>,
+    pub(super) compile_seconds: Histograms<CompileLabels>,
+    pub(super) cache_objects: Family<KindLabels, Gauge>,
+    pub(super) cache_bytes: Family<KindLabels, Gauge>,
+    pub(super) cache_lagging: Family<KindLabels, Counter>,
+    pub(super) undecodable: Family<KindLabels, Counter>,
+    pub(super) watch_failures: Family<CodeLabels, Counter>,
+    pub(super) writes: Family<WriteLabels, Counter>,
+}
+
+impl Families {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let r = registry;
+        Self {
+            reconciles: counter(r, "controller_runtime_reconcile", "Reconciles by result"),
+            errors: counter(r, "controller_runtime_reconcile_errors", "Reconciles that failed"),
+            terminal_errors: counter(
+                r,
+                "controller_runtime_terminal_reconcile_errors",
+                "Reconciles that failed and are not repeated until something changes",
+            ),
+            panics: counter(r, "controller_runtime_reconcile_panics", "Reconciles in which the guest trapped"),
+            timeouts: counter(r, "controller_runtime_reconcile_timeouts", "Reconciles that ran past their deadline"),
+            reconcile_seconds: histogram(
+                r,
+                "controller_runtime_reconcile_time_seconds",
+                "From a key being taken to its last write",
+                || Histogram::new(RECONCILE_BUCKETS),
+            ),
+            max_concurrent: gauge(
+                r,
+                "controller_runtime_max_concurrent_reconciles",
+                "Reconciles of a controller that may run at once",
+            ),
+            active_workers: gauge(r, "controller_runtime_active_workers", "Reconciles in work"),
+            depth: gauge(r, "workqueue_depth", "Keys that wait"),
+            adds: counter(r, "workqueue_adds", "Keys that entered the queue"),
+            queue_seconds: histogram(r, "workqueue_queue_duration_seconds", "How long keys waited", queue_buckets),
+            work_seconds: histogram(r, "workqueue_work_duration_seconds", "How long keys were in work", queue_buckets),
+            unfinished_seconds: gauge(
+                r,
+                "workqueue_unfinished_work_seconds",
+                "Seconds of work that is in progress and not yet in work_duration",
+            ),
+            longest_seconds: gauge(
+                r,
+                "workqueue_longest_running_processor_seconds",
+                "Age of the oldest reconcile in work",
+            ),
+            retries: counter(r, "workqueue_retries", "Keys that came back after a failure"),
+            requests: counter(r, "rest_client_requests", "Requests to the API server"),
+            guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by how they ended"),
+            guest_seconds: histogram(r, "mortise_guest_call_seconds", "Time of one call on its worker", guest_buckets),
+            skipped: counter(
+                r,
+                "mortise_guest_calls_skipped",
+                "Reconciles without a call, because their inputs were those of the last one",
+            ),
+            faults: counter(r, "mortise_guest_faults", "Calls that gave no usable answer, by reason"),
+            breaker_openings: counter(r, "mortise_breaker_openings", "Keys whose writes were stopped as a fight"),
+            plugin_info: gauge(r, "mortise_plugin_info", "1 for each plugin with the digest that serves"),
+            plugin_ready: gauge(r, "mortise_plugin_ready", "1 when the plugin reconciles its kinds"),
+            reloads: counter(r, "mortise_plugin_reloads", "Digests that took over from another"),
+            refusals: counter(r, "mortise_plugin_refusals", "Plugins and versions that were refused, by reason"),
+            compile_seconds: histogram(r, "mortise_plugin_compile_seconds", "Time to a loaded component", || {
+                // From a cache hit of a millisecond to the quarter of a minute that the largest guests take.
+                Histogram::new(exponential_buckets(0.001, 2.0, 16))
+            }),
+            cache_objects: gauge(r, "mortise_cache_objects", "Objects in the cache"),
+            cache_bytes: gauge(r, "mortise_cache_bytes", "Bytes of the cached objects' JSON"),
+            cache_lagging: counter(r, "mortise_cache_lagging", "Own writes that the watch did not show in time"),
+            undecodable: counter(r, "mortise_undecodable_objects", "Objects that could not be read"),
+            watch_failures: counter(r, "mortise_watch_failures", "Watches that could not be had, by reason"),
+            writes: counter(r, "mortise_writes", "Writes by verb, kind and answer"),
+        }
+    }
+}
+
+/// client-go's buckets of both workqueue histograms: 10 ns to 1000 s by tens.
+fn queue_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(10e-9, 10.0, 12))
+}
+
+/// From 10 us, a fresh instance of a small guest, to 10 s, the longest deadline.
+fn guest_buckets() -> Histogram {
+    Histogram::new([
+        10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 10.0,
+    ])
+}
+
+fn counter<L>(registry: &mut Registry, name: &str, help: &str) -> Family<L, Counter>
+where
+    L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static,
+{
+    family(registry, name, help, Family::default())
+}
+
+fn gauge<L, M>(registry: &mut Registry, name: &str, help: &str) -> Family<L, M>
+where
+    L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static,
+    M: Default,
+    Family<L, M>: Metric,
+{
+    family(registry, name, help, Family::default())
+}
+
+fn histogram<L>(registry: &mut Registry, name: &str, help: &str, new: NewHistogram) -> Histograms<L>
+where
+    L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static,
+{
+    family(registry, name, help, Family::new_with_constructor(new))
+}
+
+fn family<L, M, C>(registry: &mut Registry, name: &str, help: &str, family: Family<L, M, C>) -> Family<L, M, C>
+where
+    Family<L, M, C>: Metric + Clone,
+    L: Clone + Hash + Eq,
+    C: MetricConstructor<M>,
+{
+    registry.register(name, help, family.clone());
+    family
+}

@@ -1,0 +1,182 @@
+//! What a scrape shows, as Prometheus reads it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mortise_core::contract::{CallResult, GuestFault, Outcome};
+use mortise_core::event::{
+    CallDone, Digest, Observation, ReconcileResult, Refusal, WatchError, Write, WriteError, WriteErrorClass, WriteId,
+    WriteOp,
+};
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::read_set::ReadSet;
+
+use super::{CacheState, Metrics, PluginState, RequestState, Scraped};
+
+const CONTROLLER: &str = "podset/PodSet";
+
+fn controller() -> Arc<str> {
+    CONTROLLER.into()
+}
+
+fn object() -> ObjectRef {
+    ObjectRef { kind: Kind::new("app.example.com/v1alpha1", "PodSet"), name: Name::new("default", "a") }
+}
+
+fn reconciled(result: ReconcileResult, elapsed_ms: u64) -> Observation {
+    Observation::Reconciled {
+        controller: controller(),
+        object: object(),
+        result,
+        elapsed_ms,
+        writes: 2,
+        skipped: false,
+    }
+}
+
+fn write(class: Option<WriteErrorClass>) -> (Write, Result<(), WriteError>) {
+    let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a-0") };
+    let op = WriteOp::Create { target, body: "{}".into() };
+    let error = class.map(|class| WriteError { class, message: "no".to_owned() });
+    (Write { id: WriteId(1), plugin: Some("podset".into()), op }, error.map_or(Ok(()), Err))
+}
+
+/// Everything that can happen, once.
+fn everything(metrics: &Metrics, at: Instant) {
+    let faults = [
+        GuestFault::Trap { message: "boom".to_owned(), detail: String::new() },
+        GuestFault::Deadline { limit_ms: 1_000 },
+    ];
+    let mut observations = vec![
+        Observation::Enqueued { controller: controller(), retry: false },
+        Observation::Enqueued { controller: controller(), retry: true },
+        Observation::Taken { controller: controller(), queued_ms: 3 },
+        reconciled(ReconcileResult::Success, 12),
+        reconciled(ReconcileResult::Terminal, 1),
+        Observation::Activated { plugin: "podset".into(), digest: Digest("sha256:00".into()), reload: true },
+        Observation::Refused { plugin: "bad".into(), refusal: Refusal::new("InvalidManifest", "no") },
+        Observation::CacheLagging { object: object() },
+        Observation::BreakerOpened { controller: controller(), object: object(), message: "two managers".to_owned() },
+        Observation::WatchFailed { kind: Kind::new("v1", "Pod"), error: WatchError::Denied("no".to_owned()) },
+        Observation::Undecodable { kind: Kind::new("v1", "Pod"), message: "no".to_owned() },
+    ];
+    let fault = |fault| Observation::Fault { controller: controller(), object: object(), fault };
+    observations.extend(faults.map(fault));
+    for observation in &observations {
+        metrics.observe(at, observation);
+    }
+    let done = CallDone { result: CallResult::Done(Outcome::default()), reads: ReadSet::default(), elapsed_us: 30 };
+    metrics.called(&controller(), &done);
+    metrics.compiled(200, false);
+    metrics.concurrency(&controller(), 8);
+    for class in [None, Some(WriteErrorClass::Conflict)] {
+        let (write, result) = write(class);
+        metrics.wrote(&write, result.as_ref().map(|_| ()));
+    }
+}
+
+fn scraped() -> Scraped {
+    Scraped {
+        plugins: vec![PluginState { plugin: "podset".into(), digest: "sha256:00".into(), ready: true }],
+        queue_depths: vec![(controller(), 2)],
+        cache: vec![CacheState { kind: "v1/Pod".to_owned(), objects: 3, bytes: 6_900 }],
+        requests: vec![RequestState {
+            code: "200".to_owned(),
+            method: "GET".to_owned(),
+            host: "127.0.0.1:6443".to_owned(),
+            count: 7,
+        }],
+    }
+}
+
+fn has(text: &str, line: &str) {
+    assert!(text.lines().any(|found| found == line), "no line {line:?} in\n{text}");
+}
+
+#[test]
+fn the_series_of_controller_runtime_and_client_go_have_their_names_and_labels() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    everything(&metrics, now);
+    let text = metrics.encode(now, &scraped()).unwrap();
+    for line in [
+        r#"controller_runtime_reconcile_total{controller="podset/PodSet",result="success"} 1"#,
+        r#"controller_runtime_reconcile_total{controller="podset/PodSet",result="error"} 1"#,
+        r#"controller_runtime_reconcile_errors_total{controller="podset/PodSet"} 1"#,
+        r#"controller_runtime_terminal_reconcile_errors_total{controller="podset/PodSet"} 1"#,
+        r#"controller_runtime_reconcile_panics_total{controller="podset/PodSet"} 1"#,
+        r#"controller_runtime_reconcile_timeouts_total{controller="podset/PodSet"} 1"#,
+        r#"controller_runtime_reconcile_time_seconds_count{controller="podset/PodSet"} 2"#,
+        r#"controller_runtime_reconcile_time_seconds_bucket{le="0.005",controller="podset/PodSet"} 1"#,
+        r#"controller_runtime_reconcile_time_seconds_bucket{le="60.0",controller="podset/PodSet"} 2"#,
+        r#"controller_runtime_max_concurrent_reconciles{controller="podset/PodSet"} 8"#,
+        r#"workqueue_depth{name="podset/PodSet",controller="podset/PodSet"} 2"#,
+        r#"workqueue_adds_total{name="podset/PodSet",controller="podset/PodSet"} 2"#,
+        r#"workqueue_retries_total{name="podset/PodSet",controller="podset/PodSet"} 1"#,
+        r#"workqueue_queue_duration_seconds_count{name="podset/PodSet",controller="podset/PodSet"} 1"#,
+        r#"workqueue_work_duration_seconds_count{name="podset/PodSet",controller="podset/PodSet"} 2"#,
+        r#"rest_client_requests_total{code="200",method="GET",host="127.0.0.1:6443"} 7"#,
+    ] {
+        has(&text, line);
+    }
+    assert_eq!(text.matches("controller_runtime_reconcile_time_seconds_bucket").count(), 41, "40 buckets and +Inf");
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn mortises_own_series_tell_of_guests_plugins_cache_and_writes() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    everything(&metrics, now);
+    let text = metrics.encode(now, &scraped()).unwrap();
+    for line in [
+        r#"mortise_guest_calls_total{controller="podset/PodSet",result="done"} 1"#,
+        r#"mortise_guest_call_seconds_count{controller="podset/PodSet"} 1"#,
+        r#"mortise_guest_faults_total{controller="podset/PodSet",reason="Trap"} 1"#,
+        r#"mortise_guest_faults_total{controller="podset/PodSet",reason="DeadlineExceeded"} 1"#,
+        r#"mortise_breaker_openings_total{controller="podset/PodSet"} 1"#,
+        r#"mortise_plugin_info{plugin="podset",digest="sha256:00"} 1"#,
+        r#"mortise_plugin_ready{plugin="podset"} 1"#,
+        r#"mortise_plugin_reloads_total{plugin="podset"} 1"#,
+        r#"mortise_plugin_refusals_total{plugin="bad",reason="InvalidManifest"} 1"#,
+        r#"mortise_plugin_compile_seconds_count{cached="false"} 1"#,
+        r#"mortise_cache_objects{kind="v1/Pod"} 3"#,
+        r#"mortise_cache_bytes{kind="v1/Pod"} 6900"#,
+        r#"mortise_cache_lagging_total{kind="app.example.com/v1alpha1/PodSet"} 1"#,
+        r#"mortise_undecodable_objects_total{kind="v1/Pod"} 1"#,
+        r#"mortise_watch_failures_total{kind="v1/Pod",reason="denied"} 1"#,
+        r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="ok"} 1"#,
+        r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="conflict"} 1"#,
+    ] {
+        has(&text, line);
+    }
+}
+
+#[test]
+fn work_in_progress_is_aged_at_the_scrape_and_gone_when_it_ends() {
+    let (metrics, start) = (Metrics::new(), Instant::now());
+    let taken = Observation::Taken { controller: controller(), queued_ms: 0 };
+    metrics.observe(start, &taken);
+    metrics.observe(start + Duration::from_secs(6), &taken);
+    let text = metrics.encode(start + Duration::from_secs(10), &Scraped::default()).unwrap();
+    let labels = r#"{name="podset/PodSet",controller="podset/PodSet"}"#;
+    has(&text, &format!("workqueue_unfinished_work_seconds{labels} 14.0"));
+    has(&text, &format!("workqueue_longest_running_processor_seconds{labels} 10.0"));
+    has(&text, r#"controller_runtime_active_workers{controller="podset/PodSet"} 2"#);
+    // The one that began first ends first.
+    metrics.observe(start + Duration::from_secs(10), &reconciled(ReconcileResult::Success, 10_000));
+    let text = metrics.encode(start + Duration::from_secs(10), &Scraped::default()).unwrap();
+    has(&text, &format!("workqueue_longest_running_processor_seconds{labels} 4.0"));
+    has(&text, r#"controller_runtime_active_workers{controller="podset/PodSet"} 1"#);
+}
+
+#[test]
+fn what_is_gone_leaves_no_series_and_counts_never_go_back() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    metrics.encode(now, &scraped()).unwrap();
+    let mut less = scraped();
+    less.plugins.clear();
+    less.cache.clear();
+    less.requests[0].count = 9;
+    let text = metrics.encode(now, &less).unwrap();
+    assert!(!text.contains("mortise_plugin_ready{") && !text.contains("mortise_cache_objects{"), "{text}");
+    has(&text, r#"rest_client_requests_total{code="200",method="GET",host="127.0.0.1:6443"} 9"#);
+}

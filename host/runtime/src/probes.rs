@@ -1,0 +1,156 @@
+//! Whether the host lives and is ready, in the words of kube-apiserver's own probes, so that people and tools who know
+//! `/readyz?verbose` there can read it here.
+//!
+//! Live: the event loop answers. Ready: the sources were read once and the kinds of every serving plugin were listed. A
+//! plugin that was refused is shown, but makes nobody unready: the others serve, and a restart would not help it.
+
+use mortise_core::driver::Health;
+
+/// One line of a verbose answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// "sources", "plugin/podset".
+    pub name: String,
+    /// None when it is well, else why not.
+    pub failure: Option<String>,
+    /// Whether the whole fails with it.
+    pub required: bool,
+}
+
+/// The answer to one probe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// True for status 200, false for 500.
+    pub passed: bool,
+    /// The body.
+    pub text: String,
+}
+
+impl Check {
+    fn required(name: impl Into<String>, failure: Option<String>) -> Self {
+        Self { name: name.into(), failure, required: true }
+    }
+
+    fn shown(name: impl Into<String>, failure: Option<String>) -> Self {
+        Self { name: name.into(), failure, required: false }
+    }
+}
+
+/// The answer of `/healthz`: `loop_failure` says why the event loop gave no answer.
+pub fn live(loop_failure: Option<String>, verbose: bool) -> Answer {
+    answer("healthz", &[Check::required("event-loop", loop_failure)], verbose)
+}
+
+/// The answer of `/readyz`.
+pub fn ready(health: &Health, stopping: bool, verbose: bool) -> Answer {
+    let mut checks = vec![
+        Check::required("event-loop", None),
+        Check::required("shutdown", stopping.then(|| "the host is ending".to_owned())),
+        Check::required("sources", (!health.sources_listed).then(|| "not listed yet".to_owned())),
+    ];
+    for (kind, why) in &health.unlisted {
+        let why = why.clone().unwrap_or_else(|| "not listed yet".to_owned());
+        checks.push(Check::required(format!("kind/{kind}"), Some(why)));
+    }
+    for plugin in &health.plugins {
+        let failure = (!plugin.ready).then(|| format!("{}: {}", plugin.reason, plugin.message));
+        checks.push(Check::shown(format!("plugin/{}", plugin.name), failure));
+    }
+    answer("readyz", &checks, verbose)
+}
+
+/// The answer of `/readyz` when the event loop gives none.
+pub fn unanswered(failure: String) -> Answer {
+    answer("readyz", &[Check::required("event-loop", Some(failure))], true)
+}
+
+/// The text of an answer. Without `verbose` a good one is just "ok"; a bad one always names every check.
+fn answer(probe: &str, checks: &[Check], verbose: bool) -> Answer {
+    let passed = checks.iter().all(|check| check.failure.is_none() || !check.required);
+    if passed && !verbose {
+        return Answer { passed, text: "ok".to_owned() };
+    }
+    let mut text = String::new();
+    for check in checks {
+        match &check.failure {
+            None => text.push_str(&format!("[+]{} ok\n", check.name)),
+            Some(why) => text.push_str(&format!("[-]{} failed: {}\n", check.name, why.replace('\n', " "))),
+        }
+    }
+    text.push_str(&format!("{probe} check {}\n", if passed { "passed" } else { "failed" }));
+    Answer { passed, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mortise_core::driver::PluginHealth;
+    use mortise_core::event::Digest;
+    use mortise_core::object::Kind;
+
+    use super::*;
+
+    fn plugin(name: &str, ready: bool, reason: &str, message: &str) -> PluginHealth {
+        PluginHealth {
+            name: name.into(),
+            digest: ready.then(|| Digest(Arc::from("sha256:00"))),
+            ready,
+            loading: false,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn health() -> Health {
+        Health {
+            sources_listed: true,
+            unlisted: Vec::new(),
+            plugins: vec![
+                plugin("crontab", false, "InvalidManifest", "the manifest is not valid:\nwrites"),
+                plugin("podset", true, "Serving", "it reconciles PodSet"),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_refused_plugin_is_shown_and_makes_nobody_unready() {
+        let answer = ready(&health(), false, true);
+        assert!(answer.passed);
+        assert_eq!(
+            answer.text,
+            "[+]event-loop ok\n[+]shutdown ok\n[+]sources ok\n\
+             [-]plugin/crontab failed: InvalidManifest: the manifest is not valid: writes\n\
+             [+]plugin/podset ok\nreadyz check passed\n"
+        );
+        assert_eq!(ready(&health(), false, false), Answer { passed: true, text: "ok".to_owned() });
+    }
+
+    #[test]
+    fn a_kind_that_is_not_listed_is_named_also_without_verbose() {
+        let mut health = health();
+        health.unlisted.push((Kind::new("v1", "Pod"), Some("pods is forbidden".to_owned())));
+        let answer = ready(&health, false, false);
+        assert!(!answer.passed);
+        assert!(answer.text.contains("[-]kind/v1/Pod failed: pods is forbidden\n"), "{}", answer.text);
+        assert!(answer.text.ends_with("readyz check failed\n"), "{}", answer.text);
+    }
+
+    #[test]
+    fn a_host_whose_sources_are_unread_or_that_is_ending_is_not_ready() {
+        let unread = ready(&Health { sources_listed: false, ..health() }, false, false);
+        assert!(!unread.passed && unread.text.contains("[-]sources failed: not listed yet"), "{}", unread.text);
+        let ending = ready(&health(), true, false);
+        assert!(!ending.passed && ending.text.contains("[-]shutdown failed: the host is ending"), "{}", ending.text);
+    }
+
+    #[test]
+    fn a_loop_that_gives_no_answer_is_neither_live_nor_ready() {
+        let answer = live(Some("no answer within 900 ms".to_owned()), false);
+        assert!(!answer.passed);
+        assert_eq!(answer.text, "[-]event-loop failed: no answer within 900 ms\nhealthz check failed\n");
+        assert!(!unanswered("it has ended".to_owned()).passed);
+        assert_eq!(live(None, false).text, "ok");
+        assert_eq!(live(None, true).text, "[+]event-loop ok\nhealthz check passed\n");
+    }
+}

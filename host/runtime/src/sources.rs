@@ -1,0 +1,199 @@
+//! Several sources of plugins as one. Each tells what it has; where two have a plugin of one name, the one that stands
+//! first in [`Source`] is taken and the other comes back when the first no longer has it.
+//!
+//! Readings of sources flow in, the driver's events flow out, with the bytes that go under their digests.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use mortise_core::event::{Digest, Event, Offer, Refusal};
+use mortise_kube::client::ApiServer;
+use mortise_source::SourceEvent;
+use mortise_source::directory::Directory;
+use tokio::sync::mpsc;
+
+use crate::config::Config;
+use crate::event_loop::Input;
+use crate::supervise::Supervisor;
+
+mod config_maps;
+
+#[cfg(test)]
+mod tests;
+
+/// The sources that a configuration asks for.
+pub(crate) fn of(config: &Config) -> Vec<Source> {
+    let directory = config.plugin_dir.is_some().then_some(Source::Directory);
+    directory.into_iter().chain([Source::ConfigMaps]).collect()
+}
+
+/// Starts every source; each tells the event loop what it has.
+pub(crate) fn start(
+    config: &Config,
+    api: &ApiServer,
+    inputs: &mpsc::Sender<Input>,
+    supervisor: &Supervisor,
+) -> anyhow::Result<()> {
+    config_maps::start(&config.namespace, api, inputs, supervisor)?;
+    let Some(path) = &config.plugin_dir else { return Ok(()) };
+    let (directory, stop) = Directory::open(path)?;
+    let inputs = inputs.clone();
+    supervisor.thread("mortise-plugin-dir", move || {
+        // Held, so that the directory is watched for as long as the process runs.
+        let _stop = stop;
+        directory.run(|event| {
+            // A loop that has ended wants to know nothing.
+            let _ = inputs.blocking_send(Input::Source(SourceInput { source: Source::Directory, event }));
+        });
+        Ok(())
+    })
+}
+
+/// A source, in the order of precedence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Source {
+    /// A folder that the command line names: somebody at this machine wants exactly that.
+    Directory,
+    /// ConfigMaps of the host's namespace.
+    ConfigMaps,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory => "the plugin folder",
+            Self::ConfigMaps => "the ConfigMaps",
+        })
+    }
+}
+
+/// What a source told.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceInput {
+    pub(crate) source: Source,
+    pub(crate) event: SourceEvent,
+}
+
+/// What every source has.
+#[derive(Debug)]
+pub(crate) struct Offers {
+    by_name: BTreeMap<Arc<str>, BTreeMap<Source, Reading>>,
+    /// Sources that have not been listed yet.
+    unlisted: Vec<Source>,
+    listed_told: bool,
+    /// Only a plugin that may come back from behind another source's is offered twice, and only then are its bytes
+    /// kept here: what serves needs them no longer once it is compiled.
+    keeps_bytes: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Reading {
+    Plugin(Offer, Option<Arc<[u8]>>),
+    Unreadable { place: Arc<str>, refusal: Refusal },
+}
+
+/// For the driver.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) event: Event,
+    /// A component's bytes under their digest, which have to be there before the event.
+    pub(crate) bytes: Option<(Digest, Arc<[u8]>)>,
+}
+
+impl Offers {
+    pub(crate) fn new(sources: &[Source]) -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            unlisted: sources.to_vec(),
+            listed_told: false,
+            keeps_bytes: sources.len() > 1,
+        }
+    }
+
+    /// Takes in what a source told; what comes out is for the driver, with the bytes that go before it.
+    pub(crate) fn take(&mut self, input: SourceInput) -> Vec<Found> {
+        let SourceInput { source, event } = input;
+        match event {
+            SourceEvent::Found { offer, bytes } => {
+                self.set(source, offer.name.clone(), Reading::Plugin(offer, Some(bytes)))
+            }
+            SourceEvent::Unreadable { name, source: place, refusal } => {
+                self.set(source, name, Reading::Unreadable { place, refusal })
+            }
+            SourceEvent::Gone(name) => self.remove(source, &name),
+            SourceEvent::Listed => self.listed(source),
+        }
+    }
+
+    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading) -> Vec<Found> {
+        let readings = self.by_name.entry(name.clone()).or_default();
+        let before = readings.first_key_value().map(|(&first, reading)| (first, reading.place().clone()));
+        let found = reading.found(&name);
+        readings.insert(source, if self.keeps_bytes { reading } else { reading.without_bytes() });
+        match before {
+            Some((first, _)) if first < source => {
+                tracing::warn!(plugin = %name, "{source} have a plugin of this name, but {first} has it too and goes first");
+                Vec::new()
+            }
+            Some((first, place)) if first > source => vec![gone(&name, &place), found],
+            _ => vec![found],
+        }
+    }
+
+    fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<Found> {
+        let Some(readings) = self.by_name.get_mut(name) else { return Vec::new() };
+        let was_first = readings.keys().next() == Some(&source);
+        let Some(removed) = readings.remove(&source).filter(|_| was_first) else { return Vec::new() };
+        let mut found = vec![gone(name, removed.place())];
+        match readings.first_key_value() {
+            Some((_, next)) => found.push(next.found(name)),
+            None => {
+                self.by_name.remove(name);
+            }
+        }
+        found
+    }
+
+    fn listed(&mut self, source: Source) -> Vec<Found> {
+        self.unlisted.retain(|&unlisted| unlisted != source);
+        if !self.unlisted.is_empty() || self.listed_told {
+            return Vec::new();
+        }
+        self.listed_told = true;
+        vec![Found { event: Event::SourcesListed, bytes: None }]
+    }
+}
+
+fn gone(name: &Arc<str>, place: &Arc<str>) -> Found {
+    Found { event: Event::PluginGone { name: name.clone(), source: place.clone() }, bytes: None }
+}
+
+impl Reading {
+    fn place(&self) -> &Arc<str> {
+        match self {
+            Self::Plugin(offer, _) => &offer.source,
+            Self::Unreadable { place, .. } => place,
+        }
+    }
+
+    fn found(&self, name: &Arc<str>) -> Found {
+        match self {
+            Self::Plugin(offer, bytes) => {
+                let bytes = bytes.clone().map(|bytes| (offer.digest.clone(), bytes));
+                Found { event: Event::PluginFound(offer.clone()), bytes }
+            }
+            Self::Unreadable { place, refusal } => {
+                let (name, source, refusal) = (name.clone(), place.clone(), refusal.clone());
+                Found { event: Event::PluginUnreadable { name, source, refusal }, bytes: None }
+            }
+        }
+    }
+
+    fn without_bytes(self) -> Self {
+        match self {
+            Self::Plugin(offer, _) => Self::Plugin(offer, None),
+            unreadable @ Self::Unreadable { .. } => unreadable,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The ConfigMaps of the host's namespace that carry the plugin label, as a source: the kube crate watches them, the
+//! source crate reads them, and here is what a relist no longer shows.
+//!
+//! Reading decodes, decompresses and hashes up to 40 MiB, so it has a thread of its own. Of a ConfigMap nothing but its
+//! component is kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::Context;
+use mortise_core::event::{WatchError, WatchEvent};
+use mortise_core::object::{Kind, Object};
+use mortise_kube::client::ApiServer;
+use mortise_kube::watch::{self, Scope};
+use mortise_source::SourceEvent;
+use mortise_source::configmap::{SELECTOR, read};
+use tokio::sync::mpsc;
+
+use super::{Source, SourceInput};
+use crate::config::Namespace;
+use crate::event_loop::Input;
+use crate::supervise::Supervisor;
+
+/// ConfigMaps that wait to be read. Each has up to 1.4 MB of JSON, and the watch waits while these are.
+const WAITING: usize = 4;
+
+/// Starts the watch and the thread that reads what it brings.
+pub(super) fn start(
+    namespace: &Namespace,
+    api: &ApiServer,
+    inputs: &mpsc::Sender<Input>,
+    supervisor: &Supervisor,
+) -> anyhow::Result<()> {
+    let (sink, mut events) = mpsc::channel(WAITING);
+    let scope = Scope {
+        kind: Kind::new("v1", "ConfigMap"),
+        namespace: Some(namespace.as_str().into()),
+        selector: Some(SELECTOR.into()),
+    };
+    let watch = watch::run(api.clone(), scope, sink, |event| event);
+    supervisor.task("the watch of plugins' ConfigMaps", async {
+        watch.await;
+        Ok(())
+    });
+    let (namespace, inputs) = (namespace.clone(), inputs.clone());
+    supervisor.thread("mortise-config-maps", move || {
+        let mut listing = Listing::default();
+        while let Some(event) = events.blocking_recv() {
+            for event in listing.take(&namespace, event) {
+                let input = Input::Source(SourceInput { source: Source::ConfigMaps, event });
+                inputs.blocking_send(input).context("the event loop has ended")?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Which plugins' names are known, and which of them a list that is under way has shown.
+#[derive(Debug, Default)]
+struct Listing {
+    known: BTreeSet<Arc<str>>,
+    shown: BTreeSet<Arc<str>>,
+}
+
+impl Listing {
+    fn take(&mut self, namespace: &Namespace, event: WatchEvent) -> Vec<SourceEvent> {
+        match event {
+            WatchEvent::Listing => {
+                self.shown.clear();
+                Vec::new()
+            }
+            WatchEvent::Listed(object) | WatchEvent::Applied(object) => vec![self.found(&object)],
+            WatchEvent::Deleted(object) => {
+                self.known.remove(&object.name.name);
+                vec![SourceEvent::Gone(object.name.name.clone())]
+            }
+            WatchEvent::ListDone(_) => {
+                let shown = std::mem::take(&mut self.shown);
+                let vanished = std::mem::replace(&mut self.known, shown).into_iter();
+                let gone = vanished.filter(|name| !self.known.contains(name)).map(SourceEvent::Gone);
+                gone.chain([SourceEvent::Listed]).collect()
+            }
+            WatchEvent::Progress(_) => Vec::new(),
+            WatchEvent::Failed(error) => {
+                failed(namespace, &error);
+                Vec::new()
+            }
+            WatchEvent::Undecodable { message } => {
+                tracing::warn!(%namespace, "a ConfigMap cannot be read: {message}");
+                Vec::new()
+            }
+        }
+    }
+
+    fn found(&mut self, object: &Object) -> SourceEvent {
+        self.known.insert(object.name.name.clone());
+        self.shown.insert(object.name.name.clone());
+        read(&object.name, object.json())
+    }
+}
+
+/// The watch tells of a failure once, and goes on trying.
+fn failed(namespace: &Namespace, error: &WatchError) {
+    match error {
+        WatchError::Denied(message) => tracing::error!(
+            %namespace,
+            "the host may not read the ConfigMaps that hold plugins: {message}; `mortise rbac --host --namespace \
+             {namespace} | kubectl apply -f -` gives it that right"
+        ),
+        error => tracing::warn!(%namespace, "cannot watch the ConfigMaps that hold plugins: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::object::{Interner, ResourceVersion};
+
+    use super::*;
+
+    fn config_map(name: &str) -> Box<Object> {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"ns","uid":"u","resourceVersion":"1"}},
+            "binaryData":{{"plugin.wasm":"AGFzbQ=="}}}}"#
+        );
+        let kind = Kind::new("v1", "ConfigMap");
+        Box::new(Object::decode_as(&kind, json.as_bytes(), &mut Interner::default()).unwrap())
+    }
+
+    fn words(events: Vec<SourceEvent>) -> Vec<String> {
+        let word = |event| match event {
+            SourceEvent::Found { offer, .. } => format!("found {}", offer.name),
+            SourceEvent::Unreadable { name, .. } => format!("unreadable {name}"),
+            SourceEvent::Gone(name) => format!("gone {name}"),
+            SourceEvent::Listed => "listed".to_owned(),
+        };
+        events.into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn what_a_relist_no_longer_shows_is_gone() {
+        let namespace = "ns".parse().unwrap();
+        let mut listing = Listing::default();
+        let mut take = |event| words(listing.take(&namespace, event));
+        let nothing: [&str; 0] = [];
+        assert_eq!(take(WatchEvent::Listing), nothing);
+        assert_eq!(take(WatchEvent::Listed(config_map("podset"))), ["found podset"]);
+        assert_eq!(take(WatchEvent::ListDone(ResourceVersion(1))), ["listed"]);
+        assert_eq!(take(WatchEvent::Applied(config_map("crontab"))), ["found crontab"]);
+        assert_eq!(
+            take(WatchEvent::Failed(WatchError::Unavailable("down".to_owned()))),
+            nothing,
+            "what was there stays"
+        );
+        assert_eq!(take(WatchEvent::Listing), nothing);
+        assert_eq!(take(WatchEvent::Listed(config_map("crontab"))), ["found crontab"]);
+        assert_eq!(take(WatchEvent::ListDone(ResourceVersion(2))), ["gone podset", "listed"]);
+        assert_eq!(take(WatchEvent::Deleted(config_map("crontab"))), ["gone crontab"]);
+        assert_eq!(take(WatchEvent::Listing), nothing);
+        assert_eq!(take(WatchEvent::ListDone(ResourceVersion(3))), ["listed"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Two sources, told in every order that matters.
+
+use mortise_core::event::{Digest, Event, Offer, Refusal};
+use mortise_source::SourceEvent;
+
+use super::{Found, Offers, Source, SourceInput};
+
+fn has(source: Source, name: &str, digest: &str) -> SourceInput {
+    let offer = Offer {
+        name: name.into(),
+        source: format!("{source}, {name}").into(),
+        digest: Digest(digest.into()),
+        config: "{}".into(),
+    };
+    SourceInput { source, event: SourceEvent::Found { offer, bytes: b"\0asm".as_slice().into() } }
+}
+
+fn gone(source: Source, name: &str) -> SourceInput {
+    SourceInput { source, event: SourceEvent::Gone(name.into()) }
+}
+
+fn listed(source: Source) -> SourceInput {
+    SourceInput { source, event: SourceEvent::Listed }
+}
+
+/// What the driver is told, in short.
+fn words(found: Vec<Found>) -> Vec<String> {
+    let word = |found: Found| match found.event {
+        Event::PluginFound(offer) => {
+            assert!(found.bytes.is_some_and(|(digest, _)| digest == offer.digest), "{offer:?} came without its bytes");
+            format!("found {} {}", offer.name, offer.digest)
+        }
+        Event::PluginUnreadable { name, refusal, .. } => format!("unreadable {name}: {refusal}"),
+        Event::PluginGone { name, source } => format!("gone {name} of {source}"),
+        Event::SourcesListed => "listed".to_owned(),
+        other => panic!("not for a source to say: {other:?}"),
+    };
+    found.into_iter().map(word).collect()
+}
+
+use Source::{ConfigMaps, Directory};
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "a"))), ["found podset a"]);
+    assert_eq!(
+        words(offers.take(has(Directory, "podset", "b"))),
+        ["gone podset of the ConfigMaps, podset", "found podset b"]
+    );
+    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), NOTHING);
+    assert_eq!(
+        words(offers.take(gone(Directory, "podset"))),
+        ["gone podset of the plugin folder, podset", "found podset c"]
+    );
+    assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), ["gone podset of the ConfigMaps, podset"]);
+    assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), NOTHING);
+}
+
+#[test]
+fn a_hidden_plugin_that_goes_is_nobodys_business() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(has(Directory, "podset", "b"));
+    offers.take(has(ConfigMaps, "podset", "a"));
+    assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), NOTHING);
+    assert_eq!(words(offers.take(gone(Directory, "podset"))), ["gone podset of the plugin folder, podset"]);
+}
+
+#[test]
+fn the_sources_are_listed_once_both_of_them_are() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    assert_eq!(words(offers.take(listed(Directory))), NOTHING);
+    assert_eq!(words(offers.take(listed(ConfigMaps))), ["listed"]);
+    assert_eq!(words(offers.take(listed(ConfigMaps))), NOTHING, "a second listing is no news");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_the_reason_and_may_be_mended() {
+    let mut offers = Offers::new(&[ConfigMaps]);
+    let refusal = Refusal::new("KeyMissing", "there is no key plugin.wasm");
+    let event = SourceEvent::Unreadable { name: "podset".into(), source: "ConfigMap a/podset".into(), refusal };
+    let unreadable = SourceInput { source: ConfigMaps, event };
+    assert_eq!(words(offers.take(unreadable)), ["unreadable podset: there is no key plugin.wasm"]);
+    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "a"))), ["found podset a"]);
+}

@@ -1,0 +1,226 @@
+//! Plugins in a directory, `<name>.wasm` with an optional `<name>.yaml` beside it: what the file system says comes in,
+//! offers and disappearances go out. The decisions, when a file is looked at again and when it is whole, are in
+//! `directory/folder.rs`; here is what touches files.
+//!
+//! The kernel's notifications only say when to look: every decision is made from what a look finds, so a notification
+//! that is lost, doubled or out of order changes nothing but the moment.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use mortise_core::event::Refusal;
+use mortise_core::limits::MAX_COMPONENT_BYTES;
+use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use thiserror::Error;
+
+use crate::SourceEvent;
+use crate::component::{Component, check_name, too_large};
+
+mod folder;
+
+use folder::{Folder, Stamp, Stamps, is_whole};
+
+/// Looks without a notification: network file systems send none, and queues of notifications overflow. A look reads
+/// names, sizes and times only.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Plugins of one directory; more is a directory of something else.
+const MAX_FILES: usize = 1_000;
+
+/// Why a directory cannot be watched.
+#[derive(Debug, Error)]
+pub enum DirectoryError {
+    /// It is not there, or is a file.
+    #[error("the plugin directory {path} cannot be read; create it, or name another with --plugin-dir")]
+    Unreadable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The system gives no notifications.
+    #[error("the plugin directory {path} cannot be watched")]
+    Unwatchable {
+        /// The directory.
+        path: PathBuf,
+        /// Why; on Linux mostly that fs.inotify.max_user_watches or max_user_instances is used up.
+        source: notify::Error,
+    },
+}
+
+/// A directory that is being watched.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    changes: Receiver<()>,
+    stopped: Arc<AtomicBool>,
+    /// Notifications come for as long as this lives.
+    _watcher: RecommendedWatcher,
+}
+
+/// Ends [`Directory::run`] when it is dropped.
+#[derive(Debug)]
+pub struct Stop {
+    stopped: Arc<AtomicBool>,
+    wake: SyncSender<()>,
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        // When a wake-up is already waiting, that one will do.
+        let _ = self.wake.try_send(());
+    }
+}
+
+impl Directory {
+    /// Begins to watch a directory.
+    pub fn open(path: &Path) -> Result<(Self, Stop), DirectoryError> {
+        std::fs::read_dir(path).map_err(|source| DirectoryError::Unreadable { path: path.to_owned(), source })?;
+        // One waiting notification is as good as many: it only says that there is something to look at.
+        let (wake, changes) = sync_channel(1);
+        let unwatchable = |source| DirectoryError::Unwatchable { path: path.to_owned(), source };
+        let sender = wake.clone();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.as_ref().map_or(true, |event| says_something_changed(event.kind)) {
+                let _ = sender.try_send(());
+            }
+        })
+        .map_err(unwatchable)?;
+        watcher.watch(path, RecursiveMode::NonRecursive).map_err(unwatchable)?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let stop = Stop { stopped: stopped.clone(), wake };
+        Ok((Self { path: path.to_owned(), changes, stopped, _watcher: watcher }, stop))
+    }
+
+    /// Tells what the directory holds and whatever changes in it, until its [`Stop`] is dropped. It blocks, reads and
+    /// hashes files, so it runs on a thread of its own.
+    pub fn run(self, mut sink: impl FnMut(SourceEvent)) {
+        let mut folder = Folder::default();
+        let mut listed = false;
+        while !self.stopped.load(Ordering::Acquire) {
+            let wait = match self.list() {
+                Ok(found) => self.look(&mut folder, found, &mut sink),
+                Err(error) => {
+                    // What was offered stays: a directory that cannot be read is not an empty one.
+                    tracing::warn!(directory = %self.path.display(), %error, "the plugin directory cannot be read");
+                    None
+                }
+            };
+            if wait.is_none() && !listed {
+                listed = true;
+                sink(SourceEvent::Listed);
+            }
+            match self.changes.recv_timeout(wait.unwrap_or(LOOK_EVERY)) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Takes what was found into account, and says when something has to be looked at again.
+    fn look(
+        &self,
+        folder: &mut Folder,
+        found: BTreeMap<String, Stamps>,
+        sink: &mut impl FnMut(SourceEvent),
+    ) -> Option<Duration> {
+        let now = Instant::now();
+        for name in folder.observe(now, found) {
+            sink(SourceEvent::Gone(name.as_str().into()));
+        }
+        for (name, stamps) in folder.due(now) {
+            let wasm = self.path.join(format!("{name}.wasm"));
+            let read = self.read(&name, &wasm);
+            // What changed while it was read is read again when it has come to rest.
+            if stamps_of(&self.path, &name).as_ref() != Some(&stamps) {
+                continue;
+            }
+            let whole = read.as_ref().map_or(true, |component| is_whole(&component.bytes));
+            if folder.settle(now, &name, whole) {
+                sink(SourceEvent::of(&name, &format!("file {}", wasm.display()), read));
+            }
+        }
+        folder.next_look(now)
+    }
+
+    fn read(&self, name: &str, wasm: &Path) -> Result<Component, Refusal> {
+        check_name(name)?;
+        let unreadable = |path: &Path, error: std::io::Error| {
+            Refusal::new("UnreadableFile", format!("file {} cannot be read: {error}", path.display()))
+        };
+        let size = std::fs::metadata(wasm).map_err(|error| unreadable(wasm, error))?.len();
+        if size > MAX_COMPONENT_BYTES as u64 {
+            return Err(too_large());
+        }
+        let bytes = std::fs::read(wasm).map_err(|error| unreadable(wasm, error))?;
+        let yaml = self.path.join(format!("{name}.yaml"));
+        let config = match std::fs::read_to_string(&yaml) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unreadable(&yaml, error)),
+        };
+        Component::new(bytes, config.as_deref())
+    }
+
+    fn list(&self) -> std::io::Result<BTreeMap<String, Stamps>> {
+        let mut found = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            if path.extension() != Some(OsStr::new("wasm")) {
+                continue;
+            }
+            // Editors write hidden files beside the one that they replace.
+            let Some(name) = path.file_stem().and_then(OsStr::to_str).filter(|name| !name.starts_with('.')) else {
+                continue;
+            };
+            if let Some(stamps) = stamps_of(&self.path, name) {
+                found.insert(name.to_owned(), stamps);
+            }
+            if found.len() == MAX_FILES {
+                tracing::warn!(directory = %self.path.display(), "more than {MAX_FILES} plugins, the rest is not read");
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Reading a file is a notification too, and would make every look the cause of the next.
+fn says_something_changed(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
+/// None when there is no such file, or no longer.
+fn stamps_of(directory: &Path, name: &str) -> Option<Stamps> {
+    let wasm = stamp(&directory.join(format!("{name}.wasm")))?;
+    Some(Stamps { wasm, config: stamp(&directory.join(format!("{name}.yaml"))) })
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    Some(Stamp { bytes: metadata.len(), modified, file: file_id(&metadata) })
+}
+
+/// Tells a file from the one that was renamed over it within the clock's resolution.
+#[cfg(unix)]
+fn file_id(metadata: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn file_id(_: &std::fs::Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests;

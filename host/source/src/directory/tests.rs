@@ -1,0 +1,115 @@
+//! A real directory and what is told of it.
+
+use std::fs;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+
+use super::*;
+
+/// Longest that anything is waited for; everything here takes well below a second.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct Watched {
+    directory: tempfile::TempDir,
+    events: Receiver<SourceEvent>,
+    stop: Option<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn wasm(content: &str) -> Vec<u8> {
+    let mut bytes = b"\0asm\x0d\0\x01\0\0".to_vec();
+    bytes.push(u8::try_from(content.len()).unwrap());
+    bytes.extend_from_slice(content.as_bytes());
+    bytes
+}
+
+impl Watched {
+    fn open(prepare: impl FnOnce(&Path)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        prepare(directory.path());
+        let (opened, stop) = Directory::open(directory.path()).unwrap();
+        let (sender, events) = channel();
+        let thread = std::thread::spawn(move || opened.run(|event| drop(sender.send(event))));
+        Self { directory, events, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    fn next(&self) -> String {
+        match self.events.recv_timeout(DEADLINE).unwrap() {
+            SourceEvent::Found { offer, bytes } => {
+                format!("found {} {} {}", offer.name, String::from_utf8_lossy(&bytes[10..]), offer.config)
+            }
+            SourceEvent::Unreadable { name, refusal, .. } => format!("unreadable {name} {}", refusal.reason),
+            SourceEvent::Gone(name) => format!("gone {name}"),
+            SourceEvent::Listed => "listed".to_owned(),
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.stop.take();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn what_is_there_is_told_before_listed() {
+    let watched = Watched::open(|path| {
+        fs::write(path.join("a.wasm"), wasm("one")).unwrap();
+        fs::write(path.join("a.yaml"), "x: 1").unwrap();
+        fs::write(path.join("Bad_Name.wasm"), wasm("two")).unwrap();
+        fs::write(path.join(".hidden.wasm"), wasm("three")).unwrap();
+        fs::write(path.join("notes.txt"), "nothing").unwrap();
+        fs::create_dir(path.join("folder.wasm")).unwrap();
+    });
+    assert_eq!(watched.next(), "unreadable Bad_Name InvalidName");
+    assert_eq!(watched.next(), r#"found a one {"x":1}"#);
+    assert_eq!(watched.next(), "listed");
+}
+
+#[test]
+fn changes_renames_configuration_and_removal_are_told() {
+    let watched = Watched::open(|_| {});
+    assert_eq!(watched.next(), "listed");
+    fs::write(watched.path("a.wasm"), wasm("one")).unwrap();
+    assert_eq!(watched.next(), "found a one {}");
+    // An atomic save: another file takes the name.
+    fs::write(watched.path("a.wasm.tmp"), wasm("two")).unwrap();
+    fs::rename(watched.path("a.wasm.tmp"), watched.path("a.wasm")).unwrap();
+    assert_eq!(watched.next(), "found a two {}");
+    fs::write(watched.path("a.yaml"), "x: 1").unwrap();
+    assert_eq!(watched.next(), r#"found a two {"x":1}"#);
+    fs::write(watched.path("a.yaml"), "- 1").unwrap();
+    assert_eq!(watched.next(), "unreadable a InvalidConfig");
+    fs::remove_file(watched.path("a.yaml")).unwrap();
+    assert_eq!(watched.next(), "found a two {}");
+    fs::rename(watched.path("a.wasm"), watched.path("b.wasm")).unwrap();
+    assert_eq!(watched.next(), "gone a");
+    assert_eq!(watched.next(), "found b two {}");
+    fs::remove_file(watched.path("b.wasm")).unwrap();
+    assert_eq!(watched.next(), "gone b");
+}
+
+#[test]
+fn a_file_that_is_being_written_is_offered_once_and_whole() {
+    let watched = Watched::open(|_| {});
+    assert_eq!(watched.next(), "listed");
+    let whole = wasm("a component of some length");
+    // Both halves stay longer than a file has to rest, so the first one is read and found to be a part.
+    fs::write(watched.path("a.wasm"), &whole[..12]).unwrap();
+    assert!(watched.events.recv_timeout(Duration::from_millis(600)).is_err(), "half a file is not offered");
+    let mut file = fs::OpenOptions::new().append(true).open(watched.path("a.wasm")).unwrap();
+    std::io::Write::write_all(&mut file, &whole[12..]).unwrap();
+    drop(file);
+    assert_eq!(watched.next(), "found a a component of some length {}");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_error_that_names_it() {
+    let error = Directory::open(Path::new("/nonexistent/plugins")).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/plugins") && error.contains("--plugin-dir"), "{error}");
+}

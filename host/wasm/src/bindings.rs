@@ -1,0 +1,154 @@
+//! Version 0.1 of the contract, generated from wit/, and its translation into the core's own types. Generated types stay
+//! in this crate: a later minor version of the contract gets a module like this one, and the core stays as it is.
+
+use std::sync::Arc;
+
+use mortise_core::contract;
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::query::Query;
+use mortise_core::view;
+
+use self::mortise::host::cluster::{AccessError, Query as GuestQuery};
+use self::mortise::host::objects::ObjectKey;
+use self::mortise::plugin::desired;
+
+/// What a guest holds as its `snapshot`. There is one view per call, so the handle carries nothing.
+pub struct Snapshot;
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "plugin",
+    ownership: Borrowing { duplicate_if_necessary: true },
+    imports: { default: trappable },
+    with: { "mortise:host/cluster.snapshot": Snapshot },
+});
+
+impl From<ObjectKey> for ObjectRef {
+    fn from(key: ObjectKey) -> Self {
+        Self {
+            kind: Kind::new(&key.api_version, &key.kind),
+            name: Name::new(key.namespace.as_deref().unwrap_or_default(), &key.name),
+        }
+    }
+}
+
+impl From<ObjectRef> for ObjectKey {
+    fn from(object: ObjectRef) -> Self {
+        let ObjectRef { kind, name } = object;
+        Self {
+            api_version: kind.api_version.to_string(),
+            kind: kind.kind.to_string(),
+            namespace: (!name.namespace.is_empty()).then(|| name.namespace.to_string()),
+            name: name.name.to_string(),
+        }
+    }
+}
+
+impl From<GuestQuery> for Query {
+    fn from(query: GuestQuery) -> Self {
+        Self {
+            kind: Kind::new(&query.api_version, &query.kind),
+            namespace: query.namespace,
+            selector: query.selector,
+            fields: query.fields,
+            limit: query.limit,
+        }
+    }
+}
+
+impl From<view::AccessError> for AccessError {
+    fn from(error: view::AccessError) -> Self {
+        match error {
+            view::AccessError::Undeclared(message) => Self::Undeclared(message),
+            view::AccessError::Denied(message) => Self::Denied(message),
+            view::AccessError::TooLarge(limit) => Self::TooLarge(limit),
+            view::AccessError::Invalid(message) => Self::Invalid(message),
+        }
+    }
+}
+
+/// How a reconcile ended, in the core's types.
+pub(crate) fn call_result(answer: Result<desired::Outcome, desired::Failure>) -> contract::CallResult {
+    match answer {
+        Ok(outcome) => contract::CallResult::Done(outcome.into()),
+        Err(desired::Failure::Retry(message)) => contract::CallResult::Failed(contract::Failure::Retry(message)),
+        Err(desired::Failure::Terminal(message)) => contract::CallResult::Failed(contract::Failure::Terminal(message)),
+    }
+}
+
+impl From<desired::Outcome> for contract::Outcome {
+    fn from(outcome: desired::Outcome) -> Self {
+        Self {
+            children: outcome.children.map(into_all),
+            actions: into_all(outcome.actions),
+            status: outcome.status.map(Arc::from),
+            conditions: into_all(outcome.conditions),
+            events: into_all(outcome.events),
+            requeue_after_ms: outcome.requeue_after_ms,
+            finalized: outcome.finalized,
+        }
+    }
+}
+
+fn into_all<A, B: From<A>>(list: Vec<A>) -> Vec<B> {
+    list.into_iter().map(B::from).collect()
+}
+
+impl From<desired::Child> for contract::Child {
+    fn from(child: desired::Child) -> Self {
+        Self { key: child.key.into(), object: child.object.into() }
+    }
+}
+
+impl From<desired::Action> for contract::Action {
+    fn from(action: desired::Action) -> Self {
+        match action {
+            desired::Action::Apply(apply) => Self::Apply { object: apply.object.into(), force: apply.force },
+            desired::Action::Patch(patch) => Self::Patch {
+                target: patch.target.into(),
+                patch_kind: match patch.kind {
+                    desired::PatchKind::Merge => contract::PatchKind::Merge,
+                    desired::PatchKind::JsonPatch => contract::PatchKind::Json,
+                    desired::PatchKind::Strategic => contract::PatchKind::Strategic,
+                },
+                body: patch.body.into(),
+                subresource: patch.subresource,
+            },
+            desired::Action::Delete(delete) => Self::Delete {
+                target: delete.target.into(),
+                propagation: match delete.propagation {
+                    desired::Propagation::Background => contract::Propagation::Background,
+                    desired::Propagation::Foreground => contract::Propagation::Foreground,
+                    desired::Propagation::Orphan => contract::Propagation::Orphan,
+                },
+            },
+            desired::Action::Evict(pod) => Self::Evict { target: pod.into() },
+        }
+    }
+}
+
+impl From<desired::Condition> for contract::Condition {
+    fn from(condition: desired::Condition) -> Self {
+        Self {
+            name: condition.name,
+            status: match condition.status {
+                desired::ConditionStatus::True => contract::ConditionStatus::True,
+                desired::ConditionStatus::False => contract::ConditionStatus::False,
+                desired::ConditionStatus::Unknown => contract::ConditionStatus::Unknown,
+            },
+            reason: condition.reason,
+            message: condition.message,
+        }
+    }
+}
+
+impl From<desired::Event> for contract::GuestEvent {
+    fn from(event: desired::Event) -> Self {
+        Self {
+            warning: matches!(event.severity, desired::Severity::Warning),
+            reason: event.reason,
+            message: event.message,
+            regarding: event.regarding.map(ObjectRef::from),
+        }
+    }
+}

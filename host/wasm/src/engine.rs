@@ -1,0 +1,222 @@
+//! The one wasmtime engine of the host: a narrow profile of WebAssembly, memory pools where the machine allows them, and
+//! a ticker that ends calls at their deadline. Compiled artifacts go in, [`Plugin`]s come out.
+//!
+//! The compile child builds an engine of the same profile without pools ([`Profile`] decides the code, pools do not), so
+//! what it compiles loads here. Nothing in this file runs guest code; `plugin.rs` does.
+
+mod pool;
+mod ticker;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use mortise_core::event::{Digest, Refusal};
+use tracing::warn;
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, OptLevel, Strategy};
+
+use self::ticker::Ticker;
+use crate::host::CallState;
+use crate::plugin::Plugin;
+
+/// Frames of a backtrace. A panic's own frames take about eight; the author's function follows them.
+const BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(24).expect("24 is not zero");
+/// Stack of a guest, beside the one that it keeps in its memory. Half of wasmtime's default bound, because worker
+/// threads have ordinary stacks; recursion this deep is a bug.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Where instances live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pooling {
+    /// Pools when they can be reserved, else on demand. Pools make a fresh instance several times cheaper.
+    #[default]
+    Probe,
+    /// No pools: each instance maps its own memory.
+    OnDemand,
+}
+
+/// What can be chosen about an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EngineOptions {
+    /// Count fuel, which is deterministic and costs 30 to 40 per cent of speed: for tests and benchmarks.
+    pub fuel: bool,
+    /// Where instances live.
+    pub pooling: Pooling,
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up the WebAssembly engine: {0:#}")]
+pub struct EngineError(wasmtime::Error);
+
+/// The engine. Clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    wasmtime: wasmtime::Engine,
+    linker: Linker<CallState>,
+    ticker: Ticker,
+    fuel: bool,
+    pooled: bool,
+}
+
+impl Engine {
+    /// An engine, and its ticker thread, which sleeps while no call runs.
+    ///
+    /// # Errors
+    /// When the machine cannot run this profile at all. Pools that cannot be reserved are not an error.
+    pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
+        let (wasmtime, pooled) = match options.pooling {
+            Pooling::OnDemand => (build(Profile { fuel: options.fuel }, None)?, false),
+            Pooling::Probe => match build(Profile { fuel: options.fuel }, Some(pool::config())) {
+                Ok(engine) => (engine, true),
+                Err(error) => {
+                    warn!(%error, "no memory pools on this machine; instances are mapped on demand, which is slower");
+                    (build(Profile { fuel: options.fuel }, None)?, false)
+                }
+            },
+        };
+        let linker = linker(&wasmtime).map_err(EngineError)?;
+        let ticker = Ticker::start(&wasmtime);
+        Ok(Self { inner: Arc::new(Inner { wasmtime, linker, ticker, fuel: options.fuel, pooled }) })
+    }
+
+    /// True when instances come from pools.
+    pub fn pooled(&self) -> bool {
+        self.inner.pooled
+    }
+
+    /// True when this engine counts fuel.
+    pub fn counts_fuel(&self) -> bool {
+        self.inner.fuel
+    }
+
+    /// Links an artifact, tries it in an instance and asks for its manifest (G7).
+    ///
+    /// # Errors
+    /// A [`Refusal`] when it does not link, does not instantiate or does not tell its manifest within the bounds.
+    pub fn load(&self, artifact: &Path, digest: Digest) -> Result<Plugin, Refusal> {
+        let component = self.component(artifact).map_err(|error| {
+            Refusal::new("ArtifactUnusable", format!("the compiled component of {digest} cannot be loaded: {error:#}"))
+        })?;
+        Plugin::try_out(self, &component, digest)
+    }
+
+    /// Maps an artifact into memory.
+    #[expect(unsafe_code, reason = "wasmtime cannot tell native code that its compiler wrote from other code")]
+    fn component(&self, artifact: &Path) -> wasmtime::Result<Component> {
+        // SAFETY: the file is native code that gets run, so it must be what wasmtime's compiler wrote. It is: artifacts
+        // come from the compile child of this binary alone, through a pipe into a directory that only this user can
+        // write, and `compile::Compiler` compares their sha256 with what the child delivered before it names them to
+        // anyone. The file is replaced by rename only, never changed in place, so the mapping does not change either.
+        unsafe { Component::deserialize_file(&self.inner.wasmtime, artifact) }
+    }
+
+    /// What the code of this engine's artifacts depends on, beside the machine.
+    pub(crate) fn profile(&self) -> Profile {
+        Profile { fuel: self.inner.fuel }
+    }
+
+    /// What artifacts must have been compiled for: they load in an engine exactly when this is the same.
+    pub(crate) fn compatibility(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.inner.wasmtime.precompile_compatibility_hash().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.inner.wasmtime
+    }
+
+    pub(crate) fn linker(&self) -> &Linker<CallState> {
+        &self.inner.linker
+    }
+
+    pub(crate) fn ticker(&self) -> &Ticker {
+        &self.inner.ticker
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("fuel", &self.inner.fuel).field("pooled", &self.inner.pooled).finish()
+    }
+}
+
+/// Epochs until a deadline has passed for certain.
+pub(crate) fn ticks(deadline_ms: u64) -> u64 {
+    Ticker::ticks(deadline_ms)
+}
+
+/// What decides the code that the compiler writes. Two engines of one profile run each other's artifacts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Profile {
+    pub(crate) fuel: bool,
+}
+
+/// An engine that compiles for a profile and is never asked to run anything.
+pub(crate) fn compiling(profile: Profile) -> Result<wasmtime::Engine, EngineError> {
+    build(profile, None)
+}
+
+fn build(profile: Profile, pools: Option<wasmtime::PoolingAllocationConfig>) -> Result<wasmtime::Engine, EngineError> {
+    let mut config = profile_config(profile);
+    if let Some(pools) = pools {
+        config.allocation_strategy(pools);
+    }
+    wasmtime::Engine::new(&config).map_err(EngineError)
+}
+
+/// The narrow profile: every proposal that a guest in Rust, JavaScript, Go or Python does without is off, because most
+/// of wasmtime's past advisories were in those.
+fn profile_config(profile: Profile) -> Config {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .cranelift_opt_level(OptLevel::Speed)
+        .cranelift_nan_canonicalization(true)
+        .wasm_component_model(true)
+        .wasm_simd(false)
+        .wasm_relaxed_simd(false)
+        .wasm_tail_call(false)
+        .wasm_multi_memory(false)
+        .wasm_memory64(false)
+        .wasm_custom_page_sizes(false)
+        .wasm_wide_arithmetic(false)
+        .gc_support(false)
+        .shared_memory(false)
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .consume_fuel(profile.fuel)
+        .max_wasm_stack(STACK_BYTES)
+        .wasm_backtrace_max_frames(Some(BACKTRACE_FRAMES));
+    config
+}
+
+/// One linker for every plugin: the contract, and WASI with nothing behind it.
+fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<CallState>> {
+    let mut linker = Linker::new(engine);
+    crate::host::add_to_linker(&mut linker)?;
+    crate::wasi::add_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_with_and_without_pools_run_the_same_artifacts() {
+        let pooled = Engine::new(EngineOptions::default()).unwrap();
+        let on_demand = Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap();
+        assert!(!on_demand.pooled());
+        assert_eq!(pooled.compatibility(), on_demand.compatibility());
+        let fuel = Engine::new(EngineOptions { fuel: true, pooling: Pooling::OnDemand }).unwrap();
+        assert_ne!(fuel.compatibility(), on_demand.compatibility());
+    }
+}

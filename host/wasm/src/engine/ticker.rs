@@ -1,0 +1,135 @@
+//! The clock of deadlines. Guest code looks at a counter, the epoch, at each loop and function; one thread advances it
+//! while calls run and sleeps for good while none do, so that an idle host uses no CPU.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use wasmtime::EngineWeak;
+
+/// Time between two epochs. Deadlines are hundreds of ticks long; shorter ticks would only wake the machine more.
+const TICK_MS: u64 = 10;
+/// Ticks without a call after which the thread sleeps. Waking it costs a call some microseconds, so it waits for a
+/// second in which nothing happened.
+const LINGER_TICKS: u32 = 100;
+
+/// The ticker. Dropping it ends its thread.
+pub(crate) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Thread,
+}
+
+#[derive(Default)]
+struct Shared {
+    running: AtomicUsize,
+    started: AtomicU64,
+    parked: AtomicBool,
+    stopped: AtomicBool,
+}
+
+/// A call is running; dropping it says that it ended.
+pub(crate) struct Running<'a>(&'a Shared);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Ticker {
+    /// Starts the thread, which holds the engine weakly.
+    pub(crate) fn start(engine: &wasmtime::Engine) -> Self {
+        let shared = Arc::new(Shared::default());
+        let engine = engine.weak();
+        let handle = thread::Builder::new()
+            .name("mortise-ticker".to_owned())
+            .spawn({
+                let shared = shared.clone();
+                move || tick(&shared, &engine)
+            })
+            .expect("the operating system can start one more thread");
+        Self { shared, thread: handle.thread().clone() }
+    }
+
+    /// Keeps the epoch advancing until the answer is dropped.
+    pub(crate) fn run(&self) -> Running<'_> {
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
+        self.shared.started.fetch_add(1, Ordering::Relaxed);
+        if self.shared.parked.load(Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+        Running(&self.shared)
+    }
+
+    /// Epochs after which a deadline has passed for certain. The first tick may come at once, so one is added.
+    pub(crate) fn ticks(deadline_ms: u64) -> u64 {
+        deadline_ms.div_ceil(TICK_MS).saturating_add(1)
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
+fn tick(shared: &Shared, engine: &EngineWeak) {
+    let (mut idle, mut seen) = (0, 0);
+    while !shared.stopped.load(Ordering::SeqCst) {
+        let started = shared.started.load(Ordering::Relaxed);
+        let busy = shared.running.load(Ordering::SeqCst) > 0 || started != seen;
+        idle = if busy { 0 } else { idle + 1 };
+        seen = started;
+        if idle >= LINGER_TICKS {
+            // A call that begins after this store sees it and unparks; one that began before is seen by this load.
+            shared.parked.store(true, Ordering::SeqCst);
+            if shared.running.load(Ordering::SeqCst) == 0 && !shared.stopped.load(Ordering::SeqCst) {
+                thread::park();
+            }
+            shared.parked.store(false, Ordering::SeqCst);
+            idle = 0;
+            continue;
+        }
+        thread::sleep(Duration::from_millis(TICK_MS));
+        let Some(engine) = engine.upgrade() else { return };
+        engine.increment_epoch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Waits until a condition holds, for at most ten seconds.
+    fn eventually(what: &str, condition: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !condition() {
+            assert!(start.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn the_ticker_sleeps_while_no_call_runs_and_wakes_for_one() {
+        let engine = wasmtime::Engine::default();
+        let ticker = Ticker::start(&engine);
+        eventually("parked when idle", || ticker.shared.parked.load(Ordering::SeqCst));
+        let running = ticker.run();
+        eventually("awake for a call", || !ticker.shared.parked.load(Ordering::SeqCst));
+        drop(running);
+        eventually("parked again", || ticker.shared.parked.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn a_dropped_ticker_ends_its_thread() {
+        let engine = wasmtime::Engine::default();
+        let ticker = Ticker::start(&engine);
+        let shared = Arc::downgrade(&ticker.shared);
+        drop(ticker);
+        eventually("thread ended", || shared.strong_count() == 0);
+    }
+}

@@ -1,0 +1,117 @@
+//! From wasmtime's errors to the core's [`GuestFault`]: which bound was in the way, or where the guest trapped. Called
+//! after a call failed, with what the call's state remembers.
+
+use mortise_core::contract::GuestFault;
+use mortise_core::limits::CallLimits;
+use wasmtime::{Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use crate::host::{CallState, TooManyHostCalls};
+use crate::log::sanitised;
+
+/// Bytes of stderr that a fault carries. A backtrace of a panic takes some 2 KiB; conditions are cut shorter.
+const MAX_DETAIL_BYTES: usize = 8 << 10;
+/// Bytes of a fault's one line.
+const MAX_MESSAGE_BYTES: usize = 1 << 10;
+
+/// What the failure of a call means.
+pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits) -> GuestFault {
+    if let Some(over) = error.downcast_ref::<TooManyHostCalls>() {
+        return GuestFault::TooManyHostCalls { message: over.to_string() };
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => return GuestFault::Deadline { limit_ms: limits.deadline_ms },
+        Some(Trap::OutOfFuel) => return GuestFault::Fuel { limit: limits.fuel.unwrap_or_default() },
+        _ => {}
+    }
+    if state.limiter.denied {
+        return GuestFault::Memory { limit_bytes: limits.memory_bytes };
+    }
+    let backtrace = error.downcast_ref::<WasmBacktrace>();
+    if is_too_much_data(error) {
+        return match backtrace {
+            // Data that came with a call into the host, while guest code was running.
+            Some(_) => GuestFault::TooManyHostCalls {
+                message: format!("one call into the host carried more than {} bytes", limits.output_bytes),
+            },
+            None => GuestFault::OutputTooLarge { limit_bytes: limits.output_bytes },
+        };
+    }
+    let trapped = backtrace.is_some() || error.is::<Trap>() || error.is::<I32Exit>();
+    if !trapped {
+        // No guest code was running: what it returned does not follow the contract (bad UTF-8, pointers outside its
+        // memory, unknown variants).
+        return GuestFault::BadOutcome { message: line(&format!("{error:#}")) };
+    }
+    let stderr = state.wasi.stderr();
+    GuestFault::Trap { message: trap_message(error, &stderr), detail: detail(backtrace, &stderr) }
+}
+
+/// True when the guest passed more bytes to the host at once than it may. wasmtime keeps this error's type to itself.
+fn is_too_much_data(error: &wasmtime::Error) -> bool {
+    error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls has been exhausted"))
+}
+
+/// The guest's own last words when it left any, else the trap's name.
+fn trap_message(error: &wasmtime::Error, stderr: &str) -> String {
+    if let Some(words) = last_words(stderr) {
+        return line(&words);
+    }
+    match (error.downcast_ref::<Trap>(), error.downcast_ref::<I32Exit>()) {
+        (Some(trap), _) => line(trap.to_string().trim_start_matches("wasm trap: ")),
+        (_, Some(exit)) => format!("the guest exited with status {}", exit.0),
+        _ => line(&error.root_cause().to_string()),
+    }
+}
+
+/// The line of stderr that says why: a panic's message, joined with the place that stands before it, else the last line.
+fn last_words(stderr: &str) -> Option<String> {
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // Rust: "thread '<unnamed>' panicked at src/lib.rs:27:39:", and the message on the next line.
+    if let Some(at) = lines.iter().rposition(|line| line.contains("panicked at ")) {
+        let place = lines[at].split_once("panicked at ").map_or(lines[at], |(_, place)| place);
+        let message = lines.get(at + 1).filter(|_| place.ends_with(':')).copied().unwrap_or_default();
+        return Some(format!("panicked at {place} {message}").trim_end().to_owned());
+    }
+    // Go: "panic: message", and goroutines after it.
+    if let Some(panic) = lines.iter().rev().find(|line| line.starts_with("panic: ")) {
+        return Some((*panic).to_owned());
+    }
+    lines.last().map(|line| (*line).to_owned())
+}
+
+fn detail(backtrace: Option<&WasmBacktrace>, stderr: &str) -> String {
+    let mut parts = Vec::new();
+    if let Some(backtrace) = backtrace {
+        parts.push(backtrace.to_string());
+    }
+    let tail = &stderr[stderr.ceil_char_boundary(stderr.len().saturating_sub(MAX_DETAIL_BYTES))..];
+    let tail: Vec<String> = tail.lines().filter(|line| !line.trim().is_empty()).map(sanitised).collect();
+    if !tail.is_empty() {
+        parts.push(format!("stderr:\n  {}", tail.join("\n  ")));
+    }
+    parts.join("\n")
+}
+
+/// One line without control characters, cut to a bound.
+fn line(text: &str) -> String {
+    let mut line = sanitised(text);
+    line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES));
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_words;
+
+    #[test]
+    fn the_last_words_of_each_language_are_found() {
+        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:27:39:\nreplicas is 666\nnote: run with `RUST_BACKTRACE=1`\n";
+        assert_eq!(last_words(rust).unwrap(), "panicked at src/lib.rs:27:39: replicas is 666");
+        let go = "panic: replicas is 666\n\ngoroutine 1 [running]:\nmain.reconcile()\n\tpodset.go:36\n";
+        assert_eq!(last_words(go).unwrap(), "panic: replicas is 666");
+        let python = "Traceback (most recent call last):\n  File \"/0/app.py\", line 13\nValueError: replicas is 666\n";
+        assert_eq!(last_words(python).unwrap(), "ValueError: replicas is 666");
+        assert_eq!(last_words(" \n\n"), None);
+    }
+}

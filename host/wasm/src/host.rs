@@ -1,0 +1,167 @@
+//! The contract's imports: what a guest may ask of the host during one call. Each answer comes from the call's own
+//! [`View`]; nothing here reaches beyond it.
+
+use mortise_core::limits::CallLimits;
+use mortise_core::object::Kind;
+use mortise_core::view::View;
+use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
+
+use crate::bindings::Snapshot;
+use crate::bindings::mortise::host::cluster::{AccessError, Host as ClusterHost, HostSnapshot, Query};
+use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
+use crate::bindings::mortise::host::{clock, cluster, config, log, objects};
+use crate::bindings::mortise::plugin::desired;
+use crate::limiter::Limiter;
+use crate::log::{Log, LogLevel};
+use crate::wasi::Virtual;
+
+/// Handles that one call may hold at once: its snapshot, streams, pollables. Real guests hold fewer than ten.
+const MAX_HANDLES: usize = 64;
+
+/// The guest went over a bound of its host calls; ends the call.
+#[derive(Debug, thiserror::Error)]
+#[error("the call made more than {limit} calls into the host; use `list` instead of many `get`s, and log less")]
+pub(crate) struct TooManyHostCalls {
+    limit: u32,
+}
+
+/// Everything that belongs to one call. Lives in its store and goes with it.
+pub(crate) struct CallState {
+    pub(crate) table: ResourceTable,
+    pub(crate) limiter: Limiter,
+    pub(crate) log: Log,
+    pub(crate) wasi: Virtual,
+    /// None while a manifest is asked for, which depends on nothing.
+    view: Option<View>,
+    host_calls: u32,
+    max_host_calls: u32,
+}
+
+impl CallState {
+    pub(crate) fn new(view: Option<View>, limits: &CallLimits, seed: u64) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(MAX_HANDLES);
+        Self {
+            table,
+            limiter: Limiter::new(limits.memory_bytes),
+            log: Log::new(limits),
+            wasi: Virtual::new(limits.log_bytes, seed),
+            view,
+            host_calls: 0,
+            max_host_calls: limits.host_calls,
+        }
+    }
+
+    /// The view, and how many host calls were made.
+    pub(crate) fn into_parts(self) -> (Option<View>, Log, u32) {
+        (self.view, self.log, self.host_calls)
+    }
+
+    /// Counts one call of the guest into the host.
+    pub(crate) fn count(&mut self) -> wasmtime::Result<()> {
+        if self.host_calls >= self.max_host_calls {
+            return Err(TooManyHostCalls { limit: self.max_host_calls }.into());
+        }
+        self.host_calls += 1;
+        Ok(())
+    }
+
+    /// Unix milliseconds of the call. Asking makes the time an input of the call.
+    pub(crate) fn now_unix_ms(&mut self) -> u64 {
+        self.view.as_mut().map_or(0, View::now_unix_ms)
+    }
+
+    /// The view behind a handle.
+    fn view(&mut self, handle: &Resource<Snapshot>) -> wasmtime::Result<&mut View> {
+        self.count()?;
+        self.table.get(handle)?;
+        Ok(self.view.as_mut().expect("a handle to a snapshot is only given out with a view"))
+    }
+}
+
+/// Adds the contract's imports.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    fn same(state: &mut CallState) -> &mut CallState {
+        state
+    }
+    objects::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    cluster::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    clock::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    config::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    log::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    desired::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    Ok(())
+}
+
+impl ObjectsHost for CallState {}
+impl desired::Host for CallState {}
+impl ClusterHost for CallState {}
+
+impl HostSnapshot for CallState {
+    fn get(
+        &mut self,
+        handle: Resource<Snapshot>,
+        key: ObjectKey,
+    ) -> wasmtime::Result<Result<Option<String>, AccessError>> {
+        let answer = self.view(&handle)?.get(&key.into());
+        Ok(answer.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
+    }
+
+    fn owned(
+        &mut self,
+        handle: Resource<Snapshot>,
+        api_version: String,
+        kind: String,
+        fields: Vec<String>,
+    ) -> wasmtime::Result<Result<String, AccessError>> {
+        let kind = Kind::new(&api_version, &kind);
+        Ok(self.view(&handle)?.owned(&kind, &fields).map_err(AccessError::from))
+    }
+
+    fn list(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<String, AccessError>> {
+        Ok(self.view(&handle)?.list(&query.into()).map_err(AccessError::from))
+    }
+
+    fn keys(
+        &mut self,
+        handle: Resource<Snapshot>,
+        query: Query,
+    ) -> wasmtime::Result<Result<Vec<ObjectKey>, AccessError>> {
+        let answer = self.view(&handle)?.keys(&query.into());
+        Ok(answer.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
+    }
+
+    fn drop(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<()> {
+        self.table.delete(handle)?;
+        Ok(())
+    }
+}
+
+impl clock::Host for CallState {
+    fn now(&mut self) -> wasmtime::Result<u64> {
+        self.count()?;
+        Ok(self.now_unix_ms())
+    }
+}
+
+impl config::Host for CallState {
+    fn get(&mut self) -> wasmtime::Result<String> {
+        self.count()?;
+        Ok(self.view.as_mut().map_or_else(|| "{}".to_owned(), |view| view.config().to_string()))
+    }
+}
+
+impl log::Host for CallState {
+    fn emit(&mut self, level: log::Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
+        self.count()?;
+        let level = match level {
+            log::Level::Trace => LogLevel::Trace,
+            log::Level::Debug => LogLevel::Debug,
+            log::Level::Info => LogLevel::Info,
+            log::Level::Warn => LogLevel::Warn,
+            log::Level::Error => LogLevel::Error,
+        };
+        self.log.add(level, &message, &fields);
+        Ok(())
+    }
+}

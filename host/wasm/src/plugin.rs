@@ -1,0 +1,192 @@
+//! A loaded plugin, and one call of it: a fresh store and instance, the bounds around it, and what came of it (G1, G2).
+//! An object's JSON and a view go in; a [`CallReport`] in the core's types comes out. Calls are synchronous and run on
+//! the caller's thread; nothing here schedules them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::event::{Digest, Refusal};
+use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES};
+use mortise_core::read_set::ReadSet;
+use mortise_core::view::View;
+use wasmtime::Store;
+use wasmtime::component::Component;
+
+use crate::bindings::{PluginPre, Snapshot, call_result};
+use crate::engine::Engine;
+use crate::fault;
+use crate::host::CallState;
+use crate::log::{LogLevel, LogLine};
+
+#[cfg(test)]
+mod tests;
+
+/// Wall time that a component has to tell its manifest. Longer than a call's deadline: its code is mapped from disk for
+/// the first time, perhaps on a machine that is busy compiling others.
+const MANIFEST_DEADLINE_MS: u64 = 5_000;
+
+/// A component that linked, instantiated and told its manifest. Cheap to keep: its code is mapped from a file.
+pub struct Plugin {
+    engine: Engine,
+    digest: Digest,
+    manifest: Arc<str>,
+    pre: PluginPre<CallState>,
+}
+
+/// What came of one call.
+#[derive(Debug)]
+pub struct CallReport {
+    /// Its answer or its fault.
+    pub result: CallResult,
+    /// Every question it asked of its view.
+    pub reads: ReadSet,
+    /// What it logged, then what it wrote to stdout and stderr.
+    pub logs: Vec<LogLine>,
+    /// Log lines that were not kept because there were too many.
+    pub dropped_logs: u64,
+    /// What it used.
+    pub stats: CallStats,
+}
+
+/// What one call used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallStats {
+    /// Wall time, instantiation included.
+    pub elapsed: Duration,
+    /// Fuel, when the engine counts it.
+    pub fuel_used: Option<u64>,
+    /// The size that its memories reached together.
+    pub memory_bytes: u64,
+    /// Calls into the host.
+    pub host_calls: u32,
+}
+
+impl Plugin {
+    /// Links a component, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
+    pub(crate) fn try_out(engine: &Engine, component: &Component, digest: Digest) -> Result<Self, Refusal> {
+        let pre = engine.linker().instantiate_pre(component).map_err(|error| {
+            Refusal::new("ContractMismatch", format!("the component does not fit the host's interfaces: {error:#}"))
+        })?;
+        let pre = PluginPre::new(pre).map_err(|error| {
+            Refusal::new("ContractMismatch", format!("the component's exports do not fit the contract: {error:#}"))
+        })?;
+        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), pre };
+        plugin.manifest = plugin.ask_manifest()?.into();
+        Ok(plugin)
+    }
+
+    /// The sha256 of the component's bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The manifest, as the component returned it.
+    pub fn manifest(&self) -> &Arc<str> {
+        &self.manifest
+    }
+
+    fn ask_manifest(&self) -> Result<String, Refusal> {
+        let limits = CallLimits {
+            deadline_ms: MANIFEST_DEADLINE_MS,
+            output_bytes: MAX_MANIFEST_BYTES as u64,
+            ..CallLimits::default()
+        };
+        let mut store = self.store(None, &limits, 0);
+        let running = self.engine.ticker().run();
+        let instance = match self.pre.instantiate(&mut store) {
+            Ok(instance) => instance,
+            Err(error) => {
+                let (reason, why) = match fault::of(&error, store.data(), &limits) {
+                    GuestFault::BadOutcome { message } => ("ContractMismatch", message),
+                    fault => ("InstantiationFailed", explain(&fault)),
+                };
+                return Err(Refusal::new(reason, format!("the component does not instantiate: {why}")));
+            }
+        };
+        let answer = instance.mortise_plugin_reconciler().call_manifest(&mut store);
+        drop(running);
+        answer.map_err(|error| {
+            let fault = fault::of(&error, store.data(), &limits);
+            Refusal::new("ManifestFailed", format!("the component did not tell its manifest: {}", explain(&fault)))
+        })
+    }
+
+    /// Reconciles one object, given as JSON text, in a fresh instance.
+    pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallReport {
+        let begin = Instant::now();
+        let mut store = self.store(Some(view), limits, seed(object));
+        let running = self.engine.ticker().run();
+        let result = match self.reconcile(&mut store, object) {
+            Ok(result) => result,
+            Err(error) => CallResult::Fault(fault::of(&error, store.data(), limits)),
+        };
+        drop(running);
+        let fuel_used = self.engine.counts_fuel().then(|| fuel_of(limits) - store.get_fuel().unwrap_or_default());
+        let mut state = store.into_data();
+        if !matches!(result, CallResult::Fault(GuestFault::Trap { .. })) {
+            // A trap's detail carries stderr already.
+            let (stdout, stderr) = (state.wasi.stdout(), state.wasi.stderr());
+            state.log.add_text(LogLevel::Info, &stdout);
+            state.log.add_text(LogLevel::Warn, &stderr);
+        }
+        let memory_bytes = state.limiter.memory_bytes;
+        let (view, log, host_calls) = state.into_parts();
+        let (logs, dropped_logs) = log.into_parts();
+        CallReport {
+            result,
+            reads: view.map(View::into_reads).unwrap_or_default(),
+            logs,
+            dropped_logs,
+            stats: CallStats { elapsed: begin.elapsed(), fuel_used, memory_bytes, host_calls },
+        }
+    }
+
+    fn reconcile(&self, store: &mut Store<CallState>, object: &str) -> wasmtime::Result<CallResult> {
+        let instance = self.pre.instantiate(&mut *store)?;
+        let snapshot = store.data_mut().table.push(Snapshot)?;
+        let answer = instance.mortise_plugin_reconciler().call_reconcile(store, object, snapshot)?;
+        Ok(call_result(answer))
+    }
+
+    /// A store with its bounds set; the deadline begins now.
+    fn store(&self, view: Option<View>, limits: &CallLimits, seed: u64) -> Store<CallState> {
+        let mut store = Store::new(self.engine.wasmtime(), CallState::new(view, limits, seed));
+        store.limiter(|state| &mut state.limiter);
+        store.set_epoch_deadline(crate::engine::ticks(limits.deadline_ms));
+        store.set_hostcall_fuel(usize::try_from(limits.output_bytes).unwrap_or(usize::MAX));
+        if self.engine.counts_fuel() {
+            store.set_fuel(fuel_of(limits)).expect("the engine counts fuel");
+        }
+        store
+    }
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plugin").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+/// Fuel of a call on an engine that counts it; without a limit there is more than any deadline lets burn.
+fn fuel_of(limits: &CallLimits) -> u64 {
+    limits.fuel.unwrap_or(u64::MAX >> 1)
+}
+
+/// A fault in full, for the one place where a person reads it.
+fn explain(fault: &GuestFault) -> String {
+    match fault {
+        GuestFault::Trap { message, detail } if !detail.is_empty() => format!("it trapped: {message}\n{detail}"),
+        GuestFault::Trap { message, .. } => format!("it trapped: {message}"),
+        fault => fault.message(),
+    }
+}
+
+/// Seeds a call's randomness from its object, so that two objects draw different numbers and one object the same. A
+/// plain multiply-and-fold: it runs in every call and must cost nothing beside it.
+fn seed(object: &str) -> u64 {
+    let (words, rest) = object.as_bytes().as_chunks::<8>();
+    let fold = |seed: u64, word: u64| (seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let seed = words.iter().fold(object.len() as u64, |seed, word| fold(seed, u64::from_le_bytes(*word)));
+    rest.iter().fold(seed, |seed, byte| fold(seed, u64::from(*byte)))
+}

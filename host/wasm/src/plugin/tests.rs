@@ -1,0 +1,205 @@
+//! Calls of small guests, one for each way a call can end.
+
+use mortise_core::contract::{CallResult, GuestFault, Outcome};
+use mortise_core::limits::CallLimits;
+use mortise_core::read_set::Question;
+
+use super::CallReport;
+use crate::engine::{Engine, EngineOptions, Pooling};
+use crate::log::LogLevel;
+use crate::testing::{OBJECT, guest, guest_of, idle_guest, load, view};
+
+fn engine() -> Engine {
+    Engine::new(EngineOptions::default()).unwrap()
+}
+
+/// Calls a guest whose reconcile has this body.
+fn call(reconcile: &str, limits: &CallLimits) -> CallReport {
+    load(&engine(), &guest("i32.const 8", reconcile)).unwrap().call(OBJECT, view(), limits)
+}
+
+fn fault(reconcile: &str, limits: &CallLimits) -> GuestFault {
+    match call(reconcile, limits).result {
+        CallResult::Fault(fault) => fault,
+        other => panic!("the guest answered {other:?}"),
+    }
+}
+
+#[test]
+fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
+    let plugin = load(&engine(), &idle_guest()).unwrap();
+    assert_eq!(&**plugin.manifest(), "{}");
+    let report = plugin.call(OBJECT, view(), &CallLimits::default());
+    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+    assert_eq!(report.stats.memory_bytes, 2 << 16);
+    assert_eq!(report.stats.host_calls, 0);
+    assert!(report.reads.questions().is_empty());
+}
+
+#[test]
+fn g1_nothing_that_a_call_leaves_in_memory_reaches_the_next_call() {
+    // Answers Ok, or Err if the last call's mark is found: on either engine, in many calls, as slots are reused.
+    let wasm = guest("i32.const 8", "(if (i32.load (i32.const 60000)) (then unreachable)) (i32.store (i32.const 60000) (i32.const 1)) i32.const 64");
+    for pooling in [Pooling::Probe, Pooling::OnDemand] {
+        let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() }).unwrap();
+        let plugin = load(&engine, &wasm).unwrap();
+        for _ in 0..100 {
+            let report = plugin.call(OBJECT, view(), &CallLimits::default());
+            assert_eq!(report.result, CallResult::Done(Outcome::default()));
+        }
+    }
+}
+
+#[test]
+fn g2_a_trap_carries_its_name_and_a_backtrace_with_names() {
+    let GuestFault::Trap { message, detail } = fault("call $give_up unreachable", &CallLimits::default()) else {
+        panic!("not a trap");
+    };
+    assert_eq!(message, "wasm `unreachable` instruction executed");
+    assert!(detail.contains("give_up"), "no function name in: {detail}");
+}
+
+#[test]
+fn g2_an_endless_loop_ends_at_the_deadline() {
+    let limits = CallLimits { deadline_ms: 30, ..CallLimits::default() };
+    let report = call("(loop $l (br $l)) unreachable", &limits);
+    assert_eq!(report.result, CallResult::Fault(GuestFault::Deadline { limit_ms: 30 }));
+    assert!(report.stats.elapsed.as_millis() >= 30, "ended after {:?}", report.stats.elapsed);
+}
+
+#[test]
+fn g2_memory_beyond_the_limit_is_its_own_fault_and_not_a_trap() {
+    let grow = "(if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)) i32.const 64";
+    assert_eq!(fault(grow, &CallLimits::default()), GuestFault::Memory { limit_bytes: 64 << 20 });
+    let roomy = CallLimits { memory_bytes: 128 << 20, ..CallLimits::default() };
+    assert_eq!(call(grow, &roomy).result, CallResult::Done(Outcome::default()));
+    // A guest that copes with the refusal is not at fault.
+    let copes = "(drop (memory.grow (i32.const 65000))) i32.const 64";
+    assert_eq!(call(copes, &CallLimits::default()).result, CallResult::Done(Outcome::default()));
+}
+
+#[test]
+fn g2_memory_that_a_guest_begins_with_counts_too() {
+    let limits = CallLimits { memory_bytes: 1 << 16, ..CallLimits::default() };
+    assert_eq!(fault("i32.const 64", &limits), GuestFault::Memory { limit_bytes: 1 << 16 });
+}
+
+/// Stores Ok(outcome) whose status is the text at this place.
+fn status(pointer: u32, len: u32) -> String {
+    format!(
+        "(i32.store8 (i32.const 84) (i32.const 1)) (i32.store (i32.const 88) (i32.const {pointer}))
+         (i32.store (i32.const 92) (i32.const {len})) (i32.const 60)"
+    )
+}
+
+#[test]
+fn the_outcome_reaches_the_host_in_its_own_types() {
+    let CallResult::Done(outcome) = call(&status(0, 2), &CallLimits::default()).result else { panic!("no outcome") };
+    assert_eq!(outcome.status.as_deref(), Some("{}"));
+}
+
+#[test]
+fn g2_an_outcome_over_the_limit_is_refused_whole() {
+    let limits = CallLimits { output_bytes: 4_096, ..CallLimits::default() };
+    assert_eq!(fault(&status(0, 4_097), &limits), GuestFault::OutputTooLarge { limit_bytes: 4_096 });
+}
+
+#[test]
+fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
+    for reconcile in [
+        format!("(i32.store8 (i32.const 200) (i32.const 255)) {}", status(200, 1)),
+        status(131_000, 1_000),
+    ] {
+        let fault = fault(&reconcile, &CallLimits::default());
+        assert!(matches!(fault, GuestFault::BadOutcome { .. }), "{fault:?}");
+    }
+}
+
+#[test]
+fn g2_host_calls_and_log_lines_are_bounded() {
+    let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 0))";
+    let report = call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..CallLimits::default() });
+    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+    assert_eq!(report.logs.len(), 2);
+    assert_eq!((report.logs[0].level, &*report.logs[0].message), (LogLevel::Warn, "{}"));
+    assert_eq!((report.dropped_logs, report.stats.host_calls), (3, 5));
+
+    let few = CallLimits { host_calls: 4, ..CallLimits::default() };
+    let fault = fault(&format!("{}i32.const 64", emit.repeat(5)), &few);
+    assert!(fault.message().contains("more than 4 calls into the host"), "{fault:?}");
+}
+
+#[test]
+fn g2_a_message_to_the_host_over_the_limit_is_a_fault_of_host_calls() {
+    let limits = CallLimits { output_bytes: 1_000, ..CallLimits::default() };
+    let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2000) (i32.const 0) (i32.const 0)) i32.const 64";
+    let fault = fault(emit, &limits);
+    assert!(matches!(fault, GuestFault::TooManyHostCalls { .. }), "{fault:?}");
+}
+
+#[test]
+fn g5_time_is_an_input_only_of_a_call_that_asks_for_it() {
+    let report = call("(drop (call $now)) i32.const 64", &CallLimits::default());
+    assert!(matches!(report.reads.questions(), [(Question::Now, _)]), "{:?}", report.reads.questions());
+}
+
+#[test]
+fn g5_randomness_is_the_same_for_the_same_object() {
+    // The requeue time is the random number's low half.
+    let wasm = guest(
+        "i32.const 8",
+        "(i32.store8 (i32.const 116) (i32.const 1)) (i32.store (i32.const 120) (i32.wrap_i64 (call $random))) i32.const 64",
+    );
+    let plugin = load(&engine(), &wasm).unwrap();
+    let draw = |object: &str| match plugin.call(object, view(), &CallLimits::default()).result {
+        CallResult::Done(outcome) => outcome.requeue_after_ms.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(draw(OBJECT), draw(OBJECT));
+    assert_ne!(draw(OBJECT), draw("{}"));
+}
+
+#[test]
+fn g2_fuel_is_counted_when_asked_for_and_ends_a_call() {
+    let engine = Engine::new(EngineOptions { fuel: true, ..EngineOptions::default() }).unwrap();
+    let idle = load(&engine, &idle_guest()).unwrap();
+    let used = |plugin: &super::Plugin| plugin.call(OBJECT, view(), &CallLimits::default()).stats.fuel_used.unwrap();
+    assert!(used(&idle) > 0 && used(&idle) == used(&idle));
+    let endless = load(&engine, &guest("i32.const 8", "(loop $l (br $l)) unreachable")).unwrap();
+    let limits = CallLimits { fuel: Some(10_000), ..CallLimits::default() };
+    let report = endless.call(OBJECT, view(), &limits);
+    assert_eq!(report.result, CallResult::Fault(GuestFault::Fuel { limit: 10_000 }));
+}
+
+#[test]
+fn g7_a_component_that_cannot_tell_its_manifest_is_refused() {
+    let refusal = load(&engine(), &guest("call $give_up unreachable", "i32.const 64")).unwrap_err();
+    assert_eq!(refusal.reason, "ManifestFailed");
+    assert!(refusal.message.contains("unreachable") && refusal.message.contains("give_up"), "{}", refusal.message);
+}
+
+#[test]
+fn g7_types_that_do_not_fit_the_contract_are_refused_before_the_first_call() {
+    // `give_up` has no type that a manifest could have; the component itself is valid.
+    let text = r#"(component
+        (core module $m (func (export "manifest") (result i32) i32.const 7))
+        (core instance $i (instantiate $m))
+        (func $manifest (result u32) (canon lift (core func $i "manifest")))
+        (instance $r (export "manifest" (func $manifest)) (export "reconcile" (func $manifest)))
+        (export "mortise:plugin/reconciler@0.1.0" (instance $r)))"#;
+    let refusal = load(&engine(), &wat::parse_str(text).unwrap()).unwrap_err();
+    assert_eq!(refusal.reason, "ContractMismatch", "{}", refusal.message);
+}
+
+#[test]
+fn a_guest_of_a_later_patch_that_uses_nothing_new_runs() {
+    let plugin = load(&engine(), &guest_of("0.1.7", "i32.const 8", "i32.const 64")).unwrap();
+    let report = plugin.call(OBJECT, view(), &CallLimits::default());
+    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+}
+
+#[test]
+fn a_guest_may_drop_its_snapshot_early() {
+    let report = call("(call $drop (local.get $view)) (drop (call $now)) i32.const 64", &CallLimits::default());
+    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+}

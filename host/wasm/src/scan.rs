@@ -1,0 +1,338 @@
+//! A cheap look at a component before any compiler sees it. Bytes go in; a [`Scan`] or a refusal for a person comes out.
+//!
+//! It reads the binary once, front to back, and never builds code: it must stay linear in the size of its input. What
+//! passes here may still fail to validate, to compile or to link; those say so themselves.
+
+mod functions;
+#[cfg(test)]
+mod tests;
+
+use mortise_core::event::{Digest, Refusal};
+use mortise_core::limits::{MAX_COMPONENT_BYTES, MAX_MEMORY_BYTES};
+use wasmparser::{Encoding, KnownCustom, Parser, Payload};
+
+use self::functions::CostBudget;
+
+/// Core modules and components inside a component, together. A Rust guest has 3 (itself and two shims), a Python guest
+/// some 20 (its shared libraries); each costs an instantiation per call.
+const MAX_NESTED: u32 = 100;
+/// How deep components may nest. Toolchains' shims are one level deep, composed components two.
+const MAX_DEPTH: usize = 5;
+/// Size of a WebAssembly page.
+const PAGE_BYTES: u64 = 64 << 10;
+
+/// The interface that makes a component a plugin, without its version.
+const RECONCILER: &str = "mortise:plugin/reconciler";
+/// The versions of the contract that this host speaks.
+const CONTRACT: &str = "0.1";
+/// Interfaces that the host provides in any patch version of [`CONTRACT`].
+const HOST_INTERFACES: [&str; 6] = [
+    "mortise:host/objects",
+    "mortise:host/cluster",
+    "mortise:host/clock",
+    "mortise:host/config",
+    "mortise:host/log",
+    "mortise:plugin/desired",
+];
+/// Optional interfaces of the contract that this host does not call yet.
+const NOT_SERVED: [&str; 2] = ["mortise:plugin/admission", "mortise:plugin/conversion"];
+/// WASI packages, version 0.2, that every toolchain imports. They are all virtual: no file, socket or real clock is
+/// behind them.
+const WASI_PACKAGES: [&str; 6] =
+    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+
+/// What a component is, as far as its bytes tell without running it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scan {
+    /// The sha256 of the bytes.
+    pub digest: Digest,
+    /// The name that the toolchain left in the component, when it left one.
+    pub name: Option<String>,
+    /// What built it: "Rust 1.95.0", "wit-component 0.247.0".
+    pub producers: Vec<String>,
+    /// Interfaces it imports: its capabilities.
+    pub imports: Vec<String>,
+    /// Interfaces it exports.
+    pub exports: Vec<String>,
+    /// How large it is and of what.
+    pub sizes: Sizes,
+}
+
+/// Sizes of a component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    /// All of it.
+    pub component_bytes: u64,
+    /// Function bodies.
+    pub code_bytes: u64,
+    /// Initial contents of its memories.
+    pub data_bytes: u64,
+    /// Names, debug information and other custom sections.
+    pub custom_bytes: u64,
+    /// Functions with a body.
+    pub functions: u32,
+    /// Core modules, shims included.
+    pub modules: u32,
+    /// Memory that its instances begin with.
+    pub memory_bytes: u64,
+}
+
+/// Reads a component and refuses what the host would not run.
+///
+/// # Errors
+/// A [`Refusal`] that says what the bytes are instead, or which bound or import is in the way, and what to do.
+pub fn prescan(bytes: &[u8]) -> Result<Scan, Refusal> {
+    check_magic(bytes)?;
+    let mut walk = Walk::new(bytes);
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload.map_err(|error| malformed(bytes, &error))?;
+        walk.step(bytes, payload)?;
+    }
+    walk.finish()
+}
+
+/// Tells by the first bytes what something is that is not WebAssembly, so that the message can name it.
+fn check_magic(bytes: &[u8]) -> Result<(), Refusal> {
+    if bytes.len() > MAX_COMPONENT_BYTES {
+        return Err(Refusal::new(
+            "TooLarge",
+            format!("the component has {} bytes; the host takes at most {MAX_COMPONENT_BYTES}", bytes.len()),
+        ));
+    }
+    let found = match bytes {
+        [] => "the file is empty",
+        [0x7f, b'E', b'L', b'F', ..] => {
+            "this is native code (ELF, perhaps a .cwasm of wasmtime); the host takes WebAssembly only and compiles itself"
+        }
+        [0x1f, 0x8b, ..] => "this is gzip data; name the key or file plugin.wasm.gz so that it is decompressed",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "this is zstd data; name the key or file plugin.wasm.zst so that it is decompressed",
+        [b'(', ..] => "this is WebAssembly text; the host takes the binary form (wasm-tools parse)",
+        [0, b'a', b's', b'm', ..] => return Ok(()),
+        _ => "this is not WebAssembly: it does not begin with \\0asm",
+    };
+    Err(Refusal::new("NotWebAssembly", found))
+}
+
+fn malformed(bytes: &[u8], error: &wasmparser::BinaryReaderError) -> Refusal {
+    let at_end = error.offset() >= bytes.len() || error.message().starts_with("unexpected end");
+    let cause = if at_end { "; the file seems to be cut short" } else { "" };
+    Refusal::new(
+        "Malformed",
+        format!(
+            "the component cannot be read at offset {:#x} of {:#x}: {}{cause}",
+            error.offset(),
+            bytes.len(),
+            error.message()
+        ),
+    )
+}
+
+/// The state of one walk over a binary. Nested modules and components come inline, closed by their `End`.
+struct Walk {
+    scan: Scan,
+    /// What is open, outermost first.
+    open: Vec<Encoding>,
+    nested: u32,
+    costs: CostBudget,
+}
+
+impl Walk {
+    fn new(bytes: &[u8]) -> Self {
+        let sizes = Sizes { component_bytes: bytes.len() as u64, ..Sizes::default() };
+        Self {
+            scan: Scan {
+                digest: crate::digest::of(bytes),
+                name: None,
+                producers: Vec::new(),
+                imports: Vec::new(),
+                exports: Vec::new(),
+                sizes,
+            },
+            open: Vec::new(),
+            nested: 0,
+            costs: CostBudget::for_size(bytes.len()),
+        }
+    }
+
+    fn step(&mut self, bytes: &[u8], payload: Payload<'_>) -> Result<(), Refusal> {
+        let unreadable = |error: wasmparser::BinaryReaderError| malformed(bytes, &error);
+        match payload {
+            Payload::Version { encoding, .. } => self.enter(encoding)?,
+            Payload::End(_) => {
+                self.open.pop();
+            }
+            Payload::ComponentImportSection(section) if self.open.len() == 1 => {
+                for import in section {
+                    let name = import.map_err(unreadable)?.name.name;
+                    check_import(name)?;
+                    self.scan.imports.push(name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if self.open.len() == 1 => {
+                for export in section {
+                    self.scan.exports.push(export.map_err(unreadable)?.name.name.to_owned());
+                }
+            }
+            Payload::MemorySection(section) => {
+                for memory in section {
+                    self.add_memory(&memory.map_err(unreadable)?)?;
+                }
+            }
+            Payload::DataSection(section) => self.scan.sizes.data_bytes += section.range().len() as u64,
+            Payload::CodeSectionEntry(body) => {
+                self.scan.sizes.code_bytes += body.range().len() as u64;
+                self.costs.add(self.scan.sizes.functions, &body).map_err(|refusal| match refusal {
+                    functions::Problem::Unreadable(error) => malformed(bytes, &error),
+                    functions::Problem::TooCostly(message) => Refusal::new("TooCostlyToCompile", message),
+                })?;
+                self.scan.sizes.functions += 1;
+            }
+            Payload::CustomSection(section) => {
+                self.scan.sizes.custom_bytes += section.data().len() as u64;
+                self.note_custom(&section.as_known());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, encoding: Encoding) -> Result<(), Refusal> {
+        if self.open.is_empty() && encoding == Encoding::Module {
+            return Err(Refusal::new(
+                "NotAComponent",
+                "this is a core WebAssembly module, not a component; build it with --target wasm32-wasip2 (Rust), or wrap \
+                 it with `wasm-tools component new`",
+            ));
+        }
+        if !self.open.is_empty() {
+            self.nested += 1;
+        }
+        if encoding == Encoding::Module {
+            self.scan.sizes.modules += 1;
+        }
+        self.open.push(encoding);
+        if self.nested > MAX_NESTED {
+            return Err(Refusal::new(
+                "TooManyModules",
+                format!("more than {MAX_NESTED} modules and components are inside the component"),
+            ));
+        }
+        if self.open.len() > MAX_DEPTH {
+            return Err(Refusal::new(
+                "NestedTooDeep",
+                format!("components nest more than {MAX_DEPTH} deep; toolchains need 2"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn add_memory(&mut self, memory: &wasmparser::MemoryType) -> Result<(), Refusal> {
+        let bytes = memory.initial.saturating_mul(PAGE_BYTES);
+        self.scan.sizes.memory_bytes = self.scan.sizes.memory_bytes.saturating_add(bytes);
+        if memory.memory64 || memory.shared {
+            return Err(Refusal::new(
+                "UnsupportedFeature",
+                "the component uses a 64-bit or shared memory; the host runs 32-bit memories without threads",
+            ));
+        }
+        if self.scan.sizes.memory_bytes > MAX_MEMORY_BYTES {
+            return Err(Refusal::new(
+                "MemoryTooLarge",
+                format!(
+                    "the component begins with {} bytes of memory; a plugin may have at most {MAX_MEMORY_BYTES}",
+                    self.scan.sizes.memory_bytes
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Custom sections are for people only, so one that cannot be read is passed over.
+    fn note_custom(&mut self, custom: &KnownCustom<'_>) {
+        match custom {
+            KnownCustom::ComponentName(names) if self.open.len() == 1 => {
+                for name in names.clone().into_iter().flatten() {
+                    if let wasmparser::ComponentName::Component { name, .. } = name {
+                        self.scan.name = Some(name.to_owned());
+                    }
+                }
+            }
+            KnownCustom::Producers(fields) => {
+                for value in fields.clone().into_iter().flatten().flat_map(|field| field.values).flatten() {
+                    let producer = format!("{} {}", value.name, value.version).trim_end().to_owned();
+                    if !self.scan.producers.contains(&producer) {
+                        self.scan.producers.push(producer);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(self) -> Result<Scan, Refusal> {
+        check_exports(&self.scan.exports)?;
+        Ok(self.scan)
+    }
+}
+
+/// Splits "ns:pkg/interface@1.2.3" at its version.
+fn split_version(name: &str) -> (&str, &str) {
+    name.split_once('@').unwrap_or((name, ""))
+}
+
+/// True for any patch of a minor version: "0.1.3" of "0.1".
+fn is_patch_of(version: &str, minor: &str) -> bool {
+    version.strip_prefix(minor).and_then(|rest| rest.strip_prefix('.')).is_some()
+}
+
+fn check_import(name: &str) -> Result<(), Refusal> {
+    let (interface, version) = split_version(name);
+    let wasi = WASI_PACKAGES.iter().any(|package| interface.starts_with(package));
+    let of_host = HOST_INTERFACES.contains(&interface);
+    if (wasi && is_patch_of(version, "0.2")) || (of_host && is_patch_of(version, CONTRACT)) {
+        return Ok(());
+    }
+    let message = if of_host {
+        format!("the component imports {name}; this mortise speaks version {CONTRACT} of the contract")
+    } else {
+        format!(
+            "the component imports {name}, which the host does not provide; a plugin may import mortise:host@{CONTRACT} \
+             and the wasi: interfaces of version 0.2 that toolchains add"
+        )
+    };
+    Err(Refusal::new("UnknownImport", message))
+}
+
+fn check_exports(exports: &[String]) -> Result<(), Refusal> {
+    let mut reconciler = None;
+    for export in exports {
+        let (interface, version) = split_version(export);
+        if interface == RECONCILER && (reconciler.is_none() || is_patch_of(version, CONTRACT)) {
+            reconciler = Some(version);
+        }
+        if NOT_SERVED.contains(&interface) {
+            let what = interface.rsplit('/').next().unwrap_or(interface);
+            return Err(Refusal::new(
+                "NotServed",
+                format!(
+                    "the component exports {export}; this version of mortise does not serve {what} yet: build it for the \
+                     world `plugin`"
+                ),
+            ));
+        }
+    }
+    let message = match reconciler {
+        Some(version) if is_patch_of(version, CONTRACT) => return Ok(()),
+        Some(version) => {
+            format!("the component exports {RECONCILER}@{version}; this mortise speaks version {CONTRACT} of the contract")
+        }
+        None => {
+            let list = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
+            format!(
+                "the component does not export {RECONCILER}@{CONTRACT}.0, so it is no plugin; it exports {list}. Build it \
+                 for the world `mortise:plugin/plugin`"
+            )
+        }
+    };
+    Err(Refusal::new("WrongWorld", message))
+}

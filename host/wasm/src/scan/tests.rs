@@ -1,0 +1,141 @@
+//! What the scan refuses, and in which words.
+
+use super::*;
+use crate::testing::{guest_of, idle_guest};
+
+fn refusal(bytes: &[u8]) -> Refusal {
+    prescan(bytes).unwrap_err()
+}
+
+/// Checks the reason and that the message has this in it.
+#[track_caller]
+fn check(bytes: &[u8], reason: &str, part: &str) {
+    let refusal = refusal(bytes);
+    assert_eq!(refusal.reason, reason, "{}", refusal.message);
+    assert!(refusal.message.contains(part), "{}", refusal.message);
+}
+
+fn wat(text: &str) -> Vec<u8> {
+    wat::parse_str(text).unwrap()
+}
+
+/// A component with one core function.
+fn with_function(locals: usize, body: &str) -> Vec<u8> {
+    wat(&format!("(component (core module (func (local {}) {body})))", "i32 ".repeat(locals)))
+}
+
+#[test]
+fn a_plugin_passes_and_shows_what_it_imports_and_exports() {
+    let wasm = idle_guest();
+    let scan = prescan(&wasm).unwrap();
+    assert_eq!(scan.digest, crate::digest::of(&wasm));
+    assert!(scan.imports.iter().any(|import| import == "mortise:host/clock@0.1.0"), "{:?}", scan.imports);
+    assert_eq!(scan.exports, ["mortise:plugin/reconciler@0.1.0"]);
+    assert_eq!((scan.sizes.modules, scan.sizes.memory_bytes), (2, 2 << 16));
+    assert_eq!(scan.sizes.component_bytes, wasm.len() as u64);
+    assert!(scan.sizes.functions > 0 && scan.sizes.code_bytes > 0 && scan.sizes.data_bytes > 0);
+}
+
+#[test]
+fn what_is_not_a_component_is_named() {
+    check(b"", "NotWebAssembly", "empty");
+    check(b"\x7fELF\x02\x01\x01", "NotWebAssembly", "native code");
+    check(b"\x1f\x8b\x08", "NotWebAssembly", "gzip");
+    check(b"(component)", "NotWebAssembly", "text");
+    check(b"<html>", "NotWebAssembly", "\\0asm");
+    check(&wat("(module)"), "NotAComponent", "core WebAssembly module");
+}
+
+#[test]
+fn a_component_that_was_cut_short_is_refused_with_the_place_at_every_length() {
+    let wasm = idle_guest();
+    for len in (8..wasm.len()).step_by(37) {
+        let refusal = refusal(&wasm[..len]);
+        assert!(["Malformed", "WrongWorld"].contains(&refusal.reason), "{} bytes: {}", len, refusal.message);
+    }
+    check(&wasm[..wasm.len() - 1], "Malformed", "cut short");
+}
+
+#[test]
+fn no_single_wrong_byte_makes_the_scan_panic() {
+    let wasm = idle_guest();
+    for at in 0..wasm.len() {
+        for value in [0, 0x7f, 0xff, wasm[at] ^ 1] {
+            let mut damaged = wasm.clone();
+            damaged[at] = value;
+            let _ = prescan(&damaged);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_import_is_refused_by_its_name() {
+    check(&wat(r#"(component (import "wasi:http/types@0.2.6" (instance)))"#), "UnknownImport", "wasi:http/types@0.2.6");
+    check(&wat(r#"(component (import "env" (func)))"#), "UnknownImport", "imports env,");
+    check(&wat(r#"(component (import "mortise:host/cluster@0.2.0" (instance)))"#), "UnknownImport", "version 0.1 ");
+    check(&wat(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#), "UnknownImport", "wasi:cli/stdout@0.3.0");
+}
+
+#[test]
+fn a_wrong_world_is_told_what_is_missing() {
+    check(&wat("(component)"), "WrongWorld", "exports nothing");
+    let other = wat(r#"(component (instance $i) (export "wasi:cli/run@0.2.6" (instance $i)))"#);
+    check(&other, "WrongWorld", "wasi:cli/run@0.2.6");
+    let later = wat(r#"(component (instance $i) (export "mortise:plugin/reconciler@0.2.0" (instance $i)))"#);
+    check(&later, "WrongWorld", "speaks version 0.1");
+    assert!(prescan(&guest_of("0.1.9", "i32.const 8", "i32.const 64")).is_ok());
+}
+
+#[test]
+fn admission_and_conversion_are_refused_as_not_served_yet() {
+    for what in ["admission", "conversion"] {
+        let text = format!(
+            r#"(component (instance $i) (export "mortise:plugin/reconciler@0.1.0" (instance $i))
+               (export "mortise:plugin/{what}@0.1.0" (instance $i)))"#
+        );
+        check(&wat(&text), "NotServed", &format!("does not serve {what} yet"));
+    }
+}
+
+#[test]
+fn nesting_is_bounded_in_number_and_depth() {
+    let many = "(core module)".repeat(101);
+    check(&wat(&format!("(component {many})")), "TooManyModules", "100");
+    let deep = format!("{}{}", "(component ".repeat(7), ")".repeat(7));
+    check(&wat(&deep), "NestedTooDeep", "5 deep");
+}
+
+#[test]
+fn memories_that_the_host_never_grants_are_refused() {
+    check(&wat("(component (core module (memory 4097)))"), "MemoryTooLarge", "268500992 bytes");
+    check(&wat("(component (core module (memory i64 1)))"), "UnsupportedFeature", "64-bit");
+    check(&wat("(component (core module (memory 1 1 shared)))"), "UnsupportedFeature", "shared");
+}
+
+#[test]
+fn h6_nested_loops_over_many_locals_are_refused_before_a_compiler_sees_them() {
+    let bomb = format!("{}{}", "loop ".repeat(400), "end ".repeat(400));
+    check(&with_function(400, &bomb), "TooCostlyToCompile", "nests 400 loops over 400 locals");
+    let small = format!("{}{}", "loop ".repeat(100), "end ".repeat(100));
+    check(&with_function(100, &small), "WrongWorld", "does not export");
+}
+
+#[test]
+fn h6_many_costly_functions_are_refused_together() {
+    let function = format!("(func (local {}) {}{})", "i32 ".repeat(140), "loop ".repeat(140), "end ".repeat(140));
+    check(&wat(&format!("(component (core module {}))", function.repeat(11))), "TooCostlyToCompile", "together");
+}
+
+#[test]
+fn h9_a_function_with_very_many_locals_or_blocks_is_refused() {
+    check(&with_function(20_000, ""), "TooCostlyToCompile", "20000 locals");
+    let deep = format!("{}{}", "block ".repeat(5_001), "end ".repeat(5_001));
+    check(&with_function(1, &deep), "TooCostlyToCompile", "5001 blocks");
+}
+
+#[test]
+fn a_component_over_the_size_limit_is_refused_by_its_size() {
+    let mut large = idle_guest();
+    large.resize(MAX_COMPONENT_BYTES + 1, 0);
+    check(&large, "TooLarge", "41943041 bytes");
+}

@@ -1,0 +1,147 @@
+//! Guests in WebAssembly text for this crate's tests, and what is needed to run them. Compiled in process: the compile
+//! child has its tests where the binary is.
+
+use std::sync::Arc;
+
+use mortise_core::event::Refusal;
+use mortise_core::object::{Interner, Kind, Object};
+use mortise_core::store::Snapshot;
+use mortise_core::view::{Access, View};
+
+use crate::digest;
+use crate::engine::{Engine, compiling};
+use crate::plugin::Plugin;
+
+/// The time that [`view`] shows.
+pub(crate) const NOW_UNIX_MS: u64 = 1_700_000_000_123;
+/// The reconciled object of [`view`].
+pub(crate) const OBJECT: &str =
+    r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"5"}}"#;
+
+/// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
+/// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand. A reconcile that leaves
+/// 64 answers an outcome that wants nothing.
+pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
+    guest_of("0.1.0", manifest, reconcile)
+}
+
+/// A component that does nothing.
+pub(crate) fn idle_guest() -> Vec<u8> {
+    guest("i32.const 8", "i32.const 64")
+}
+
+/// The same for any version of the contract.
+pub(crate) fn guest_of(version: &str, manifest: &str, reconcile: &str) -> Vec<u8> {
+    let text = TEMPLATE
+        .replace("$VERSION", version)
+        .replace("$MANIFEST", manifest)
+        .replace("$RECONCILE", reconcile);
+    wat::parse_str(text).unwrap()
+}
+
+/// Compiles and loads a component.
+pub(crate) fn load(engine: &Engine, wasm: &[u8]) -> Result<Plugin, Refusal> {
+    let code = compiling(engine.profile()).unwrap().precompile_component(wasm).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), code).unwrap();
+    engine.load(file.path(), digest::of(wasm))
+}
+
+/// The object of [`OBJECT`], decoded.
+pub(crate) fn object() -> Arc<Object> {
+    Arc::new(Object::decode(OBJECT.as_bytes(), &mut Interner::default()).unwrap())
+}
+
+/// A view of nothing but [`OBJECT`].
+pub(crate) fn view() -> View {
+    let access = Arc::new(Access::new(vec![Kind::new("example.com/v1", "Thing")], 1 << 20));
+    View::new(Snapshot::default(), object(), access, NOW_UNIX_MS, Arc::from(r#"{"color":"red"}"#))
+}
+
+const TEMPLATE: &str = r#"
+(component
+  (import "mortise:host/cluster@$VERSION" (instance $cluster (export "snapshot" (type (sub resource)))))
+  (import "mortise:host/clock@$VERSION" (instance $clock (export "now" (func (result u64)))))
+  (import "mortise:host/log@$VERSION" (instance $log
+    (type $l (enum "trace" "debug" "info" "warn" "error"))
+    (export "level" (type $level (eq $l)))
+    (export "emit" (func
+      (param "level" $level) (param "message" string) (param "fields" (list (tuple string string)))))))
+  (import "wasi:random/random@0.2.6" (instance $random (export "get-random-u64" (func (result u64)))))
+  (import "mortise:plugin/desired@$VERSION" (instance $desired
+    (type $key' (record (field "api-version" string) (field "kind" string) (field "namespace" (option string))
+      (field "name" string)))
+    (type $child' (record (field "key" string) (field "object" string)))
+    (export "child" (type $child (eq $child')))
+    (type $apply' (record (field "object" string) (field "force" bool)))
+    (export "apply" (type $apply (eq $apply')))
+    (export "object-key" (type $key (eq $key')))
+    (type $patch-kind' (enum "merge" "json-patch" "strategic"))
+    (export "patch-kind" (type $patch-kind (eq $patch-kind')))
+    (type $patch' (record (field "target" $key) (field "kind" $patch-kind) (field "body" string)
+      (field "subresource" (option string))))
+    (export "patch" (type $patch (eq $patch')))
+    (type $propagation' (enum "background" "foreground" "orphan"))
+    (export "propagation" (type $propagation (eq $propagation')))
+    (type $delete' (record (field "target" $key) (field "propagation" $propagation)))
+    (export "delete" (type $delete (eq $delete')))
+    (type $action' (variant (case "apply" $apply) (case "patch" $patch) (case "delete" $delete) (case "evict" $key)))
+    (export "action" (type $action (eq $action')))
+    (type $status' (enum "true" "false" "unknown"))
+    (export "condition-status" (type $status (eq $status')))
+    (type $condition' (record (field "name" string) (field "status" $status) (field "reason" string)
+      (field "message" string)))
+    (export "condition" (type $condition (eq $condition')))
+    (type $severity' (enum "normal" "warning"))
+    (export "severity" (type $severity (eq $severity')))
+    (type $event' (record (field "severity" $severity) (field "reason" string) (field "message" string)
+      (field "regarding" (option $key))))
+    (export "event" (type $event (eq $event')))
+    (type $outcome' (record (field "children" (option (list $child))) (field "actions" (list $action))
+      (field "status" (option string)) (field "conditions" (list $condition)) (field "events" (list $event))
+      (field "requeue-after-ms" (option u32)) (field "finalized" bool)))
+    (export "outcome" (type (eq $outcome')))
+    (type $failure' (variant (case "retry" string) (case "terminal" string)))
+    (export "failure" (type (eq $failure')))))
+  (alias export $cluster "snapshot" (type $snapshot))
+  (alias export $desired "outcome" (type $outcome))
+  (alias export $desired "failure" (type $failure))
+
+  (core module $libc
+    (memory (export "memory") 2)
+    (data (i32.const 0) "{}")
+    (data (i32.const 8) "\00\00\00\00\02\00\00\00")
+    (global $top (mut i32) (i32.const 65536))
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+      (global.set $top (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
+      (global.get $top)
+      (global.set $top (i32.add (global.get $top) (local.get 3)))))
+  (core instance $libc (instantiate $libc))
+  (alias core export $libc "memory" (core memory $memory))
+  (alias core export $libc "realloc" (core func $realloc))
+  (core func $emit (canon lower (func $log "emit") (memory $memory)))
+  (core func $now (canon lower (func $clock "now")))
+  (core func $random (canon lower (func $random "get-random-u64")))
+  (core func $drop (canon resource.drop $snapshot))
+
+  (core module $main
+    (import "libc" "memory" (memory 2))
+    (import "host" "emit" (func $emit (param i32 i32 i32 i32 i32)))
+    (import "host" "now" (func $now (result i64)))
+    (import "host" "random" (func $random (result i64)))
+    (import "host" "drop" (func $drop (param i32)))
+    (func $give_up unreachable)
+    (func (export "manifest") (result i32) $MANIFEST)
+    (func (export "reconcile") (param $object i32) (param $object_len i32) (param $view i32) (result i32) $RECONCILE))
+  (core instance $main (instantiate $main
+    (with "libc" (instance (export "memory" (memory $memory))))
+    (with "host" (instance (export "emit" (func $emit)) (export "now" (func $now)) (export "random" (func $random))
+      (export "drop" (func $drop))))))
+
+  (func $manifest (result string)
+    (canon lift (core func $main "manifest") (memory $memory) (realloc $realloc)))
+  (func $reconcile (param "object" string) (param "view" (own $snapshot)) (result (result $outcome (error $failure)))
+    (canon lift (core func $main "reconcile") (memory $memory) (realloc $realloc)))
+  (instance $reconciler (export "manifest" (func $manifest)) (export "reconcile" (func $reconcile)))
+  (export "mortise:plugin/reconciler@$VERSION" (instance $reconciler)))
+"#;

@@ -1,0 +1,283 @@
+//! WASI as a plugin finds it: complete enough that every toolchain's guests link, and nothing behind it. The clocks
+//! stand at the call's time, randomness is seeded, stdout and stderr are kept in memory, there are no files, no
+//! environment and no sockets, and nothing ever waits (G5).
+//!
+//! wasmtime-wasi gives the interfaces, and the file and socket types that no guest can get a handle of; what a guest can
+//! reach is answered here, from the state of its one call, so that a call that uses no WASI pays nothing for it.
+
+mod io;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wasmtime::component::{HasSelf, Linker, Resource};
+use wasmtime_wasi::cli::{WasiCli, WasiCliView};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::{cli, clocks, filesystem, random, sockets, sync};
+use wasmtime_wasi::p2::{
+    DynInputStream, DynOutputStream, DynPollable, Network, SocketError, SocketResult, TcpSocket, UdpSocket,
+};
+use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
+use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
+
+use crate::host::CallState;
+use crate::log::Tail;
+
+/// Most random bytes of one request. Hash maps ask for 16.
+const MAX_RANDOM_BYTES: u64 = 64 << 10;
+
+/// The virtual machine around one call.
+pub(crate) struct Virtual {
+    random: Random,
+    stdout: Option<SharedTail>,
+    stderr: Option<SharedTail>,
+    stdio_bytes: usize,
+    /// wasmtime-wasi's own state, for terminals, files and sockets. Built when a guest first asks for one.
+    context: Option<Box<WasiCtx>>,
+}
+
+/// What a guest wrote to one stream; the stream's handles share it with the call's state.
+pub(crate) type SharedTail = Arc<Mutex<Tail>>;
+
+impl Virtual {
+    pub(crate) fn new(stdio_bytes: u64, seed: u64) -> Self {
+        let stdio_bytes = usize::try_from(stdio_bytes).unwrap_or(usize::MAX);
+        Self { random: Random(seed), stdout: None, stderr: None, stdio_bytes, context: None }
+    }
+
+    /// The end of what was written to stdout.
+    pub(crate) fn stdout(&self) -> String {
+        text_of(self.stdout.as_ref())
+    }
+
+    /// The end of what was written to stderr.
+    pub(crate) fn stderr(&self) -> String {
+        text_of(self.stderr.as_ref())
+    }
+}
+
+fn text_of(tail: Option<&SharedTail>) -> String {
+    tail.map(|tail| tail.lock().unwrap_or_else(PoisonError::into_inner).text()).unwrap_or_default()
+}
+
+/// SplitMix64: small, fast and the same everywhere. It only has to differ between objects, not to be unpredictable.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        if len > MAX_RANDOM_BYTES {
+            wasmtime::bail!("the guest asked for {len} random bytes at once, more than {MAX_RANDOM_BYTES}");
+        }
+        let len = usize::try_from(len).expect("a bounded length fits in a usize");
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+}
+
+/// Adds every WASI interface that toolchains import.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    fn same(state: &mut CallState) -> &mut CallState {
+        state
+    }
+    type Own = HasSelf<CallState>;
+    let l = linker;
+    io::add_to_linker(l)?;
+    clocks::wall_clock::add_to_linker::<_, Own>(l, same)?;
+    clocks::monotonic_clock::add_to_linker::<_, Own>(l, same)?;
+    random::random::add_to_linker::<_, Own>(l, same)?;
+    random::insecure::add_to_linker::<_, Own>(l, same)?;
+    random::insecure_seed::add_to_linker::<_, Own>(l, same)?;
+    cli::environment::add_to_linker::<_, Own>(l, same)?;
+    cli::exit::add_to_linker::<_, Own>(l, same)?;
+    cli::stdin::add_to_linker::<_, Own>(l, same)?;
+    cli::stdout::add_to_linker::<_, Own>(l, same)?;
+    cli::stderr::add_to_linker::<_, Own>(l, same)?;
+    cli::terminal_input::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
+    cli::terminal_output::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
+    cli::terminal_stdin::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
+    cli::terminal_stdout::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
+    cli::terminal_stderr::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
+    filesystem::preopens::add_to_linker::<_, WasiFilesystem>(l, CallState::filesystem)?;
+    sync::filesystem::types::add_to_linker::<_, WasiFilesystem>(l, CallState::filesystem)?;
+    let options = sockets::network::LinkOptions::default();
+    sockets::network::add_to_linker::<_, Own>(l, &options, same)?;
+    sockets::instance_network::add_to_linker::<_, WasiSockets>(l, CallState::sockets)?;
+    sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(l, CallState::sockets)?;
+    sync::sockets::tcp::add_to_linker::<_, WasiSockets>(l, CallState::sockets)?;
+    sync::sockets::udp::add_to_linker::<_, WasiSockets>(l, CallState::sockets)?;
+    sockets::tcp_create_socket::add_to_linker::<_, Own>(l, same)?;
+    sync::sockets::udp_create_socket::add_to_linker::<_, Own>(l, same)?;
+    Ok(())
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        // A fresh builder grants nothing: no arguments, variables, directories or addresses; stdio is empty.
+        let ctx = self.wasi.context.get_or_insert_with(|| Box::new(WasiCtx::builder().build()));
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}
+
+impl clocks::wall_clock::Host for CallState {
+    fn now(&mut self) -> wasmtime::Result<clocks::wall_clock::Datetime> {
+        let now = self.now_unix_ms();
+        let nanoseconds = u32::try_from(now % 1_000).expect("a remainder of 1000 is small") * 1_000_000;
+        Ok(clocks::wall_clock::Datetime { seconds: now / 1_000, nanoseconds })
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<clocks::wall_clock::Datetime> {
+        Ok(clocks::wall_clock::Datetime { seconds: 0, nanoseconds: 1_000_000 })
+    }
+}
+
+/// No time passes during a call, so what waits for a later moment is told at once that it has come.
+impl clocks::monotonic_clock::Host for CallState {
+    fn now(&mut self) -> wasmtime::Result<u64> {
+        Ok(0)
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<u64> {
+        Ok(1)
+    }
+
+    fn subscribe_instant(&mut self, _when: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        io::ready(&mut self.table)
+    }
+
+    fn subscribe_duration(&mut self, _duration: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        io::ready(&mut self.table)
+    }
+}
+
+impl random::random::Host for CallState {
+    fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.wasi.random.bytes(len)
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.wasi.random.next())
+    }
+}
+
+impl random::insecure::Host for CallState {
+    fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.wasi.random.bytes(len)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.wasi.random.next())
+    }
+}
+
+impl random::insecure_seed::Host for CallState {
+    fn insecure_seed(&mut self) -> wasmtime::Result<(u64, u64)> {
+        Ok((self.wasi.random.next(), self.wasi.random.next()))
+    }
+}
+
+impl cli::environment::Host for CallState {
+    fn get_environment(&mut self) -> wasmtime::Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
+
+    fn get_arguments(&mut self) -> wasmtime::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn initial_cwd(&mut self) -> wasmtime::Result<Option<String>> {
+        Ok(None)
+    }
+}
+
+impl cli::exit::Host for CallState {
+    fn exit(&mut self, status: Result<(), ()>) -> wasmtime::Result<()> {
+        Err(I32Exit(i32::from(status.is_err())).into())
+    }
+
+    fn exit_with_code(&mut self, status: u8) -> wasmtime::Result<()> {
+        Err(I32Exit(status.into()).into())
+    }
+}
+
+impl cli::stdin::Host for CallState {
+    fn get_stdin(&mut self) -> wasmtime::Result<Resource<DynInputStream>> {
+        Ok(self.table.push(io::closed_input())?)
+    }
+}
+
+impl cli::stdout::Host for CallState {
+    fn get_stdout(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
+        let tail = self.wasi.stdout.get_or_insert_with(|| Arc::new(Mutex::new(Tail::new(self.wasi.stdio_bytes))));
+        Ok(self.table.push(io::output(tail.clone()))?)
+    }
+}
+
+impl cli::stderr::Host for CallState {
+    fn get_stderr(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
+        let tail = self.wasi.stderr.get_or_insert_with(|| Arc::new(Mutex::new(Tail::new(self.wasi.stdio_bytes))));
+        Ok(self.table.push(io::output(tail.clone()))?)
+    }
+}
+
+impl sockets::network::Host for CallState {
+    fn convert_error_code(&mut self, error: SocketError) -> wasmtime::Result<sockets::network::ErrorCode> {
+        error.downcast()
+    }
+
+    fn network_error_code(
+        &mut self,
+        _error: Resource<wasmtime_wasi::p2::IoError>,
+    ) -> wasmtime::Result<Option<sockets::network::ErrorCode>> {
+        Ok(None)
+    }
+}
+
+impl sockets::network::HostNetwork for CallState {
+    fn drop(&mut self, network: Resource<Network>) -> wasmtime::Result<()> {
+        self.table.delete(network)?;
+        Ok(())
+    }
+}
+
+impl sockets::tcp_create_socket::Host for CallState {
+    fn create_tcp_socket(
+        &mut self,
+        _family: sockets::network::IpAddressFamily,
+    ) -> SocketResult<Resource<TcpSocket>> {
+        Err(sockets::network::ErrorCode::AccessDenied.into())
+    }
+}
+
+impl sync::sockets::udp_create_socket::Host for CallState {
+    fn create_udp_socket(
+        &mut self,
+        _family: sockets::network::IpAddressFamily,
+    ) -> SocketResult<Resource<UdpSocket>> {
+        Err(sockets::network::ErrorCode::AccessDenied.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn randomness_is_a_function_of_the_seed() {
+        let draw = |seed| Random(seed).bytes(13).unwrap();
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        assert_eq!(draw(7).len(), 13);
+        assert!(Random(7).bytes(MAX_RANDOM_BYTES + 1).is_err());
+    }
+}

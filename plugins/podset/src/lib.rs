@@ -1,0 +1,88 @@
+//! PodSet, the replicas of a Pod: an object goes in with the Pods that it owns, the wanted Pods and a status come out.
+//! Names, owner references, creating and deleting are the host's business.
+
+use mortise_sdk::MAX_CHILDREN;
+use mortise_sdk::prelude::*;
+
+#[cfg(test)]
+mod tests;
+
+/// Keeps a number of Pods running.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[resource(
+    group = "app.example.com", version = "v1alpha1", kind = "PodSet", status = PodSetStatus, short_name = "ps",
+    scale(spec = ".spec.replicas", status = ".status.replicas"),
+    column(name = "Desired", type = "integer", path = ".spec.replicas"),
+    column(name = "Current", type = "integer", path = ".status.replicas"),
+    column(name = "Ready", path = ".status.conditions[?(@.type=='Ready')].status"),
+    column(name = "Message", path = ".status.conditions[?(@.type=='Ready')].message", wide)
+)]
+pub struct PodSetSpec {
+    /// How many Pods there should be.
+    #[schemars(range(min = 0))]
+    pub replicas: i32,
+    /// What each Pod is; one busybox container that sleeps unless given.
+    #[serde(default)]
+    pub template: Option<PodTemplate>,
+}
+
+/// What was last observed of a PodSet.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSetStatus {
+    /// How many Pods are pending or running and not being deleted.
+    pub replicas: i32,
+    /// Their names.
+    pub pod_names: Vec<String>,
+}
+
+/// What matters about a Pod.
+#[derive(Projection)]
+#[projection("v1/Pod")]
+struct Pod<'a> {
+    #[field(child_key)]
+    key: Option<&'a str>,
+    #[field("metadata.name")]
+    name: &'a str,
+    #[field("metadata.deletionTimestamp")]
+    deleted_at: Option<&'a str>,
+    #[field("status.phase")]
+    phase: Option<&'a str>,
+}
+
+impl Pod<'_> {
+    /// It has ended and nobody deletes it yet.
+    fn is_finished(&self) -> bool {
+        self.deleted_at.is_none() && matches!(self.phase, Some("Failed" | "Succeeded"))
+    }
+
+    /// It runs or is about to. A Pod without a phase was only just created.
+    fn is_active(&self) -> bool {
+        self.deleted_at.is_none() && matches!(self.phase, None | Some("Pending" | "Running"))
+    }
+}
+
+const SLEEPER: &str = r#"{"spec":{"containers":[{"name":"busybox","image":"busybox","command":["sleep","3600"]}]}}"#;
+
+#[reconciler(owns("v1/Pod", update = "recreate"))]
+fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
+    let pods: Vec<Pod> = cx.owned()?;
+    let pod_names: Vec<String> = pods.iter().filter(|pod| pod.is_active()).map(|pod| pod.name.to_owned()).collect();
+    let (wanted, active) = (set.spec.replicas, pod_names.len() as i32);
+    let status = PodSetStatus { replicas: active, pod_names };
+    if !(0..=MAX_CHILDREN as i32).contains(&wanted) {
+        let message = format!("spec.replicas is {wanted}, it has to be within 0 and {MAX_CHILDREN}; the Pods are left alone");
+        return Ok(Outcome::new().status(&status).ready(false, "InvalidReplicas", message));
+    }
+    let pod = match &set.spec.template {
+        Some(template) => Json::of_kind("v1", "Pod", template),
+        None => Json::of_kind("v1", "Pod", &SLEEPER.parse::<RawJson>()?),
+    };
+    // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
+    let keys = (0..wanted).map(|n| n.to_string());
+    let keys = keys.filter(|key| !pods.iter().any(|pod| pod.is_finished() && pod.key == Some(key)));
+    let message = format!("{active} of {wanted} Pods are {}", if cfg!(feature = "next") { "up" } else { "pending or running" });
+    Ok(Outcome::children(keys.map(|key| Child::new(key, pod.clone())))
+        .status(&status)
+        .ready(active == wanted, if active == wanted { "AllPodsActive" } else { "PodsMissing" }, message))
+}

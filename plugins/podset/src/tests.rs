@@ -1,0 +1,121 @@
+//! PodSet as its users know it, run natively: no WebAssembly, no cluster.
+
+use mortise_sdk::testing::Cluster;
+use mortise_sdk::{Json, Value, json};
+
+use super::{PLUGIN, PodSet, PodSetSpec};
+
+fn example(replicas: i32) -> PodSet {
+    PodSet::new("example-podset", PodSetSpec { replicas, template: None })
+}
+
+fn pod(phase: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": phase}})
+}
+
+/// A cluster in which the set has Pods with these phases under the keys 0, 1, 2, ...
+fn cluster(set: &PodSet, phases: &[&str]) -> Cluster {
+    let mut cluster = Cluster::of(&PLUGIN);
+    for (key, phase) in phases.iter().enumerate() {
+        cluster.add_child(set, &key.to_string(), &pod(phase));
+    }
+    cluster
+}
+
+#[test]
+fn a_new_set_wants_one_sleeping_pod_per_replica() {
+    let outcome = cluster(&example(3), &[]).reconcile(&example(3)).unwrap();
+    assert_eq!(outcome.child_keys(), ["0", "1", "2"]);
+    let pod = outcome.child("2").unwrap();
+    assert_eq!(pod["spec"]["containers"][0]["image"], "busybox");
+    assert_eq!(pod["metadata"], Value::Null, "names and labels are the host's business");
+    assert_eq!(outcome.status_value(), json!({"replicas": 0, "podNames": []}));
+    assert!(!outcome.is_ready());
+}
+
+#[test]
+fn a_set_with_all_its_pods_is_ready_and_at_rest() {
+    let mut cluster = cluster(&example(3), &[]);
+    let outcome = cluster.settle(&example(3)).unwrap();
+    let names = ["example-podset-0", "example-podset-1", "example-podset-2"];
+    assert_eq!(outcome.status_value(), json!({"replicas": 3, "podNames": names}));
+    assert!(outcome.is_ready());
+    assert_eq!(cluster.reconcile(&example(3)).unwrap(), outcome, "the same inputs give the same outcome");
+}
+
+#[test]
+fn scaling_keeps_the_pods_that_stay() {
+    let mut cluster = cluster(&example(3), &["Running", "Running", "Running"]);
+    assert_eq!(cluster.settle(&example(5)).unwrap().child_keys(), ["0", "1", "2", "3", "4"]);
+    assert_eq!(cluster.settle(&example(1)).unwrap().status_value()["podNames"], json!(["example-podset-0"]));
+    assert_eq!(cluster.settle(&example(0)).unwrap().child_keys(), Vec::<&str>::new(), "none is wanted, so all go");
+}
+
+#[test]
+fn a_pod_that_has_ended_is_given_up_once_and_then_wanted_again() {
+    for phase in ["Failed", "Succeeded"] {
+        let set = example(3);
+        let mut cluster = cluster(&set, &["Running", phase, "Running"]);
+        let outcome = cluster.reconcile(&set).unwrap();
+        assert_eq!(outcome.child_keys(), ["0", "2"], "{phase}: the host deletes what is not wanted");
+        assert_eq!(outcome.status_value()["podNames"], json!(["example-podset-0", "example-podset-2"]));
+
+        let mut deleted = pod(phase);
+        deleted["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        cluster.add_child(&set, "1", &deleted);
+        assert_eq!(cluster.reconcile(&set).unwrap().child_keys(), ["0", "1", "2"], "{phase}: it is on its way out");
+    }
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_does_not_count() {
+    let set = example(1);
+    let mut cluster = Cluster::of(&PLUGIN);
+    let mut running = pod("Running");
+    running["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    cluster.add_child(&set, "0", &running);
+    let outcome = cluster.reconcile(&set).unwrap();
+    assert_eq!(outcome.status_value(), json!({"replicas": 0, "podNames": []}));
+    assert_eq!(outcome.child_keys(), ["0"], "its successor is wanted; the host waits until the name is free");
+}
+
+#[test]
+fn the_template_is_carried_through_as_it_was_written() {
+    let spec = json!({"replicas": 1, "template": {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"limits": {"cpu": "0.50"}}}]},
+    }});
+    let set = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "metadata": {"name": "web"}, "spec": spec});
+    let outcome = Cluster::of(&PLUGIN).reconcile(&set).unwrap();
+    let pod = outcome.child("0").unwrap();
+    assert_eq!(pod["spec"], spec["template"]["spec"]);
+    assert_eq!(pod["metadata"]["labels"]["app"], "web");
+}
+
+#[test]
+fn a_count_that_cannot_be_meant_leaves_the_pods_alone_and_says_so() {
+    for replicas in [-1, 501, 1_000_000_000] {
+        let outcome = cluster(&example(1), &["Running"]).reconcile(&example(replicas)).unwrap();
+        assert_eq!(outcome.children, None, "no Pod is deleted by a slip of the finger");
+        assert_eq!(outcome.status_value()["replicas"], 1);
+        let ready = outcome.condition_of("Ready").unwrap();
+        assert_eq!(ready.reason, "InvalidReplicas");
+        assert!(ready.message.contains(&replicas.to_string()), "{}", ready.message);
+    }
+}
+
+#[test]
+fn the_custom_resource_is_what_the_tutorial_has() {
+    let manifest: Value = Json::raw(PLUGIN.manifest()).value().unwrap();
+    let resource = &manifest["customResources"][0];
+    assert_eq!(resource["metadata"]["name"], "podsets.app.example.com");
+    let version = &resource["spec"]["versions"][0];
+    assert_eq!(version["subresources"]["scale"]["specReplicasPath"], ".spec.replicas");
+    let schema = &version["schema"]["openAPIV3Schema"];
+    let replicas = &schema["properties"]["spec"]["properties"]["replicas"];
+    assert_eq!(*replicas, json!({"description": "How many Pods there should be.", "minimum": 0, "format": "int32", "type": "integer"}));
+    let template = &schema["properties"]["spec"]["properties"]["template"]["properties"]["spec"];
+    assert_eq!(template["x-kubernetes-preserve-unknown-fields"], true);
+    assert_eq!(schema["properties"]["status"]["properties"]["conditions"]["x-kubernetes-list-type"], "map");
+    assert_eq!(manifest["controllers"][0]["owns"], json!([{"apiVersion": "v1", "kind": "Pod", "update": "recreate"}]));
+}

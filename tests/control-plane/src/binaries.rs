@@ -1,0 +1,228 @@
+//! The control plane's binaries: three Go modules in, paths of executables and of kwok's stages out. They are built once
+//! per (module files, flags, toolchain) and kept in the cache; finding them again takes no longer than asking Go for its
+//! version. Nothing here starts a process of the control plane.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::progress::Progress;
+use crate::{cache, go};
+
+/// The oldest kubectl that does what the demo and the tests ask of it (`kubectl wait --for=create` came with 1.31).
+const OLDEST_KUBECTL_MINOR: u32 = 31;
+
+/// The executables of one control plane, and the stage files that tell kwok how Nodes and Pods behave.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    pub(crate) etcd: PathBuf,
+    pub(crate) kube_apiserver: PathBuf,
+    pub(crate) kube_controller_manager: PathBuf,
+    pub(crate) kube_scheduler: PathBuf,
+    pub(crate) kwok: PathBuf,
+    pub(crate) stages: Vec<PathBuf>,
+    pub(crate) kubectl: PathBuf,
+}
+
+/// One main package. `output` is the name that `go build` gives its executable, which for a main package at a module's
+/// root is the last path element that is not a major version.
+struct Package {
+    path: &'static str,
+    output: &'static str,
+    binary: &'static str,
+}
+
+const fn package(path: &'static str, output: &'static str, binary: &'static str) -> Package {
+    Package { path, output, binary }
+}
+
+const ETCD: &[Package] = &[package("go.etcd.io/etcd/server/v3", "server", "etcd")];
+const KUBERNETES: &[Package] = &[
+    package("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver", "kube-apiserver"),
+    package("k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager", "kube-controller-manager"),
+    package("k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler", "kube-scheduler"),
+];
+const KUBECTL: &[Package] = &[package("k8s.io/kubernetes/cmd/kubectl", "kubectl", "kubectl")];
+const KWOK: &[Package] = &[package("sigs.k8s.io/kwok/cmd/kwok", "kwok", "kwok")];
+
+/// Nodes become Ready and renew their leases; Pods run as soon as they are scheduled, Jobs' Pods succeed, deleted Pods go.
+const STAGES: &[&str] = &[
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+];
+
+impl Binaries {
+    /// Finds the binaries in the cache, and builds those that are missing, which takes minutes on a cold machine.
+    ///
+    /// # Errors
+    /// When `go` is missing, no cache directory can be written, or a build fails; the message says what to do.
+    pub fn ensure(report: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
+        let modules = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let checkout = modules.ancestors().nth(2).expect("this crate lives two folders below the checkout's root");
+        let cache = cache::directory(checkout)?.join("control-plane");
+
+        let etcd = Module::open(modules.join("etcd"), &cache)?;
+        etcd.ensure(ETCD, report)?;
+        let kubernetes = Module::open(modules.join("kubernetes"), &cache)?;
+        kubernetes.ensure(KUBERNETES, report)?;
+        let kwok = Module::open(modules.join("kwok"), &cache)?;
+        kwok.ensure(KWOK, report)?;
+        let kubectl = match kubectl_on_path() {
+            Some(path) => path,
+            None => {
+                kubernetes.ensure(KUBECTL, report)?;
+                kubernetes.entry.join("kubectl")
+            }
+        };
+        Ok(Self {
+            etcd: etcd.entry.join("etcd"),
+            kube_apiserver: kubernetes.entry.join("kube-apiserver"),
+            kube_controller_manager: kubernetes.entry.join("kube-controller-manager"),
+            kube_scheduler: kubernetes.entry.join("kube-scheduler"),
+            stages: kwok.stages()?,
+            kwok: kwok.entry.join("kwok"),
+            kubectl,
+        })
+    }
+
+    /// The kubectl that fits: the one on the PATH when it is recent enough, else one built from Kubernetes' own module.
+    pub fn kubectl(&self) -> &Path {
+        &self.kubectl
+    }
+}
+
+/// A Go module of this crate and its entry in the cache.
+struct Module {
+    folder: PathBuf,
+    flags: Vec<String>,
+    entry: PathBuf,
+}
+
+impl Module {
+    fn open(folder: PathBuf, cache: &Path) -> Result<Self> {
+        let read = |name: &str| {
+            let path = folder.join(name);
+            fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+        };
+        let (go_mod, go_sum) = (read("go.mod")?, read("go.sum")?);
+        let flags = flags(&go_mod);
+        let toolchain = go::toolchain(&folder)?;
+        let key =
+            cache::key(&[go_mod.as_bytes(), go_sum.as_bytes(), flags.join("\0").as_bytes(), toolchain.as_bytes()]);
+        let name = folder.file_name().expect("the folder is a named one").to_string_lossy();
+        let entry = cache.join(format!("{name}-{key}"));
+        Ok(Self { folder, flags, entry })
+    }
+
+    /// Builds those packages whose executables the entry lacks. Each moves into place by one rename, so that an
+    /// executable that is there is whole.
+    fn ensure(&self, packages: &[Package], report: &mut dyn FnMut(Progress<'_>)) -> Result<()> {
+        let missing = || packages.iter().filter(|p| !self.entry.join(p.binary).is_file()).collect::<Vec<_>>();
+        if missing().is_empty() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.entry).with_context(|| format!("create {}", self.entry.display()))?;
+        let what = packages.iter().map(|p| p.binary).collect::<Vec<_>>().join(", ");
+        let _lock = cache::lock(&self.entry.join("lock"), &what, report)?;
+        // Who waited for the lock may find that the one who held it has built everything.
+        let missing = missing();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let built = tempfile::tempdir_in(&self.entry).context("create a directory to build into")?;
+        let paths = missing.iter().map(|p| p.path).collect::<Vec<_>>();
+        go::build(&self.folder, &self.flags, &paths, built.path(), &what, report)?;
+        for package in missing {
+            fs::rename(built.path().join(package.output), self.entry.join(package.binary))
+                .with_context(|| format!("move {} into {}", package.binary, self.entry.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The stage files of the kwok module, copied beside the binary so that Go's module cache may be cleaned.
+    fn stages(&self) -> Result<Vec<PathBuf>> {
+        let name = |stage: &str| stage.replace('/', "-");
+        let folder = self.entry.join("stages");
+        if !folder.is_dir() {
+            let source = go::module_dir(&self.folder, "sigs.k8s.io/kwok")?.join("kustomize/stage");
+            let copied = tempfile::tempdir_in(&self.entry).context("create a directory for kwok's stages")?;
+            for stage in STAGES {
+                let from = source.join(stage);
+                // Read and written, not copied: files of the module cache are read-only, and a copy would be too.
+                let text = fs::read(&from).with_context(|| format!("read kwok's stage {}", from.display()))?;
+                fs::write(copied.path().join(name(stage)), text).with_context(|| format!("write stage {stage}"))?;
+            }
+            // Another process may have been first; its files are the same.
+            if let Err(error) = fs::rename(copied.path(), &folder)
+                && !folder.is_dir()
+            {
+                return Err(error).with_context(|| format!("move kwok's stages to {}", folder.display()));
+            }
+        }
+        Ok(STAGES.iter().map(|stage| folder.join(name(stage))).collect())
+    }
+}
+
+/// The flags of `go build`. Kubernetes learns its version from the linker; without it the API server calls itself
+/// v0.0.0-master, and clients refuse it or complain.
+fn flags(go_mod: &str) -> Vec<String> {
+    let mut linker = "-s -w".to_owned();
+    if let Some(version) = required_version(go_mod, "k8s.io/kubernetes") {
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        for (name, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+            linker.push_str(&format!(" -X k8s.io/component-base/version.{name}={value}"));
+        }
+    }
+    vec!["-trimpath".to_owned(), "-buildvcs=false".to_owned(), format!("-ldflags={linker}")]
+}
+
+fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        (words.next() == Some(module)).then(|| words.next())?
+    })
+}
+
+/// The kubectl on the PATH, when it runs and is recent enough. Wrappers that pick a kubectl are fine.
+fn kubectl_on_path() -> Option<PathBuf> {
+    let output = Command::new("kubectl").args(["version", "--client", "--output=json"]).output().ok()?;
+    let version = serde_json::from_slice::<serde_json::Value>(&output.stdout).ok()?;
+    let version = version["clientVersion"]["gitVersion"].as_str()?;
+    check_kubectl(version).is_ok().then(|| "kubectl".into())
+}
+
+fn check_kubectl(version: &str) -> Result<()> {
+    let mut numbers = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(1)), Some(Ok(minor))) if minor >= OLDEST_KUBECTL_MINOR => Ok(()),
+        _ => bail!("kubectl {version} is older than 1.{OLDEST_KUBECTL_MINOR}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubernetes_is_linked_with_the_version_that_its_go_mod_requires() {
+        let go_mod = "module x\n\nreplace k8s.io/api => k8s.io/api v0.36.3\n\nrequire (\n\tk8s.io/kubectl v0.0.0 // indirect\n\tk8s.io/kubernetes v1.36.3 // indirect\n)\n";
+        let flags = flags(go_mod).join(" ");
+        assert!(flags.contains("gitVersion=v1.36.3"), "{flags}");
+        assert!(flags.contains("gitMajor=1") && flags.contains("gitMinor=36"), "{flags}");
+        assert!(!super::flags("module x\n").join(" ").contains("version."));
+    }
+
+    #[test]
+    fn a_kubectl_that_is_too_old_is_not_used() {
+        assert!(check_kubectl("v1.32.4-dispatcher").is_ok());
+        assert!(check_kubectl("v1.36.3").is_ok());
+        assert!(check_kubectl("v1.30.9").is_err());
+        assert!(check_kubectl("nonsense").is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! The command line of each part of the control plane. A part and a layout in, a command out; nothing is started here.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::binaries::Binaries;
+use crate::identity::ADMIN;
+use crate::layout::Layout;
+
+/// One process of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// etcd, the API server's store.
+    Etcd,
+    /// kube-apiserver.
+    ApiServer,
+    /// kube-controller-manager: garbage collection, namespaces, Deployments, Jobs.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// kwok, which plays the kubelets: Nodes become Ready, scheduled Pods run, deleted Pods go.
+    Kwok,
+}
+
+impl Component {
+    /// What serves the API and nothing else: objects are stored and watched, but nothing acts on them.
+    pub const API: &'static [Self] = &[Self::Etcd, Self::ApiServer];
+    /// A whole cluster.
+    pub const ALL: &'static [Self] =
+        &[Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kwok];
+
+    /// The process's name, which is also its log file's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+        }
+    }
+
+    pub(crate) fn command(self, binaries: &Binaries, layout: &Layout) -> Command {
+        match self {
+            Self::Etcd => etcd(&binaries.etcd, layout),
+            Self::ApiServer => kube_apiserver(&binaries.kube_apiserver, layout),
+            Self::ControllerManager => kube_controller_manager(&binaries.kube_controller_manager, layout),
+            Self::Scheduler => kube_scheduler(&binaries.kube_scheduler, layout),
+            Self::Kwok => kwok(&binaries.kwok, &binaries.stages, layout),
+        }
+    }
+}
+
+/// `--name=value`, for values that are paths.
+fn flag(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+fn etcd(binary: &Path, layout: &Layout) -> Command {
+    let client = format!("http://127.0.0.1:{}", layout.etcd_client);
+    let peer = format!("http://127.0.0.1:{}", layout.etcd_peer);
+    let mut command = Command::new(binary);
+    command
+        .arg(flag("data-dir", &layout.dir.join("etcd")))
+        .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
+        .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
+        .arg(format!("--initial-cluster=default={peer}"))
+        // The data outlives a killed API server but never the machine, so nothing is lost by not waiting for the disk.
+        .args(["--unsafe-no-fsync", "--log-level=warn"]);
+    command
+}
+
+fn kube_apiserver(binary: &Path, layout: &Layout) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg(format!("--etcd-servers=http://127.0.0.1:{}", layout.etcd_client))
+        .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={}", layout.api)])
+        .arg(flag("cert-dir", &layout.dir.join("pki")))
+        .arg(flag("tls-cert-file", &layout.pki("apiserver.crt")))
+        .arg(flag("tls-private-key-file", &layout.pki("apiserver.key")))
+        .arg(flag("token-auth-file", &layout.pki("tokens.csv")))
+        .arg("--service-account-issuer=https://kubernetes.default.svc")
+        .arg(flag("service-account-signing-key-file", &layout.pki("service-account.key")))
+        .arg(flag("service-account-key-file", &layout.pki("service-account.pub")))
+        .arg("--authorization-mode=RBAC")
+        // Pods get no ServiceAccount volume: nothing runs in them, and a new namespace is usable at once.
+        .arg("--disable-admission-plugins=ServiceAccount")
+        .args(["--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged", "--endpoint-reconciler-type=none"])
+        .arg(flag("audit-policy-file", &layout.audit_policy()))
+        .arg(flag("audit-log-path", &layout.audit_log()))
+        // One file, never rotated: who counts writes must see them all, and a run is short.
+        .arg("--audit-log-maxsize=0");
+    command
+}
+
+fn kube_controller_manager(binary: &Path, layout: &Layout) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
+        .arg(flag("service-account-private-key-file", &layout.pki("service-account.key")))
+        .args(["--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0"])
+        // The default of 20 requests a second would make its garbage collector the slowest part of every test.
+        .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
+    command
+}
+
+fn kube_scheduler(binary: &Path, layout: &Layout) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
+        .args(["--leader-elect=false", "--secure-port=0"])
+        // As for the controller manager: the default is 50.
+        .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
+    command
+}
+
+fn kwok(binary: &Path, stages: &[impl AsRef<Path>], layout: &Layout) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
+        .arg("--manage-all-nodes=true")
+        .args(stages.iter().map(|stage| flag("config", stage.as_ref())));
+    command
+}

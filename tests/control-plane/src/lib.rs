@@ -1,0 +1,32 @@
+//! A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok,
+//! built from Go modules and run as plain processes, for tests, the demo and the benchmarks.
+//!
+//! [`Binaries::ensure`] turns the three `go.mod` files beside this crate into cached binaries; [`ControlPlane::start`]
+//! runs them on free ports with identities of its own, and ends them however this process ends. What comes out is a
+//! kubeconfig, a `kubectl`, and the API server's audit log.
+//!
+//! It must know nothing of mortise: what is tested against it must not be able to lean on it.
+
+mod audit;
+mod binaries;
+mod cache;
+mod component;
+mod go;
+mod identity;
+mod layout;
+mod plane;
+mod process;
+mod progress;
+mod reaper;
+mod usage;
+mod wait;
+
+pub use audit::AuditRecord;
+pub use binaries::Binaries;
+pub use component::Component;
+pub use identity::ADMIN;
+pub use plane::{ControlPlane, Options};
+pub use process::{Process, log_tail};
+pub use progress::{Progress, print_progress};
+pub use usage::{Usage, usage_of};
+pub use wait::until;

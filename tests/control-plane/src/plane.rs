@@ -1,0 +1,384 @@
+//! A running control plane: started with one call, asked with kubectl, broken on purpose by fault tests, and gone when
+//! dropped. It starts processes and waits for them; what their command lines are stands in `component`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tempfile::TempDir;
+
+use crate::audit::{self, AuditRecord};
+use crate::binaries::Binaries;
+use crate::component::Component;
+use crate::identity::{self, ADMIN};
+use crate::layout::Layout;
+use crate::process::{Process, log_tail};
+use crate::reaper::Reaper;
+use crate::wait::until;
+
+/// Ten times what a start takes on two idle cores.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How often readiness is asked for: kubectl itself takes about as long.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How often a start is tried again because another process took one of the ports that the kernel had named free.
+const PORT_ATTEMPTS: usize = 3;
+
+/// What is started, and with which identities.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The processes to start: [`Component::ALL`] or [`Component::API`].
+    pub components: &'static [Component],
+    /// The number of Nodes that kwok plays, each with room for 10000 Pods.
+    pub nodes: usize,
+    /// Users beside the administrator, each with a token and without any rights of its own.
+    pub users: Vec<String>,
+    /// Whether the audit log also holds `get`, `list` and `watch` requests.
+    pub audit_reads: bool,
+    /// Where data, keys and logs go. A temporary directory, removed at the end, when `None`.
+    pub dir: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { components: Component::ALL, nodes: 2, users: Vec::new(), audit_reads: false, dir: None }
+    }
+}
+
+impl Options {
+    /// etcd and the API server alone: for tests that need no garbage collection and no Pods that run.
+    pub fn api_only() -> Self {
+        Self { components: Component::API, nodes: 0, ..Self::default() }
+    }
+}
+
+/// A control plane. Dropping it ends its processes; so does the end of this process, by whatever cause.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Fields are dropped in this order: first the processes, then what they use.
+    processes: Mutex<BTreeMap<Component, Process>>,
+    reaper: Arc<Reaper>,
+    layout: Layout,
+    binaries: Binaries,
+    _temporary: Option<TempDir>,
+}
+
+impl ControlPlane {
+    /// Starts the parts and returns when the API server is ready and, with kwok, every Node can take Pods.
+    ///
+    /// # Errors
+    /// When a part does not start in time; the message holds the end of its log.
+    pub fn start(binaries: &Binaries, options: &Options) -> Result<Self> {
+        for _ in 1..PORT_ATTEMPTS {
+            match Self::start_once(binaries, options) {
+                Err(error) if lost_a_port(&error) => {}
+                other => return other,
+            }
+        }
+        Self::start_once(binaries, options)
+    }
+
+    fn start_once(binaries: &Binaries, options: &Options) -> Result<Self> {
+        let temporary = match options.dir {
+            Some(_) => None,
+            None => Some(tempfile::Builder::new().prefix("mortise-").tempdir().context("create a directory")?),
+        };
+        let dir = match (&options.dir, &temporary) {
+            (Some(dir), _) => std::path::absolute(dir).with_context(|| format!("resolve {}", dir.display()))?,
+            (None, Some(temporary)) => temporary.path().to_owned(),
+            (None, None) => unreachable!("one of the two is set just above"),
+        };
+        let layout = Layout::new(&dir)?;
+        identity::create(&layout, &options.users)?;
+        fs::create_dir_all(dir.join("logs")).with_context(|| format!("create {}/logs", dir.display()))?;
+        fs::write(layout.audit_policy(), audit::policy(options.audit_reads)).context("write the audit policy")?;
+        let plane = Self {
+            processes: Mutex::default(),
+            reaper: Arc::new(Reaper::start(temporary.as_ref().map(TempDir::path))?),
+            layout,
+            binaries: binaries.clone(),
+            _temporary: temporary,
+        };
+        // The API server waits for its store by itself, so the two start together.
+        plane.spawn_components(options.components, |part| Component::API.contains(&part))?;
+        plane.wait_for_apiserver()?;
+        plane.spawn_components(options.components, |part| !Component::API.contains(&part))?;
+        plane.create_nodes(options)?;
+        Ok(plane)
+    }
+
+    fn spawn_components(&self, components: &[Component], wanted: impl Fn(Component) -> bool) -> Result<()> {
+        for part in components.iter().copied().filter(|part| wanted(*part)) {
+            self.spawn_component(part)?;
+        }
+        Ok(())
+    }
+
+    fn spawn_component(&self, part: Component) -> Result<()> {
+        let command = part.command(&self.binaries, &self.layout);
+        let process = Process::spawn(part.name(), command, &self.layout.log(part.name()), &self.reaper)?;
+        self.processes().insert(part, process);
+        Ok(())
+    }
+
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<Component, Process>> {
+        // The map is whole at every point where a panic could poison the lock.
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error that holds the end of the log, if one of the parts has ended by itself.
+    fn check_alive(&self) -> Result<()> {
+        for (part, process) in self.processes().iter_mut() {
+            if let Some(status) = process.ended()? {
+                bail!("{} ended while starting ({status}); the end of its log:\n{}", part.name(), process.tail());
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_apiserver(&self) -> Result<()> {
+        let ready = until("the API server to be ready", READY_DEADLINE, POLL, || {
+            if let Err(error) = self.check_alive() {
+                return Ok(Some(Err(error)));
+            }
+            self.kubectl_output(&["get", "--raw", "/readyz"]).map(|_| Some(Ok(())))
+        });
+        ready.with_context(|| format!("the end of its log:\n{}", log_tail(&self.layout.log("kube-apiserver"))))?
+    }
+
+    /// Makes the Nodes, and waits until they are Ready and the node controller has taken the taint off that keeps Pods
+    /// away from new ones.
+    fn create_nodes(&self, options: &Options) -> Result<()> {
+        let kwok = options.components.contains(&Component::Kwok);
+        if options.nodes == 0 || !kwok {
+            return Ok(());
+        }
+        let nodes = (1..=options.nodes).map(node).collect::<Vec<_>>();
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": nodes});
+        self.apply(&list.to_string()).context("create the Nodes")?;
+        let usable = until("every Node to take Pods", READY_DEADLINE, POLL, || {
+            if let Err(error) = self.check_alive() {
+                return Ok(Some(Err(error)));
+            }
+            // One word a Node: its Ready status, and the keys of its taints behind it.
+            let format = "jsonpath={range .items[*]}{.status.conditions[?(@.type==\"Ready\")].status}{.spec.taints[*].key}{\"\\n\"}{end}";
+            let states = self.kubectl_output(&["get", "nodes", "-o", format])?;
+            if states.lines().filter(|state| *state == "True").count() == options.nodes {
+                return Ok(Some(Ok(())));
+            }
+            Err(anyhow!("the Nodes are: {}", states.lines().collect::<Vec<_>>().join(", ")))
+        });
+        usable?
+    }
+
+    /// The directory of data, keys and logs.
+    pub fn dir(&self) -> &Path {
+        &self.layout.dir
+    }
+
+    /// The directory of the processes' logs.
+    pub fn logs(&self) -> PathBuf {
+        self.layout.dir.join("logs")
+    }
+
+    /// The API server's address, `https://127.0.0.1:PORT`. It stays the same when the server is stopped and started.
+    pub fn server(&self) -> String {
+        self.layout.server()
+    }
+
+    /// The PEM file of the authority that signed the API server's certificate.
+    pub fn ca(&self) -> PathBuf {
+        self.layout.pki("ca.crt")
+    }
+
+    /// The kubeconfig of [`ADMIN`] or of a user from [`Options::users`].
+    ///
+    /// # Errors
+    /// When there is no such user: static tokens are read once, at the API server's start. For an identity made later,
+    /// see [`Self::service_account_kubeconfig`].
+    pub fn kubeconfig(&self, user: &str) -> Result<PathBuf> {
+        let path = self.layout.kubeconfig(user);
+        if !path.is_file() {
+            bail!("the control plane was started without a user {user:?}: name it in Options::users");
+        }
+        Ok(path)
+    }
+
+    /// The kubeconfig of a ServiceAccount, which is made (and its namespace with it) when missing. Its user is
+    /// `system:serviceaccount:NAMESPACE:NAME`, with exactly the rights that RoleBindings give it; the token is good for
+    /// a day.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let account = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+        ]});
+        self.apply(&account.to_string())?;
+        let token = self.kubectl_output(&["create", "token", name, "--namespace", namespace, "--duration=24h"])?;
+        identity::kubeconfig(&self.layout, &format!("{namespace}.{name}"), token.trim())
+    }
+
+    /// kubectl as the administrator, ready to be run.
+    pub fn kubectl(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binaries.kubectl);
+        command
+            .args(args)
+            .env("KUBECONFIG", self.layout.kubeconfig(ADMIN))
+            // kubectl caches what an address serves by host and port, and ports come back with another control plane.
+            .env("KUBECACHEDIR", self.layout.dir.join("kubectl-cache"))
+            // Aliases and defaults of the person who runs this have no place here.
+            .env("KUBERC", "off");
+        command
+    }
+
+    /// Runs kubectl and returns what it wrote to its standard output.
+    ///
+    /// # Errors
+    /// When it fails; the message holds the command and what kubectl said.
+    pub fn kubectl_output(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with_input(args, "")
+    }
+
+    /// `kubectl apply` of YAML or JSON text.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub fn apply(&self, manifest: &str) -> Result<()> {
+        self.kubectl_with_input(&["apply", "-f", "-"], manifest).map(drop)
+    }
+
+    fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
+        let line = || format!("kubectl {}", args.join(" "));
+        let mut child = self
+            .kubectl(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(line)?;
+        // kubectl reads all of its input before it writes anything, so the pipes cannot block each other. One that
+        // fails before it reads says why on its standard error, which tells more than the broken pipe.
+        let _ = child.stdin.take().expect("the command above pipes its standard input").write_all(input.as_bytes());
+        let output = child.wait_with_output().with_context(line)?;
+        if !output.status.success() {
+            bail!("{}: {}", line(), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Starts a process of the caller's beside the control plane: in its own group, with the log `logs()/NAME.log`, and
+    /// ended with this process whatever happens.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&self, name: &str, command: Command) -> Result<Process> {
+        Process::spawn(name, command, &self.layout.log(name), &self.reaper)
+    }
+
+    /// The requests in the audit log so far, oldest first.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn audit(&self) -> Result<Vec<AuditRecord>> {
+        audit::read(&self.layout.audit_log(), 0).map(|(records, _)| records)
+    }
+
+    /// The requests behind `mark` (0 at first), and the mark for the next call.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn audit_since(&self, mark: u64) -> Result<(Vec<AuditRecord>, u64)> {
+        audit::read(&self.layout.audit_log(), mark)
+    }
+
+    /// The process id of a part.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pid(&self, part: Component) -> Result<u32> {
+        self.with(part, |process| match process.ended()? {
+            None => Ok(process.pid()),
+            Some(status) => bail!("{} has ended ({status})", part.name()),
+        })
+    }
+
+    /// The process id of the API server.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn apiserver_pid(&self) -> Result<u32> {
+        self.pid(Component::ApiServer)
+    }
+
+    /// Kills the API server, as a crash of its machine would. Its data stays in etcd.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn stop_apiserver(&self) -> Result<()> {
+        let process = self.processes().remove(&Component::ApiServer);
+        process.context("stop the API server: it is not running")?.kill()
+    }
+
+    /// Starts the API server again, with the same address and data, and returns when it is ready.
+    ///
+    /// # Errors
+    /// When it is not ready in time.
+    pub fn start_apiserver(&self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            self.spawn_component(Component::ApiServer)?;
+            match self.wait_for_apiserver() {
+                // While it was down its port may have become the near end of somebody's connection, for a while.
+                Err(error) if lost_a_port(&error) && start.elapsed() < READY_DEADLINE => std::thread::sleep(POLL),
+                other => return other,
+            }
+        }
+    }
+
+    /// Stops a part where it stands: its connections stay open, and nothing is answered.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pause(&self, part: Component) -> Result<()> {
+        self.with(part, Process::pause)
+    }
+
+    /// Lets a paused part go on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn resume(&self, part: Component) -> Result<()> {
+        self.with(part, Process::resume)
+    }
+
+    fn with<T>(&self, part: Component, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
+        act(self.processes().get_mut(&part).with_context(|| format!("{} is not running", part.name()))?)
+    }
+}
+
+/// Whether a part could not start because its port was taken, which each of these programs says in Go's words.
+fn lost_a_port(error: &anyhow::Error) -> bool {
+    format!("{error:#}").contains("address already in use")
+}
+
+fn node(number: usize) -> serde_json::Value {
+    let name = format!("node-{number}");
+    // Far more than any test schedules: the scheduler must never be what a test waits for.
+    let room = serde_json::json!({"cpu": "1000", "memory": "1Ti", "pods": "10000"});
+    serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+        }},
+        "status": {"allocatable": room, "capacity": room},
+    })
+}

@@ -1,0 +1,101 @@
+//! One start of the whole control plane, used the way its users use it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use mortise_control_plane::{ADMIN, Binaries, Component, ControlPlane, Options, print_progress, until, usage_of};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+
+const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "first", "namespace": "trial"},
+    "spec": {"containers": [{"name": "main", "image": "busybox"}]}}"#;
+
+#[test]
+fn pods_run_identities_hold_and_the_api_server_comes_back_with_its_data() -> Result<()> {
+    let binaries = Binaries::ensure(&mut print_progress())?;
+    let began = Instant::now();
+    let plane = ControlPlane::start(&binaries, &Options { users: vec!["viewer".to_owned()], ..Options::default() })?;
+    println!("started in {:.1} s", began.elapsed().as_secs_f64());
+
+    plane.kubectl_output(&["create", "namespace", "trial"])?;
+    plane.apply(POD)?;
+    wait_until_running(&plane)?;
+
+    users_have_no_rights_until_given_some(&plane)?;
+    service_accounts_authenticate_with_tokens_signed_by_our_key(&plane)?;
+    the_audit_log_tells_writes_and_no_reads(&plane)?;
+    the_api_server_comes_back(&plane)?;
+
+    // A deleted Pod goes, which takes the scheduler's binding and kwok's part of the kubelet.
+    plane.kubectl_output(&["delete", "pod", "first", "-n", "trial", "--timeout=30s"])?;
+    let pids = Component::ALL.iter().map(|part| plane.pid(*part)).collect::<Result<Vec<_>>>()?;
+    let dir = plane.dir().to_owned();
+    drop(plane);
+    for pid in pids {
+        assert!(usage_of(pid).is_err(), "process {pid} outlived its control plane");
+    }
+    assert!(!dir.exists(), "{} was left behind", dir.display());
+    Ok(())
+}
+
+fn wait_until_running(plane: &ControlPlane) -> Result<()> {
+    until("the Pod to run", DEADLINE, POLL, || {
+        let phase = plane.kubectl_output(&["get", "pod", "first", "-n", "trial", "-o", "jsonpath={.status.phase}"])?;
+        Ok((phase == "Running").then_some(()))
+    })
+}
+
+fn users_have_no_rights_until_given_some(plane: &ControlPlane) -> Result<()> {
+    let viewer = plane.kubeconfig("viewer")?;
+    let list = || plane.kubectl(&["get", "pods", "-n", "trial"]).env("KUBECONFIG", &viewer).output();
+    let refused = list()?;
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains("Forbidden") && message.contains("\"viewer\""), "{message}");
+    plane.kubectl_output(&["create", "rolebinding", "view", "-n", "trial", "--clusterrole=view", "--user=viewer"])?;
+    until("the binding to count", DEADLINE, POLL, || Ok(list()?.status.success().then_some(())))?;
+    assert!(plane.kubeconfig("stranger").is_err());
+    Ok(())
+}
+
+fn service_accounts_authenticate_with_tokens_signed_by_our_key(plane: &ControlPlane) -> Result<()> {
+    let config = plane.service_account_kubeconfig("trial", "robot")?;
+    let mut whoami = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]);
+    let output = whoami.env("KUBECONFIG", &config).output()?;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "system:serviceaccount:trial:robot");
+    Ok(())
+}
+
+fn the_audit_log_tells_writes_and_no_reads(plane: &ControlPlane) -> Result<()> {
+    let (records, mark) = plane.audit_since(0)?;
+    assert!(records.iter().all(|record| record.is_write()), "reads were logged");
+    // The scheduler's binding is a create of the Pod's too, of its subresource.
+    let on_the_pod = records.iter().filter(|r| r.resource == "pods" && r.namespace == "trial" && r.name == "first");
+    let created = on_the_pod.filter(|r| r.verb == "create" && r.subresource.is_empty()).collect::<Vec<_>>();
+    let [record] = created[..] else { panic!("{created:#?}") };
+    assert_eq!(record.code, 201);
+    assert_eq!(record.user, ADMIN);
+    assert!(record.user_agent.starts_with("kubectl"), "{}", record.user_agent);
+
+    plane.kubectl_output(&["label", "pod", "first", "-n", "trial", "color=red"])?;
+    let (newer, _) = plane.audit_since(mark)?;
+    assert!(newer.iter().any(|r| r.verb == "patch" && r.name == "first"), "{newer:#?}");
+    Ok(())
+}
+
+fn the_api_server_comes_back(plane: &ControlPlane) -> Result<()> {
+    let before = plane.apiserver_pid()?;
+    assert!(usage_of(before)?.cpu > Duration::ZERO);
+    plane.stop_apiserver()?;
+    assert!(plane.apiserver_pid().is_err());
+    assert!(plane.kubectl_output(&["get", "pods", "--request-timeout=1s"]).is_err());
+    plane.start_apiserver()?;
+    assert_ne!(plane.apiserver_pid()?, before);
+    wait_until_running(plane)?;
+
+    // A paused server keeps its connections and answers nothing.
+    plane.pause(Component::ApiServer)?;
+    assert!(plane.kubectl_output(&["get", "--raw", "/livez", "--request-timeout=1s"]).is_err());
+    plane.resume(Component::ApiServer)?;
+    plane.kubectl_output(&["get", "--raw", "/livez"]).map(drop)
+}

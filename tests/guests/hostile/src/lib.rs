@@ -1,0 +1,153 @@
+//! A guest that does what a host must survive: an object goes in whose `spec.mode` names a misdeed, and the misdeed
+//! comes out. `ok` behaves, so that a test can see that the host still works afterwards.
+
+use mortise_sdk::prelude::*;
+use mortise_sdk::{Value, info};
+
+/// Misbehaves as its mode says.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[resource(group = "test.mortise.dev", version = "v1", kind = "Hostile", plural = "hostiles", status = HostileStatus)]
+pub struct HostileSpec {
+    /// What it does.
+    pub mode: Mode,
+}
+
+/// What was last observed.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+pub struct HostileStatus {
+    /// The mode that was last carried out to its end.
+    pub mode: Mode,
+}
+
+/// The misdeeds.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Behaves: one ConfigMap.
+    Ok,
+    /// Never returns.
+    Loop,
+    /// Asks for 4 GiB.
+    Alloc,
+    /// Panics.
+    Trap,
+    /// Calls itself without end.
+    Stack,
+    /// Calls the host without end.
+    Hostcalls,
+    /// Returns 64 MB.
+    Output,
+    /// Logs without end.
+    LogFlood,
+    /// Sets owner references.
+    OwnerReferences,
+    /// Wants a child in another namespace.
+    OtherNamespace,
+    /// Wants a child of a kind that it does not own.
+    OtherKind,
+    /// Wants a child with a name that Kubernetes does not accept.
+    InvalidName,
+    /// Wants a child twice.
+    DuplicateChild,
+    /// Wants a child that is no JSON.
+    InvalidJson,
+    /// Wants a child that is no UTF-8.
+    InvalidUtf8,
+    /// Reads a kind that it does not declare.
+    UndeclaredRead,
+    /// Fails, to be tried again.
+    Retry,
+    /// Fails for good.
+    Terminal,
+}
+
+/// Bytes of the outcome of `output`. The memory limit below lets it get as far as returning them.
+const OUTPUT_BYTES: usize = 64_000_000;
+
+#[reconciler(owns("v1/ConfigMap"), limits(memory_bytes = 268435456))]
+fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome, Failure> {
+    let mode = object.spec.mode;
+    match mode {
+        Mode::Ok => Ok(one(json!({})).status(&HostileStatus { mode }).ready(true, "Ok", "it behaves")),
+        Mode::Loop => spin(),
+        Mode::Alloc => Err(Failure::terminal(allocate().to_string())),
+        Mode::Trap => panic!("it traps because spec.mode is trap"),
+        Mode::Stack => Err(Failure::terminal(recurse(0).to_string())),
+        Mode::Hostcalls => call_without_end(cx),
+        Mode::Output => Ok(Outcome::children([Child::new("config", Json::raw(long_object()))])),
+        Mode::LogFlood => log_without_end(),
+        Mode::OwnerReferences => Ok(one(json!({"ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": "6e5c7c8e-0000-4000-8000-000000000000"},
+        ]}))),
+        Mode::OtherNamespace => Ok(one(json!({"namespace": "kube-system"}))),
+        Mode::OtherKind => {
+            Ok(Outcome::children([Child::new("secret", &json!({"apiVersion": "v1", "kind": "Secret"}))]))
+        }
+        Mode::InvalidName => Ok(one(json!({"name": "Not/A Name"}))),
+        Mode::DuplicateChild => Ok(Outcome::children([config(json!({})), config(json!({}))])),
+        Mode::InvalidJson => Ok(Outcome::children([Child::new("config", Json::raw("{\"apiVersion\":\"v1\","))])),
+        Mode::InvalidUtf8 => Ok(Outcome::children([Child::new("config", Json::raw(no_text()))])),
+        Mode::UndeclaredRead => {
+            let secrets: Vec<Object> = cx.list(&Query::of_kind("v1", "Secret"))?;
+            Ok(Outcome::new().ready(true, "Read", secrets.len().to_string()))
+        }
+        Mode::Retry => Err(Failure::retry("it fails for now because spec.mode is retry")),
+        Mode::Terminal => Err(Failure::terminal("it fails for good because spec.mode is terminal")),
+    }
+}
+
+fn config(metadata: Value) -> Child {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"from": "hostile"}});
+    Child::new("config", &object)
+}
+
+fn one(metadata: Value) -> Outcome {
+    Outcome::children([config(metadata)])
+}
+
+fn spin() -> ! {
+    let mut turns = 0_u64;
+    loop {
+        turns = std::hint::black_box(turns.wrapping_add(1));
+    }
+}
+
+/// More than a 32 bit memory can hold, in pieces that it could.
+fn allocate() -> usize {
+    let blocks: Vec<Vec<u8>> = (0..64).map(|block| vec![block; 64 << 20]).collect();
+    std::hint::black_box(blocks).len()
+}
+
+fn recurse(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 64]);
+    if frame[0] == u64::MAX { 0 } else { frame[1] + std::hint::black_box(recurse(frame[2] + 1)) }
+}
+
+fn call_without_end(cx: &Context) -> ! {
+    loop {
+        std::hint::black_box(cx.now_unix_ms());
+    }
+}
+
+fn log_without_end() -> ! {
+    for line in 0_u64.. {
+        info!("line {line} of a flood: {}", "x".repeat(200));
+    }
+    spin()
+}
+
+fn long_object() -> String {
+    let (head, tail) = ("{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"data\":{\"long\":\"", "\"}}");
+    let mut text = String::with_capacity(OUTPUT_BYTES);
+    text.push_str(head);
+    text.extend(std::iter::repeat_n('x', OUTPUT_BYTES - head.len() - tail.len()));
+    text.push_str(tail);
+    text
+}
+
+#[expect(unsafe_code, reason = "a guest can put anything into its memory; this is how one does in Rust")]
+fn no_text() -> String {
+    // SAFETY: there is none; the text leaves this component before anything looks at it.
+    unsafe { String::from_utf8_unchecked(b"{\"apiVersion\":\"v1\",\"kind\":\"\xff\xfe\"}".to_vec()) }
+}
+

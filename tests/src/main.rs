@@ -1,0 +1,9 @@
+//! Every test that needs more than one crate, in one binary.
+//!
+//! `simulation` runs the real driver against a model API server with faults, `scenarios` runs it through short stories
+//! that are written as data, `tidy` holds the repository to its own rules.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod scenarios;
+mod simulation;
+mod tidy;

@@ -1,0 +1,309 @@
+//! A model of the API server: objects with UIDs, versions and generations, the writes that mortise sends, and the
+//! history that watches read. It knows the rules that the driver relies on, each as Kubernetes documents it, and nothing
+//! of the driver itself. `cluster/fields.rs` keeps the field sets of server-side apply.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mortise_core::event::{WriteError, WriteErrorClass, Written};
+use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
+use serde_json::{Map, Value, json};
+
+mod fields;
+
+/// One change of one object, as a watch tells it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub version: u64,
+    pub target: ObjectRef,
+    pub uid: Arc<str>,
+    pub deleted: bool,
+    pub text: Arc<str>,
+}
+
+/// What is remembered of every object that ever was.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub target: ObjectRef,
+    pub owner: Option<Owner>,
+    pub child_key: Option<String>,
+    pub deleted_at: Option<u64>,
+}
+
+/// The controller reference that an object was created with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    pub target: ObjectRef,
+    pub uid: Arc<str>,
+}
+
+/// The API server.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    objects: BTreeMap<ObjectRef, Value>,
+    version: u64,
+    history: BTreeMap<Kind, Vec<Record>>,
+    /// Every object that ever was, by its UID.
+    pub lives: BTreeMap<Arc<str>, Life>,
+    /// Kinds of CRDs that are established; built-in kinds are always served.
+    pub served: BTreeSet<Kind>,
+    /// Kinds that RBAC does not let the host read.
+    pub unreadable: BTreeSet<Kind>,
+    /// Kinds that RBAC does not let the host write.
+    pub unwritable: BTreeSet<Kind>,
+    unread: Vec<Record>,
+}
+
+/// The kind of Pods.
+pub fn pod() -> Kind {
+    Kind::new("v1", "Pod")
+}
+
+/// The kind of ConfigMaps.
+pub fn config_map() -> Kind {
+    Kind::new("v1", "ConfigMap")
+}
+
+/// An object's kind and name, out of its JSON.
+pub fn reference(object: &Value) -> ObjectRef {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    ObjectRef {
+        kind: Kind::new(&text(&object["apiVersion"]), &text(&object["kind"])),
+        name: Name::new(&text(&metadata["namespace"]), &text(&metadata["name"])),
+    }
+}
+
+fn error<T>(class: WriteErrorClass, message: String) -> Result<T, WriteError> {
+    Err(WriteError { class, message })
+}
+
+impl Cluster {
+    /// One object.
+    pub fn get(&self, target: &ObjectRef) -> Option<&Value> {
+        self.objects.get(target)
+    }
+
+    /// All objects of a kind, by name.
+    pub fn list(&self, kind: &Kind) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |(target, _)| target.kind == *kind).map(|(_, object)| object)
+    }
+
+    /// The newest version of anything.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What happened to a kind, oldest first.
+    pub fn history(&self, kind: &Kind) -> &[Record] {
+        self.history.get(kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// The changes since this was asked last.
+    pub fn take_changes(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.unread)
+    }
+
+    /// A kind as it was at a version: the last record of each object up to there.
+    pub fn list_at(&self, kind: &Kind, version: u64) -> Vec<Record> {
+        let mut last = BTreeMap::new();
+        for record in self.history(kind).iter().take_while(|record| record.version <= version) {
+            last.insert(record.target.clone(), record.clone());
+        }
+        last.into_values().filter(|record| !record.deleted).collect()
+    }
+
+    /// Whether the API server has an endpoint for a kind.
+    pub fn serves(&self, kind: &Kind) -> bool {
+        let is_custom = kind.group().contains('.') && kind.group() != "events.k8s.io";
+        !is_custom || self.served.contains(kind)
+    }
+
+    /// A person creates an object.
+    pub fn put(&mut self, object: Value) -> Result<Written, WriteError> {
+        let target = reference(&object);
+        self.create(&target, object)
+    }
+
+    /// POST.
+    pub fn create(&mut self, target: &ObjectRef, mut object: Value) -> Result<Written, WriteError> {
+        self.check_writable(target, "create")?;
+        if self.objects.contains_key(target) {
+            return error(WriteErrorClass::AlreadyExists, format!("{target} already exists"));
+        }
+        let uid: Arc<str> = format!("uid-{}", self.lives.len() + 1).into();
+        if target.kind == pod() {
+            object["status"] = json!({"phase": "Pending"});
+        } else if target.kind.group().contains('.') {
+            object.as_object_mut().map(|object| object.remove("status"));
+        }
+        object["metadata"]["uid"] = json!(&*uid);
+        object["metadata"]["generation"] = json!(1);
+        let owner = controller_of(&object, target);
+        let child_key = object["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
+        self.lives.insert(uid, Life { target: target.clone(), owner, child_key, deleted_at: None });
+        Ok(self.commit(target, object))
+    }
+
+    /// Server-side apply.
+    pub fn apply(
+        &mut self,
+        target: &ObjectRef,
+        manager: &str,
+        wanted: &Value,
+        force: bool,
+    ) -> Result<Written, WriteError> {
+        self.check_writable(target, "patch")?;
+        let Some(live) = self.objects.get(target) else {
+            let mut object = wanted.clone();
+            fields::record_apply(&mut object, manager, wanted);
+            return self.create(target, object);
+        };
+        if !force && let Some(conflict) = fields::conflict(live, manager, wanted) {
+            return error(WriteErrorClass::Conflict, conflict);
+        }
+        let after = fields::applied(live, manager, wanted);
+        Ok(self.replace(target, after))
+    }
+
+    /// A person's merge patch: takes the fields that it changes from whoever applied them.
+    pub fn edit(&mut self, target: &ObjectRef, patch: &Value) -> bool {
+        let Some(live) = self.objects.get(target) else { return false };
+        let mut after = live.clone();
+        merge(&mut after, patch);
+        fields::record_edit(&mut after, "kubectl-edit", patch);
+        let before = self.version;
+        self.replace(target, after);
+        self.version > before
+    }
+
+    /// JSON merge patch of the status subresource; the patch's metadata.uid is a precondition.
+    pub fn patch_status(&mut self, target: &ObjectRef, manager: &str, patch: &Value) -> Result<Written, WriteError> {
+        self.check_writable(target, "patch")?;
+        let Some(live) = self.objects.get(target) else {
+            return error(WriteErrorClass::NotFound, format!("{target} not found"));
+        };
+        if patch["metadata"]["uid"].is_string() && patch["metadata"]["uid"] != live["metadata"]["uid"] {
+            return error(WriteErrorClass::Conflict, format!("the UID of {target} is another one"));
+        }
+        let mut after = live.clone();
+        if after["status"].is_null() {
+            after["status"] = json!({});
+        }
+        merge(&mut after["status"], &patch["status"]);
+        fields::record_status(&mut after, manager, &patch["status"]);
+        Ok(self.replace(target, after))
+    }
+
+    /// DELETE, with a UID precondition where one is given. Pods go gracefully: something has to finish them.
+    pub fn delete(&mut self, target: &ObjectRef, uid: Option<&str>) -> Result<Written, WriteError> {
+        self.check_writable(target, "delete")?;
+        let Some(live) = self.objects.get(target) else {
+            return error(WriteErrorClass::NotFound, format!("{target} not found"));
+        };
+        let live_uid: Arc<str> = live["metadata"]["uid"].as_str().unwrap_or_default().into();
+        if uid.is_some_and(|uid| uid != &*live_uid) {
+            return error(WriteErrorClass::Conflict, format!("the UID in the precondition is not that of {target}"));
+        }
+        if target.kind == pod() {
+            let mut after = live.clone();
+            after["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            return Ok(self.replace(target, after));
+        }
+        self.remove(target);
+        Ok(Written { uid: live_uid, resource_version: ResourceVersion(self.version) })
+    }
+
+    /// Takes an object away for good.
+    pub fn remove(&mut self, target: &ObjectRef) {
+        let Some(mut object) = self.objects.remove(target) else { return };
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let record = self.record(target, &object, true);
+        if let Some(life) = self.lives.get_mut(&record.uid) {
+            life.deleted_at = Some(self.version);
+        }
+    }
+
+    /// Stores a changed object; one that is as before keeps its version.
+    pub fn replace(&mut self, target: &ObjectRef, mut after: Value) -> Written {
+        let before = &self.objects[target];
+        if *before == after {
+            return written(before);
+        }
+        let generation = before["metadata"]["generation"].as_i64().unwrap_or_default();
+        let spec_changed = before["spec"] != after["spec"];
+        after["metadata"]["generation"] = json!(generation + i64::from(spec_changed));
+        self.commit(target, after)
+    }
+
+    fn commit(&mut self, target: &ObjectRef, mut object: Value) -> Written {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.record(target, &object, false);
+        let answer = written(&object);
+        self.objects.insert(target.clone(), object);
+        answer
+    }
+
+    fn record(&mut self, target: &ObjectRef, object: &Value, deleted: bool) -> Record {
+        let record = Record {
+            version: self.version,
+            target: target.clone(),
+            uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
+            deleted,
+            text: object.to_string().into(),
+        };
+        self.history.entry(target.kind.clone()).or_default().push(record.clone());
+        self.unread.push(record.clone());
+        record
+    }
+
+    fn check_writable(&self, target: &ObjectRef, verb: &str) -> Result<(), WriteError> {
+        if !self.serves(&target.kind) {
+            return error(WriteErrorClass::NotFound, format!("the server serves no {}", target.kind));
+        }
+        if self.unwritable.contains(&target.kind) {
+            let message = format!("User \"mortise\" cannot {verb} resource {:?}", &*target.kind.kind);
+            return error(WriteErrorClass::Denied, message);
+        }
+        Ok(())
+    }
+}
+
+fn written(object: &Value) -> Written {
+    let metadata = &object["metadata"];
+    let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
+    Written { uid: metadata["uid"].as_str().unwrap_or_default().into(), resource_version: ResourceVersion(version) }
+}
+
+fn controller_of(object: &Value, child: &ObjectRef) -> Option<Owner> {
+    let references = object["metadata"]["ownerReferences"].as_array()?;
+    let owner = references.iter().find(|owner| owner["controller"] == true)?;
+    Some(Owner {
+        target: ObjectRef {
+            kind: Kind::new(owner["apiVersion"].as_str()?, owner["kind"].as_str()?),
+            name: Name::new(&child.name.namespace, owner["name"].as_str()?),
+        },
+        uid: owner["uid"].as_str()?.into(),
+    })
+}
+
+/// RFC 7396.
+pub fn merge(into: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    let Value::Object(into) = into else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            into.remove(name);
+        } else {
+            merge(into.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Plugins without wasm: native functions from an object and its view to an answer, with the manifests that go with
+//! them. A digest names a guest and its version, as it would name the bytes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mortise_core::contract::{CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome};
+use mortise_core::event::{Compiled, Digest};
+use mortise_core::object::{Kind, Name, Object, ObjectRef};
+use mortise_core::query::Query;
+use mortise_core::view::{AccessError, View};
+use serde_json::{Value, json};
+
+use super::cluster::{config_map, pod};
+
+/// What a plugin does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Program {
+    /// Replicas of a pod.
+    PodSet,
+    /// One ConfigMap, kept in place by server-side apply.
+    Site,
+    /// Owns nothing; counts Pods by label and reads one ConfigMap by name.
+    Census,
+    /// Answers what its configuration says.
+    Scripted,
+}
+
+/// A program in one of its versions: what a digest stands for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Guest {
+    pub program: Program,
+    pub version: u32,
+}
+
+pub fn podset_kind() -> Kind {
+    Kind::new("app.example.com/v1alpha1", "PodSet")
+}
+
+pub fn site_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Site")
+}
+
+pub fn census_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Census")
+}
+
+pub fn widget_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Widget")
+}
+
+impl Guest {
+    pub fn new(program: Program, version: u32) -> Self {
+        Self { program, version }
+    }
+
+    /// The plugin's name.
+    pub fn name(self) -> &'static str {
+        match self.program {
+            Program::PodSet => "podset",
+            Program::Site => "site",
+            Program::Census => "census",
+            Program::Scripted => "scripted",
+        }
+    }
+
+    pub fn primary(self) -> Kind {
+        match self.program {
+            Program::PodSet => podset_kind(),
+            Program::Site => site_kind(),
+            Program::Census => census_kind(),
+            Program::Scripted => widget_kind(),
+        }
+    }
+
+    pub fn digest(self) -> Digest {
+        Digest(format!("sha256:{}-{}", self.name(), self.version).into())
+    }
+
+    /// The guest that a digest stands for.
+    pub fn of(digest: &Digest) -> Option<Self> {
+        let (name, version) = digest.0.strip_prefix("sha256:")?.rsplit_once('-')?;
+        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted];
+        let mut guests = programs.into_iter().map(|program| Self::new(program, version.parse().unwrap_or_default()));
+        guests.find(|guest| guest.name() == name)
+    }
+
+    /// What compiling it gives.
+    pub fn compiled(self) -> Compiled {
+        Compiled { manifest: self.manifest().to_string().into(), component_bytes: 1_000, compile_ms: 1, cached: true }
+    }
+
+    fn manifest(self) -> Value {
+        let owned = |kind: Kind, update: &str| {
+            json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "update": update})
+        };
+        let read = |kind: Kind| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind});
+        let (owns, reads) = match self.program {
+            Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
+            Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
+            Program::Census => (json!([]), json!([read(pod()), read(config_map())])),
+            Program::Scripted => {
+                (json!([owned(pod(), "recreate"), owned(config_map(), "apply")]), json!([read(podset_kind())]))
+            }
+        };
+        // The scripted plugin reads a kind that another plugin brings only where a scenario asks for it.
+        let reads = if self.program == Program::Scripted && self.version < 100 { json!([]) } else { reads };
+        let primary = self.primary();
+        json!({
+            "apiVersion": "mortise.dev/v1alpha1",
+            "kind": "PluginManifest",
+            "name": self.name(),
+            "version": format!("0.{}.0", self.version),
+            "customResources": [crd(&primary)],
+            "controllers": [{"for": read(primary), "owns": owns, "reads": reads}],
+        })
+    }
+
+    /// One call.
+    pub fn call(self, object: &Object, view: &mut View) -> CallResult {
+        let parsed: Value = serde_json::from_str(object.json()).expect("the API server sends JSON");
+        let answer = match self.program {
+            Program::PodSet => podset(self.version, &parsed, view),
+            Program::Site => site(&parsed),
+            Program::Census => census(&parsed, view),
+            Program::Scripted => return scripted(view),
+        };
+        match answer {
+            Ok(outcome) => CallResult::Done(outcome),
+            Err(error) => CallResult::Failed(Failure::Retry(error.to_string())),
+        }
+    }
+}
+
+/// The name of a kind's CRD.
+pub fn crd_name(kind: &Kind) -> String {
+    format!("{}.{}", plural(kind), kind.group())
+}
+
+fn plural(kind: &Kind) -> String {
+    format!("{}s", kind.kind.to_lowercase())
+}
+
+fn crd(kind: &Kind) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": crd_name(kind)},
+        "spec": {
+            "group": kind.group(),
+            "scope": "Namespaced",
+            "names": {"kind": &*kind.kind, "plural": plural(kind)},
+            "versions": [{
+                "name": kind.version(), "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status":
+                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+            }],
+        },
+    })
+}
+
+/// The Pod that every replica is. The version of the plugin and its configuration show in it, so that a replaced plugin
+/// and a changed configuration each have something to do.
+fn podset_pod(version: u32, spec: &Value, config: &Value) -> Value {
+    let image = spec["image"].as_str().or(config["image"].as_str()).unwrap_or("busybox");
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"labels": {"app": "podset", "version": version.to_string()}},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    })
+}
+
+fn podset(version: u32, object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
+    let replicas = object["spec"]["replicas"].as_u64().unwrap_or(1);
+    let config: Value = serde_json::from_str(&view.config()).unwrap_or_default();
+    let fields = ["metadata.annotations[\"mortise.dev/child\"]", "metadata.deletionTimestamp", "status.phase"];
+    let pods: Vec<Value> = serde_json::from_str(&view.owned(&pod(), &fields.map(str::to_owned))?).unwrap_or_default();
+    let is_over = |pod: &&Value| matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    let is_going = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    let key = |pod: &Value| pod["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
+    // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
+    let over: BTreeSet<String> = pods.iter().filter(|pod| is_over(pod) && !is_going(pod)).filter_map(key).collect();
+    let alive = pods.iter().filter(|pod| !is_over(pod) && !is_going(pod));
+    let names: BTreeSet<&str> = alive.filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    let body: Arc<str> = podset_pod(version, &object["spec"], &config).to_string().into();
+    let keys = (0..replicas).map(|index| index.to_string()).filter(|key| !over.contains(key));
+    Ok(Outcome {
+        children: Some(keys.map(|key| Child { key: key.into(), object: Arc::clone(&body) }).collect()),
+        status: Some(json!({"replicas": names.len(), "podNames": names}).to_string().into()),
+        ..Outcome::default()
+    })
+}
+
+fn site(object: &Value) -> Result<Outcome, AccessError> {
+    let text = object["spec"]["text"].as_str().unwrap_or_default();
+    let mut data = json!({"index.html": text});
+    if let Some(extra) = object["spec"]["extra"].as_str() {
+        data["extra"] = json!(extra);
+    }
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"labels": {"app": "site"}}, "data": data});
+    let ready = Condition {
+        name: "Ready".to_owned(),
+        status: if text.is_empty() { ConditionStatus::False } else { ConditionStatus::True },
+        reason: if text.is_empty() { "Empty" } else { "Published" }.to_owned(),
+        message: format!("{} bytes", text.len()),
+    };
+    Ok(Outcome {
+        children: Some(vec![Child { key: "content".into(), object: body.to_string().into() }]),
+        conditions: vec![ready],
+        status: Some(json!({"bytes": text.len()}).to_string().into()),
+        ..Outcome::default()
+    })
+}
+
+fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let query = Query {
+        namespace: Some(namespace.to_owned()),
+        selector: Some("app=podset".to_owned()),
+        ..Query::all(pod())
+    };
+    let pods = view.keys(&query)?.len();
+    let name = object["spec"]["configMap"].as_str().unwrap_or("settings");
+    let target = ObjectRef { kind: config_map(), name: Name::new(namespace, name) };
+    let text = view.get(&target)?;
+    let parsed: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+    let settings = parsed.map_or(Value::Null, |parsed| parsed["data"]["text"].clone());
+    Ok(Outcome { status: Some(json!({"pods": pods, "settings": settings}).to_string().into()), ..Outcome::default() })
+}
+
+/// The configuration is the answer: `children`, `status`, `conditions`, `events`, `requeueAfterMs`, or `failed`,
+/// `terminal`, `trap`. A text "$now" in the status makes it ask for the time.
+fn scripted(view: &mut View) -> CallResult {
+    let script: Value = serde_json::from_str(&view.config()).unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    if let Some(message) = text(&script["trap"]) {
+        return CallResult::Fault(GuestFault::Trap { message, detail: String::new() });
+    }
+    if let Some(message) = text(&script["failed"]) {
+        return CallResult::Failed(Failure::Retry(message));
+    }
+    if let Some(message) = text(&script["terminal"]) {
+        return CallResult::Failed(Failure::Terminal(message));
+    }
+    let mut outcome = Outcome { status: script.get("status").map(|status| status.to_string().into()), ..Outcome::default() };
+    outcome.children = script["children"].as_array().map(|children| children.iter().flat_map(scripted_children).collect());
+    outcome.requeue_after_ms = script["requeueAfterMs"].as_u64().and_then(|ms| ms.try_into().ok());
+    for condition in script["conditions"].as_array().into_iter().flatten() {
+        outcome.conditions.push(Condition {
+            name: text(&condition["type"]).unwrap_or_default(),
+            status: if condition["status"] == "True" { ConditionStatus::True } else { ConditionStatus::False },
+            reason: text(&condition["reason"]).unwrap_or_default(),
+            message: text(&condition["message"]).unwrap_or_default(),
+        });
+    }
+    for event in script["events"].as_array().into_iter().flatten() {
+        outcome.events.push(GuestEvent {
+            warning: event["warning"] == true,
+            reason: text(&event["reason"]).unwrap_or_default(),
+            message: text(&event["message"]).unwrap_or_default(),
+            regarding: None,
+        });
+    }
+    if script["readsTime"] == true {
+        view.now_unix_ms();
+    }
+    CallResult::Done(outcome)
+}
+
+/// `{key, object}` is one child, `{count, object}` as many with the keys "0", "1", ....
+fn scripted_children(child: &Value) -> Vec<Child> {
+    let object: Arc<str> = child["object"].as_str().map_or_else(|| child["object"].to_string(), str::to_owned).into();
+    let one = |key: String| Child { key: key.into(), object: Arc::clone(&object) };
+    match child["count"].as_u64() {
+        Some(count) => (0..count).map(|index| one(index.to_string())).collect(),
+        None => vec![one(child["key"].as_str().unwrap_or_default().to_owned())],
+    }
+}

@@ -1,0 +1,288 @@
+//! What must hold at every step, whatever goes wrong. The oracle looks at the cluster and at what the driver asks for;
+//! it shares no bookkeeping with the driver.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use mortise_core::event::{Call, CallId, Digest, Write, WriteId, WriteOp, Written};
+use mortise_core::limits::MAX_CHILDREN;
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::selector::Selector;
+use mortise_core::store::Snapshot;
+use serde_json::Value;
+
+use super::cluster::{Cluster, Record};
+use super::watch::Watch;
+
+/// A rule that did not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    pub rule: &'static str,
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.message)
+    }
+}
+
+/// Deletes of one object's children that may be under way at once.
+const MAX_DELETES_AT_ONCE: usize = 16;
+
+/// A reconciled object, as a plugin knows it.
+type Primary = (Arc<str>, ObjectRef);
+
+/// One write that was answered with success.
+#[derive(Clone, Debug)]
+struct Seen {
+    target: ObjectRef,
+    uid: Arc<str>,
+    /// None for a delete.
+    version: Option<u64>,
+}
+
+/// What is remembered between steps.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    /// How often each rule was checked.
+    pub checks: BTreeMap<&'static str, u64>,
+    own_writes: BTreeMap<Primary, Vec<Seen>>,
+    calls: BTreeMap<CallId, Primary>,
+    writes: BTreeMap<WriteId, (Primary, WriteOp)>,
+    wanted: BTreeMap<Arc<str>, BTreeSet<String>>,
+    shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
+    /// Kinds that were listed completely since their watch began.
+    listed: BTreeSet<Kind>,
+    loaded: BTreeSet<Digest>,
+    live_children: BTreeMap<(Arc<str>, Kind, String), BTreeSet<Arc<str>>>,
+}
+
+impl Oracle {
+    fn check(&mut self, rule: &'static str, holds: bool, message: impl FnOnce() -> String) -> Result<(), Violation> {
+        *self.checks.entry(rule).or_default() += 1;
+        if holds { Ok(()) } else { Err(Violation { rule, message: message() }) }
+    }
+
+    /// The host has died: what it knew is gone. What it has shown is not forgotten.
+    pub fn on_crash(&mut self) {
+        self.own_writes.clear();
+        self.calls.clear();
+        self.writes.clear();
+        self.listed.clear();
+        self.loaded.clear();
+    }
+
+    /// A plugin is gone with all that was known of its objects.
+    pub fn on_plugin_gone(&mut self, plugin: &str) {
+        self.own_writes.retain(|(owner, _), _| **owner != *plugin);
+        self.calls.retain(|_, (owner, _)| **owner != *plugin);
+    }
+
+    /// Something has changed in the cluster.
+    pub fn on_change(&mut self, record: &Record, cluster: &Cluster) -> Result<(), Violation> {
+        let life = &cluster.lives[&record.uid];
+        let (Some(owner), Some(key)) = (&life.owner, &life.child_key) else { return Ok(()) };
+        self.check("owner exists", cluster.lives.contains_key(&owner.uid), || {
+            format!("{} is owned by {}, a UID that never was", record.target, owner.uid)
+        })?;
+        let deleting = record.deleted || cluster.get(&record.target).is_some_and(is_deleting);
+        let place = (Arc::clone(&owner.uid), record.target.kind.clone(), key.clone());
+        let alive = self.live_children.entry(place).or_default();
+        if deleting {
+            alive.remove(&record.uid);
+        } else {
+            alive.insert(Arc::clone(&record.uid));
+        }
+        let alive = alive.clone();
+        self.check("one child per key", alive.len() <= 1, || {
+            format!("{} children of {} have the key {key:?}: {alive:?}", alive.len(), owner.target)
+        })
+    }
+
+    /// A delete has hit an object.
+    pub fn on_deleted(&mut self, op: &WriteOp, hit: &Written) -> Result<(), Violation> {
+        let WriteOp::Delete { target, uid } = op else { return Ok(()) };
+        self.check("X4 deletes hit what was seen", *uid == hit.uid, || {
+            format!("the delete of {target} was decided on {uid} and hit {}", hit.uid)
+        })
+    }
+
+    /// The driver hears of a watch.
+    pub fn on_list_done(&mut self, kind: &Kind) {
+        self.listed.insert(kind.clone());
+    }
+
+    pub fn on_watch_stopped(&mut self, kind: &Kind) {
+        self.listed.remove(kind);
+    }
+
+    pub fn on_compile(&mut self, digest: &Digest) {
+        self.loaded.insert(digest.clone());
+    }
+
+    pub fn on_unload(&mut self, digest: &Digest) {
+        self.loaded.remove(digest);
+    }
+
+    /// The driver asks for a call, with this view.
+    pub fn on_call(
+        &mut self,
+        call: &Call,
+        readable: &[Kind],
+        view: &Snapshot,
+        cluster: &Cluster,
+        watches: &BTreeMap<Kind, Watch>,
+    ) -> Result<(), Violation> {
+        let primary = (Arc::clone(&call.plugin), call.object.reference());
+        let loaded = self.loaded.contains(&call.digest);
+        self.check("G3 only loaded components are called", loaded, || format!("{} is not loaded", call.digest))?;
+        let at_once = self.calls.values().any(|other| *other == primary);
+        self.check("Q1 one call per key", !at_once, || format!("{} is called twice at once", primary.1))?;
+        for kind in readable {
+            let listed = self.listed.contains(kind);
+            self.check("R4 no call before all is listed", listed, || format!("{kind} was not listed before a call"))?;
+        }
+        self.check_own_writes(&primary, view, cluster, watches)?;
+        self.check_not_older(readable, view, cluster)?;
+        self.calls.insert(call.id, primary);
+        Ok(())
+    }
+
+    fn check_own_writes(
+        &mut self,
+        primary: &Primary,
+        view: &Snapshot,
+        cluster: &Cluster,
+        watches: &BTreeMap<Kind, Watch>,
+    ) -> Result<(), Violation> {
+        for write in self.own_writes.get(primary).cloned().unwrap_or_default() {
+            let live = view.get(&write.target.kind, &write.target.name);
+            let delivered = watches.get(&write.target.kind).map_or(0, |watch| watch.delivered);
+            let gone_at = cluster.lives.get(&write.uid).and_then(|life| life.deleted_at);
+            let shown = match (live, write.version) {
+                (Some(live), Some(version)) => live.resource_version.0 >= version,
+                (Some(live), None) => live.uid != write.uid || live.deleting,
+                (None, None) => true,
+                // It may be missing only because its deletion was told as well.
+                (None, Some(_)) => gone_at.is_some_and(|gone_at| gone_at <= delivered),
+            };
+            self.check("R2 a view shows the key's own writes", shown, || {
+                format!("{} is called though its view does not show {write:?} (it has {live:?})", primary.1)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// R3, for all that a call can read.
+    fn check_not_older(&mut self, readable: &[Kind], view: &Snapshot, cluster: &Cluster) -> Result<(), Violation> {
+        for kind in readable {
+            for object in view.list(kind, None, &Selector::default()) {
+                let target = object.reference();
+                let version = object.resource_version.0;
+                let before = self.shown.insert(target.clone(), (Arc::clone(&object.uid), version));
+                let newer = before.as_ref().is_none_or(|(_, before)| *before <= version);
+                self.check("R3 no view is older than one before", newer, || {
+                    format!("{target} was shown at {before:?} and is shown at {version} now")
+                })?;
+            }
+            let missing: Vec<(ObjectRef, Arc<str>)> = self
+                .shown
+                .iter()
+                .filter(|(target, _)| target.kind == *kind && view.get(kind, &target.name).is_none())
+                .map(|(target, (uid, _))| (target.clone(), Arc::clone(uid)))
+                .collect();
+            for (target, uid) in missing {
+                self.shown.remove(&target);
+                let gone = cluster.lives.get(&uid).is_some_and(|life| life.deleted_at.is_some());
+                self.check("R6 what is missing from a view is gone", gone, || {
+                    format!("{target} ({uid}) was shown before, exists, and is missing from a view")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The driver hears the answer of a call.
+    pub fn on_call_done(&mut self, id: CallId) {
+        self.calls.remove(&id);
+    }
+
+    /// A guest wants these children for the object of this UID.
+    pub fn on_wanted(&mut self, uid: &Arc<str>, keys: impl Iterator<Item = String>) {
+        self.wanted.entry(Arc::clone(uid)).or_default().extend(keys);
+    }
+
+    /// The driver asks for a write.
+    pub fn on_write(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
+        let Some(plugin) = &write.plugin else { return Ok(()) };
+        let owner = match &write.op {
+            WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
+                let Some((owner, uid, key)) = owner_in(target, body) else { return Ok(()) };
+                let wanted = self.wanted.get(&uid).is_some_and(|keys| keys.contains(&key));
+                self.check("children are what a guest has wanted", wanted, || {
+                    format!("{target} is written for {owner}, whose guest never wanted the key {key:?}")
+                })?;
+                let prefix = |(of, kind, _): &&(Arc<str>, Kind, String)| *of == uid && *kind == target.kind;
+                let alive = self.live_children.iter().filter(|(place, of)| prefix(place) && !of.is_empty()).count();
+                self.check("X10 children within their cap", alive <= MAX_CHILDREN, || {
+                    format!("{owner} has {alive} children and gets another one")
+                })?;
+                owner
+            }
+            WriteOp::Delete { uid, target } => {
+                let Some(owner) = cluster.lives.get(uid).and_then(|life| life.owner.clone()) else {
+                    return self.check("only children are deleted", false, || format!("{target} is nobody's child"));
+                };
+                owner.target
+            }
+            WriteOp::PatchStatus { target, .. } => target.clone(),
+        };
+        let primary = (Arc::clone(plugin), owner);
+        self.writes.insert(write.id, (primary.clone(), write.op.clone()));
+        let deletes = self.writes.values().filter(|(of, op)| *of == primary && matches!(op, WriteOp::Delete { .. }));
+        let deletes = deletes.count();
+        self.check("deletes of one object go in batches", deletes <= MAX_DELETES_AT_ONCE, || {
+            format!("{deletes} deletes of children of {} are under way", primary.1)
+        })
+    }
+
+    /// The driver hears the answer of a write.
+    pub fn on_wrote(&mut self, id: WriteId, written: Option<&Written>) {
+        let Some((primary, op)) = self.writes.remove(&id) else { return };
+        let Some(written) = written else { return };
+        let seen = match &op {
+            WriteOp::Delete { target, uid } => Seen { target: target.clone(), uid: Arc::clone(uid), version: None },
+            _ => Seen {
+                target: op.target().clone(),
+                uid: Arc::clone(&written.uid),
+                version: Some(written.resource_version.0),
+            },
+        };
+        let list = self.own_writes.entry(primary).or_default();
+        list.retain(|before| before.target != seen.target);
+        list.push(seen);
+    }
+
+    /// The host has looked at the API server itself: what is not there any more is not waited for (R2).
+    pub fn on_live_read(&mut self, target: &ObjectRef, live_uid: Option<&str>) {
+        for list in self.own_writes.values_mut() {
+            list.retain(|write| write.target != *target || live_uid == Some(&*write.uid) || write.version.is_none());
+        }
+    }
+}
+
+fn is_deleting(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Owner, owner's UID and key of a child, out of the body that is to be written.
+fn owner_in(target: &ObjectRef, body: &str) -> Option<(ObjectRef, Arc<str>, String)> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let owner = &body["metadata"]["ownerReferences"][0];
+    let kind = Kind::new(owner["apiVersion"].as_str()?, owner["kind"].as_str()?);
+    let name = Name::new(&target.name.namespace, owner["name"].as_str()?);
+    let key = body["metadata"]["annotations"]["mortise.dev/child"].as_str()?.to_owned();
+    Some((ObjectRef { kind, name }, owner["uid"].as_str()?.into(), key))
+}

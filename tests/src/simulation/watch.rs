@@ -1,0 +1,123 @@
+//! The shell's side of one watched kind: where it is in the kind's history, and what it has still to tell.
+//!
+//! Events come in order and none is left out, as Kubernetes promises; but they come late, some twice, two adjoining
+//! changes of one object perhaps as one, and after a lost watch as a list.
+
+use std::collections::VecDeque;
+
+use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
+use mortise_core::event::WatchEvent;
+
+use super::cluster::{Cluster, Record};
+
+/// One watch.
+#[derive(Debug)]
+pub struct Watch {
+    pub kind: Kind,
+    /// Deliveries of an older epoch are void: the connection that they came by is gone.
+    pub epoch: u64,
+    /// Whether a delivery is scheduled.
+    pub pumping: bool,
+    /// How much later than usual events come.
+    pub lag_ms: u64,
+    /// Whether the first list is complete.
+    pub listed: bool,
+    /// Everything up to this version has been delivered.
+    pub delivered: u64,
+    list: VecDeque<Told>,
+    /// How much of the kind's history was delivered or listed.
+    cursor: usize,
+}
+
+/// One thing that a watch tells.
+#[derive(Clone, Debug)]
+pub enum Told {
+    Listing,
+    Listed(Record),
+    ListDone(u64),
+    Changed(Record),
+    Progress(u64),
+}
+
+impl Watch {
+    pub fn new(kind: Kind, epoch: u64) -> Self {
+        Self {
+            kind,
+            epoch,
+            pumping: false,
+            lag_ms: 0,
+            listed: false,
+            delivered: 0,
+            list: VecDeque::new(),
+            cursor: 0,
+        }
+    }
+
+    /// Lists the kind as it was at `version` and goes on from there.
+    pub fn relist(&mut self, cluster: &Cluster, version: u64) {
+        self.list.clear();
+        self.list.push_back(Told::Listing);
+        self.list.extend(cluster.list_at(&self.kind, version).into_iter().map(Told::Listed));
+        self.list.push_back(Told::ListDone(version));
+        self.cursor = cluster.history(&self.kind).iter().take_while(|record| record.version <= version).count();
+    }
+
+    /// Whether it has anything to tell.
+    pub fn has_more(&self, cluster: &Cluster) -> bool {
+        !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.kind).len())
+    }
+
+    /// The next thing to tell. `coalesce` lets an event swallow the one right before it of the same object.
+    pub fn next(&mut self, cluster: &Cluster, coalesce: bool) -> Option<Told> {
+        if let Some(told) = self.list.pop_front() {
+            return Some(told);
+        }
+        let history = cluster.history(&self.kind);
+        let record = history.get(self.cursor)?;
+        self.cursor += 1;
+        match history.get(self.cursor) {
+            Some(newer) if coalesce && newer.target == record.target => {
+                self.cursor += 1;
+                Some(Told::Changed(newer.clone()))
+            }
+            _ => Some(Told::Changed(record.clone())),
+        }
+    }
+
+    /// A change that was told before, to be told again.
+    pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Told> {
+        let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?)?;
+        Some(Told::Changed(cluster.history(&self.kind).get(index)?.clone()))
+    }
+
+    /// Keeps count of what was delivered.
+    pub fn note(&mut self, told: &Told) {
+        match told {
+            Told::ListDone(version) => {
+                self.listed = true;
+                self.delivered = self.delivered.max(*version);
+            }
+            Told::Changed(record) => self.delivered = self.delivered.max(record.version),
+            Told::Progress(version) => self.delivered = self.delivered.max(*version),
+            Told::Listing | Told::Listed(_) => {}
+        }
+    }
+}
+
+impl Told {
+    /// As the driver hears it.
+    pub fn event(&self, interner: &mut Interner) -> WatchEvent {
+        match self {
+            Self::Listing => WatchEvent::Listing,
+            Self::Listed(record) => WatchEvent::Listed(decode(record, interner)),
+            Self::ListDone(version) => WatchEvent::ListDone(ResourceVersion(*version)),
+            Self::Changed(record) if record.deleted => WatchEvent::Deleted(decode(record, interner)),
+            Self::Changed(record) => WatchEvent::Applied(decode(record, interner)),
+            Self::Progress(version) => WatchEvent::Progress(ResourceVersion(*version)),
+        }
+    }
+}
+
+fn decode(record: &Record, interner: &mut Interner) -> Box<Object> {
+    Box::new(Object::decode(record.text.as_bytes(), interner).expect("the model sends whole objects"))
+}

@@ -1,0 +1,242 @@
+//! What the demo is played on: the control plane, the running host, kubectl commands shown as they are typed, and the times
+//! that the summary tells. It knows of mortise what a user knows: its command line and its namespace.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use mortise_control_plane::{ADMIN, Component, ControlPlane, Options, Process, log_tail, until};
+
+use super::After;
+use crate::checkout::{Checkout, execute, line, quoted};
+use crate::control_plane;
+use crate::terminal::{headline, time};
+
+/// The host's namespace.
+pub(super) const NAMESPACE: &str = "mortise-system";
+
+/// The user that the host is, so that the API server's audit log tells its requests from kubectl's.
+const HOST_USER: &str = "mortise";
+
+/// Far more than any step takes on two busy cores, so that passing it means that something is broken.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How often a condition is asked for. Times in the summary are this coarse.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The control plane with the host on it.
+pub(super) struct Stage {
+    root: PathBuf,
+    plane: ControlPlane,
+    host: RefCell<Process>,
+    host_log: PathBuf,
+    kubectl: PathBuf,
+    dir: PathBuf,
+    /// Held as long as the demo lives: it tells later ones that `dir` is in use.
+    _lock: File,
+    began: Instant,
+    times: RefCell<Vec<(&'static str, Duration)>>,
+    commands: Cell<usize>,
+}
+
+impl Stage {
+    /// Starts the control plane and the host.
+    pub(super) fn open(checkout: &Checkout, host: &Path) -> Result<Self> {
+        headline("Starting a real control plane: etcd, kube-apiserver, controller manager, scheduler, kwok");
+        let binaries = control_plane::binaries()?;
+        let (dir, lock) = directory(&checkout.target("demo"))?;
+        let began = Instant::now();
+        let options = Options { users: vec![HOST_USER.to_owned()], dir: Some(dir.clone()), ..Options::default() };
+        let plane = ControlPlane::start(&binaries, &options)?;
+        println!("ready after {}, at {}", time(began.elapsed()), plane.server());
+        println!("{}", plane.kubectl_output(&["get", "nodes"])?.trim());
+
+        headline("Starting mortise");
+        plane.kubectl_output(&["create", "namespace", NAMESPACE])?;
+        let binding = ["create", "clusterrolebinding", HOST_USER, "--clusterrole=cluster-admin", "--user", HOST_USER];
+        plane.kubectl_output(&binding)?;
+        let mut command = Command::new(host);
+        command.arg("run").arg("--kubeconfig").arg(plane.kubeconfig(HOST_USER)?).args(["--namespace", NAMESPACE]);
+        // Off: their usual ports may be taken, and nothing here asks them.
+        command.args(["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]);
+        println!("$ {}", line(&command));
+        let host = plane.spawn("mortise", command)?;
+        let host_log = host.log().to_owned();
+        println!("its log: {}", host_log.display());
+        Ok(Self {
+            root: checkout.path(""),
+            plane,
+            host: RefCell::new(host),
+            host_log,
+            kubectl: binaries.kubectl().to_owned(),
+            dir,
+            _lock: lock,
+            began,
+            times: RefCell::default(),
+            commands: Cell::new(0),
+        })
+    }
+
+    /// Shows a kubectl command and runs it, its output shown too.
+    pub(super) fn kubectl(&self, args: &[&str]) -> Result<()> {
+        self.echo(&[args])?;
+        execute(&mut self.command(args))
+    }
+
+    /// Shows a pipe of kubectl commands and runs it; the last one's output is shown.
+    pub(super) fn pipe(&self, commands: &[&[&str]]) -> Result<()> {
+        self.echo(commands)?;
+        let Some((last, first)) = commands.split_last() else { bail!("a pipe of no commands") };
+        let mut input = Vec::new();
+        for args in first {
+            input = feed(self.command(args).stdout(Stdio::piped()), &input)?;
+        }
+        feed(&mut self.command(last), &input).map(drop)
+    }
+
+    /// kubectl in the checkout's root, from where the shown paths lead.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.plane.kubectl(args);
+        command.current_dir(&self.root);
+        command
+    }
+
+    fn echo(&self, commands: &[&[&str]]) -> Result<()> {
+        self.commands.set(self.commands.get() + commands.len());
+        let words = |args: &&[&str]| args.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        let line = commands.iter().map(|args| format!("kubectl {}", words(args))).collect::<Vec<_>>().join(" | ");
+        println!("$ {line}");
+        stdout().flush().context("write to the terminal")
+    }
+
+    /// Asks the API server something that is not part of the story.
+    pub(super) fn ask(&self, args: &[&str]) -> Result<String> {
+        self.plane.kubectl_output(args)
+    }
+
+    /// Waits until `holds`; a host that ends meanwhile ends the wait.
+    pub(super) fn until(&self, what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
+        until(what, DEADLINE, POLL, || match self.check_host() {
+            Err(error) => Ok(Some(Err(error))),
+            Ok(()) => Ok(holds()?.then_some(Ok(()))),
+        })?
+    }
+
+    fn check_host(&self) -> Result<()> {
+        match self.host.borrow_mut().ended()? {
+            Some(status) => Err(anyhow!("mortise ended by itself ({status})")),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes how long something took, for the summary.
+    pub(super) fn timed(&self, what: &'static str, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        let began = Instant::now();
+        act()?;
+        self.times.borrow_mut().push((what, began.elapsed()));
+        Ok(())
+    }
+
+    /// Prints the summary, then ends everything or leaves it until Ctrl-C.
+    pub(super) fn close(self, after: After) -> Result<()> {
+        self.check_host()?;
+        headline("Summary");
+        for (what, took) in self.times.borrow().iter() {
+            println!("{what:<52} {:>9}", time(*took));
+        }
+        let audit = self.plane.audit()?;
+        let writes = audit.iter().filter(|record| record.user == HOST_USER).count();
+        println!("{:<52} {writes:>9}", "write requests by mortise, from the audit log");
+        println!("{:<52} {:>9}", "kubectl commands shown", self.commands.get());
+        println!("{:<52} {:>9}", "process id of mortise, the same all along", self.host.borrow().pid());
+        println!("{:<52} {:>9}", "all of it", time(self.began.elapsed()));
+        if after == After::Keep {
+            return self.keep();
+        }
+        let Self { plane, host, dir, .. } = self;
+        drop((host, plane));
+        fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))
+    }
+
+    /// Ctrl-C ends this process without a word, and with it everything that it started.
+    fn keep(&self) -> Result<()> {
+        headline("All of it stays up until Ctrl-C. In another terminal:");
+        println!("export KUBECONFIG={}", quoted(&self.plane.kubeconfig(ADMIN)?.display().to_string()));
+        if self.kubectl.is_absolute() {
+            println!("alias kubectl={}", quoted(&self.kubectl.display().to_string()));
+        }
+        println!("kubectl get plugins,podsets,pods");
+        println!("# logs: {}", self.plane.logs().display());
+        loop {
+            self.check_host()?;
+            self.plane.pid(Component::ApiServer)?;
+            sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// The error of a story that broke off, with what is needed to find the cause.
+    pub(super) fn fail(self, error: Error) -> Error {
+        println!("\nThe end of mortise's log:\n{}", log_tail(&self.host_log));
+        println!("All logs: {}", self.plane.logs().display());
+        error
+    }
+}
+
+/// A directory for this demo, and the lock that keeps it. It is not a temporary one, since logs must outlast a failure;
+/// those of demos that have ended go now.
+fn directory(demos: &Path) -> Result<(PathBuf, File)> {
+    const LOCK: &str = "lock";
+    fs::create_dir_all(demos).with_context(|| format!("create {}", demos.display()))?;
+    for entry in fs::read_dir(demos).with_context(|| format!("list {}", demos.display()))? {
+        let old = entry.with_context(|| format!("list {}", demos.display()))?.path();
+        // The kernel takes a lock off when its process ends, however it does.
+        let in_use = File::open(old.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_err());
+        if !in_use {
+            fs::remove_dir_all(&old).with_context(|| format!("remove the demo that ended, {}", old.display()))?;
+        }
+    }
+    let dir = demos.join(std::process::id().to_string());
+    fs::create_dir(&dir).with_context(|| format!("create {}", dir.display()))?;
+    let lock = File::create(dir.join(LOCK)).with_context(|| format!("create a lock in {}", dir.display()))?;
+    lock.try_lock().with_context(|| format!("lock {}", dir.display()))?;
+    Ok((dir, lock))
+}
+
+/// Runs a command on `input` and returns what it wrote, when its output is piped.
+fn feed(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
+    let mut child = command.stdin(Stdio::piped()).spawn().with_context(|| format!("run `{}`", line(command)))?;
+    let mut pipe = child.stdin.take().context("open a pipe to kubectl")?;
+    // kubectl reads all of its input before it writes, so the two pipes cannot block each other.
+    pipe.write_all(input).with_context(|| format!("write to `{}`", line(command)))?;
+    drop(pipe);
+    let output = child.wait_with_output().with_context(|| format!("wait for `{}`", line(command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed ({})", line(command), output.status);
+    }
+    Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demo_removes_what_ended_ones_left_and_nothing_of_one_that_runs() {
+        let demos = tempfile::tempdir().unwrap();
+        let running = demos.path().join("running");
+        let ended = demos.path().join("ended");
+        for dir in [&running, &ended] {
+            fs::create_dir(dir).unwrap();
+            File::create(dir.join("lock")).unwrap();
+        }
+        let held = File::open(running.join("lock")).unwrap();
+        held.try_lock().unwrap();
+        let (own, _lock) = directory(demos.path()).unwrap();
+        assert!(own.is_dir() && running.is_dir() && !ended.exists());
+    }
+}

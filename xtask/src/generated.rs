@@ -1,0 +1,100 @@
+//! `cargo xtask gen`: the parts of deploy/ that the host knows better than any person. The host prints them, git holds
+//! them, and the check finds the moment when the two part.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+use crate::checkout::{Checkout, line, start};
+
+/// What `mortise` is asked, and the file that holds its answer.
+const PARTS: &[(&[&str], &str)] = &[(&["crd"], "deploy/base/crd.yaml"), (&["rbac", "--host"], "deploy/base/rbac.yaml")];
+
+/// Writes every part anew.
+pub(crate) fn write(checkout: &Checkout) -> Result<()> {
+    let host = checkout.build_host()?;
+    for (args, file) in PARTS {
+        let wanted = print(checkout, &host, args)?;
+        let path = checkout.path(file);
+        let same = fs::read_to_string(&path).is_ok_and(|found| found == wanted);
+        if !same {
+            if let Some(dir) = path.parent() {
+                fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+            }
+            fs::write(&path, wanted).with_context(|| format!("write {}", path.display()))?;
+        }
+        println!("{file}: {}", if same { "unchanged" } else { "written" });
+    }
+    Ok(())
+}
+
+/// Fails, with the lines that differ, when a part is not what the host prints.
+pub(crate) fn check(checkout: &Checkout) -> Result<()> {
+    let host = checkout.build_host()?;
+    let mut stale = Vec::new();
+    for (args, file) in PARTS {
+        let wanted = print(checkout, &host, args)?;
+        let found = fs::read_to_string(checkout.path(file)).unwrap_or_default();
+        match difference(&found, &wanted) {
+            None => println!("{file}: up to date"),
+            Some(lines) => {
+                println!("{file} differs from what `mortise {}` prints:\n{lines}", args.join(" "));
+                stale.push(*file);
+            }
+        }
+    }
+    if !stale.is_empty() {
+        bail!("{} must be generated anew: run `cargo xtask gen` and commit the result", stale.join(" and "));
+    }
+    Ok(())
+}
+
+fn print(checkout: &Checkout, host: &Path, args: &[&str]) -> Result<String> {
+    let mut command = checkout.tool(host);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped());
+    let output = start(&mut command)?.wait_with_output().with_context(|| format!("run `{}`", line(&command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed ({})", line(&command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no UTF-8", line(&command)))
+}
+
+/// The lines between the common beginning and the common end, as `-` found and `+` wanted.
+fn difference(found: &str, wanted: &str) -> Option<String> {
+    if found == wanted {
+        return None;
+    }
+    let (old, new) = (found.lines().collect::<Vec<_>>(), wanted.lines().collect::<Vec<_>>());
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[head..], &new[head..]);
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let removed = old[..old.len() - tail].iter().map(|line| format!("-{line}"));
+    let added = new[..new.len() - tail].iter().map(|line| format!("+{line}"));
+    let lines = removed.chain(added).collect::<Vec<_>>().join("\n");
+    Some(if lines.is_empty() {
+        "only the line ends differ".to_owned()
+    } else {
+        format!("@@ from line {} on\n{lines}", head + 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_files_have_no_difference() {
+        assert_eq!(difference("a\nb\n", "a\nb\n"), None);
+    }
+
+    #[test]
+    fn a_difference_is_the_changed_lines_alone() {
+        let found = difference("a\nb\nc\n", "a\nx\ny\nc\n").unwrap();
+        assert_eq!(found, "@@ from line 2 on\n-b\n+x\n+y");
+        assert_eq!(difference("", "a\n").unwrap(), "@@ from line 1 on\n+a");
+        assert_eq!(difference("a\na\n", "a\n").unwrap(), "@@ from line 2 on\n-a");
+        assert_eq!(difference("a", "a\n").unwrap(), "only the line ends differ");
+    }
+}

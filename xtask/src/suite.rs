@@ -1,0 +1,298 @@
+//! `cargo xtask test`: every check of the project, one after another, each under a headline with its time. A step that fails
+//! does not stop the others, unless they need what it makes; the sum at the end counts all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::checkout::{Checkout, execute, line, start};
+use crate::guests::{PLUGINS, TEST_GUESTS, target_dir};
+use crate::tally::{Line, Tally, Tests};
+use crate::terminal::{headline, time};
+use crate::{control_plane, generated, guests};
+
+/// The package of the integration tests: tidy, scenarios, simulation, end to end. They need everything built first.
+const INTEGRATION: &str = "mortise-tests";
+
+/// What a step does: a check that holds or not, or tests that are counted.
+enum Act {
+    Check(fn(&Checkout) -> Result<()>),
+    Tests(fn(&Checkout) -> Command),
+    Integration,
+}
+
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [&'static str],
+    act: Act,
+}
+
+/// In the order in which they run: what is quick to fail comes first, and each step behind those that it needs.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", about: "formatting", needs: &[], act: Act::Check(format) },
+    Step { name: "clippy", about: "lints, warnings are errors", needs: &[], act: Act::Check(clippy) },
+    Step { name: "guests", about: "plugins and the tests' guests", needs: &[], act: Act::Check(guests::build) },
+    Step {
+        name: "host",
+        about: "the binary mortise",
+        needs: &[],
+        act: Act::Check(|checkout| checkout.build_host().map(drop)),
+    },
+    Step { name: "gen", about: "generated files", needs: &["host"], act: Act::Check(generated::check) },
+    Step {
+        name: "control-plane",
+        about: "binaries of the control plane",
+        needs: &[],
+        act: Act::Check(|_| control_plane::binaries().map(drop)),
+    },
+    Step {
+        name: "unit",
+        about: "tests of every crate",
+        needs: &["guests", "host", "control-plane"],
+        act: Act::Tests(unit),
+    },
+    Step { name: "plugins", about: "native tests of the plugins", needs: &[], act: Act::Tests(plugins) },
+    Step {
+        name: "integration",
+        about: "integration tests",
+        needs: &["guests", "host", "control-plane"],
+        act: Act::Integration,
+    },
+];
+
+/// Runs all steps, or those that `filter` selects together with what they need. The last line that it prints is the sum.
+pub(crate) fn run(checkout: &Checkout, filter: Option<&str>) -> Result<ExitCode> {
+    let began = Instant::now();
+    let (selected, tests) = select(filter);
+    let mut suite = Suite { checkout, tally: Tally::default(), broken: BTreeSet::new() };
+    for step in STEPS.iter().filter(|step| selected.contains(step.name)) {
+        match step.act {
+            Act::Check(check) => suite.step(step, step.name, || Outcome::of_check(check(checkout))),
+            Act::Tests(command) => suite.step(step, step.name, || run_tests(&mut command(checkout))),
+            Act::Integration => suite.integration(step, tests),
+        }
+    }
+    print!("\n{}", suite.tally.summary(began.elapsed()));
+    stdout().flush().context("write the summary")?;
+    Ok(if suite.tally.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The names of the steps to run, and the filter for the integration tests. A filter that names no step is a part of the
+/// names of integration tests.
+fn select(filter: Option<&str>) -> (BTreeSet<&'static str>, Option<&str>) {
+    let named = |name: &str| STEPS.iter().find(|step| step.name == name);
+    let (mut wanted, tests) = match filter {
+        None => (STEPS.iter().collect::<Vec<_>>(), None),
+        Some(filter) => match named(filter) {
+            Some(step) => (vec![step], None),
+            None => (named("integration").into_iter().collect(), Some(filter)),
+        },
+    };
+    let mut selected = BTreeSet::new();
+    while let Some(step) = wanted.pop() {
+        if selected.insert(step.name) {
+            wanted.extend(step.needs.iter().filter_map(|name| named(name)));
+        }
+    }
+    (selected, tests)
+}
+
+/// How a step went: what it counted, and why it failed if it did.
+struct Outcome {
+    tests: Option<Tests>,
+    error: Option<String>,
+}
+
+impl Outcome {
+    fn of_check(result: Result<()>) -> Self {
+        Self { tests: None, error: result.err().map(|error| format!("{error:#}")) }
+    }
+
+    fn failed(error: impl Into<String>) -> Self {
+        Self { tests: Some(Tests::default()), error: Some(error.into()) }
+    }
+}
+
+struct Suite<'a> {
+    checkout: &'a Checkout,
+    tally: Tally,
+    /// Steps that failed: those that need them are not worth their time.
+    broken: BTreeSet<&'static str>,
+}
+
+impl Suite<'_> {
+    fn step(&mut self, step: &Step, name: &str, act: impl FnOnce() -> Outcome) {
+        headline(&format!("{name}: {}", step.about));
+        let began = Instant::now();
+        let Outcome { tests, error } = match step.needs.iter().find(|need| self.broken.contains(*need)) {
+            Some(need) => Outcome::failed(format!("not run, since {need} failed")),
+            None => act(),
+        };
+        let elapsed = began.elapsed();
+        match &error {
+            None => println!("{name}: ok, {}", time(elapsed)),
+            Some(error) => {
+                println!("{name}: FAILED, {}: {error}", time(elapsed));
+                self.broken.insert(step.name);
+            }
+        }
+        self.tally.add(Line { name: name.to_owned(), tests, error, elapsed });
+    }
+
+    /// Each top-level module of the integration tests is a step of its own. Which there are, the test binary itself tells, so
+    /// that none is forgotten.
+    fn integration(&mut self, step: &Step, filter: Option<&str>) {
+        let blocked = step.needs.iter().any(|need| self.broken.contains(need));
+        let groups = if blocked { Ok(BTreeMap::new()) } else { integration_groups(self.checkout, filter) };
+        match groups {
+            Ok(groups) if !groups.is_empty() => {
+                for (group, tests) in groups {
+                    let mut command = integration(self.checkout);
+                    command.args(["--", "--exact"]).args(tests);
+                    self.step(step, &group, || run_tests(&mut command));
+                }
+            }
+            Ok(_) => self.step(step, step.name, || Outcome::failed(nothing_to_run(filter))),
+            Err(error) => self.step(step, step.name, || Outcome::failed(format!("{error:#}"))),
+        }
+    }
+}
+
+fn nothing_to_run(filter: Option<&str>) -> String {
+    let steps = STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
+    match filter {
+        Some(filter) => format!("`{filter}` is neither a step ({steps}) nor a part of an integration test's name"),
+        None => format!("the package {INTEGRATION} has no tests"),
+    }
+}
+
+fn format(checkout: &Checkout) -> Result<()> {
+    for workspace in [".", PLUGINS, TEST_GUESTS] {
+        execute(checkout.cargo().args(["fmt", "--all", "--check"]).current_dir(checkout.path(workspace)))
+            .with_context(|| format!("{workspace} is not formatted: run `cargo fmt --all` there"))?;
+    }
+    Ok(())
+}
+
+fn clippy(checkout: &Checkout) -> Result<()> {
+    execute(checkout.cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    // Natively, since a plugin's own tests are linted too and run here.
+    let mut plugins = checkout.cargo();
+    plugins.args(["clippy", "--workspace", "--all-targets", "--locked", "--target-dir"]).arg(target_dir(checkout));
+    execute(plugins.args(["--", "-D", "warnings"]).current_dir(checkout.path(PLUGINS)))
+}
+
+fn unit(checkout: &Checkout) -> Command {
+    let mut command = checkout.cargo();
+    command.args(["test", "--workspace", "--exclude", INTEGRATION]);
+    command
+}
+
+fn plugins(checkout: &Checkout) -> Command {
+    let mut command = checkout.cargo();
+    command.args(["test", "--workspace", "--locked", "--target-dir"]).arg(target_dir(checkout));
+    command.current_dir(checkout.path(PLUGINS));
+    command
+}
+
+fn integration(checkout: &Checkout) -> Command {
+    let mut command = checkout.cargo();
+    command.args(["test", "--package", INTEGRATION, "--tests"]);
+    command
+}
+
+/// The integration tests whose names hold `filter`, by top-level module.
+fn integration_groups(checkout: &Checkout, filter: Option<&str>) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut command = integration(checkout);
+    command.args(["--", "--list", "--format=terse"]).args(filter).stdout(Stdio::piped());
+    let output = start(&mut command)?.wait_with_output().with_context(|| format!("run `{}`", line(&command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed ({})", line(&command), output.status);
+    }
+    Ok(groups(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// From lines such as `e2e::reload::a_name: test`.
+fn groups(list: &str) -> BTreeMap<String, Vec<String>> {
+    let mut groups = BTreeMap::<String, Vec<String>>::new();
+    for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let group = test.split("::").next().unwrap_or(test);
+        groups.entry(group.to_owned()).or_default().push(test.to_owned());
+    }
+    groups
+}
+
+/// Runs a test harness, its output passed on as it comes, and counts what it says. That no test ran is a failure: a filter
+/// or a moved module must not turn a check off unseen.
+fn run_tests(command: &mut Command) -> Outcome {
+    match count_tests(command) {
+        Err(error) => Outcome::failed(format!("{error:#}")),
+        Ok((tests, status)) => {
+            let error = match tests {
+                Tests { failed, .. } if failed > 0 => Some(format!("{failed} of {} tests failed", tests.ran())),
+                _ if !status.success() => Some(format!("`{}` failed ({status})", line(command))),
+                Tests { passed: 0, .. } => Some("no test ran".to_owned()),
+                Tests { .. } => None,
+            };
+            Outcome { tests: Some(tests), error }
+        }
+    }
+}
+
+fn count_tests(command: &mut Command) -> Result<(Tests, ExitStatus)> {
+    let mut child = start(command.stdout(Stdio::piped()))?;
+    let output = child.stdout.take().context("read the output of the tests")?;
+    let mut tests = Tests::default();
+    for bytes in BufReader::new(output).split(b'\n') {
+        // A test may print anything; what is no UTF-8 is shown as well as it can be.
+        let text = String::from_utf8_lossy(&bytes.context("read the output of the tests")?).into_owned();
+        tests.count(&text);
+        println!("{text}");
+    }
+    let status = child.wait().with_context(|| format!("wait for `{}`", line(command)))?;
+    Ok((tests, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_comes_behind_those_that_it_needs() {
+        for (i, step) in STEPS.iter().enumerate() {
+            for need in step.needs {
+                assert!(STEPS[..i].iter().any(|earlier| earlier.name == *need), "{} needs {need}", step.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_selects_a_step_with_its_needs_or_integration_tests_by_name() {
+        assert_eq!(select(None).0.len(), STEPS.len());
+        assert_eq!(select(Some("gen")), (BTreeSet::from(["gen", "host"]), None));
+        let integration = BTreeSet::from(["integration", "guests", "host", "control-plane"]);
+        assert_eq!(select(Some("e2e")), (integration, Some("e2e")));
+    }
+
+    #[test]
+    fn integration_tests_are_grouped_by_their_module() {
+        let found = groups("e2e::a: test\ntidy::b: test\ne2e::deep::c: test\nalone: test\n\n0 benchmarks\n");
+        let names = found.iter().map(|(group, tests)| (group.as_str(), tests.len())).collect::<Vec<_>>();
+        assert_eq!(names, [("alone", 1), ("e2e", 2), ("tidy", 1)]);
+    }
+
+    #[test]
+    fn a_harness_that_runs_no_test_fails_its_step() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'"]);
+        assert_eq!(run_tests(&mut command).error.as_deref(), Some("no test ran"));
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'test result: ok. 3 passed; 0 failed; 0 ignored'; exit 1"]);
+        let outcome = run_tests(&mut command);
+        assert!(outcome.error.is_some() && outcome.tests == Some(Tests { passed: 3, failed: 0 }));
+    }
+}
