@@ -4,6 +4,7 @@
 //! that are written as data, `tidy` holds the repository to its own rules.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod e2e;
 mod scenarios;
 mod simulation;
 mod tidy;

@@ -54,8 +54,8 @@ fn plugin_arrives(stage: &Stage, wasm: &str) -> Result<()> {
     headline("A plugin arrives: a WebAssembly component in a labelled ConfigMap");
     let file = format!("--from-file=plugin.wasm={wasm}");
     stage.kubectl(&["create", "configmap", "podset", "--namespace", NAMESPACE, &file])?;
-    stage.kubectl(&["label", "configmap", "podset", "--namespace", NAMESPACE, LABEL])?;
     stage.timed("plugin labelled -> Ready", || {
+        stage.kubectl(&["label", "configmap", "podset", "--namespace", NAMESPACE, LABEL])?;
         stage.until("the host to report the plugin", || Ok(stage.ask(&["get", "plugin", "podset"]).is_ok()))?;
         stage.kubectl(&["wait", "--for=condition=Ready", "plugin/podset", "--timeout=60s"])
     })?;
@@ -67,15 +67,19 @@ fn pods_run(checkout: &Checkout, stage: &Stage) -> Result<()> {
     headline("A PodSet of three replicas");
     let sample = fs::read_to_string(checkout.path(SAMPLE_FILE)).with_context(|| format!("read {SAMPLE_FILE}"))?;
     println!("{}", sample.trim());
-    stage.kubectl(&["apply", "-f", SAMPLE_FILE])?;
-    stage.timed("PodSet applied -> 3 Pods running, in its status", || wait_for_pods(stage, 3, None))?;
+    stage.timed("PodSet applied -> 3 Pods running, in its status", || {
+        stage.kubectl(&["apply", "-f", SAMPLE_FILE])?;
+        wait_for_pods(stage, 3, None)
+    })?;
     show(stage)
 }
 
 fn scale(stage: &Stage) -> Result<()> {
     headline("Scaled to five, through the scale subresource");
-    stage.kubectl(&["scale", SAMPLE, "--replicas=5"])?;
-    stage.timed("scaled -> 5 Pods running, in its status", || wait_for_pods(stage, 5, None))?;
+    stage.timed("scaled -> 5 Pods running, in its status", || {
+        stage.kubectl(&["scale", SAMPLE, "--replicas=5"])?;
+        wait_for_pods(stage, 5, None)
+    })?;
     show(stage)
 }
 
@@ -83,27 +87,32 @@ fn heal(stage: &Stage) -> Result<()> {
     headline("A Pod is deleted, and replaced");
     let pods = pods(stage)?;
     let victim = pods.first().context("find a Pod to delete")?;
-    stage.kubectl(&["delete", "pod", &victim.name, "--wait=false"])?;
-    stage.timed("Pod deleted -> replaced and running", || wait_for_pods(stage, 5, Some(&victim.uid)))?;
+    stage.timed("Pod deleted -> replaced and running", || {
+        stage.kubectl(&["delete", "pod", &victim.name, "--wait=false"])?;
+        wait_for_pods(stage, 5, Some(&victim.uid))
+    })?;
     show(stage)
 }
 
 fn reload(stage: &Stage, wasm: &str) -> Result<()> {
-    headline("The plugin is replaced by a changed build, while it serves");
-    let digest = || stage.ask(&["get", "plugin", "podset", "-o", "jsonpath={.status.digest}"]);
-    let old = digest()?;
+    headline("The plugin is replaced by a changed build, which words its condition differently, while it serves");
+    let says = ["get", SAMPLE, "-o", r#"jsonpath={.status.conditions[?(@.type=="Ready")].message}{"\n"}"#];
+    let digest = ["get", "plugin", "podset", "-o", r#"jsonpath={.status.digest}{"\n"}"#];
+    let (old_words, old_digest) = (stage.ask(&says)?, stage.ask(&digest)?);
+    stage.kubectl(&digest)?;
+    stage.kubectl(&says)?;
     let file = format!("--from-file=plugin.wasm={wasm}");
+    let create = ["create", "configmap", "podset", "--namespace", NAMESPACE, &file, "--dry-run=client", "-o", "yaml"];
     // `replace` takes the object as it is given, so the label is put on again on the way; without it the plugin would go.
-    stage.pipe(&[
-        &["create", "configmap", "podset", "--namespace", NAMESPACE, &file, "--dry-run=client", "-o", "yaml"],
-        &["label", "--local", "-f", "-", LABEL, "-o", "yaml"],
-        &["replace", "-f", "-"],
-    ])?;
-    stage.timed("ConfigMap replaced -> new digest Ready", || {
-        stage.until("another digest", || Ok(digest()? != old))?;
-        stage.kubectl(&["wait", "--for=condition=Ready", "plugin/podset", "--timeout=60s"])
+    let label = ["label", "--local", "-f", "-", LABEL, "-o", "yaml"];
+    stage.timed("ConfigMap replaced -> the new build's words", || {
+        stage.pipe(&[&create, &label, &["replace", "-f", "-"]])?;
+        stage.until("another digest of the plugin", || Ok(stage.ask(&digest)? != old_digest))?;
+        stage.until("the new build's words in the PodSet's status", || Ok(stage.ask(&says)? != old_words))
     })?;
-    println!("digest before: {old}\ndigest now:    {}", digest()?);
+    stage.kubectl(&["wait", "--for=condition=Ready", "plugin/podset", "--timeout=60s"])?;
+    stage.kubectl(&digest)?;
+    stage.kubectl(&says)?;
     stage.kubectl(&["get", "plugin", "podset"])?;
     wait_for_pods(stage, 5, None)?;
     show(stage)

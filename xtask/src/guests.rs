@@ -111,16 +111,18 @@ fn components(checkout: &Checkout, workspace: &str) -> Result<Vec<(String, PathB
     Ok(artifacts(&metadata).into_iter().map(|(name, file)| (name, release.join(file))).collect())
 }
 
-/// (package, file name) of each library that is a component and each program.
+/// (name, file that cargo leaves) of each library that is a component and each program.
 fn artifacts(metadata: &Value) -> Vec<(String, String)> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut found = Vec::new();
     for package in list(&metadata["packages"]) {
         for target in list(&package["targets"]) {
             let is = |kind: &str| list(&target["kind"]).iter().any(|value| value == kind);
-            let (Some(package), Some(target)) = (package["name"].as_str(), target["name"].as_str()) else { continue };
+            let Some(target) = target["name"].as_str() else { continue };
             if is("cdylib") {
-                found.push((package.to_owned(), format!("{}.wasm", target.replace('-', "_"))));
+                // Named by the target, since two versions of one plugin are two packages of the same name. Its dashes have
+                // become underscores, which no Kubernetes name may hold.
+                found.push((target.replace('_', "-"), format!("{}.wasm", target.replace('-', "_"))));
             } else if is("bin") {
                 found.push((target.to_owned(), format!("{target}.wasm")));
             }

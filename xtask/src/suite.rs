@@ -112,8 +112,9 @@ impl Outcome {
         Self { tests: None, error: result.err().map(|error| format!("{error:#}")) }
     }
 
+    /// Failed before any test could run.
     fn failed(error: impl Into<String>) -> Self {
-        Self { tests: Some(Tests::default()), error: Some(error.into()) }
+        Self { tests: None, error: Some(error.into()) }
     }
 }
 

@@ -19,12 +19,8 @@ const FIRST_CHUNK_BYTES: usize = 256 << 10;
 const LAST_CHUNK_BYTES: usize = 4 << 20;
 
 #[global_allocator]
-static ARENA: Arena = Arena {
-    memory: UnsafeCell::new([0; ARENA_BYTES]),
-    next: Cell::new(0),
-    end: Cell::new(0),
-    grown: Cell::new(0),
-};
+static ARENA: Arena =
+    Arena { memory: UnsafeCell::new([0; ARENA_BYTES]), next: Cell::new(0), end: Cell::new(0), grown: Cell::new(0) };
 
 /// All zeros at the start: one other byte would put the whole arena into the component's data.
 #[repr(C, align(16))]
@@ -122,4 +118,63 @@ unsafe impl GlobalAlloc for Arena {
             None => ptr::null_mut(),
         }
     }
+}
+
+/// The allocator of C, for what Rust's standard library does through wasi-libc. Left out, the linker takes wasi-libc's
+/// own, a general one that is a twentieth of a small component.
+#[expect(unsafe_code, reason = "these are C's own functions")]
+mod c {
+    use std::alloc::{GlobalAlloc, Layout};
+    use std::ptr;
+
+    use super::ARENA;
+
+    /// What every C allocation is aligned to, and the room before it that keeps its size.
+    const HEAD: usize = 16;
+
+    fn layout(size: usize) -> Option<Layout> {
+        Layout::from_size_align(size.checked_add(HEAD)?, HEAD).ok()
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn malloc(size: usize) -> *mut u8 {
+        let Some(layout) = layout(size) else { return ptr::null_mut() };
+        // SAFETY: the layout is not empty, and what it describes has room for the size and is aligned for it.
+        unsafe {
+            let start = ARENA.alloc(layout);
+            if start.is_null() {
+                return start;
+            }
+            start.cast::<usize>().write(size);
+            start.add(HEAD)
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn calloc(count: usize, each: usize) -> *mut u8 {
+        let Some(size) = count.checked_mul(each) else { return ptr::null_mut() };
+        let memory = malloc(size);
+        if !memory.is_null() {
+            // SAFETY: the allocation has this size. It may be memory that was given back, so it need not be zero.
+            unsafe { memory.write_bytes(0, size) };
+        }
+        memory
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn realloc(memory: *mut u8, size: usize) -> *mut u8 {
+        let copy = malloc(size);
+        if !memory.is_null() && !copy.is_null() {
+            // SAFETY: C gives back only what `malloc` gave it, so the size stands right before it, and the two
+            // allocations do not overlap.
+            unsafe {
+                let old = memory.sub(HEAD).cast::<usize>().read();
+                ptr::copy_nonoverlapping(memory, copy, old.min(size));
+            }
+        }
+        copy
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn free(_memory: *mut u8) {}
 }

@@ -3,12 +3,12 @@
 
 use std::cell::OnceCell;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Failure, ReadError};
 use crate::object::{ObjectKey, Resource};
 use crate::query::Query;
+use crate::scan::{self, FromJson};
 use crate::view::{Questions, View};
 
 /// The inputs of one call besides the object itself. Answers live as long as the context, so types may borrow from
@@ -27,7 +27,7 @@ impl Context {
     ///
     /// # Errors
     /// When the kind is not declared in `owns(...)`, may not be read, or does not fit `T`.
-    pub fn owned<'cx, T: Resource + Deserialize<'cx>>(&'cx self) -> Result<Vec<T>, ReadError> {
+    pub fn owned<'cx, T: Resource + FromJson<'cx>>(&'cx self) -> Result<Vec<T>, ReadError> {
         self.owned_of_kind(T::API_VERSION, T::KIND, T::FIELDS)
     }
 
@@ -36,21 +36,21 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::owned`].
-    pub fn owned_of_kind<'cx, T: Deserialize<'cx>>(
+    pub fn owned_of_kind<'cx, T: FromJson<'cx>>(
         &'cx self,
         api_version: &str,
         kind: &str,
         fields: &[&str],
     ) -> Result<Vec<T>, ReadError> {
         let text = self.view.owned(api_version, kind, fields)?;
-        read(self.texts.keep(text), kind)
+        scan::read_list(self.texts.keep(text)).map_err(|reason| shape(kind, reason))
     }
 
     /// One object by namespace (none for cluster-scoped kinds) and name, or nothing. Reads the whole object.
     ///
     /// # Errors
     /// When the kind is not declared, may not be read, or does not fit `T`. That it does not exist is no error.
-    pub fn get<'cx, T: Resource + Deserialize<'cx>>(
+    pub fn get<'cx, T: Resource + FromJson<'cx>>(
         &'cx self,
         namespace: Option<&str>,
         name: &str,
@@ -62,9 +62,12 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::get`].
-    pub fn get_key<'cx, T: Deserialize<'cx>>(&'cx self, key: &ObjectKey) -> Result<Option<T>, ReadError> {
+    pub fn get_key<'cx, T: FromJson<'cx>>(&'cx self, key: &ObjectKey) -> Result<Option<T>, ReadError> {
         match self.view.get(key)? {
-            Some(text) => read(self.texts.keep(text), &key.kind).map(Some),
+            Some(text) => {
+                let object = scan::read(self.texts.keep(text)).map_err(|reason| shape(&key.kind, reason))?;
+                Ok(Some(object))
+            }
             None => Ok(None),
         }
     }
@@ -73,9 +76,9 @@ impl Context {
     ///
     /// # Errors
     /// When the kind is not declared, may not be read, the selector is malformed, or an object does not fit `T`.
-    pub fn list<'cx, T: Deserialize<'cx>>(&'cx self, query: &Query<T>) -> Result<Vec<T>, ReadError> {
+    pub fn list<'cx, T: FromJson<'cx>>(&'cx self, query: &Query<T>) -> Result<Vec<T>, ReadError> {
         let text = self.view.list(query)?;
-        read(self.texts.keep(text), &query.kind)
+        scan::read_list(self.texts.keep(text)).map_err(|reason| shape(&query.kind, reason))
     }
 
     /// Which objects match a query, without reading them: the cheapest way to know what exists.
@@ -102,9 +105,8 @@ impl Context {
     }
 }
 
-fn read<'cx, T: Deserialize<'cx>>(text: &'cx str, kind: &str) -> Result<T, ReadError> {
-    serde_json::from_str(text)
-        .map_err(|error| ReadError::Shape { kind: kind.to_owned(), reason: error.to_string() })
+fn shape(kind: &str, reason: String) -> ReadError {
+    ReadError::Shape { kind: kind.to_owned(), reason }
 }
 
 /// Answers, kept where they are until the call ends: a list that only grows at its end.

@@ -71,7 +71,7 @@ mod manifest;
 mod object;
 mod outcome;
 mod query;
-mod record;
+mod scan;
 mod schema;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
@@ -83,9 +83,10 @@ pub use error::{Failure, ReadError};
 pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, reconciler};
-pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource, TemplateMeta};
+pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
 pub use outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
 pub use query::Query;
+pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};
 
 /// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
@@ -112,7 +113,8 @@ pub mod __private {
     pub use crate::bindings;
     pub use crate::export::{manifest, reconcile};
     pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
-    pub use crate::record;
-    pub use crate::record::Names;
+    pub use crate::object::parts;
+    pub use crate::scan::{FromJson, Part, Reason, Scanner, Wanted};
+    pub use crate::scan::{optional, optional_text, required, required_text};
     pub use serde;
 }

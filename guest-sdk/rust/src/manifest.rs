@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::error::Failure;
 use crate::object::Kind;
 use crate::outcome::Outcome;
+use crate::scan::{self, FromJson};
 use crate::schema::{self, Schema};
 use crate::text::Text;
 
@@ -157,11 +158,12 @@ impl Plugin {
     }
 }
 
-crate::record! {
-    struct Header {
-        api_version: String = "apiVersion",
-        kind: String = "kind",
-    }
+/// What tells kinds apart.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    api_version: String,
+    kind: String,
 }
 
 impl Controller {
@@ -226,7 +228,7 @@ impl Kind {
 ///
 /// # Errors
 /// What the function returns; terminal when the object does not fit its type.
-pub fn run<'a, T: Deserialize<'a>>(
+pub fn run<'a, T: FromJson<'a>>(
     object: &'a str,
     cx: &Context,
     reconcile: impl FnOnce(&T, &Context) -> Result<Outcome, Failure>,
@@ -234,10 +236,9 @@ pub fn run<'a, T: Deserialize<'a>>(
     reconcile(&parse(object)?, cx)
 }
 
-fn parse<'a, T: Deserialize<'a>>(object: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(object).map_err(|error| {
-        Failure::Terminal(["the object does not fit the plugin's type: ", &error.to_string()].concat())
-    })
+fn parse<'a, T: FromJson<'a>>(object: &'a str) -> Result<T, Failure> {
+    scan::read(object)
+        .map_err(|reason| Failure::Terminal(["the object does not fit the plugin's type: ", &reason].concat()))
 }
 
 /// What `#[resource(...)]` says.

@@ -1,15 +1,17 @@
 //! Kubernetes objects as a plugin sees them: which kind, which one, the metadata that plugins use, and an untyped
 //! object for when no type is worth writing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::CHILD_KEY_ANNOTATION;
 use crate::json::RawJson;
 use crate::manifest::Definition;
+use crate::scan::{self, Part, Reason, Scanner, Wanted};
 
 /// An apiVersion and a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,36 +84,61 @@ impl ObjectKey {
     }
 }
 
-crate::record! {
-    /// The metadata that plugins use. The rest (managedFields, finalizers, owner references) is the host's business.
-    #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
-    #[serde(rename_all = "camelCase")]
-    pub struct ObjectMeta {
-        /// The name.
-        pub name: String = "name",
-        /// Unset for cluster-scoped kinds.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub namespace: Option<String> = "namespace",
-        /// Identifies this object among all that ever had its name.
-        pub uid: String = "uid",
-        /// Counts the changes of the spec.
-        pub generation: i64 = "generation",
-        /// Labels.
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub labels: BTreeMap<String, String> = "labels",
-        /// Annotations.
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub annotations: BTreeMap<String, String> = "annotations",
-        /// When it was created, RFC 3339.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub creation_timestamp: Option<String> = "creationTimestamp",
-        /// Set once somebody asked for its deletion, RFC 3339.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub deletion_timestamp: Option<String> = "deletionTimestamp",
-    }
+/// The metadata that plugins use. The rest (managedFields, finalizers, owner references) is the host's business.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// The name.
+    pub name: String,
+    /// Unset for cluster-scoped kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Identifies this object among all that ever had its name.
+    pub uid: String,
+    /// Counts the changes of the spec.
+    pub generation: i64,
+    /// Labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// When it was created, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<String>,
+    /// Set once somebody asked for its deletion, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<String>,
 }
 
 impl ObjectMeta {
+    /// Reads metadata without what nobody uses.
+    pub(crate) fn scan(text: &str) -> Result<Self, Reason> {
+        const WANTED: [Wanted; 8] = [
+            Wanted { name: "name", part: Part::Whole(0) },
+            Wanted { name: "namespace", part: Part::Whole(1) },
+            Wanted { name: "uid", part: Part::Whole(2) },
+            Wanted { name: "generation", part: Part::Whole(3) },
+            Wanted { name: "labels", part: Part::Whole(4) },
+            Wanted { name: "annotations", part: Part::Whole(5) },
+            Wanted { name: "creationTimestamp", part: Part::Whole(6) },
+            Wanted { name: "deletionTimestamp", part: Part::Whole(7) },
+        ];
+        let mut found = [None; WANTED.len()];
+        Scanner::new(text).fields(&WANTED, &mut found)?;
+        let [name, namespace, uid, generation, labels, annotations, created, deleted] = found;
+        Ok(Self {
+            name: scan::owned_text(name)?.unwrap_or_default(),
+            namespace: scan::owned_text(namespace)?,
+            uid: scan::owned_text(uid)?.unwrap_or_default(),
+            generation: scan::optional(generation, "metadata.generation")?.unwrap_or_default(),
+            labels: scan::optional(labels, "metadata.labels")?.unwrap_or_default(),
+            annotations: scan::optional(annotations, "metadata.annotations")?.unwrap_or_default(),
+            creation_timestamp: scan::owned_text(created)?,
+            deletion_timestamp: scan::owned_text(deleted)?,
+        })
+    }
+
     /// The metadata of a new object without a namespace.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
@@ -200,25 +227,69 @@ impl From<Value> for Object {
     }
 }
 
-/// A Pod as a template: what Kubernetes' own PodTemplateSpec is. The spec is carried through unread, so every field
-/// of every Kubernetes version works, and the CustomResourceDefinition stays small.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
-pub struct PodTemplate {
-    /// Labels and annotations of each Pod.
-    #[serde(default)]
-    pub metadata: TemplateMeta,
-    /// The Pods' spec, as in v1/Pod.
-    #[schemars(extend("type" = "object", "x-kubernetes-preserve-unknown-fields" = true))]
-    pub spec: RawJson,
+/// A Pod as a template: what Kubernetes' own PodTemplateSpec is. It is carried through as text, so every field of every
+/// Kubernetes version works, and the CustomResourceDefinition knows labels, annotations and that there is a spec.
+///
+/// ```
+/// use mortise_sdk::{Json, PodTemplate};
+///
+/// let template: PodTemplate = serde_json::from_str(r#"{"spec": {"containers": []}}"#).unwrap();
+/// let pod = Json::of_kind("v1", "Pod", &template);
+/// assert_eq!(pod.text().unwrap(), r#"{"apiVersion":"v1","kind":"Pod","spec": {"containers": []}}"#);
+/// ```
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(transparent)]
+pub struct PodTemplate(pub RawJson);
+
+impl JsonSchema for PodTemplate {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "PodTemplate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "type": "object",
+            "properties": {
+                "metadata": {
+                    "type": "object",
+                    "description": "Labels and annotations of each Pod.",
+                    "properties": {
+                        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+                    },
+                },
+                "spec": {
+                    "type": "object",
+                    "description": "The spec of each Pod, as in v1/Pod.",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                },
+            },
+            "required": ["spec"],
+        })
+    }
 }
 
-/// The metadata of a template.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug, Default)]
-pub struct TemplateMeta {
-    /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
+/// The three parts of an object of a plugin's own kind. A status that does not fit is none: it may be an older build's,
+/// or hold nothing but conditions yet, and no plugin should stop working over what it will overwrite anyway.
+///
+/// # Errors
+/// When there is no spec, or the spec or the metadata does not fit.
+pub fn parts<'a, S: Deserialize<'a>, T: Deserialize<'a>>(
+    input: &mut Scanner<'a>,
+) -> Result<(ObjectMeta, S, Option<T>), Reason> {
+    const WANTED: [Wanted; 3] = [
+        Wanted { name: "metadata", part: Part::Whole(0) },
+        Wanted { name: "spec", part: Part::Whole(1) },
+        Wanted { name: "status", part: Part::Whole(2) },
+    ];
+    let mut found = [None; WANTED.len()];
+    input.fields(&WANTED, &mut found)?;
+    let [metadata, spec, status] = found;
+    let metadata = ObjectMeta::scan(metadata.unwrap_or("{}"))?;
+    let status = scan::optional(status, "status").unwrap_or_default();
+    Ok((metadata, scan::required(spec, "spec")?, status))
 }

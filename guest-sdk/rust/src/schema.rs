@@ -18,8 +18,18 @@ const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 /// Keywords that both sides write the same way. What is neither here nor treated below is dropped, because the API
 /// server refuses what it does not know.
 const KEPT: [&str; 12] = [
-    "title", "description", "pattern", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties",
-    "maxProperties", "minimum", "maximum",
+    "title",
+    "description",
+    "pattern",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "minimum",
+    "maximum",
 ];
 
 /// The schema of status.conditions: a map by type, so that several writers can each own theirs.
@@ -37,19 +47,23 @@ pub type Schema = fn(&mut SchemaGenerator) -> schemars::Schema;
 
 /// Writes the structural schema of a type: [`JsonSchema::json_schema`] of whatever is a spec.
 pub(crate) fn write(schema: Schema, out: &mut Text) {
-    Node::of(&[&derive(schema)]).write(out, false);
+    Node::of(&[derive(schema)]).write(out, false);
 }
 
 /// The same for a status. Conditions belong to every status, since a plugin states them beside it; an author need not
-/// declare them.
+/// declare them. And no field of it is required: a condition may have to be written before the plugin ever gave a
+/// status, and the API server would refuse it.
 pub(crate) fn write_status(schema: Schema, out: &mut Text) {
-    Node::of(&[&derive(schema)]).write(out, true);
+    Node::of(&[derive(schema)]).write(out, true);
 }
 
-fn derive(schema: Schema) -> Value {
+/// What schemars makes of a type. Leaked: it happens twice in the life of an instance that ends right afterwards, and
+/// the code that would free these trees is a good part of a small component.
+fn derive(schema: Schema) -> &'static Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
-    schema(&mut settings.into_generator()).to_value()
+    let generator = Box::leak(Box::new(settings.into_generator()));
+    Box::leak(Box::new(schema(generator).to_value()))
 }
 
 /// One schema, looked at through everything that applies at its place: itself, members of its allOf, and an
@@ -97,7 +111,7 @@ impl<'a> Node<'a> {
         self.layers.iter().find_map(|layer| layer.get(keyword))
     }
 
-    fn write(mut self, out: &mut Text, with_conditions: bool) {
+    fn write(mut self, out: &mut Text, is_status: bool) {
         out.open(b'{');
         for keyword in KEPT {
             if let Some(value) = self.get(keyword) {
@@ -127,7 +141,7 @@ impl<'a> Node<'a> {
         }
         let fields = self.fields(objects.map_or(&[], |(_, variants)| variants));
         let kind = self.write_type(&values, variants.as_ref(), !fields.is_empty(), out);
-        self.write_contents(fields, kind, with_conditions, out);
+        self.write_contents(fields, kind, is_status, out);
         if let Some((keyword, variants)) = objects {
             write_alternatives(keyword, variants, out);
         }
@@ -166,7 +180,8 @@ impl<'a> Node<'a> {
             values.extend(values_of(layer));
         }
         if let Some((_, variants)) = variants {
-            let listed: Vec<Vec<&Value>> = variants.iter().filter_map(|each| Some(values_of(each.as_object()?))).collect();
+            let listed: Vec<Vec<&Value>> =
+                variants.iter().filter_map(|each| Some(values_of(each.as_object()?))).collect();
             if listed.iter().all(|values| !values.is_empty()) {
                 values.extend(listed.into_iter().flatten());
             }
@@ -234,19 +249,17 @@ impl<'a> Node<'a> {
         match self.get("type") {
             Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
             Some(one) => one.as_str().into_iter().collect(),
-            None => variants.map_or(&[][..], |(_, all)| all).iter().map(|each| each["type"].as_str().unwrap_or_default()).collect(),
+            None => variants
+                .map_or(&[][..], |(_, all)| all)
+                .iter()
+                .map(|each| each["type"].as_str().unwrap_or_default())
+                .collect(),
         }
     }
 
     /// What is inside an array or object. Fields and free keys exclude each other in a structural schema, and "no
     /// other fields" is what pruning does anyway, so `additionalProperties: false` is never written.
-    fn write_contents(
-        &mut self,
-        fields: Vec<(&'a str, Vec<&'a Value>)>,
-        kind: &str,
-        with_conditions: bool,
-        out: &mut Text,
-    ) {
+    fn write_contents(&mut self, fields: Vec<(&'a str, Vec<&'a Value>)>, kind: &str, is_status: bool, out: &mut Text) {
         match kind {
             "object" => {}
             "array" => {
@@ -257,11 +270,11 @@ impl<'a> Node<'a> {
         }
         let required: Vec<&Value> =
             self.layers.iter().filter_map(|layer| layer.get("required")?.as_array()).flatten().collect();
-        if !required.is_empty() {
+        if !required.is_empty() && !is_status {
             out.name("required").value(&required);
         }
         let additional = self.get("additionalProperties").filter(|schema| **schema != Value::Bool(false));
-        let add_conditions = with_conditions && !fields.iter().any(|(name, _)| *name == "conditions");
+        let add_conditions = is_status && !fields.iter().any(|(name, _)| *name == "conditions");
         if fields.is_empty() && !add_conditions {
             match additional {
                 Some(Value::Object(_)) => {

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::{Failure, ReadError};
-use crate::manifest::Plugin;
-use crate::object::ObjectKey;
+use crate::manifest::{Controller, Plugin};
+use crate::object::{Kind, ObjectKey};
 use crate::outcome::{ConditionStatus, Outcome};
 use crate::query::Query;
 use crate::view::Questions;
@@ -148,14 +148,14 @@ impl Cluster {
     pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome, Failure> {
         let object = primary(object);
         let view = View {
-            kinds: self.declared(&object),
+            kinds: self.readable_kinds(&object),
             objects: self.objects.clone(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             config: self.config.to_string(),
             now_unix_ms: self.now_unix_ms,
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
-        check(&outcome)?;
+        check(&outcome, &self.owned_kinds(&object))?;
         crate::export::contract_outcome(outcome.clone())?;
         Ok(outcome)
     }
@@ -187,7 +187,8 @@ impl Cluster {
             children.iter().filter_map(|child| Some((child.object.value().ok()?, child.key.as_str()))).collect();
         let before = self.objects.len();
         self.objects.retain(|object| {
-            let is_wanted = wanted.iter().any(|(child, key)| place(object) == (child["kind"].clone(), Some((*key).into())));
+            let is_wanted =
+                wanted.iter().any(|(child, key)| place(object) == (child["kind"].clone(), Some((*key).into())));
             !is_controlled_by(object, &uid) || is_wanted
         });
         let mut changed = self.objects.len() < before;
@@ -203,20 +204,25 @@ impl Cluster {
         changed
     }
 
+    /// The controllers of this object's kind.
+    fn controllers(&self, object: &Value) -> impl Iterator<Item = &'static Controller> {
+        let kind = text(object, "/kind").to_owned();
+        self.plugin.controllers.iter().filter(move |each| each.primary.kind == kind)
+    }
+
+    fn owned_kinds(&self, object: &Value) -> Vec<Kind> {
+        self.controllers(object).flat_map(|each| each.owns).map(|owned| owned.kind).collect()
+    }
+
     /// The kinds that the host would let the controller of this object see.
-    fn declared(&self, object: &Value) -> BTreeSet<(String, String)> {
-        let controllers = self.plugin.controllers.iter();
-        let mine = controllers.filter(|each| object["kind"] == each.primary.kind);
-        let kinds = mine.flat_map(|each| {
-            let owned = each.owns.iter().map(|owned| owned.kind);
-            std::iter::once(each.primary).chain(owned).chain(each.reads.iter().copied())
-        });
-        kinds.map(|kind| (kind.api_version.to_owned(), kind.kind.to_owned())).collect()
+    fn readable_kinds(&self, object: &Value) -> Vec<Kind> {
+        let others = self.controllers(object).flat_map(|each| each.reads.iter().chain([&each.primary]).copied());
+        self.owned_kinds(object).into_iter().chain(others).collect()
     }
 }
 
 /// What the host refuses about an outcome and can be told without a cluster.
-fn check(outcome: &Outcome) -> Result<(), Failure> {
+fn check(outcome: &Outcome, owned: &[Kind]) -> Result<(), Failure> {
     let refuse = |why: String| Err(Failure::terminal(format!("the host would refuse this outcome: {why}")));
     let children = outcome.children.as_deref().unwrap_or_default();
     if children.len() > MAX_CHILDREN {
@@ -228,6 +234,9 @@ fn check(outcome: &Outcome) -> Result<(), Failure> {
         let (api_version, kind) = (text(&object, "/apiVersion"), text(&object, "/kind"));
         if api_version.is_empty() || kind.is_empty() {
             return refuse(format!("child {:?} has no apiVersion or no kind", child.key));
+        }
+        if !owned.iter().any(|owned| owned.api_version == api_version && owned.kind == kind) {
+            return refuse(format!("child {:?}: {api_version}/{kind} is not declared in owns(...)", child.key));
         }
         if object.pointer("/metadata/ownerReferences").is_some() {
             return refuse(format!("child {:?} sets metadata.ownerReferences, which the host does", child.key));
@@ -278,7 +287,7 @@ fn key_of(object: &Value) -> ObjectKey {
 
 /// What a native [`Context`] asks.
 pub(crate) struct View {
-    kinds: BTreeSet<(String, String)>,
+    kinds: Vec<Kind>,
     objects: Vec<Value>,
     owner_uid: String,
     config: String,
@@ -287,7 +296,7 @@ pub(crate) struct View {
 
 impl View {
     fn of_kind(&self, api_version: &str, kind: &str) -> Result<Vec<&Value>, ReadError> {
-        if !self.kinds.contains(&(api_version.to_owned(), kind.to_owned())) {
+        if !self.kinds.iter().any(|known| known.api_version == api_version && known.kind == kind) {
             return Err(ReadError::Undeclared(format!("{api_version}/{kind}")));
         }
         let is_asked = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;

@@ -50,7 +50,9 @@ fn make(folder: &Path) -> anyhow::Result<()> {
         anyhow::bail!("the folder {name} belongs to another user, who could put native code into it");
     }
     if metadata.permissions().mode() & 0o022 != 0 {
-        anyhow::bail!("other users may write into the folder {name}; make it yours alone with `chmod go-w {name}`");
+        anyhow::bail!(
+            "other users may write into the folder {name}, and what lies there is executed; name a folder of your own"
+        );
     }
     Ok(())
 }
@@ -67,7 +69,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&open).unwrap().permissions().mode() & 0o777, 0o700);
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         let error = folder(Some(open)).expect_err("an open folder").to_string();
-        assert!(error.contains("chmod go-w"), "{error}");
+        assert!(error.contains("other users may write"), "{error}");
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

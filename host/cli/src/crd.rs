@@ -16,6 +16,5 @@ pub struct CrdArgs {}
 pub fn run(_args: &CrdArgs) -> anyhow::Result<()> {
     let prepared = crd::prepare("mortise", plugin_object::CRD);
     let definition: Value = serde_json::from_str(&prepared).context("reading the built-in definition")?;
-    print!("{}", crate::yaml::documents(&[definition])?);
-    Ok(())
+    crate::words::print(&crate::yaml::documents(&[definition])?)
 }

@@ -81,7 +81,7 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
         custom_bytes: scanned.custom_bytes,
     };
     match args.output {
-        Output::Text => print!("{}", text(&component, sizes)?),
+        Output::Text => words::print(&text(&component, sizes)?),
         Output::Json => {
             let manifest = serde_json::from_str(&component.text).context("reading the manifest")?;
             let inspected = Inspected {
@@ -92,10 +92,9 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
                 exports: &component.scan.exports,
                 manifest,
             };
-            println!("{}", serde_json::to_string_pretty(&inspected).context("writing JSON")?);
+            words::print(&format!("{}\n", serde_json::to_string_pretty(&inspected).context("writing JSON")?))
         }
     }
-    Ok(())
 }
 
 /// What a component takes in a ConfigMap, whether it fits or not.
@@ -133,9 +132,12 @@ fn text(component: &Component, sizes: Sizes) -> Result<String, std::fmt::Error> 
         writeln!(text, "  built by {}", component.scan.producers.join(", "))?;
     }
     describe(&mut text, manifest)?;
-    writeln!(text, "\nImports")?;
-    for import in &component.scan.imports {
-        writeln!(text, "  {}", words::capability(import))?;
+    writeln!(text, "\nCapabilities")?;
+    for (meaning, imports) in words::capabilities(&component.scan.imports) {
+        writeln!(text, "  {meaning}")?;
+        for import in imports {
+            writeln!(text, "    {import}")?;
+        }
     }
     Ok(text)
 }

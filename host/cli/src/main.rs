@@ -55,6 +55,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Once a process and before any connection. It fails only when one is installed already, which then serves.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Arguments::parse().command {
         Command::Run(args) => run::run(args),
         Command::Inspect(args) => inspect::run(&args),

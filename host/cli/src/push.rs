@@ -30,9 +30,9 @@ Examples:
   As a manifest for a repository, without a cluster:
       mortise push podset.wasm --dry-run > podset.yaml
 
-A running host compiles a new build beside the one that serves, and changes over between two calls. A build that it
-refuses leaves the old one serving; `kubectl get plugins -o wide` says why. Without --config, a configuration that is
-there stays.")]
+A running host compiles a new build beside the one that serves, and changes over between two calls.
+A build that it refuses leaves the old one serving; `kubectl get plugins -o wide` says why. Without
+--config, a configuration that is there stays.")]
 pub struct PushArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]
@@ -73,15 +73,13 @@ pub fn run(args: &PushArgs) -> anyhow::Result<()> {
         .with_context(|| format!("cannot push {file}"))?;
     let config_map: ConfigMap = serde_json::from_str(&packed.config_map).context("reading the packed ConfigMap")?;
     if args.dry_run {
-        print!("{}", crate::yaml::documents(&[config_map])?);
-        return Ok(());
+        return words::print(&crate::yaml::documents(&[config_map])?);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting I/O")?;
     let done = runtime
         .block_on(send(args, config_map))
         .with_context(|| format!("cannot push {file} to ConfigMap {}/{name}", args.namespace))?;
-    print!("{}", report(args, &name, done, &packed));
-    Ok(())
+    words::print(&report(args, &name, done, &packed))
 }
 
 fn report(args: &PushArgs, name: &str, done: &str, packed: &Packed) -> String {

@@ -16,9 +16,9 @@ Examples:
   Set up the host's own rights, and the role that gathers those of all plugins:
       mortise rbac --host | kubectl apply -f -
 
-A plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes adds its rules to the
-host's ClusterRole; delete it to take them back. The resources of kinds that the plugin does not bring a CRD for are
-the English plurals of the kinds, as Kubernetes itself names them.")]
+A plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes
+adds its rules to the host's ClusterRole; delete it to take them back. The resources of kinds that
+the plugin brings no CRD for are the English plurals of the kinds, as Kubernetes itself names them.")]
 pub struct RbacArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm", required_unless_present = "host", conflicts_with = "host")]
@@ -40,11 +40,9 @@ pub struct RbacArgs {
 /// Prints the roles as YAML.
 pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
-        print!("{}", crate::yaml::documents(&rbac::host(args.namespace.as_str()))?);
-        return Ok(());
+        return crate::words::print(&crate::yaml::documents(&rbac::host(args.namespace.as_str()))?);
     };
     let name = crate::kubernetes::plugin_name(args.name.as_deref(), file)?;
     let component = crate::component::load(file, args.cache_dir.clone())?;
-    print!("{}", crate::yaml::documents(&[rbac::cluster_role(&name, &component.manifest)])?);
-    Ok(())
+    crate::words::print(&crate::yaml::documents(&[rbac::cluster_role(&name, &component.manifest)])?)
 }

@@ -19,17 +19,17 @@ Examples:
       mortise run --kubeconfig ~/.kube/config --plugin-dir target/plugins
 
 Plugins:
-  A ConfigMap with the label mortise.dev/plugin=true in the host's namespace, holding the component under
-  binaryData[\"plugin.wasm\"] (or plugin.wasm.gz, plugin.wasm.zst) and optionally its configuration under
-  data[\"config.yaml\"]. `mortise push` makes one; so does
+  A ConfigMap with the label mortise.dev/plugin=true in the host's namespace, which holds the
+  component under binaryData[\"plugin.wasm\"] (or plugin.wasm.gz, plugin.wasm.zst) and optionally its
+  configuration under data[\"config.yaml\"]. `mortise push` makes one; so does
       kubectl -n mortise-system create configmap podset --from-file=plugin.wasm=podset.wasm
       kubectl -n mortise-system label configmap podset mortise.dev/plugin=true
   With --plugin-dir, also every NAME.wasm in that folder, with NAME.yaml as its configuration.
   `kubectl get plugins` shows what became of each.
 
 Signals:
-  SIGTERM or SIGINT ends the host: writes in flight are finished, nothing new begins, at most 10 s. A second one ends
-  it at once; every write is safe to repeat, so nothing is lost either way.")]
+  SIGTERM or SIGINT ends the host: writes in flight are finished, nothing new begins, at most 10 s.
+  A second one ends it at once; every write is safe to repeat, so nothing is lost either way.")]
 pub struct RunArgs {
     /// Kubeconfig to reach the API server; without it, the pod's ServiceAccount, else $KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]

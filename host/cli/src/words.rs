@@ -1,8 +1,18 @@
 //! How things are put to a person: errors, sizes, kinds.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write as _};
 
+use anyhow::Context;
 use mortise_core::object::Kind;
+
+/// Prints an answer. A reader that has seen enough, such as `head`, is no error.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot print the answer"),
+        _ => Ok(()),
+    }
+}
 
 /// An error as a person reads it: what failed, then each cause on a line of its own. A cause that only repeats the end
 /// of the line above is left out.
@@ -36,29 +46,39 @@ pub fn kind(kind: &Kind) -> String {
     format!("{} ({})", kind.kind, kind.api_version)
 }
 
-/// What an import lets a component do, for somebody who decides whether to trust it.
-pub fn capability(import: &str) -> String {
-    let name = import.split('@').next().unwrap_or(import);
-    let meaning = match name {
-        "mortise:host/cluster" => "read objects of the kinds that its manifest declares",
-        "mortise:host/clock" => "know the time, fixed for each call",
-        "mortise:host/config" => "read its own configuration",
-        "mortise:host/log" => "write log lines, within bounds",
-        "mortise:host/objects" => "(types only)",
-        _ if name.starts_with("wasi:random/") => "draw random numbers, the same for the same object",
-        _ if name.starts_with("wasi:clocks/") => "know the time, fixed for each call",
-        _ if name.starts_with("wasi:filesystem/") => "nothing: there are no files",
-        _ if name.starts_with("wasi:sockets/") => "nothing: there is no network",
-        "wasi:cli/stdout" | "wasi:cli/stderr" => "write text that becomes log lines, within bounds",
-        _ if name.starts_with("wasi:") => "nothing that leaves the call",
+/// What a component's imports let it do, for somebody who decides whether to trust it: one line a meaning, with the
+/// imports that have it.
+pub fn capabilities(imports: &[String]) -> Vec<(&'static str, Vec<&str>)> {
+    let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
+    for import in imports {
+        let meaning = meaning(import.split('@').next().unwrap_or(import));
+        match lines.iter_mut().find(|(known, _)| *known == meaning) {
+            Some((_, of_it)) => of_it.push(import),
+            None => lines.push((meaning, vec![import])),
+        }
+    }
+    lines
+}
+
+fn meaning(name: &str) -> &'static str {
+    match name {
+        "mortise:host/cluster" => "reads objects of the kinds that its manifest declares",
+        "mortise:host/config" => "reads its own configuration",
+        "mortise:host/log" | "wasi:cli/stdout" | "wasi:cli/stderr" => "writes log lines, within bounds",
+        "mortise:host/clock" => "knows the time, which stands still during a call",
+        "mortise:host/objects" | "mortise:plugin/desired" => "only types",
+        _ if name.starts_with("wasi:clocks/") => "knows the time, which stands still during a call",
+        _ if name.starts_with("wasi:random/") => "draws random numbers, the same for the same object",
+        _ if name.starts_with("wasi:filesystem/") => "finds no files",
+        _ if name.starts_with("wasi:sockets/") => "finds no network",
+        _ if name.starts_with("wasi:") => "what its language's library asks for, with nothing behind it",
         _ => "unknown to this host",
-    };
-    format!("{import}: {meaning}")
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context, anyhow};
+    use anyhow::anyhow;
 
     use super::*;
 
@@ -80,9 +100,17 @@ mod tests {
     }
 
     #[test]
-    fn every_capability_says_what_it_gives() {
-        assert!(capability("mortise:host/cluster@0.1.0").contains("kinds that its manifest declares"));
-        assert!(capability("wasi:sockets/tcp@0.2.3").contains("no network"));
-        assert!(capability("evil:thing/all").contains("unknown"));
+    fn imports_are_told_by_what_they_give() {
+        let imports =
+            ["wasi:cli/stdout@0.2.6", "mortise:host/cluster@0.1.0", "mortise:host/log@0.1.0", "wasi:sockets/tcp@0.2.6"];
+        let imports = imports.map(str::to_owned);
+        assert_eq!(
+            capabilities(&imports),
+            [
+                ("writes log lines, within bounds", vec!["wasi:cli/stdout@0.2.6", "mortise:host/log@0.1.0"]),
+                ("reads objects of the kinds that its manifest declares", vec!["mortise:host/cluster@0.1.0"]),
+                ("finds no network", vec!["wasi:sockets/tcp@0.2.6"]),
+            ]
+        );
     }
 }

@@ -9,10 +9,13 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use self::decode::{DecodeError, Interner};
+pub use self::decode::DecodeError;
+pub use self::interner::Interner;
 use crate::projection::Memo;
 
 mod decode;
+mod header;
+mod interner;
 #[cfg(test)]
 pub(crate) mod tests;
 

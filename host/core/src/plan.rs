@@ -326,8 +326,8 @@ pub fn diff(
         } else {
             match child.update {
                 Update::Recreate if live.desired.as_deref() == Some(&*child.hash) => {}
-                Update::Recreate => diff.deletes.push(delete(&live)),
-                Update::Apply => diff.children.extend(apply(child, primary, &live, manager, applied)),
+                Update::Recreate => diff.deletes.push(delete(live)),
+                Update::Apply => diff.children.extend(apply(child, primary, live, manager, applied)),
             }
         }
     }
@@ -335,7 +335,7 @@ pub fn diff(
     for owned in &spec.owns {
         for live in snapshot.owned(&owned.kind, &primary.uid) {
             if !live.deleting && !wanted.contains(&live.reference()) {
-                diff.deletes.push(delete(&live));
+                diff.deletes.push(delete(live));
             }
         }
     }
@@ -364,13 +364,7 @@ fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
     }
 }
 
-fn apply(
-    child: &PreparedChild,
-    primary: &Object,
-    live: &Object,
-    manager: &str,
-    applied: &Applied,
-) -> Option<WriteOp> {
+fn apply(child: &PreparedChild, primary: &Object, live: &Object, manager: &str, applied: &Applied) -> Option<WriteOp> {
     let wanted = child_body(child, primary, None);
     let body: Arc<str> = wanted.to_string().into();
     if applied.get(&child.target).is_some_and(|(sent, version)| *sent == body && *version == live.resource_version) {

@@ -55,7 +55,10 @@ impl Change {
 #[derive(Debug, Default)]
 pub struct Store {
     tables: OrdMap<Kind, Arc<Table>>,
+    /// The hasher has no random key: a run is the same each time.
     writing: HashMap<Kind, Writing, BuildHasherDefault<DefaultHasher>>,
+    /// Where a kind that comes back begins to count its changes: above all that were counted before.
+    first_change: u64,
 }
 
 /// What only the writer needs to know of a kind.
@@ -126,7 +129,9 @@ impl Store {
     /// Drops all that is known of a kind, because nobody reads it or it may not be read any longer. Not a deletion of
     /// its objects: nobody is told.
     pub fn forget(&mut self, kind: &Kind) {
-        self.tables.remove(kind);
+        if let Some(table) = self.tables.remove(kind) {
+            self.first_change = self.first_change.max(table.changes + 1);
+        }
         self.writing.remove(kind);
     }
 
@@ -147,7 +152,7 @@ impl Store {
 
     fn kind(&mut self, kind: &Kind) -> (&mut Table, &mut Writing) {
         if !self.writing.contains_key(kind) {
-            self.tables.insert(kind.clone(), Arc::default());
+            self.tables.insert(kind.clone(), Arc::new(Table::counting_from(self.first_change)));
             self.writing.insert(kind.clone(), Writing::default());
         }
         let table = self.tables.get_mut(kind).expect("a kind has a table as long as it has a writer's side");

@@ -85,10 +85,10 @@ impl View {
     /// One object as JSON text; None when it does not exist. The reconciled object itself is an input of every call
     /// anyway, so asking for it adds no question.
     pub fn get(&mut self, target: &ObjectRef) -> Result<Option<Arc<str>>, AccessError> {
-        let kind = self.readable(&target.kind)?;
-        if target.name == self.primary.name && kind == self.primary.kind {
+        if target.name == self.primary.name && target.kind == self.primary.kind {
             return Ok(Some(self.primary.json().clone()));
         }
+        let kind = self.readable(&target.kind)?;
         let object = self.snapshot.get(&kind, &target.name);
         let too_large = object.is_some_and(|object| object.json().len() as u64 > self.access.read_bytes);
         let hash = if too_large { UNFINISHED } else { read_set::hash_of_one(object.map(|object| &**object)) };

@@ -1,9 +1,10 @@
-//! The one event loop. It waits for inputs, takes all that are there, steps the driver through them in order, and
-//! performs the effects; it decides nothing and does no I/O itself. The driver has no other owner, so nothing is locked.
+//! The one event loop. It waits for inputs, takes all that are there, steps the driver through each and performs what it
+//! asks for before the next; it decides nothing and does no I/O itself. The driver has no other owner, so nothing is locked.
 //!
 //! Inputs come through one bounded channel: a watch that lists faster than the driver takes waits for it. Performing an
 //! effect never waits for anything that waits for an input, so the two directions cannot block each other.
 
+use std::collections::VecDeque;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use mortise_core::driver::Driver;
@@ -16,10 +17,13 @@ use crate::effects::Performer;
 use crate::http::Report;
 use crate::sources::{Offers, SourceInput};
 
+#[cfg(test)]
+mod tests;
+
 /// Inputs that wait for the loop. Some milliseconds of work: enough that a listing keeps the loop busy, few enough that
 /// an answer behind it is not late.
 pub(crate) const INPUTS: usize = 1_024;
-/// Inputs of one round, after which effects are performed: bounds how long an effect waits for the round's end.
+/// Inputs of one round. After each round the clock is looked at, so this bounds how late a tick is.
 const BATCH: usize = 256;
 
 /// What enters the loop.
@@ -57,7 +61,6 @@ impl EventLoop {
     /// Turns until the driver has finished after a shutdown.
     pub(crate) async fn run(&mut self) {
         self.step(Event::Started);
-        self.perform();
         let mut batch = Vec::with_capacity(BATCH);
         while !(self.stopping && self.driver.is_drained()) {
             tokio::select! {
@@ -73,7 +76,6 @@ impl EventLoop {
                 self.wake_at = None;
                 self.step(Event::Tick);
             }
-            self.perform();
         }
     }
 
@@ -99,24 +101,19 @@ impl EventLoop {
         }
     }
 
+    /// Steps the driver and performs its effects, and those of the answers that some have at once. Ends, because such an
+    /// answer is a refusal, after which the driver waits before it asks again. The effects of one event are performed
+    /// before the next is looked at: a component that is unloaded and offered anew in one round has to keep this order.
     fn step(&mut self, event: Event) {
-        self.stopping |= matches!(event, Event::Shutdown);
-        self.driver.step(self.clock.now(), event, &mut self.effects);
-    }
-
-    /// Performs all effects, and those of the answers that some have at once. Ends, because such an answer is a
-    /// refusal, after which the driver waits before it asks again.
-    fn perform(&mut self) {
-        while !self.effects.is_empty() {
-            let mut answers = Vec::new();
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            self.stopping |= matches!(event, Event::Shutdown);
+            self.driver.step(self.clock.now(), event, &mut self.effects);
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::WakeAt(at) => self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at))),
-                    effect => answers.extend(self.performer.perform(effect)),
+                    effect => events.extend(self.performer.perform(effect)),
                 }
-            }
-            for answer in answers {
-                self.step(answer);
             }
         }
     }

@@ -124,6 +124,7 @@ fn performer(
             // A loop that has ended wants no answers.
             let _ = inputs.blocking_send(Input::Event(Event::CallDone(job.id, job.done)));
         })
+        .context("starting the threads that run plugins")?
     };
     Ok(Performer {
         api: api.clone(),

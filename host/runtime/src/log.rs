@@ -15,6 +15,10 @@ use mortise_wasm::workers::JobDone;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// The target of what guests log, for filters.
+const GUEST_TARGET: &str = "guest";
 
 /// How lines look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +29,7 @@ pub enum Format {
     Json,
 }
 
-/// What is logged: "info", or a list such as "info,mortise_kube=debug".
+/// What is logged: a level for mortise and its guests, or a list such as "info,mortise_kube=debug" as tracing has it.
 #[derive(Clone, Debug)]
 pub struct Level(String);
 
@@ -33,8 +37,13 @@ impl FromStr for Level {
     type Err = tracing_subscriber::filter::ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        EnvFilter::builder().parse(text)?;
-        Ok(Self(text.to_owned()))
+        // A level alone is meant for this program: the libraries below it would drown it, so they only warn.
+        let directives = match text.parse::<LevelFilter>() {
+            Ok(level) => format!("warn,mortise={level},{GUEST_TARGET}={level}"),
+            Err(_) => text.to_owned(),
+        };
+        EnvFilter::builder().parse(&directives)?;
+        Ok(Self(directives))
     }
 }
 
@@ -115,11 +124,11 @@ fn guest_line(logged: &LogLine) {
     let fields = (!fields.is_empty()).then(|| fields.join(" "));
     let (message, fields) = (&logged.message, fields.as_deref());
     match logged.level {
-        LogLevel::Trace => trace!(target: "guest", fields, "{message}"),
-        LogLevel::Debug => debug!(target: "guest", fields, "{message}"),
-        LogLevel::Info => info!(target: "guest", fields, "{message}"),
-        LogLevel::Warn => warn!(target: "guest", fields, "{message}"),
-        LogLevel::Error => error!(target: "guest", fields, "{message}"),
+        LogLevel::Trace => trace!(target: GUEST_TARGET, fields, "{message}"),
+        LogLevel::Debug => debug!(target: GUEST_TARGET, fields, "{message}"),
+        LogLevel::Info => info!(target: GUEST_TARGET, fields, "{message}"),
+        LogLevel::Warn => warn!(target: GUEST_TARGET, fields, "{message}"),
+        LogLevel::Error => error!(target: GUEST_TARGET, fields, "{message}"),
     }
 }
 
@@ -147,7 +156,7 @@ fn line(observation: &Observation) {
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
         Observation::WriteFailed { controller, target, error } => {
-            info!(%controller, %target, class = ?error.class, "a write was refused: {}", error.message);
+            info!(%controller, object = %target, class = ?error.class, "a write was refused: {}", error.message);
         }
     }
 }

@@ -81,6 +81,9 @@ pub(crate) struct Offers {
     by_name: BTreeMap<Arc<str>, BTreeMap<Source, Reading>>,
     /// Sources that have not been listed yet.
     unlisted: Vec<Source>,
+    /// What a source told before those that go first were listed; else a restart would begin with the wrong one of two
+    /// plugins. A folder is listed within moments, so this holds what ConfigMaps were read in those.
+    held: Vec<SourceInput>,
     listed_told: bool,
     /// Only a plugin that may come back from behind another source's is offered twice, and only then are its bytes
     /// kept here: what serves needs them no longer once it is compiled.
@@ -106,6 +109,7 @@ impl Offers {
         Self {
             by_name: BTreeMap::new(),
             unlisted: sources.to_vec(),
+            held: Vec::new(),
             listed_told: false,
             keeps_bytes: sources.len() > 1,
         }
@@ -113,6 +117,21 @@ impl Offers {
 
     /// Takes in what a source told; what comes out is for the driver, with the bytes that go before it.
     pub(crate) fn take(&mut self, input: SourceInput) -> Vec<Found> {
+        if self.unlisted.iter().any(|&unlisted| unlisted < input.source) {
+            self.held.push(input);
+            return Vec::new();
+        }
+        let listed = matches!(input.event, SourceEvent::Listed);
+        let mut found = self.take_now(input);
+        if listed {
+            for held in std::mem::take(&mut self.held) {
+                found.extend(self.take(held));
+            }
+        }
+        found
+    }
+
+    fn take_now(&mut self, input: SourceInput) -> Vec<Found> {
         let SourceInput { source, event } = input;
         match event {
             SourceEvent::Found { offer, bytes } => {

@@ -1,5 +1,5 @@
-//! Version 0.1 of the contract, generated from wit/, and its translation into the core's own types. Generated types stay
-//! in this crate: a later minor version of the contract gets a module like this one, and the core stays as it is.
+//! Version 0.1 of the contract, generated from wit/, and its translation into the core's own types. Generated types
+//! stay in this crate: a later minor version of the contract gets a module like this one, and the core stays as it is.
 
 use std::sync::Arc;
 

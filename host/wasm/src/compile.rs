@@ -7,6 +7,8 @@
 
 mod cache;
 mod child;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -17,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mortise_core::event::{Digest, Refusal};
+use rustix::process::Signal;
 use tracing::warn;
 
 use self::cache::{Cache, Entry};
@@ -53,11 +56,7 @@ impl CompileLimits {
     pub fn for_size(component_bytes: u64) -> Self {
         let more = component_bytes.div_ceil(MIB).saturating_sub(4);
         let cpu_seconds = 20 + 4 * more;
-        Self {
-            memory_bytes: (1 << 30) + 64 * MIB * more,
-            cpu_seconds,
-            wall: Duration::from_secs(3 * cpu_seconds),
-        }
+        Self { memory_bytes: (1 << 30) + 64 * MIB * more, cpu_seconds, wall: Duration::from_secs(3 * cpu_seconds) }
     }
 }
 
@@ -107,12 +106,7 @@ impl Compiler {
     ///
     /// # Errors
     /// When the folder cannot be created, or others may write into it.
-    pub fn new(
-        program: PathBuf,
-        args: Vec<OsString>,
-        cache_dir: &Path,
-        engine: &Engine,
-    ) -> Result<Self, CompileError> {
+    pub fn new(program: PathBuf, args: Vec<OsString>, cache_dir: &Path, engine: &Engine) -> Result<Self, CompileError> {
         Ok(Self {
             program,
             args,
@@ -171,8 +165,7 @@ impl Compiler {
     }
 
     fn run_child(&self, wasm: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, CompileError> {
-        let order =
-            Order { profile: self.profile, memory_bytes: limits.memory_bytes, cpu_seconds: limits.cpu_seconds };
+        let order = Order { profile: self.profile, memory_bytes: limits.memory_bytes, cpu_seconds: limits.cpu_seconds };
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let mut child = Command::new(&self.program)
             .args(&self.args)
@@ -207,7 +200,7 @@ impl Compiler {
             return Err(too_costly(format!("{} s of wall time", limits.wall.as_secs())).into());
         }
         let output = output.unwrap_or_default();
-        if status.success() && output.len() as u64 >= MAX_ARTIFACT_BYTES {
+        if output.len() as u64 >= MAX_ARTIFACT_BYTES {
             return Err(too_costly(format!("{MAX_ARTIFACT_BYTES} bytes of native code")).into());
         }
         if status.success() && !output.is_empty() {
@@ -252,13 +245,9 @@ fn judge(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> CompileErr
         return Refusal::new("CompileFailed", format!("the component does not compile: {message}")).into();
     }
     let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
-    match (status.signal().map(rustix::process::Signal::from_named_raw).flatten(), status.code()) {
-        (Some(rustix::process::Signal::XCPU), _) => {
-            too_costly(format!("{} s of processor time", limits.cpu_seconds)).into()
-        }
-        (Some(rustix::process::Signal::ABORT), _) => {
-            too_costly(format!("{} MiB of memory", limits.memory_bytes / MIB)).into()
-        }
+    match (status.signal().and_then(Signal::from_named_raw), status.code()) {
+        (Some(Signal::XCPU), _) => too_costly(format!("{} s of processor time", limits.cpu_seconds)).into(),
+        (Some(Signal::ABORT), _) => too_costly(format!("{} MiB of memory", limits.memory_bytes / MIB)).into(),
         (_, Some(child::PANICKED)) => {
             Refusal::new("CompileFailed", format!("the compiler failed on the component: {last}")).into()
         }

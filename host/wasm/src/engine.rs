@@ -1,13 +1,14 @@
-//! The one wasmtime engine of the host: a narrow profile of WebAssembly, memory pools where the machine allows them, and
-//! a ticker that ends calls at their deadline. Compiled artifacts go in, [`Plugin`]s come out.
+//! The one wasmtime engine of the host: a narrow profile of WebAssembly, memory pools where the machine allows them,
+//! and a ticker that ends calls at their deadline. Compiled artifacts go in, [`Plugin`]s come out.
 //!
-//! The compile child builds an engine of the same profile without pools ([`Profile`] decides the code, pools do not), so
-//! what it compiles loads here. Nothing in this file runs guest code; `plugin.rs` does.
+//! The compile child builds an engine of the same profile without pools ([`Profile`] decides the code, pools do not),
+//! so what it compiles loads here. Nothing in this file runs guest code; `plugin.rs` does.
 
 mod pool;
 mod ticker;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,8 +49,14 @@ pub struct EngineOptions {
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot set up the WebAssembly engine: {0:#}")]
-pub struct EngineError(wasmtime::Error);
+pub enum EngineError {
+    /// wasmtime refuses the profile on this machine.
+    #[error("cannot set up the WebAssembly engine: {0:#}")]
+    Setup(wasmtime::Error),
+    /// The ticker has no thread.
+    #[error("cannot start the thread that ends calls at their deadline")]
+    Ticker(#[source] io::Error),
+}
 
 /// The engine. Clones share it.
 #[derive(Clone)]
@@ -81,8 +88,8 @@ impl Engine {
                 }
             },
         };
-        let linker = linker(&wasmtime).map_err(EngineError)?;
-        let ticker = Ticker::start(&wasmtime);
+        let linker = linker(&wasmtime).map_err(EngineError::Setup)?;
+        let ticker = Ticker::start(&wasmtime).map_err(EngineError::Ticker)?;
         Ok(Self { inner: Arc::new(Inner { wasmtime, linker, ticker, fuel: options.fuel, pooled }) })
     }
 
@@ -169,7 +176,7 @@ fn build(profile: Profile, pools: Option<wasmtime::PoolingAllocationConfig>) -> 
     if let Some(pools) = pools {
         config.allocation_strategy(pools);
     }
-    wasmtime::Engine::new(&config).map_err(EngineError)
+    wasmtime::Engine::new(&config).map_err(EngineError::Setup)
 }
 
 /// The narrow profile: every proposal that a guest in Rust, JavaScript, Go or Python does without is off, because most

@@ -11,6 +11,8 @@ use crate::log::sanitised;
 
 /// Bytes of stderr that a fault carries. A backtrace of a panic takes some 2 KiB; conditions are cut shorter.
 const MAX_DETAIL_BYTES: usize = 8 << 10;
+/// Frames of one function on top of the stack that are taken for endless recursion. The backtrace has 24.
+const RECURSION_FRAMES: usize = 16;
 /// Bytes of a fault's one line.
 const MAX_MESSAGE_BYTES: usize = 1 << 10;
 
@@ -44,7 +46,19 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
         return GuestFault::BadOutcome { message: line(&format!("{error:#}")) };
     }
     let stderr = state.wasi.stderr();
-    GuestFault::Trap { message: trap_message(error, &stderr), detail: detail(backtrace, &stderr) }
+    let mut message = trap_message(error, &stderr);
+    if backtrace.is_some_and(is_recursion) {
+        message.push_str(" (one function calls itself without end, until the stack is used up)");
+    }
+    GuestFault::Trap { message, detail: detail(backtrace, &stderr) }
+}
+
+/// True when the top of the stack is one function many times over. A guest's own stack lies in its memory, so using it
+/// up shows as an access outside of memory, which would send its author looking for a wrong pointer.
+fn is_recursion(backtrace: &WasmBacktrace) -> bool {
+    let mut functions = backtrace.frames().iter().map(wasmtime::FrameInfo::func_index);
+    let top = functions.next();
+    functions.take_while(|function| Some(*function) == top).count() >= RECURSION_FRAMES
 }
 
 /// True when the guest passed more bytes to the host at once than it may. wasmtime keeps this error's type to itself.
@@ -64,7 +78,8 @@ fn trap_message(error: &wasmtime::Error, stderr: &str) -> String {
     }
 }
 
-/// The line of stderr that says why: a panic's message, joined with the place that stands before it, else the last line.
+/// The line of stderr that says why: a panic's message, joined with the place that stands before it, else the last
+/// line.
 fn last_words(stderr: &str) -> Option<String> {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     // Rust: "thread '<unnamed>' panicked at src/lib.rs:27:39:", and the message on the next line.
@@ -106,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_last_words_of_each_language_are_found() {
-        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:27:39:\nreplicas is 666\nnote: run with `RUST_BACKTRACE=1`\n";
+        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:27:39:\nreplicas is 666\nnote: run with\n";
         assert_eq!(last_words(rust).unwrap(), "panicked at src/lib.rs:27:39: replicas is 666");
         let go = "panic: replicas is 666\n\ngoroutine 1 [running]:\nmain.reconcile()\n\tpodset.go:36\n";
         assert_eq!(last_words(go).unwrap(), "panic: replicas is 666");

@@ -1,9 +1,9 @@
 //! Runs plugins: WebAssembly components behind bounds. Bytes come in, outcomes in the core's own types go out.
 //!
 //! The way of a component: [`scan`] refuses what no compiler should see, [`compile`] turns it into native code in a
-//! child process, [`engine::Engine::load`] links and tries it, [`plugin::Plugin::call`] reconciles one object in a fresh
-//! instance, and [`workers`] does so on threads of their own. This crate must not know Kubernetes clients, tokio or
-//! where plugins come from; nothing outside it sees a wasmtime or a generated type.
+//! child process, [`engine::Engine::load`] links and tries it, [`plugin::Plugin::call`] reconciles one object in a
+//! fresh instance, and [`workers`] does so on threads of their own. This crate must not know Kubernetes clients, tokio
+//! or where plugins come from; nothing outside it sees a wasmtime or a generated type.
 
 mod bindings;
 pub mod compile;

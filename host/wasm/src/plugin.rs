@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::event::{Digest, Refusal};
-use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES};
+use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
 use mortise_core::read_set::ReadSet;
 use mortise_core::view::View;
 use wasmtime::Store;
@@ -87,7 +87,9 @@ impl Plugin {
     }
 
     fn ask_manifest(&self) -> Result<String, Refusal> {
+        // The manifest says how much memory a call may have, so asking for it gets what any manifest may say.
         let limits = CallLimits {
+            memory_bytes: MAX_MEMORY_BYTES,
             deadline_ms: MANIFEST_DEADLINE_MS,
             output_bytes: MAX_MANIFEST_BYTES as u64,
             ..CallLimits::default()

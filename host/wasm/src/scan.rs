@@ -1,4 +1,5 @@
-//! A cheap look at a component before any compiler sees it. Bytes go in; a [`Scan`] or a refusal for a person comes out.
+//! A cheap look at a component before any compiler sees it. Bytes go in; a [`Scan`] or a refusal for a person comes
+//! out.
 //!
 //! It reads the binary once, front to back, and never builds code: it must stay linear in the size of its input. What
 //! passes here may still fail to validate, to compile or to link; those say so themselves.
@@ -12,6 +13,7 @@ use mortise_core::limits::{MAX_COMPONENT_BYTES, MAX_MEMORY_BYTES};
 use wasmparser::{Encoding, KnownCustom, Parser, Payload};
 
 use self::functions::CostBudget;
+use crate::limiter::MAX_TABLE_ELEMENTS;
 
 /// Core modules and components inside a component, together. A Rust guest has 3 (itself and two shims), a Python guest
 /// some 20 (its shared libraries); each costs an instantiation per call.
@@ -102,10 +104,12 @@ fn check_magic(bytes: &[u8]) -> Result<(), Refusal> {
     let found = match bytes {
         [] => "the file is empty",
         [0x7f, b'E', b'L', b'F', ..] => {
-            "this is native code (ELF, perhaps a .cwasm of wasmtime); the host takes WebAssembly only and compiles itself"
+            "this is native code (ELF, perhaps a .cwasm); the host takes WebAssembly only and compiles it itself"
         }
         [0x1f, 0x8b, ..] => "this is gzip data; name the key or file plugin.wasm.gz so that it is decompressed",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "this is zstd data; name the key or file plugin.wasm.zst so that it is decompressed",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            "this is zstd data; name the key or file plugin.wasm.zst so that it is decompressed"
+        }
         [b'(', ..] => "this is WebAssembly text; the host takes the binary form (wasm-tools parse)",
         [0, b'a', b's', b'm', ..] => return Ok(()),
         _ => "this is not WebAssembly: it does not begin with \\0asm",
@@ -178,6 +182,11 @@ impl Walk {
                     self.add_memory(&memory.map_err(unreadable)?)?;
                 }
             }
+            Payload::TableSection(section) => {
+                for table in section {
+                    check_table(&table.map_err(unreadable)?.ty)?;
+                }
+            }
             Payload::DataSection(section) => self.scan.sizes.data_bytes += section.range().len() as u64,
             Payload::CodeSectionEntry(body) => {
                 self.scan.sizes.code_bytes += body.range().len() as u64;
@@ -200,8 +209,8 @@ impl Walk {
         if self.open.is_empty() && encoding == Encoding::Module {
             return Err(Refusal::new(
                 "NotAComponent",
-                "this is a core WebAssembly module, not a component; build it with --target wasm32-wasip2 (Rust), or wrap \
-                 it with `wasm-tools component new`",
+                "this is a core WebAssembly module, not a component; build it with --target wasm32-wasip2 (Rust), or \
+                 wrap it with `wasm-tools component new`",
             ));
         }
         if !self.open.is_empty() {
@@ -251,7 +260,7 @@ impl Walk {
     fn note_custom(&mut self, custom: &KnownCustom<'_>) {
         match custom {
             KnownCustom::ComponentName(names) if self.open.len() == 1 => {
-                for name in names.clone().into_iter().flatten() {
+                for name in names.clone().flatten() {
                     if let wasmparser::ComponentName::Component { name, .. } = name {
                         self.scan.name = Some(name.to_owned());
                     }
@@ -275,6 +284,19 @@ impl Walk {
     }
 }
 
+fn check_table(table: &wasmparser::TableType) -> Result<(), Refusal> {
+    if table.initial > MAX_TABLE_ELEMENTS as u64 {
+        return Err(Refusal::new(
+            "TableTooLarge",
+            format!(
+                "the component begins with a table of {} elements; a plugin may have at most {MAX_TABLE_ELEMENTS}",
+                table.initial
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// Splits "ns:pkg/interface@1.2.3" at its version.
 fn split_version(name: &str) -> (&str, &str) {
     name.split_once('@').unwrap_or((name, ""))
@@ -296,8 +318,8 @@ fn check_import(name: &str) -> Result<(), Refusal> {
         format!("the component imports {name}; this mortise speaks version {CONTRACT} of the contract")
     } else {
         format!(
-            "the component imports {name}, which the host does not provide; a plugin may import mortise:host@{CONTRACT} \
-             and the wasi: interfaces of version 0.2 that toolchains add"
+            "the component imports {name}, which the host does not provide; a plugin may import \
+             mortise:host@{CONTRACT} and the wasi: interfaces of version 0.2 that toolchains add"
         )
     };
     Err(Refusal::new("UnknownImport", message))
@@ -315,8 +337,8 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
             return Err(Refusal::new(
                 "NotServed",
                 format!(
-                    "the component exports {export}; this version of mortise does not serve {what} yet: build it for the \
-                     world `plugin`"
+                    "the component exports {export}; this version of mortise does not serve {what} yet: build it for \
+                     the world `plugin`"
                 ),
             ));
         }
@@ -324,13 +346,15 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
     let message = match reconciler {
         Some(version) if is_patch_of(version, CONTRACT) => return Ok(()),
         Some(version) => {
-            format!("the component exports {RECONCILER}@{version}; this mortise speaks version {CONTRACT} of the contract")
+            format!(
+                "the component exports {RECONCILER}@{version}; this mortise speaks version {CONTRACT} of the contract"
+            )
         }
         None => {
             let list = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
             format!(
-                "the component does not export {RECONCILER}@{CONTRACT}.0, so it is no plugin; it exports {list}. Build it \
-                 for the world `mortise:plugin/plugin`"
+                "the component does not export {RECONCILER}@{CONTRACT}.0, so it is no plugin; it exports {list}. Build \
+                 it for the world `mortise:plugin/plugin`"
             )
         }
     };

@@ -15,8 +15,8 @@ use crate::plugin::Plugin;
 /// The time that [`view`] shows.
 pub(crate) const NOW_UNIX_MS: u64 = 1_700_000_000_123;
 /// The reconciled object of [`view`].
-pub(crate) const OBJECT: &str =
-    r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"5"}}"#;
+pub(crate) const OBJECT: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing",
+    "metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"5"}}"#;
 
 /// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
 /// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand. A reconcile that leaves
@@ -32,10 +32,7 @@ pub(crate) fn idle_guest() -> Vec<u8> {
 
 /// The same for any version of the contract.
 pub(crate) fn guest_of(version: &str, manifest: &str, reconcile: &str) -> Vec<u8> {
-    let text = TEMPLATE
-        .replace("$VERSION", version)
-        .replace("$MANIFEST", manifest)
-        .replace("$RECONCILE", reconcile);
+    let text = TEMPLATE.replace("$VERSION", version).replace("$MANIFEST", manifest).replace("$RECONCILE", reconcile);
     wat::parse_str(text).unwrap()
 }
 
@@ -132,7 +129,8 @@ const TEMPLATE: &str = r#"
     (import "host" "drop" (func $drop (param i32)))
     (func $give_up unreachable)
     (func (export "manifest") (result i32) $MANIFEST)
-    (func (export "reconcile") (param $object i32) (param $object_len i32) (param $view i32) (result i32) $RECONCILE))
+    (func $again (export "reconcile") (param $object i32) (param $object_len i32) (param $view i32) (result i32)
+      $RECONCILE))
   (core instance $main (instantiate $main
     (with "libc" (instance (export "memory" (memory $memory))))
     (with "host" (instance (export "emit" (func $emit)) (export "now" (func $now)) (export "random" (func $random))

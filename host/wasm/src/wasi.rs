@@ -2,8 +2,8 @@
 //! stand at the call's time, randomness is seeded, stdout and stderr are kept in memory, there are no files, no
 //! environment and no sockets, and nothing ever waits (G5).
 //!
-//! wasmtime-wasi gives the interfaces, and the file and socket types that no guest can get a handle of; what a guest can
-//! reach is answered here, from the state of its one call, so that a call that uses no WASI pays nothing for it.
+//! wasmtime-wasi gives the interfaces, and the file and socket types that no guest can get a handle of; what a guest
+//! can reach is answered here, from the state of its one call, so that a call that uses no WASI pays nothing for it.
 
 mod io;
 
@@ -251,19 +251,13 @@ impl sockets::network::HostNetwork for CallState {
 }
 
 impl sockets::tcp_create_socket::Host for CallState {
-    fn create_tcp_socket(
-        &mut self,
-        _family: sockets::network::IpAddressFamily,
-    ) -> SocketResult<Resource<TcpSocket>> {
+    fn create_tcp_socket(&mut self, _family: sockets::network::IpAddressFamily) -> SocketResult<Resource<TcpSocket>> {
         Err(sockets::network::ErrorCode::AccessDenied.into())
     }
 }
 
 impl sync::sockets::udp_create_socket::Host for CallState {
-    fn create_udp_socket(
-        &mut self,
-        _family: sockets::network::IpAddressFamily,
-    ) -> SocketResult<Resource<UdpSocket>> {
+    fn create_udp_socket(&mut self, _family: sockets::network::IpAddressFamily) -> SocketResult<Resource<UdpSocket>> {
         Err(sockets::network::ErrorCode::AccessDenied.into())
     }
 }

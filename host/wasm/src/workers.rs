@@ -1,9 +1,10 @@
 //! The threads that guests run on. A [`Job`] goes in through a bounded queue; its [`JobDone`] comes out through a
-//! callback on the worker's thread. Guests never run on the threads that talk to the API server, and a panic of the host
-//! while one runs costs that call only.
+//! callback on the worker's thread. Guests never run on the threads that talk to the API server, and a panic of the
+//! host while one runs costs that call only.
 
 use std::any::Any;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,9 @@ use mortise_core::read_set::ReadSet;
 
 use crate::log::LogLine;
 use crate::plugin::{CallReport, CallStats, Plugin};
+
+#[cfg(test)]
+mod tests;
 
 /// Calls that may wait for one worker. The driver hands out as many as its controllers' concurrency allows; this is the
 /// bound behind that one.
@@ -64,22 +68,23 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts this many threads (at least one). `done` is called on a worker's thread after each call and must not block
-    /// for long.
-    pub fn start(count: usize, done: impl Fn(JobDone) + Send + Sync + 'static) -> Self {
+    /// Starts this many threads (at least one). `done` is called on a worker's thread after each call and must not
+    /// block for long.
+    ///
+    /// # Errors
+    /// When the operating system starts no more threads.
+    pub fn start(count: usize, done: impl Fn(JobDone) + Send + Sync + 'static) -> io::Result<Self> {
         let done = Arc::new(done);
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let (queue, jobs) = crossbeam_channel::bounded(QUEUE_LENGTH);
             let done = done.clone();
-            let thread = thread::Builder::new()
-                .name(format!("mortise-guest-{number}"))
-                .spawn(move || work(&jobs, &*done))
-                .expect("the operating system can start one more thread");
+            let thread =
+                thread::Builder::new().name(format!("mortise-guest-{number}")).spawn(move || work(&jobs, &*done))?;
             queues.push(queue);
             threads.push(thread);
         }
-        Self { queues, threads }
+        Ok(Self { queues, threads })
     }
 
     /// Puts a job into a worker's queue. Never blocks.
@@ -132,8 +137,7 @@ impl std::fmt::Debug for Workers {
 fn work(jobs: &Receiver<Job>, done: &(dyn Fn(JobDone) + Send + Sync)) {
     for Job { plugin, call } in jobs {
         let Call { id, controller, object, view, limits, .. } = *call;
-        let run = AssertUnwindSafe(|| plugin.call(object.json(), view, &limits));
-        let report = catch_unwind(run).unwrap_or_else(|panic| host_panic(&*panic));
+        let report = guarded(|| plugin.call(object.json(), view, &limits));
         let elapsed_us = u64::try_from(report.stats.elapsed.as_micros()).unwrap_or(u64::MAX);
         done(JobDone {
             id,
@@ -147,13 +151,18 @@ fn work(jobs: &Receiver<Job>, done: &(dyn Fn(JobDone) + Send + Sync)) {
     }
 }
 
+/// Runs a call; a panic of the host ends as a fault. Nothing that the call touched is used again: its store is its own.
+fn guarded(call: impl FnOnce() -> CallReport) -> CallReport {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| host_panic(&*panic))
+}
+
 /// A panic of the host during a call. It is no fault that the guest can mend, but the guest set it off, so it ends the
 /// call as a trap does and says whose error it is.
 fn host_panic(panic: &(dyn Any + Send)) -> CallReport {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let message = format!(
-        "the host panicked while it ran this call ({}); this is an error of mortise, set off by this plugin, which is kept \
-         in quarantine by its backoff",
+        "the host panicked while it ran this call ({}); this is an error of mortise, set off by this plugin; \
+         its backoff keeps the object in quarantine",
         text.unwrap_or("no message")
     );
     CallReport {

@@ -62,7 +62,13 @@ impl Pod<'_> {
     }
 }
 
-const SLEEPER: &str = r#"{"spec":{"containers":[{"name":"busybox","image":"busybox","command":["sleep","3600"]}]}}"#;
+/// The Pod of a set without a template.
+const SLEEPER: &str = concat!(
+    r#"{"apiVersion":"v1","kind":"Pod","#,
+    r#""spec":{"containers":[{"name":"busybox","image":"busybox","command":["sleep","3600"]}]}}"#
+);
+/// How the condition words it; the next build does otherwise, so that one sees which build wrote it.
+const ACTIVE: &str = if cfg!(feature = "next") { "up" } else { "pending or running" };
 
 #[reconciler(owns("v1/Pod", update = "recreate"))]
 fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
@@ -71,18 +77,18 @@ fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
     let (wanted, active) = (set.spec.replicas, pod_names.len() as i32);
     let status = PodSetStatus { replicas: active, pod_names };
     if !(0..=MAX_CHILDREN as i32).contains(&wanted) {
-        let message = format!("spec.replicas is {wanted}, it has to be within 0 and {MAX_CHILDREN}; the Pods are left alone");
+        let message = format!("spec.replicas is {wanted}, which is not within 0 and {MAX_CHILDREN}; no Pod is touched");
         return Ok(Outcome::new().status(&status).ready(false, "InvalidReplicas", message));
     }
     let pod = match &set.spec.template {
         Some(template) => Json::of_kind("v1", "Pod", template),
-        None => Json::of_kind("v1", "Pod", &SLEEPER.parse::<RawJson>()?),
+        None => Json::raw(SLEEPER),
     };
     // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
-    let keys = (0..wanted).map(|n| n.to_string());
-    let keys = keys.filter(|key| !pods.iter().any(|pod| pod.is_finished() && pod.key == Some(key)));
-    let message = format!("{active} of {wanted} Pods are {}", if cfg!(feature = "next") { "up" } else { "pending or running" });
-    Ok(Outcome::children(keys.map(|key| Child::new(key, pod.clone())))
-        .status(&status)
-        .ready(active == wanted, if active == wanted { "AllPodsActive" } else { "PodsMissing" }, message))
+    let is_finished = |key: &str| pods.iter().any(|pod| pod.is_finished() && pod.key == Some(key));
+    let keys = (0..wanted).map(|n| n.to_string()).filter(|key| !is_finished(key));
+    let children = keys.map(|key| Child::new(key, pod.clone()));
+    let reason = if active == wanted { "AllPodsActive" } else { "PodsMissing" };
+    let message = format!("{active} of {wanted} Pods are {ACTIVE}");
+    Ok(Outcome::children(children).status(&status).ready(active == wanted, reason, message))
 }

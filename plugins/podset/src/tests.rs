@@ -85,7 +85,8 @@ fn the_template_is_carried_through_as_it_was_written() {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"limits": {"cpu": "0.50"}}}]},
     }});
-    let set = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "metadata": {"name": "web"}, "spec": spec});
+    let set =
+        json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "metadata": {"name": "web"}, "spec": spec});
     let outcome = Cluster::of(&PLUGIN).reconcile(&set).unwrap();
     let pod = outcome.child("0").unwrap();
     assert_eq!(pod["spec"], spec["template"]["spec"]);
@@ -113,7 +114,10 @@ fn the_custom_resource_is_what_the_tutorial_has() {
     assert_eq!(version["subresources"]["scale"]["specReplicasPath"], ".spec.replicas");
     let schema = &version["schema"]["openAPIV3Schema"];
     let replicas = &schema["properties"]["spec"]["properties"]["replicas"];
-    assert_eq!(*replicas, json!({"description": "How many Pods there should be.", "minimum": 0, "format": "int32", "type": "integer"}));
+    assert_eq!(
+        *replicas,
+        json!({"description": "How many Pods there should be.", "minimum": 0, "format": "int32", "type": "integer"})
+    );
     let template = &schema["properties"]["spec"]["properties"]["template"]["properties"]["spec"];
     assert_eq!(template["x-kubernetes-preserve-unknown-fields"], true);
     assert_eq!(schema["properties"]["status"]["properties"]["conditions"]["x-kubernetes-list-type"], "map");

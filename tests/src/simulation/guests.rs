@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mortise_core::contract::{CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome};
 use mortise_core::event::{Compiled, Digest};
+use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::query::Query;
 use mortise_core::view::{AccessError, View};
@@ -85,15 +86,20 @@ impl Guest {
         guests.find(|guest| guest.name() == name)
     }
 
+    /// Every kind that it may see.
+    pub fn readable(self) -> Vec<Kind> {
+        let manifest = Manifest::parse(&self.compiled().manifest).expect("the model's manifests are valid");
+        manifest.controllers.iter().flat_map(|controller| controller.readable()).collect()
+    }
+
     /// What compiling it gives.
     pub fn compiled(self) -> Compiled {
         Compiled { manifest: self.manifest().to_string().into(), component_bytes: 1_000, compile_ms: 1, cached: true }
     }
 
     fn manifest(self) -> Value {
-        let owned = |kind: Kind, update: &str| {
-            json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "update": update})
-        };
+        let owned =
+            |kind: Kind, update: &str| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "update": update});
         let read = |kind: Kind| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind});
         let (owns, reads) = match self.program {
             Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
@@ -214,11 +220,8 @@ fn site(object: &Value) -> Result<Outcome, AccessError> {
 
 fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    let query = Query {
-        namespace: Some(namespace.to_owned()),
-        selector: Some("app=podset".to_owned()),
-        ..Query::all(pod())
-    };
+    let query =
+        Query { namespace: Some(namespace.to_owned()), selector: Some("app=podset".to_owned()), ..Query::all(pod()) };
     let pods = view.keys(&query)?.len();
     let name = object["spec"]["configMap"].as_str().unwrap_or("settings");
     let target = ObjectRef { kind: config_map(), name: Name::new(namespace, name) };
@@ -242,8 +245,10 @@ fn scripted(view: &mut View) -> CallResult {
     if let Some(message) = text(&script["terminal"]) {
         return CallResult::Failed(Failure::Terminal(message));
     }
-    let mut outcome = Outcome { status: script.get("status").map(|status| status.to_string().into()), ..Outcome::default() };
-    outcome.children = script["children"].as_array().map(|children| children.iter().flat_map(scripted_children).collect());
+    let mut outcome =
+        Outcome { status: script.get("status").map(|status| status.to_string().into()), ..Outcome::default() };
+    outcome.children =
+        script["children"].as_array().map(|children| children.iter().flat_map(scripted_children).collect());
     outcome.requeue_after_ms = script["requeueAfterMs"].as_u64().and_then(|ms| ms.try_into().ok());
     for condition in script["conditions"].as_array().into_iter().flatten() {
         outcome.conditions.push(Condition {

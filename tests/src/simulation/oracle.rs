@@ -31,8 +31,8 @@ impl fmt::Display for Violation {
 /// Deletes of one object's children that may be under way at once.
 const MAX_DELETES_AT_ONCE: usize = 16;
 
-/// A reconciled object, as a plugin knows it.
-type Primary = (Arc<str>, ObjectRef);
+/// A reconciled object: the plugin, the name, and the UID. Another object of the same name has no writes yet.
+type Primary = (Arc<str>, ObjectRef, Arc<str>);
 
 /// One write that was answered with success.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub struct Oracle {
     own_writes: BTreeMap<Primary, Vec<Seen>>,
     calls: BTreeMap<CallId, Primary>,
     writes: BTreeMap<WriteId, (Primary, WriteOp)>,
+    /// What the API server truly did, whatever the driver is told.
+    landed: BTreeMap<WriteId, Written>,
     wanted: BTreeMap<Arc<str>, BTreeSet<String>>,
     shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
     /// Kinds that were listed completely since their watch began.
@@ -70,14 +72,15 @@ impl Oracle {
         self.own_writes.clear();
         self.calls.clear();
         self.writes.clear();
+        self.landed.clear();
         self.listed.clear();
         self.loaded.clear();
     }
 
     /// A plugin is gone with all that was known of its objects.
     pub fn on_plugin_gone(&mut self, plugin: &str) {
-        self.own_writes.retain(|(owner, _), _| **owner != *plugin);
-        self.calls.retain(|_, (owner, _)| **owner != *plugin);
+        self.own_writes.retain(|(owner, ..), _| **owner != *plugin);
+        self.calls.retain(|_, (owner, ..)| **owner != *plugin);
     }
 
     /// Something has changed in the cluster.
@@ -135,10 +138,10 @@ impl Oracle {
         cluster: &Cluster,
         watches: &BTreeMap<Kind, Watch>,
     ) -> Result<(), Violation> {
-        let primary = (Arc::clone(&call.plugin), call.object.reference());
+        let primary = (Arc::clone(&call.plugin), call.object.reference(), Arc::clone(&call.object.uid));
         let loaded = self.loaded.contains(&call.digest);
         self.check("G3 only loaded components are called", loaded, || format!("{} is not loaded", call.digest))?;
-        let at_once = self.calls.values().any(|other| *other == primary);
+        let at_once = self.calls.values().any(|(plugin, name, _)| *plugin == primary.0 && *name == primary.1);
         self.check("Q1 one call per key", !at_once, || format!("{} is called twice at once", primary.1))?;
         for kind in readable {
             let listed = self.listed.contains(kind);
@@ -229,17 +232,20 @@ impl Oracle {
                 self.check("X10 children within their cap", alive <= MAX_CHILDREN, || {
                     format!("{owner} has {alive} children and gets another one")
                 })?;
-                owner
+                (owner, uid)
             }
             WriteOp::Delete { uid, target } => {
                 let Some(owner) = cluster.lives.get(uid).and_then(|life| life.owner.clone()) else {
                     return self.check("only children are deleted", false, || format!("{target} is nobody's child"));
                 };
-                owner.target
+                (owner.target, owner.uid)
             }
-            WriteOp::PatchStatus { target, .. } => target.clone(),
+            WriteOp::PatchStatus { target, body } => {
+                let body: Value = serde_json::from_str(body).unwrap_or_default();
+                (target.clone(), body["metadata"]["uid"].as_str().unwrap_or_default().into())
+            }
         };
-        let primary = (Arc::clone(plugin), owner);
+        let primary = (Arc::clone(plugin), owner.0, owner.1);
         self.writes.insert(write.id, (primary.clone(), write.op.clone()));
         let deletes = self.writes.values().filter(|(of, op)| *of == primary && matches!(op, WriteOp::Delete { .. }));
         let deletes = deletes.count();
@@ -248,10 +254,17 @@ impl Oracle {
         })
     }
 
+    /// The API server has accepted a write.
+    pub fn on_landed(&mut self, id: WriteId, written: &Written) {
+        if self.writes.contains_key(&id) {
+            self.landed.insert(id, written.clone());
+        }
+    }
+
     /// The driver hears the answer of a write.
-    pub fn on_wrote(&mut self, id: WriteId, written: Option<&Written>) {
+    pub fn on_wrote(&mut self, id: WriteId, accepted: bool) {
         let Some((primary, op)) = self.writes.remove(&id) else { return };
-        let Some(written) = written else { return };
+        let Some(written) = self.landed.remove(&id).filter(|_| accepted) else { return };
         let seen = match &op {
             WriteOp::Delete { target, uid } => Seen { target: target.clone(), uid: Arc::clone(uid), version: None },
             _ => Seen {

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
 use mortise_core::event::WatchEvent;
+use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
 
 use super::cluster::{Cluster, Record};
 
@@ -18,8 +18,6 @@ pub struct Watch {
     pub epoch: u64,
     /// Whether a delivery is scheduled.
     pub pumping: bool,
-    /// How much later than usual events come.
-    pub lag_ms: u64,
     /// Whether the first list is complete.
     pub listed: bool,
     /// Everything up to this version has been delivered.
@@ -41,16 +39,7 @@ pub enum Told {
 
 impl Watch {
     pub fn new(kind: Kind, epoch: u64) -> Self {
-        Self {
-            kind,
-            epoch,
-            pumping: false,
-            lag_ms: 0,
-            listed: false,
-            delivered: 0,
-            list: VecDeque::new(),
-            cursor: 0,
-        }
+        Self { kind, epoch, pumping: false, listed: false, delivered: 0, list: VecDeque::new(), cursor: 0 }
     }
 
     /// Lists the kind as it was at `version` and goes on from there.

@@ -145,7 +145,7 @@ impl Stage {
     /// Prints the summary, then ends everything or leaves it until Ctrl-C.
     pub(super) fn close(self, after: After) -> Result<()> {
         self.check_host()?;
-        headline("Summary");
+        headline("Summary (times hold kubectl's own, from its start on)");
         for (what, took) in self.times.borrow().iter() {
             println!("{what:<52} {:>9}", time(*took));
         }

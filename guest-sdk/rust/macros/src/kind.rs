@@ -19,13 +19,16 @@ impl KindName {
     pub(crate) fn from_text(text: &LitStr) -> Result<Self> {
         let value = text.value();
         let wrong = || {
-            let message = format!("{value:?} names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\": version (with its group) and kind");
+            let message = format!(
+                "{value:?} names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\": version (with its group) and kind"
+            );
             Error::new(text.span(), message)
         };
         let (api_version, kind) = value.rsplit_once('/').ok_or_else(wrong)?;
         let is_kind = kind.starts_with(|letter: char| letter.is_ascii_uppercase());
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        let is_version = version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
+        let is_version =
+            version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
         if !is_kind || !is_version || api_version.matches('/').count() > 1 || api_version.starts_with('/') {
             return Err(wrong());
         }

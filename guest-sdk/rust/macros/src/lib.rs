@@ -37,7 +37,7 @@ pub fn custom_resource(input: TokenStream) -> TokenStream {
 
 /// Reads objects of any kind as a flat struct of the fields that matter, and asks the host for those alone.
 ///
-/// ```ignore
+/// ```text
 /// #[derive(Projection)]
 /// #[projection("v1/Pod")]
 /// struct Pod<'a> {

@@ -1,10 +1,12 @@
-//! `#[derive(Projection)]`: from a flat struct with field paths to the reads that fill it. The paths form a tree; every
-//! inner node becomes a private struct that serde reads, and the flat struct is put together from their leaves.
+//! `#[derive(Projection)]`: from a flat struct with field paths to the reads that fill it. The paths form a tree of names,
+//! which the SDK's scanner walks along the text; the texts that it finds are then read into the fields.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::quote;
 use syn::parse::ParseStream;
-use syn::{Data, DeriveInput, Error, Field, Fields, GenericParam, LitStr, Result, Type};
+use syn::{
+    Data, DeriveInput, Error, Field, Fields, GenericArgument, GenericParam, LitStr, PathArguments, Result, Type,
+};
 
 use crate::kind::KindName;
 
@@ -14,7 +16,8 @@ const CHILD_KEY: &str = "metadata.annotations[\"mortise.dev/child\"]";
 struct Read {
     field: Ident,
     target: Type,
-    optional: bool,
+    /// What is inside, for an `Option`.
+    optional: Option<Type>,
     path: String,
     span: Span,
 }
@@ -37,40 +40,36 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
         tree.insert(&segments(read)?, position, &reads)?;
     }
     let lifetimes = lifetimes(&input)?;
-    let mut structs = Vec::new();
-    let mut steps = Vec::new();
-    let root = structs_of(&tree, &reads, &lifetimes, &mut structs, &mut steps, &quote!(root));
+    let wanted = tree.tokens();
     let fields = reads.iter().map(|read| &read.field);
     let values = reads.iter().enumerate().map(|(position, read)| {
-        let (leaf, path) = (leaf(position), &read.path);
-        if read.optional {
-            quote!(#leaf)
-        } else {
-            quote!(match #leaf {
-                ::core::option::Option::Some(value) => value,
-                ::core::option::Option::None => {
-                    return ::core::result::Result::Err(serde::de::Error::missing_field(#path));
-                }
-            })
-        }
+        let path = &read.path;
+        let reader = match (&read.optional, is_borrowed_text(&read.target)) {
+            (None, false) => quote!(required),
+            (None, true) => quote!(required_text),
+            (Some(inner), _) if is_borrowed_text(inner) => quote!(optional_text),
+            (Some(_), _) => quote!(optional),
+        };
+        quote!(#reader(found[#position], #path)?)
     });
-    let paths = reads.iter().map(|read| &read.path);
+    let paths: Vec<&String> = reads.iter().map(|read| &read.path).collect();
+    let count = reads.len();
     let name = &input.ident;
     Ok(quote! {
         const _: () = {
-            use ::mortise_sdk::__private::{record, serde};
+            use ::mortise_sdk::__private::{FromJson, Part, Reason, Scanner, Wanted};
+            #[allow(unused_imports, reason = "not every projection has fields of every sort")]
+            use ::mortise_sdk::__private::{optional, optional_text, required, required_text};
 
-            #(#structs)*
+            const WANTED: &[Wanted] = #wanted;
 
-            impl<'de, #(#lifetimes),*> serde::Deserialize<'de> for #name<#(#lifetimes),*>
+            impl<'de, #(#lifetimes),*> FromJson<'de> for #name<#(#lifetimes),*>
             where
                 #('de: #lifetimes,)*
             {
-                fn deserialize<D: serde::Deserializer<'de>>(
-                    deserializer: D,
-                ) -> ::core::result::Result<Self, D::Error> {
-                    let root = <#root as serde::Deserialize>::deserialize(deserializer)?;
-                    #(#steps)*
+                fn from_json(input: &mut Scanner<'de>) -> ::core::result::Result<Self, Reason> {
+                    let mut found = [::core::option::Option::None; #count];
+                    input.fields(WANTED, &mut found)?;
                     ::core::result::Result::Ok(Self { #(#fields: #values),* })
                 }
             }
@@ -116,17 +115,14 @@ fn read(field: &Field) -> Result<Read> {
         }
         Err(Error::new(word.span(), "a field is read from a path in quotes, or from child_key"))
     })?;
-    let optional = match &field.ty {
-        Type::Path(named) => named.path.segments.last().is_some_and(|last| last.ident == "Option"),
-        _ => false,
-    };
-    Ok(Read { field: name, target: field.ty.clone(), optional, path, span })
+    Ok(Read { field: name, optional: inside_option(&field.ty), target: field.ty.clone(), path, span })
 }
 
 /// "metadata.annotations[\"a.b/c\"]" as its names.
 fn segments(read: &Read) -> Result<Vec<String>> {
     let malformed = || {
-        let message = format!("{:?} is no field path; write \"status.phase\" or \"metadata.labels[\\\"a.b/c\\\"]\"", read.path);
+        let message =
+            format!("{:?} is no field path; write \"status.phase\" or \"metadata.labels[\\\"a.b/c\\\"]\"", read.path);
         Error::new(read.span, message)
     };
     let mut names = Vec::new();
@@ -177,11 +173,16 @@ impl Node {
         Ok(())
     }
 
-    fn mentions(&self, lifetime: &syn::Lifetime, reads: &[Read]) -> bool {
-        match self {
-            Self::Leaf(position) => mentions(&reads[*position].target, lifetime),
-            Self::Inner(nodes) => nodes.iter().any(|(_, node)| node.mentions(lifetime, reads)),
-        }
+    fn tokens(&self) -> TokenStream {
+        let Self::Inner(nodes) = self else { return TokenStream::new() };
+        let nodes = nodes.iter().map(|(name, node)| match node {
+            Self::Leaf(position) => quote!(Wanted { name: #name, part: Part::Whole(#position) }),
+            Self::Inner(_) => {
+                let inner = node.tokens();
+                quote!(Wanted { name: #name, part: Part::Fields(#inner) })
+            }
+        });
+        quote!(&[#(#nodes),*])
     }
 
     fn first_leaf(&self) -> usize {
@@ -200,55 +201,19 @@ fn lifetimes(input: &DeriveInput) -> Result<Vec<syn::Lifetime>> {
     input.generics.params.iter().map(lifetime).collect()
 }
 
-fn leaf(position: usize) -> Ident {
-    format_ident!("leaf{position}")
-}
-
-/// Writes the struct of an inner node and of all below it, and the steps that take their leaves out. Gives the
-/// struct's type.
-fn structs_of(
-    node: &Node,
-    reads: &[Read],
-    lifetimes: &[syn::Lifetime],
-    structs: &mut Vec<TokenStream>,
-    steps: &mut Vec<TokenStream>,
-    value: &TokenStream,
-) -> TokenStream {
-    let Node::Inner(nodes) = node else { return TokenStream::new() };
-    // Reserved before the children write theirs, so that every struct has its own number.
-    let name = format_ident!("Node{}", structs.len());
-    structs.push(TokenStream::new());
-    let place = structs.len() - 1;
-    let mut fields = Vec::new();
-    for (index, (key, child)) in nodes.iter().enumerate() {
-        let field = format_ident!("f{index}");
-        match child {
-            Node::Leaf(position) => {
-                let (leaf, read) = (leaf(*position), &reads[*position]);
-                let target = &read.target;
-                let target = if read.optional { quote!(#target) } else { quote!(::core::option::Option<#target>) };
-                fields.push(quote!(#field: #target = #key));
-                steps.push(quote!(let #leaf = #value.#field;));
-            }
-            Node::Inner(_) => {
-                let inner_value = format_ident!("inner{}", structs.len());
-                steps.push(quote!(let #inner_value = #value.#field;));
-                let inner = structs_of(child, reads, lifetimes, structs, steps, &quote!(#inner_value));
-                fields.push(quote!(#field: #inner = #key));
-            }
-        }
+/// The type inside an `Option`.
+fn inside_option(target: &Type) -> Option<Type> {
+    let Type::Path(named) = target else { return None };
+    let last = named.path.segments.last().filter(|last| last.ident == "Option")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(inner)) => Some(inner.clone()),
+        _ => None,
     }
-    // A struct has to use its lifetimes, so each gets those that its own leaves mention.
-    let used: Vec<&syn::Lifetime> = lifetimes.iter().filter(|lifetime| node.mentions(lifetime, reads)).collect();
-    let generics = (!used.is_empty()).then(|| quote!(<#(#used),*>));
-    structs[place] = quote!(record! { struct #name #generics { #(#fields,)* } });
-    quote!(#name #generics)
 }
 
-/// Whether a type mentions a lifetime.
-fn mentions(target: &Type, lifetime: &syn::Lifetime) -> bool {
-    let text = quote!(#target).to_string();
-    let wanted = lifetime.to_string();
-    let is_end = |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
-    text.match_indices(&wanted).any(|(at, _)| is_end(&text[at + wanted.len()..]))
+/// `&'a str`, which needs no parser.
+fn is_borrowed_text(target: &Type) -> bool {
+    let Type::Reference(reference) = target else { return false };
+    matches!(&*reference.elem, Type::Path(named) if named.path.is_ident("str"))
 }

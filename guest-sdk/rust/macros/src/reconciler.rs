@@ -8,9 +8,8 @@ use syn::{Error, FnArg, ItemFn, LitStr, Result, ReturnType, Token, Type};
 use crate::arguments::{list, number, read, set, text, value};
 use crate::kind::KindName;
 
-const ARGUMENTS: [&str; 11] = [
-    "owns", "reads", "writes", "labels", "annotation", "finalize", "concurrency", "limits", "kind", "name", "version",
-];
+const ARGUMENTS: [&str; 11] =
+    ["owns", "reads", "writes", "labels", "annotation", "finalize", "concurrency", "limits", "kind", "name", "version"];
 const UPDATES: [(&str, &str); 4] =
     [("apply", "Apply"), ("recreate", "Recreate"), ("rollingRecreate", "RollingRecreate"), ("onDelete", "OnDelete")];
 
@@ -33,17 +32,26 @@ struct Arguments {
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let Arguments {
-        owns, reads, writes, labels, annotations, finalize, concurrency, memory_bytes, deadline_ms, kind, name, version,
+        owns,
+        reads,
+        writes,
+        labels,
+        annotations,
+        finalize,
+        concurrency,
+        memory_bytes,
+        deadline_ms,
+        kind,
+        name,
+        version,
     } = (|input: ParseStream<'_>| Arguments::read(input)).parse2(arguments)?;
-    let function: ItemFn = syn::parse2(item)
-        .map_err(|error| Error::new(error.span(), "#[reconciler] goes on a function: fn reconcile(object: &PodSet, cx: &Context)"))?;
+    let function: ItemFn = syn::parse2(item).map_err(|error| {
+        Error::new(error.span(), "#[reconciler] goes on a function: fn reconcile(object: &PodSet, cx: &Context)")
+    })?;
     let primary = primary(&function)?;
     let (kind, custom_resource) = match kind {
         Some(kind) => (kind, quote!(::core::option::Option::None)),
-        None => (
-            KindName::Type(Box::new(primary.clone())),
-            quote!(<#primary as ::mortise_sdk::Resource>::DEFINITION),
-        ),
+        None => (KindName::Type(Box::new(primary.clone())), quote!(<#primary as ::mortise_sdk::Resource>::DEFINITION)),
     };
     let call = &function.sig.ident;
     let visibility = &function.vis;
@@ -151,7 +159,9 @@ impl Arguments {
         match name.to_string().as_str() {
             "owns" => self.owns.push(list(name, input, owned)?),
             "reads" => {
-                let kinds = list(name, input, |input| input.parse_terminated(<KindName as syn::parse::Parse>::parse, Token![,]))?;
+                let kinds = list(name, input, |input| {
+                    input.parse_terminated(<KindName as syn::parse::Parse>::parse, Token![,])
+                })?;
                 self.reads.extend(kinds);
             }
             "writes" => self.writes.push(list(name, input, write)?),
@@ -198,7 +208,8 @@ fn write(input: ParseStream<'_>) -> Result<TokenStream> {
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
         read(input, &["verbs"], |name, input| {
-            let listed = list(name, input, |input| input.parse_terminated(<LitStr as syn::parse::Parse>::parse, Token![,]))?;
+            let listed =
+                list(name, input, |input| input.parse_terminated(<LitStr as syn::parse::Parse>::parse, Token![,]))?;
             verbs.extend(listed);
             Ok(())
         })?;

@@ -9,7 +9,17 @@ use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Resul
 use crate::arguments::{list, read, set, text, value};
 
 const ARGUMENTS: [&str; 11] = [
-    "group", "version", "kind", "status", "plural", "singular", "short_name", "category", "cluster", "scale", "column",
+    "group",
+    "version",
+    "kind",
+    "status",
+    "plural",
+    "singular",
+    "short_name",
+    "category",
+    "cluster",
+    "scale",
+    "column",
 ];
 
 #[derive(Default)]
@@ -99,36 +109,21 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
 
 /// Objects are read without their apiVersion and kind, which the type says already.
 fn deserialize(spec: &Ident, kind: &Ident, status: Option<&Type>) -> TokenStream {
-    let (status_record, status) = match status {
-        Some(status) => (quote!(status: ::core::option::Option<#status> = "status",), quote!(status: read.status,)),
-        None => (quote!(), quote!()),
+    let (status_type, status) = match status {
+        Some(status) => (quote!(#status), Some(quote!(status,))),
+        None => (quote!(()), None),
     };
+    let ignored = status.is_none().then(|| quote!(let _ = status;));
     quote! {
-        const _: () = {
-            use ::mortise_sdk::__private::{record, serde::de};
-
-            record! {
-                struct Read {
-                    metadata: ::mortise_sdk::ObjectMeta = "metadata",
-                    spec: ::core::option::Option<#spec> = "spec",
-                    #status_record
-                }
+        impl<'de> ::mortise_sdk::FromJson<'de> for #kind {
+            fn from_json(
+                input: &mut ::mortise_sdk::Scanner<'de>,
+            ) -> ::core::result::Result<Self, ::std::string::String> {
+                let (metadata, spec, status) = ::mortise_sdk::__private::parts::<#spec, #status_type>(input)?;
+                #ignored
+                ::core::result::Result::Ok(Self { metadata, spec, #status })
             }
-
-            impl<'de> de::Deserialize<'de> for #kind {
-                fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
-                    let read = <Read as de::Deserialize>::deserialize(deserializer)?;
-                    match read.spec {
-                        ::core::option::Option::Some(spec) => {
-                            ::core::result::Result::Ok(Self { metadata: read.metadata, spec, #status })
-                        }
-                        ::core::option::Option::None => {
-                            ::core::result::Result::Err(de::Error::missing_field("spec"))
-                        }
-                    }
-                }
-            }
-        };
+        }
     }
 }
 
@@ -296,14 +291,12 @@ fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
 
 fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {
     let (mut title, mut kind, mut at, mut description, mut wide) = (None, None, None, None, None);
-    read(input, &["name", "type", "path", "description", "wide"], |name, input| {
-        match name.to_string().as_str() {
-            "name" => set(&mut title, name, text(name, input)?),
-            "type" => set(&mut kind, name, column_type(name, input)?),
-            "path" => set(&mut at, name, path(name, input)?),
-            "description" => set(&mut description, name, text(name, input)?),
-            _ => set(&mut wide, name, true),
-        }
+    read(input, &["name", "type", "path", "description", "wide"], |name, input| match name.to_string().as_str() {
+        "name" => set(&mut title, name, text(name, input)?),
+        "type" => set(&mut kind, name, column_type(name, input)?),
+        "path" => set(&mut at, name, path(name, input)?),
+        "description" => set(&mut description, name, text(name, input)?),
+        _ => set(&mut wide, name, true),
     })?;
     let (Some(title), Some(at)) = (title, at) else {
         let example = "column(name = \"Desired\", path = \".spec.replicas\", type = \"integer\")";

@@ -1,1 +1,178 @@
+//! What authors are told when an attribute is wrong, and what comes out when it is right.
 
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::{projection, reconciler, resource};
+
+fn message(result: syn::Result<TokenStream>) -> String {
+    result.expect_err("this is refused").to_string()
+}
+
+fn resource_error(attribute: TokenStream) -> String {
+    message(resource::expand(quote! {
+        #[resource(#attribute)]
+        struct PodSetSpec { replicas: i32 }
+    }))
+}
+
+fn reconciler_error(attribute: TokenStream, function: TokenStream) -> String {
+    message(reconciler::expand(attribute, function))
+}
+
+fn projection_error(item: TokenStream) -> String {
+    message(projection::expand(item))
+}
+
+fn good() -> TokenStream {
+    quote!(
+        fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
+            todo
+        }
+    )
+}
+
+#[test]
+fn a_resource_says_what_it_lacks() {
+    let missing = resource_error(quote!(version = "v1", kind = "PodSet"));
+    assert_eq!(missing, "a custom resource needs its group: #[resource(group = \"example.com\", ...)]");
+    assert!(resource_error(quote!(group = "a.b", kind = "PodSet")).contains("needs its version"));
+    assert!(resource_error(quote!(group = "a.b", version = "v1")).contains("needs its kind"));
+}
+
+#[test]
+fn an_unknown_argument_is_answered_with_the_known_ones() {
+    let unknown = resource_error(quote!(grup = "a.b"));
+    assert!(unknown.starts_with("unknown argument `grup`; it is one of: group, version, kind, status"), "{unknown}");
+    let unknown = reconciler_error(quote!(own("v1/Pod")), good());
+    assert!(unknown.starts_with("unknown argument `own`; it is one of: owns, reads, writes"), "{unknown}");
+    let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
+    assert_eq!(unknown, "unknown argument `updates`; it is one of: update");
+}
+
+#[test]
+fn a_repeated_argument_and_a_malformed_value_are_refused() {
+    assert_eq!(resource_error(quote!(group = "a.b", group = "c.d")), "`group` is given twice");
+    assert_eq!(resource_error(quote!(group("a.b"))), "write it as `group = \"...\"`");
+    assert_eq!(resource_error(quote!(scale = ".spec")), "write it as `scale(...)`");
+    assert!(resource_error(quote!(scale(spec = ".spec.replicas"))).contains("two paths"));
+    assert!(resource_error(quote!(column(name = "A", path = "spec.a"))).contains("begins with a dot"));
+    assert!(resource_error(quote!(column(name = "A", path = ".a", type = "int"))).contains("string, integer, number"));
+    assert!(resource_error(quote!(group = "a.b", version = "v1", kind = "pod set")).contains("CamelCase"));
+}
+
+#[test]
+fn a_kind_is_version_and_kind() {
+    for wrong in ["Pod", "v1/pod", "apps/Deployment", "a/b/v1/Kind", "/v1/Pod"] {
+        let told = reconciler_error(quote!(owns(#wrong)), good());
+        assert!(told.contains("names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\""), "{wrong}: {told}");
+    }
+    assert!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()).contains("apply, recreate"));
+    assert!(reconciler_error(quote!(writes("apps/v1/Deployment")), good()).contains("verbs(\"patch\")"));
+}
+
+#[test]
+fn a_reconciler_of_another_shape_is_shown_the_right_one() {
+    let wanted = "a reconciler is `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>`";
+    let wrong = [
+        (
+            quote!(
+                async fn r(a: &A, cx: &Context) -> Result<Outcome, Failure> {}
+            ),
+            "never waits",
+        ),
+        (
+            quote!(
+                fn r(a: &A, cx: &Context) {}
+            ),
+            "returns nothing",
+        ),
+        (
+            quote!(
+                fn r(a: &A) -> Result<Outcome, Failure> {}
+            ),
+            "takes 1 parameters",
+        ),
+        (
+            quote!(
+                fn r(a: A, cx: &Context) -> Result<Outcome, Failure> {}
+            ),
+            "are references",
+        ),
+        (
+            quote!(
+                fn r(a: &mut A, cx: &Context) -> Result<Outcome, Failure> {}
+            ),
+            "can be changed",
+        ),
+    ];
+    for (function, why) in wrong {
+        let told = reconciler_error(quote!(), function);
+        assert!(told.starts_with(wanted) && told.contains(why), "{told}");
+    }
+    assert!(
+        reconciler_error(
+            quote!(),
+            quote!(
+                struct A;
+            )
+        )
+        .contains("goes on a function")
+    );
+}
+
+#[test]
+fn a_projection_says_what_it_lacks() {
+    let kind = projection_error(quote!(
+        struct Pod {
+            name: String,
+        }
+    ));
+    assert_eq!(kind, "say which kind is read: #[projection(\"v1/Pod\")]");
+    let path = projection_error(quote!(
+        #[projection("v1/Pod")]
+        struct Pod {
+            phase: String,
+        }
+    ));
+    assert_eq!(path, "say where `phase` is read from: #[field(\"status.phase\")]");
+    for malformed in ["", "a..b", ".a", "a.", "a[b]", "a[\"b", "a b"] {
+        let told = projection_error(quote!(
+            #[projection("v1/Pod")]
+            struct Pod {
+                #[field(#malformed)]
+                a: String,
+            }
+        ));
+        assert!(told.contains("is no field path"), "{malformed}: {told}");
+    }
+    let overlap = projection_error(quote! {
+        #[projection("v1/Pod")]
+        struct Pod { #[field("status")] all: Value, #[field("status.phase")] phase: String }
+    });
+    assert_eq!(overlap, "\"status\" and \"status.phase\" overlap; read one of them");
+    assert!(
+        projection_error(quote!(
+            #[projection("v1/Pod")]
+            struct Pod(String);
+        ))
+        .contains("named fields")
+    );
+}
+
+#[test]
+fn plurals_are_english() {
+    let plural = |kind: &str| {
+        let expanded = resource::expand(quote! {
+            #[resource(group = "a.b", version = "v1", kind = #kind)]
+            struct Spec {}
+        });
+        let text = expanded.unwrap().to_string();
+        let (_, after) = text.split_once("plural : \"").unwrap();
+        after.split_once('"').unwrap().0.to_owned()
+    };
+    assert_eq!(plural("PodSet"), "podsets");
+    assert_eq!(plural("Policy"), "policies");
+    assert_eq!(plural("Gateway"), "gateways");
+    assert_eq!(plural("Ingress"), "ingresses");
+}

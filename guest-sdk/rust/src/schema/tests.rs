@@ -43,14 +43,21 @@ struct Plain {
 #[test]
 fn scalars_keep_formats_that_kubernetes_knows_and_bounds_say_the_rest() {
     let fields = schema::<Plain>()["properties"].clone();
-    assert_eq!(fields["count"], json!({"type": "integer", "format": "int32", "minimum": 0, "description": "How many."}));
+    assert_eq!(
+        fields["count"],
+        json!({"type": "integer", "format": "int32", "minimum": 0, "description": "How many."})
+    );
     assert_eq!(fields["longName"], json!({"type": "string", "nullable": true}));
     assert_eq!(fields["small"], json!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 255}));
     assert_eq!(fields["unsigned"], json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": u32::MAX}));
     assert_eq!(fields["big"], json!({"type": "integer", "format": "int64", "minimum": 0, "nullable": true}));
     assert_eq!(fields["ratio"], json!({"type": "number", "format": "double"}));
     assert_eq!(fields["flag"], json!({"type": "boolean", "default": false}));
-    assert_eq!(fields["nothing"], json!({"type": "integer", "format": "int64", "nullable": true}), "no default of null");
+    assert_eq!(
+        fields["nothing"],
+        json!({"type": "integer", "format": "int64", "nullable": true}),
+        "no default of null"
+    );
     assert_eq!(fields["short"], json!({"type": "string", "maxLength": 5, "pattern": "^a"}));
 }
 
@@ -208,11 +215,39 @@ fn a_type_that_contains_itself_ends_in_anything() {
 /// The API server's own rules for structural schemas, as far as these schemas can break them.
 fn assert_structural(schema: &Value, at: &str) {
     const KNOWN: [&str; 33] = [
-        "additionalProperties", "allOf", "anyOf", "default", "description", "enum", "exclusiveMaximum", "exclusiveMinimum",
-        "format", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties",
-        "minimum", "multipleOf", "not", "nullable", "oneOf", "pattern", "properties", "required", "title", "type",
-        "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type",
-        "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "default",
+        "description",
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "multipleOf",
+        "not",
+        "nullable",
+        "oneOf",
+        "pattern",
+        "properties",
+        "required",
+        "title",
+        "type",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-list-type",
+        "x-kubernetes-map-type",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
     ];
     let object = schema.as_object().unwrap_or_else(|| panic!("{at}: {schema} is no object"));
     for name in object.keys() {
@@ -220,7 +255,10 @@ fn assert_structural(schema: &Value, at: &str) {
     }
     let open = ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"];
     assert!(schema["type"].is_string() || open.iter().any(|name| schema[name] == true), "{at}: no type in {schema}");
-    assert!(!(object.contains_key("properties") && object.contains_key("additionalProperties")), "{at}: both kinds of fields");
+    assert!(
+        !(object.contains_key("properties") && object.contains_key("additionalProperties")),
+        "{at}: both kinds of fields"
+    );
     assert_ne!(schema["additionalProperties"], false, "{at}");
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         assert_structural(field, &format!("{at}.{name}"));
@@ -235,8 +273,15 @@ fn assert_structural(schema: &Value, at: &str) {
 #[test]
 fn every_schema_here_is_structural() {
     let all = [
-        schema::<Plain>(), schema::<Strict>(), schema::<Untyped>(), schema::<Enums>(), schema::<Source>(),
-        schema::<Tagged>(), schema::<PortName>(), schema::<Tree>(), schema::<Option<PortName>>(),
+        schema::<Plain>(),
+        schema::<Strict>(),
+        schema::<Untyped>(),
+        schema::<Enums>(),
+        schema::<Source>(),
+        schema::<Tagged>(),
+        schema::<PortName>(),
+        schema::<Tree>(),
+        schema::<Option<PortName>>(),
     ];
     for schema in all {
         assert_structural(&schema, "schema");
@@ -258,5 +303,6 @@ fn a_status_has_conditions_unless_it_declares_its_own() {
     assert_structural(&inner, "status");
     assert_eq!(inner["properties"]["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
     assert_eq!(inner["properties"]["name"], json!({"type": "string"}));
+    assert_eq!(inner.get("required"), None, "conditions may be there before anything else is");
     assert_eq!(status(Own::json_schema)["properties"]["conditions"]["items"], json!({"type": "string"}));
 }

@@ -1,1 +1,155 @@
+//! The in-memory cluster answers as the host does.
 
+use serde_json::json;
+
+use super::Cluster;
+use crate::manifest::{Controller, Limits, Owned, Plugin, Selection};
+use crate::{Child, Context, Failure, Kind, Object, ObjectKey, Outcome, Query, ReadError, Value};
+
+type Reconcile = fn(&str, &Context) -> Result<Outcome, Failure>;
+
+const TEAM: Kind = Kind { api_version: "example.com/v1", kind: "Team" };
+const POD: Kind = Kind { api_version: "v1", kind: "Pod" };
+const NODE: Kind = Kind { api_version: "v1", kind: "Node" };
+
+/// A plugin made of a function. It lives as long as the test does.
+fn cluster(reconcile: Reconcile) -> Cluster {
+    let controller = Controller {
+        primary: TEAM,
+        definition: None,
+        owns: &[Owned { kind: POD, update: None }],
+        reads: &[NODE],
+        selection: Selection { labels: None, annotations: &[] },
+        finalize: false,
+        concurrency: None,
+        reconcile,
+    };
+    let limits = Limits { memory_bytes: None, deadline_ms: None };
+    Cluster::of(Box::leak(Box::new(Plugin {
+        name: "test",
+        version: "0.0.0",
+        controllers: Box::leak(Box::new([controller])),
+        writes: &[],
+        limits,
+    })))
+}
+
+fn team() -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Team", "metadata": {"name": "a", "namespace": "default"}})
+}
+
+fn node(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {"big": true}})
+}
+
+/// What a query for nodes finds, as names.
+fn names(reconcile: Reconcile) -> Result<Value, Failure> {
+    let mut cluster = cluster(reconcile);
+    cluster.add(&node("b", json!({"tier": "web", "zone": "1"})));
+    cluster.add(&node("a", json!({"tier": "db"})));
+    cluster.add(&node("c", json!({})));
+    Ok(cluster.reconcile(&team())?.status_value())
+}
+
+fn answer(nodes: Vec<Object>) -> Result<Outcome, Failure> {
+    let names: Vec<&str> = nodes.iter().map(Object::name).collect();
+    Ok(Outcome::new().status(&names))
+}
+
+fn nodes() -> Query<Object> {
+    Query::of_kind("v1", "Node")
+}
+
+#[test]
+fn lists_are_ordered_and_narrowed_by_selectors_and_limits() {
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes())?)).unwrap(), json!(["a", "b", "c"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().limit(2))?)).unwrap(), json!(["a", "b"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("tier=web"))?)).unwrap(), json!(["b"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("tier!=web"))?)).unwrap(), json!(["a", "c"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("!tier"))?)).unwrap(), json!(["c"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("zone,tier in (web, db)"))?)).unwrap(), json!(["b"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("tier notin (web,db)"))?)).unwrap(), json!(["c"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().namespace("default"))?)).unwrap(), json!([]));
+    let malformed = names(|_, cx| answer(cx.list(&nodes().selector("tier in web"))?)).unwrap_err();
+    assert!(malformed.message().contains("tier in web"), "{malformed}");
+}
+
+#[test]
+fn reads_keep_the_fields_that_were_asked_for_and_identity() {
+    let read = |_: &str, cx: &Context| {
+        let found: Vec<Value> =
+            cx.list(&Query::of_kind("v1", "Node").fields(&["metadata.labels[\"tier\"]"]).limit(1))?;
+        Ok(Outcome::new().status(&found[0]))
+    };
+    let kept = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"tier": "db"}}});
+    assert_eq!(names(read).unwrap(), kept);
+}
+
+#[test]
+fn a_kind_that_is_not_declared_cannot_be_read() {
+    let read = |_: &str, cx: &Context| {
+        let refused = cx.list(&Query::<Object>::of_kind("v1", "Secret")).unwrap_err();
+        assert_eq!(refused, ReadError::Undeclared("v1/Secret".into()));
+        Err(refused.into())
+    };
+    assert!(matches!(names(read), Err(Failure::Terminal(why)) if why.contains("v1/Secret is not declared")));
+}
+
+#[test]
+fn owned_objects_are_those_that_the_object_controls() {
+    let mut cluster = cluster(|_, cx| {
+        let pods: Vec<Object> = cx.owned_of_kind("v1", "Pod", &[])?;
+        let keys: Vec<Option<&str>> = pods.iter().map(Object::child_key).collect();
+        Ok(Outcome::new().status(&keys))
+    });
+    let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+    cluster.add_child(&team(), "1", &pod).add_child(&team(), "0", &pod);
+    let other = json!({"apiVersion": "example.com/v1", "kind": "Team", "metadata": {"name": "b"}});
+    cluster.add_child(&other, "9", &pod);
+    assert_eq!(cluster.reconcile(&team()).unwrap().status_value(), json!(["0", "1"]));
+    assert!(cluster.remove(&ObjectKey::new("v1", "Pod", Some("default"), "a-1")));
+    assert_eq!(cluster.reconcile(&team()).unwrap().status_value(), json!(["0"]));
+}
+
+#[test]
+fn time_configuration_and_single_objects_are_what_the_test_said() {
+    let mut cluster = cluster(|_, cx| {
+        let config: Value = cx.config()?;
+        let node: Option<Object> = cx.get_key(&ObjectKey::new("v1", "Node", None, "n"))?;
+        let missing: Option<Object> = cx.get_key(&ObjectKey::new("v1", "Node", None, "m"))?;
+        let keys = cx.keys(&Query::<Object>::of_kind("v1", "Node"))?;
+        Ok(Outcome::new().status(&json!([
+            cx.now_unix_ms(),
+            config["a"],
+            node.is_some(),
+            missing.is_some(),
+            keys.len()
+        ])))
+    });
+    cluster.set_now_unix_ms(7).set_config(json!({"a": 1})).add(&node("n", json!({})));
+    assert_eq!(cluster.reconcile(&team()).unwrap().status_value(), json!([7, 1, true, false, 1]));
+}
+
+#[test]
+fn an_outcome_that_the_host_would_refuse_is_refused_here() {
+    let twice: Reconcile = |_, _| {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        Ok(Outcome::children([Child::new("a", &pod), Child::new("a", &pod)]))
+    };
+    let refused = cluster(twice).reconcile(&team()).unwrap_err();
+    assert!(refused.message().contains("have the key \"a\""), "{refused}");
+    let undeclared =
+        cluster(|_, _| Ok(Outcome::children([Child::new("a", &json!({"apiVersion": "v1", "kind": "ConfigMap"}))])));
+    let refused = undeclared.reconcile(&team()).unwrap_err();
+    assert!(refused.message().contains("ConfigMap is not declared in owns"), "{refused}");
+}
+
+#[test]
+fn a_plugin_that_never_comes_to_rest_is_told_so() {
+    let mut restless = cluster(|_, cx| {
+        let pods: Vec<Object> = cx.owned_of_kind("v1", "Pod", &[])?;
+        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        Ok(Outcome::children((0..=pods.len()).map(|n| Child::new(n.to_string(), &pod))))
+    });
+    assert!(restless.settle(&team()).unwrap_err().message().contains("still changes"));
+}

@@ -79,6 +79,8 @@ pub(super) struct LastCall {
 pub(super) enum Answer {
     Wants(Arc<Prepared>),
     Terminal(String),
+    /// A fault, or a wish to be called again: nothing to go by, but what it asked about still wakes the key.
+    Nothing,
 }
 
 /// A plan on its way to the API server.

@@ -93,8 +93,8 @@ impl Driver {
                 })
         });
         match unchanged.map(|last| last.answer.clone()) {
+            None | Some(Answer::Nothing) => self.call(&key, primary, effects),
             Some(answer) => self.act_on(&key, &primary, &answer, true, effects),
-            None => self.call(&key, primary, effects),
         }
     }
 
@@ -167,34 +167,38 @@ impl Driver {
             return;
         }
         state.discarded = 0;
-        let answer = match done.result {
+        let (answer, trouble) = match done.result {
             CallResult::Done(outcome) => match plan::prepare(&controller.spec, &primary, &outcome) {
-                Ok(prepared) => Answer::Wants(Arc::new(prepared)),
-                Err(fault) => return self.on_fault(&key, &primary, fault, effects),
+                Ok(prepared) => (Answer::Wants(Arc::new(prepared)), None),
+                Err(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
             },
-            CallResult::Failed(Failure::Terminal(message)) => Answer::Terminal(message),
-            CallResult::Failed(Failure::Retry(message)) => {
-                return self.on_retry_asked(&key, &primary, &message, effects);
-            }
-            CallResult::Fault(fault) => return self.on_fault(&key, &primary, fault, effects),
+            CallResult::Failed(Failure::Terminal(message)) => (Answer::Terminal(message), None),
+            CallResult::Failed(Failure::Retry(message)) => (Answer::Nothing, Some(Trouble::Retry(message))),
+            CallResult::Fault(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
         };
+        // What changed during the call found nobody who had asked for it yet.
+        if done.reads.is_outdated(&snapshot) {
+            state.mark_dirty(Lane::Live);
+        }
         if let Some(before) = state.last.take() {
             self.interests.remove(&key, &before.reads);
         }
         self.interests.add(&key, &done.reads);
-        state.last = Some(LastCall {
-            digest,
-            config,
-            uid: Arc::clone(&called_with.uid),
-            reads: done.reads,
-            answer: answer.clone(),
-        });
-        self.clear_fault(&key);
-        self.act_on(&key, &primary, &answer, false, effects);
+        let uid = Arc::clone(&called_with.uid);
+        state.last = Some(LastCall { digest, config, uid, reads: done.reads, answer: answer.clone() });
+        match trouble {
+            Some(Trouble::Fault(fault)) => self.on_fault(&key, &primary, fault, effects),
+            Some(Trouble::Retry(message)) => self.on_retry_asked(&key, &primary, &message, effects),
+            None => {
+                self.clear_fault(&key);
+                self.act_on(&key, &primary, &answer, false, effects);
+            }
+        }
     }
 
     fn act_on(&mut self, key: &Key, primary: &Arc<Object>, answer: &Answer, skipped: bool, effects: &mut Vec<Effect>) {
         match answer {
+            Answer::Nothing => {}
             Answer::Wants(prepared) => self.carry_out(key, primary, prepared, skipped, effects),
             Answer::Terminal(message) => {
                 self.tell(key, primary, true, "Terminal", message, effects);
@@ -217,8 +221,7 @@ impl Driver {
         let controller = &self.controllers[&key.controller];
         let snapshot = self.store.snapshot();
         let Some(state) = self.keys.get(key) else { return };
-        let diff =
-            plan::diff(prepared, &controller.spec, primary, &controller.manager, &snapshot, &state.applied);
+        let diff = plan::diff(prepared, &controller.spec, primary, &controller.manager, &snapshot, &state.applied);
         let stall = diff.taken.first().map(|target| {
             Stall::new(
                 "ChildExists",
@@ -473,6 +476,12 @@ impl Driver {
             _ => None,
         }
     }
+}
+
+/// Why a call led to nothing.
+enum Trouble {
+    Fault(GuestFault),
+    Retry(String),
 }
 
 /// The inputs of the calls that are under way.

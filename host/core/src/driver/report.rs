@@ -221,8 +221,7 @@ impl Driver {
         let Some(offer) = &plugin.offer else { return waiting() };
         let verified = yes("Verified", "DigestPinned", format!("the bytes hash to {}", offer.digest));
         if let Some((Step::Compiled, refusal)) = &plugin.refused {
-            let is_verdict_on_bytes = PRESCAN_REASONS.contains(&refusal.reason);
-            if is_verdict_on_bytes {
+            if !COMPILE_REASONS.contains(&refusal.reason) {
                 let verified = no("Verified", refusal.reason, refusal.message.clone());
                 return (verified, unknown("Compiled", "Waiting", "the component was not accepted"));
             }
@@ -297,9 +296,16 @@ impl Driver {
     }
 }
 
-/// Reasons that the pre-scan of the bytes gives, before anything is compiled.
-const PRESCAN_REASONS: [&str; 8] =
-    ["NotAComponent", "NotWasm", "Malformed", "UnknownImport", "WrongWorld", "TooComplex", "TooLarge", "Precompiled"];
+/// Refusals that come after the bytes themselves were found to be a component of the contract.
+const COMPILE_REASONS: [&str; 7] = [
+    "TooCostlyToCompile",
+    "CompileFailed",
+    "ArtifactUnusable",
+    "ContractMismatch",
+    "ManifestFailed",
+    "InvalidManifest",
+    "CoreKindClaimed",
+];
 
 fn starting(plugin: &PluginState) -> String {
     let Some(candidate) = &plugin.candidate else { return "no version of it has come yet".to_owned() };

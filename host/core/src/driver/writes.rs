@@ -168,8 +168,9 @@ impl Driver {
             }
             // X4: another object of the same name, or none: what we meant to delete is gone.
             (WriteOp::Delete { .. }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => return false,
-            // The object itself is gone, or another one of its name stands there; its own event says the rest.
-            (WriteOp::PatchStatus { .. }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => return false,
+            // The object itself is gone; its own event says the rest. A conflict may as well mean that it changed too often
+            // while it was being patched, so that is tried again.
+            (WriteOp::PatchStatus { .. }, WriteErrorClass::NotFound) => return false,
             (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, effects),
             _ => {}
         }

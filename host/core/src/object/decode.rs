@@ -3,75 +3,16 @@
 //! Decoding is most of what a watch event costs, so allocations are few: strings that repeat are interned, and the text
 //! without managedFields is put together in a buffer that is reused. Nothing here knows where a text came from.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
-use std::fmt;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use thiserror::Error;
 
-use super::{
-    CHILD_KEY_ANNOTATION, Controller, DESIRED_ANNOTATION, Kind, MANAGER_PREFIX, Name, Object, OwnFields,
-    ResourceVersion,
-};
+use super::header::{Header, Text, own_fields};
+use super::interner::Interner;
+use super::{Controller, Kind, MANAGER_PREFIX, Name, Object, ResourceVersion};
 use crate::projection::Memo;
-
-/// Below this many strings a sweep would free less than it costs.
-const FIRST_SWEEP_AT: usize = 4_096;
-
-/// One copy of every string that repeats among objects: kinds, namespaces, labels, owners.
-///
-/// Strings that no object uses any longer are dropped in sweeps whose cost is spread over the insertions before them,
-/// so label values that never come back do not pile up.
-#[derive(Debug)]
-pub struct Interner {
-    strings: HashSet<Arc<str>, BuildHasherDefault<DefaultHasher>>,
-    sweep_at: usize,
-    /// Where a text is put together before it gets its exact size.
-    scratch: String,
-}
-
-impl Default for Interner {
-    fn default() -> Self {
-        Self { strings: HashSet::default(), sweep_at: FIRST_SWEEP_AT, scratch: String::new() }
-    }
-}
-
-impl Interner {
-    /// The one copy of this string.
-    pub fn intern(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.strings.get(text) {
-            return known.clone();
-        }
-        if self.strings.len() >= self.sweep_at {
-            self.strings.retain(|string| Arc::strong_count(string) > 1);
-            self.sweep_at = (self.strings.len() * 2).max(FIRST_SWEEP_AT);
-        }
-        let new: Arc<str> = text.into();
-        self.strings.insert(new.clone());
-        new
-    }
-
-    /// How many different strings are held.
-    pub fn len(&self) -> usize {
-        self.strings.len()
-    }
-
-    /// Whether nothing was interned yet.
-    pub fn is_empty(&self) -> bool {
-        self.strings.is_empty()
-    }
-
-    fn kind(&mut self, api_version: &str, kind: &str) -> Kind {
-        Kind { api_version: self.intern(api_version), kind: self.intern(kind) }
-    }
-}
 
 /// Why a text is not an object that the host can keep.
 #[derive(Debug, Error)]
@@ -125,7 +66,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let text = std::str::from_utf8(bytes).map_err(|source| DecodeError::NotUtf8 { source })?;
+        let text = std::str::from_utf8(bytes).map_err(|source| DecodeError::NotUtf8 { source })?.trim_ascii();
         let header = serde_json::from_str(text).map_err(|source| diagnose(text, source))?;
         Ok(Self { text, header })
     }
@@ -202,13 +143,12 @@ impl<'a> Source<'a> {
         if inserted.is_empty() && cut.is_empty() {
             return (text.into(), moved);
         }
-        let body = text.len() - text.trim_start().len() + 1;
         let scratch = &mut interner.scratch;
         scratch.clear();
         scratch.reserve(text.len() + inserted.len() - cut.len());
-        scratch.push_str(&text[..body]);
+        scratch.push('{');
         scratch.push_str(&inserted);
-        scratch.push_str(&text[body..cut.start]);
+        scratch.push_str(&text[1..cut.start]);
         scratch.push_str(&text[cut.end..]);
         (scratch.as_str().into(), moved)
     }
@@ -276,167 +216,6 @@ fn member_span(text: &str, value: Range<usize>) -> Range<usize> {
         None => key_start..value.end,
     }
 }
-
-fn own_fields(raw: &RawValue) -> Result<Box<[OwnFields]>, serde_json::Error> {
-    let entries: Vec<ManagedFields<'_>> = serde_json::from_str(raw.get())?;
-    Ok(entries.iter().filter_map(ManagedFields::kept).collect())
-}
-
-#[derive(Deserialize)]
-struct Header<'a> {
-    #[serde(borrow, rename = "apiVersion")]
-    api_version: Option<Text<'a>>,
-    #[serde(borrow)]
-    kind: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    metadata: Metadata<'a>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    name: Option<Text<'a>>,
-    #[serde(borrow)]
-    namespace: Option<Text<'a>>,
-    #[serde(borrow)]
-    uid: Option<Text<'a>>,
-    /// Borrowed, never unescaped: its place in the text is needed, and digits are not escaped.
-    resource_version: Option<&'a str>,
-    generation: Option<i64>,
-    deletion_timestamp: Option<IgnoredAny>,
-    #[serde(borrow, default)]
-    labels: Labels<'a>,
-    #[serde(borrow, default)]
-    annotations: Annotations<'a>,
-    #[serde(borrow, default, rename = "ownerReferences")]
-    owners: ControllerReference<'a>,
-    #[serde(borrow)]
-    managed_fields: Option<&'a RawValue>,
-}
-
-/// A string that is borrowed when it has no escapes; a plain `Option<Cow>` would always be copied.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Default)]
-struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl Labels<'_> {
-    fn intern(&self, interner: &mut Interner) -> Box<[(Arc<str>, Arc<str>)]> {
-        let mut labels: Box<[_]> =
-            self.0.iter().map(|(key, value)| (interner.intern(key), interner.intern(value))).collect();
-        // The API server sends maps sorted, so this is a check and not a sort.
-        labels.sort_by(|(left, _), (right, _)| left.cmp(right));
-        labels
-    }
-}
-
-#[derive(Default)]
-struct Annotations<'a> {
-    child_key: Option<Cow<'a, str>>,
-    desired: Option<Cow<'a, str>>,
-}
-
-/// The one owner reference that says `controller: true`; the API server admits no second.
-#[derive(Default)]
-struct ControllerReference<'a>(Option<Owner<'a>>);
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Owner<'a> {
-    #[serde(borrow)]
-    api_version: Text<'a>,
-    #[serde(borrow)]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    uid: Text<'a>,
-    controller: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ManagedFields<'a> {
-    #[serde(borrow)]
-    manager: Option<Text<'a>>,
-    #[serde(borrow)]
-    operation: Option<Text<'a>>,
-    #[serde(borrow)]
-    subresource: Option<Text<'a>>,
-    #[serde(borrow, rename = "fieldsV1")]
-    fields: Option<&'a RawValue>,
-}
-
-impl ManagedFields<'_> {
-    fn kept(&self) -> Option<OwnFields> {
-        let text = |field: &Option<Text<'_>>| -> Box<str> { field.as_ref().map_or("", |text| &text.0).into() };
-        let manager = self.manager.as_ref()?;
-        let applied = self.operation.as_ref().is_some_and(|operation| operation.0 == "Apply");
-        let status = self.subresource.as_ref().is_some_and(|subresource| subresource.0 == "status");
-        (manager.0.starts_with(MANAGER_PREFIX) && (applied || status)).then(|| OwnFields {
-            manager: text(&self.manager),
-            applied,
-            subresource: text(&self.subresource),
-            fields: self.fields.map_or("{}", RawValue::get).into(),
-        })
-    }
-}
-
-/// Implements Deserialize by a visitor that takes a map or a null; Go writes an absent map or list either way.
-macro_rules! deserialize_with {
-    ($type:ident, $expecting:literal, |$access:ident: $trait:ident| $method:ident $body:block) => {
-        impl<'de: 'a, 'a> Deserialize<'de> for $type<'a> {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Reader;
-                impl<'de> Visitor<'de> for Reader {
-                    type Value = $type<'de>;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expecting)
-                    }
-                    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                        Ok($type::default())
-                    }
-                    fn $method<A: $trait<'de>>(self, mut $access: A) -> Result<Self::Value, A::Error> $body
-                }
-                deserializer.deserialize_any(Reader)
-            }
-        }
-    };
-}
-
-deserialize_with!(Labels, "a map of strings", |map: MapAccess| visit_map {
-    let mut labels = Vec::new();
-    while let Some((Text(key), Text(value))) = map.next_entry()? {
-        labels.push((key, value));
-    }
-    Ok(Labels(labels))
-});
-
-deserialize_with!(Annotations, "a map of strings", |map: MapAccess| visit_map {
-    let mut annotations = Annotations::default();
-    while let Some(Text(key)) = map.next_key()? {
-        match &*key {
-            CHILD_KEY_ANNOTATION => annotations.child_key = Some(map.next_value::<Text<'de>>()?.0),
-            DESIRED_ANNOTATION => annotations.desired = Some(map.next_value::<Text<'de>>()?.0),
-            _ => {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-    }
-    Ok(annotations)
-});
-
-deserialize_with!(ControllerReference, "a list of owner references", |owners: SeqAccess| visit_seq {
-    let mut controller = None;
-    while let Some(owner) = owners.next_element::<Owner<'de>>()? {
-        if owner.controller == Some(true) {
-            controller = Some(owner);
-        }
-    }
-    Ok(ControllerReference(controller))
-});
 
 /// Finds out which field made the header unreadable. Costs a whole parse, which an error may.
 fn diagnose(text: &str, source: serde_json::Error) -> DecodeError {

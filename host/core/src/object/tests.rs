@@ -227,7 +227,7 @@ fn items_of_a_list_get_their_kind_inserted() {
         &format!(r#"{{"kind":"Deployment",{metadata}}}"#),
         &format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment",{metadata}}}"#),
     );
-    check(&format!(" {{ {metadata}}}"), &format!(r#" {{"apiVersion":"apps/v1","kind":"Deployment", {metadata}}}"#));
+    check(&format!(" {{ {metadata}}}\n"), &format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment", {metadata}}}"#));
     let managed = r#"{"metadata":{"managedFields":[],"name":"n","uid":"u","resourceVersion":"7"}}"#;
     check(managed, &whole);
 }

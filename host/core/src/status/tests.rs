@@ -48,8 +48,10 @@ fn x5_a_status_that_stands_is_not_written_again() {
 
 #[test]
 fn the_patch_is_the_difference_and_removes_only_what_is_ours() {
-    let live = object(json!({"n": 1, "old": true, "theirs": 1, "in": {"a": 1, "b": 2}, "observedGeneration": 3}),
-        json!({"f:n": {}, "f:old": {}, "f:in": {"f:a": {}}}));
+    let live = object(
+        json!({"n": 1, "old": true, "theirs": 1, "in": {"a": 1, "b": 2}, "observedGeneration": 3}),
+        json!({"f:n": {}, "f:old": {}, "f:in": {"f:a": {}}}),
+    );
     let fields = map(json!({"n": 2, "in": {"b": 2}}));
     let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), stalled: None };
     check(&live, &wanted, json!({"n": 2, "old": null, "in": {"a": null}}));
@@ -58,15 +60,22 @@ fn the_patch_is_the_difference_and_removes_only_what_is_ours() {
 
 #[test]
 fn x6_the_host_stamps_times_and_generations_and_keeps_the_time_of_an_unchanged_status() {
-    let live = object(json!({"observedGeneration": 2, "conditions": [
+    let live = object(
+        json!({"observedGeneration": 2, "conditions": [
         {"type": "Ready", "status": "True", "reason": "Old", "message": "m", "lastTransitionTime": "2001-01-01T00:00:00Z"},
-        {"type": "Theirs", "status": "True"}]}), json!({}));
+        {"type": "Theirs", "status": "True"}]}),
+        json!({}),
+    );
     let fields = Map::new();
     let same = [ready(ConditionStatus::True)];
-    check(&live, &Wanted { fields: Some(&fields), conditions: Some(&same), stalled: None }, json!({
+    check(
+        &live,
+        &Wanted { fields: Some(&fields), conditions: Some(&same), stalled: None },
+        json!({
         "observedGeneration": 3,
         "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "m",
-            "lastTransitionTime": "2001-01-01T00:00:00Z", "observedGeneration": 3}, {"type": "Theirs", "status": "True"}]}));
+            "lastTransitionTime": "2001-01-01T00:00:00Z", "observedGeneration": 3}, {"type": "Theirs", "status": "True"}]}),
+    );
     let turned = [ready(ConditionStatus::False)];
     let wanted = Wanted { fields: Some(&fields), conditions: Some(&turned), stalled: None };
     let text = patch(&live, "mortise/p", FULL, &wanted, NOW).unwrap();
@@ -77,10 +86,16 @@ fn x6_the_host_stamps_times_and_generations_and_keeps_the_time_of_an_unchanged_s
 fn stalled_comes_with_a_failure_and_goes_with_it() {
     let live = object(json!({"n": 1}), json!({}));
     let stalled = Wanted { fields: None, conditions: None, stalled: Some(("Trap", "it fell")) };
-    check(&live, &stalled, json!({"conditions": [{"type": "Stalled", "status": "True", "reason": "Trap",
-        "message": "it fell", "lastTransitionTime": "2023-11-14T22:13:20Z", "observedGeneration": 3}]}));
-    let live = object(json!({"conditions": [{"type": "Stalled", "status": "True"}, {"type": "Ready", "status": "True"}]}),
-        json!({"f:conditions": {"k:{\"type\":\"Ready\"}": {}}}));
+    check(
+        &live,
+        &stalled,
+        json!({"conditions": [{"type": "Stalled", "status": "True", "reason": "Trap",
+        "message": "it fell", "lastTransitionTime": "2023-11-14T22:13:20Z", "observedGeneration": 3}]}),
+    );
+    let live = object(
+        json!({"conditions": [{"type": "Stalled", "status": "True"}, {"type": "Ready", "status": "True"}]}),
+        json!({"f:conditions": {"k:{\"type\":\"Ready\"}": {}}}),
+    );
     let well = Wanted { fields: None, conditions: None, stalled: None };
     check(&live, &well, json!({"conditions": [{"type": "Ready", "status": "True"}]}));
     let no_conditions = Wanted { fields: None, conditions: Some(&[]), stalled: None };

@@ -33,6 +33,11 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// An empty table whose changes are counted from here on.
+    pub(super) fn counting_from(changes: u64) -> Self {
+        Self { changes, ..Self::default() }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.objects.len()
     }
@@ -184,24 +189,24 @@ fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>) -> Vec<u32> 
 
 /// Slots by the hash of something.
 #[derive(Clone, Debug, Default)]
-struct Postings(OrdSet<(u64, u32)>);
+pub(super) struct Postings(OrdSet<(u64, u32)>);
 
 impl Postings {
-    fn insert(&mut self, hash: u64, slot: u32) {
+    pub(super) fn insert(&mut self, hash: u64, slot: u32) {
         self.0.insert((hash, slot));
     }
 
-    fn remove(&mut self, hash: u64, slot: u32) {
+    pub(super) fn remove(&mut self, hash: u64, slot: u32) {
         self.0.remove(&(hash, slot));
     }
 
     /// The lowest slot of a hash that is `from` or above. Costs no allocation, as a walk does.
-    fn first(&self, hash: u64, from: u32) -> Option<u32> {
+    pub(super) fn first(&self, hash: u64, from: u32) -> Option<u32> {
         self.0.get_next(&(hash, from)).filter(|(found, _)| *found == hash).map(|(_, slot)| *slot)
     }
 
     /// All slots of one hash.
-    fn walk(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         self.0.range((hash, 0)..=(hash, u32::MAX)).map(|(_, slot)| *slot)
     }
 }

@@ -45,6 +45,7 @@ const NOTHING: [&str; 0] = [];
 #[test]
 fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(listed(Directory));
     assert_eq!(words(offers.take(has(ConfigMaps, "podset", "a"))), ["found podset a"]);
     assert_eq!(
         words(offers.take(has(Directory, "podset", "b"))),
@@ -62,6 +63,7 @@ fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
 #[test]
 fn a_hidden_plugin_that_goes_is_nobodys_business() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(listed(Directory));
     offers.take(has(Directory, "podset", "b"));
     offers.take(has(ConfigMaps, "podset", "a"));
     assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), NOTHING);
@@ -74,6 +76,16 @@ fn the_sources_are_listed_once_both_of_them_are() {
     assert_eq!(words(offers.take(listed(Directory))), NOTHING);
     assert_eq!(words(offers.take(listed(ConfigMaps))), ["listed"]);
     assert_eq!(words(offers.take(listed(ConfigMaps))), NOTHING, "a second listing is no news");
+}
+
+#[test]
+fn configmaps_wait_for_the_folder_so_that_a_restart_begins_with_the_right_one() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    for early in [has(ConfigMaps, "podset", "a"), has(ConfigMaps, "crontab", "c"), listed(ConfigMaps)] {
+        assert_eq!(words(offers.take(early)), NOTHING);
+    }
+    assert_eq!(words(offers.take(has(Directory, "podset", "b"))), ["found podset b"]);
+    assert_eq!(words(offers.take(listed(Directory))), ["found crontab c", "listed"]);
 }
 
 #[test]

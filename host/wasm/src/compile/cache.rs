@@ -1,5 +1,5 @@
-//! Compiled components on disk, and which components failed. Native code is run as it is found, so the folder belongs to
-//! this user alone, every artifact's sha256 is compared before its path is given out, and what does not match is
+//! Compiled components on disk, and which components failed. Native code is run as it is found, so the folder belongs
+//! to this user alone, every artifact's sha256 is compared before its path is given out, and what does not match is
 //! forgotten and compiled again.
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -144,7 +144,9 @@ impl Cache {
         let Ok(files) = fs::read_dir(&self.folder) else { return };
         let mut artifacts: Vec<(SystemTime, PathBuf)> = files
             .flatten()
-            .map(|file| (file.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH), file.path()))
+            .map(|file| {
+                (file.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH), file.path())
+            })
             .filter(|(_, path)| path.extension().is_some_and(|extension| extension == "json"))
             .collect();
         artifacts.sort();

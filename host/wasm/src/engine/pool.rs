@@ -8,8 +8,8 @@ use wasmtime::{Enabled, PoolingAllocationConfig};
 
 use crate::limiter::MAX_TABLE_ELEMENTS;
 
-/// Memory slots: as many plugins stay warm at once, and calls of others take over the least recently used. Each reserves
-/// 4 GiB of the 128 TiB of address space, so that guests run without bounds checks.
+/// Memory slots: as many plugins stay warm at once, and calls of others take over the least recently used. Each
+/// reserves 4 GiB of the 128 TiB of address space, so that guests run without bounds checks.
 const MEMORY_SLOTS: u32 = 512;
 /// Core instances and tables: a component has a few of each per memory (its shims have no memory).
 const INSTANCES_PER_MEMORY: u32 = 8;

@@ -1,6 +1,7 @@
 //! The clock of deadlines. Guest code looks at a counter, the epoch, at each loop and function; one thread advances it
 //! while calls run and sleeps for good while none do, so that an idle host uses no CPU.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
@@ -39,17 +40,14 @@ impl Drop for Running<'_> {
 
 impl Ticker {
     /// Starts the thread, which holds the engine weakly.
-    pub(crate) fn start(engine: &wasmtime::Engine) -> Self {
+    pub(crate) fn start(engine: &wasmtime::Engine) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let engine = engine.weak();
-        let handle = thread::Builder::new()
-            .name("mortise-ticker".to_owned())
-            .spawn({
-                let shared = shared.clone();
-                move || tick(&shared, &engine)
-            })
-            .expect("the operating system can start one more thread");
-        Self { shared, thread: handle.thread().clone() }
+        let handle = thread::Builder::new().name("mortise-ticker".to_owned()).spawn({
+            let shared = shared.clone();
+            move || tick(&shared, &engine)
+        })?;
+        Ok(Self { shared, thread: handle.thread().clone() })
     }
 
     /// Keeps the epoch advancing until the answer is dropped.
@@ -116,7 +114,7 @@ mod tests {
     #[test]
     fn the_ticker_sleeps_while_no_call_runs_and_wakes_for_one() {
         let engine = wasmtime::Engine::default();
-        let ticker = Ticker::start(&engine);
+        let ticker = Ticker::start(&engine).unwrap();
         eventually("parked when idle", || ticker.shared.parked.load(Ordering::SeqCst));
         let running = ticker.run();
         eventually("awake for a call", || !ticker.shared.parked.load(Ordering::SeqCst));
@@ -127,7 +125,7 @@ mod tests {
     #[test]
     fn a_dropped_ticker_ends_its_thread() {
         let engine = wasmtime::Engine::default();
-        let ticker = Ticker::start(&engine);
+        let ticker = Ticker::start(&engine).unwrap();
         let shared = Arc::downgrade(&ticker.shared);
         drop(ticker);
         eventually("thread ended", || shared.strong_count() == 0);

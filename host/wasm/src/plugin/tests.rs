@@ -39,7 +39,10 @@ fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
 #[test]
 fn g1_nothing_that_a_call_leaves_in_memory_reaches_the_next_call() {
     // Answers Ok, or Err if the last call's mark is found: on either engine, in many calls, as slots are reused.
-    let wasm = guest("i32.const 8", "(if (i32.load (i32.const 60000)) (then unreachable)) (i32.store (i32.const 60000) (i32.const 1)) i32.const 64");
+    let wasm = guest(
+        "i32.const 8",
+        "(if (i32.load (i32.const 60000)) (then unreachable)) (i32.store (i32.const 60000) (i32.const 1)) i32.const 64",
+    );
     for pooling in [Pooling::Probe, Pooling::OnDemand] {
         let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() }).unwrap();
         let plugin = load(&engine, &wasm).unwrap();
@@ -57,6 +60,13 @@ fn g2_a_trap_carries_its_name_and_a_backtrace_with_names() {
     };
     assert_eq!(message, "wasm `unreachable` instruction executed");
     assert!(detail.contains("give_up"), "no function name in: {detail}");
+}
+
+#[test]
+fn g2_endless_recursion_is_named() {
+    let recursion = "(call $again (i32.const 0) (i32.const 0) (i32.const 0))";
+    let GuestFault::Trap { message, .. } = fault(recursion, &CallLimits::default()) else { panic!("not a trap") };
+    assert!(message.starts_with("call stack exhausted (one function calls itself"), "{message}");
 }
 
 #[test]
@@ -106,10 +116,9 @@ fn g2_an_outcome_over_the_limit_is_refused_whole() {
 
 #[test]
 fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
-    for reconcile in [
-        format!("(i32.store8 (i32.const 200) (i32.const 255)) {}", status(200, 1)),
-        status(131_000, 1_000),
-    ] {
+    for reconcile in
+        [format!("(i32.store8 (i32.const 200) (i32.const 255)) {}", status(200, 1)), status(131_000, 1_000)]
+    {
         let fault = fault(&reconcile, &CallLimits::default());
         assert!(matches!(fault, GuestFault::BadOutcome { .. }), "{fault:?}");
     }
@@ -118,7 +127,8 @@ fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
 #[test]
 fn g2_host_calls_and_log_lines_are_bounded() {
     let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 0))";
-    let report = call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..CallLimits::default() });
+    let report =
+        call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..CallLimits::default() });
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
     assert_eq!(report.logs.len(), 2);
     assert_eq!((report.logs[0].level, &*report.logs[0].message), (LogLevel::Warn, "{}"));
@@ -148,7 +158,8 @@ fn g5_randomness_is_the_same_for_the_same_object() {
     // The requeue time is the random number's low half.
     let wasm = guest(
         "i32.const 8",
-        "(i32.store8 (i32.const 116) (i32.const 1)) (i32.store (i32.const 120) (i32.wrap_i64 (call $random))) i32.const 64",
+        "(i32.store8 (i32.const 116) (i32.const 1)) (i32.store (i32.const 120) (i32.wrap_i64 (call $random)))
+         i32.const 64",
     );
     let plugin = load(&engine(), &wasm).unwrap();
     let draw = |object: &str| match plugin.call(object, view(), &CallLimits::default()).result {

@@ -64,7 +64,10 @@ impl CostBudget {
         }
         let cost = u64::from(locals) * u64::from(depth.loops);
         if cost > MAX_COST {
-            return too_costly(format!("nests {} loops over {locals} locals, which takes compilers minutes", depth.loops));
+            return too_costly(format!(
+                "nests {} loops over {locals} locals, which takes compilers minutes",
+                depth.loops
+            ));
         }
         self.spent += cost;
         if self.spent > self.limit {
@@ -97,11 +100,7 @@ impl Depth {
                     deepest.loops = deepest.loops.max(loops);
                 }
                 Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => open.push(false),
-                Operator::End => {
-                    if open.pop() == Some(true) {
-                        loops -= 1;
-                    }
-                }
+                Operator::End => loops -= u32::from(open.pop() == Some(true)),
                 _ => {}
             }
             deepest.blocks = deepest.blocks.max(u32::try_from(open.len()).unwrap_or(u32::MAX));

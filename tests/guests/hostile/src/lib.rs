@@ -150,4 +150,3 @@ fn no_text() -> String {
     // SAFETY: there is none; the text leaves this component before anything looks at it.
     unsafe { String::from_utf8_unchecked(b"{\"apiVersion\":\"v1\",\"kind\":\"\xff\xfe\"}".to_vec()) }
 }
-

@@ -73,9 +73,8 @@ fn entries(object: &mut Value) -> impl Iterator<Item = &mut Value> {
 
 fn entry(object: &Value, manager: &str, operation: &str) -> Option<Value> {
     let list = object["metadata"]["managedFields"].as_array()?;
-    let is_it = |entry: &&Value| {
-        entry["manager"] == manager && entry["operation"] == operation && entry["subresource"] == ""
-    };
+    let is_it =
+        |entry: &&Value| entry["manager"] == manager && entry["operation"] == operation && entry["subresource"] == "";
     list.iter().find(is_it).map(|entry| entry["fieldsV1"].clone())
 }
 

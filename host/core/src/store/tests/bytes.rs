@@ -6,9 +6,17 @@ use std::cell::Cell;
 use super::*;
 use crate::object::Interner;
 
+/// What a thread has asked of the allocator.
+#[derive(Clone, Copy)]
+struct Count {
+    held_bytes: isize,
+    allocations: usize,
+    /// In all allocations, given back or not.
+    asked_bytes: usize,
+}
+
 thread_local! {
-    /// Bytes that this thread holds, and how often it has asked for some.
-    static COUNT: Cell<(isize, usize)> = const { Cell::new((0, 0)) };
+    static COUNT: Cell<Count> = const { Cell::new(Count { held_bytes: 0, allocations: 0, asked_bytes: 0 }) };
 }
 
 /// The system's allocator, counted for each thread: tests run beside each other.
@@ -19,11 +27,12 @@ fn taken(size: usize) -> isize {
     (size + 8).next_multiple_of(16).max(32).cast_signed()
 }
 
-fn count(bytes: isize, allocations: usize) {
+fn count(change: impl FnOnce(&mut Count)) {
     // A thread that is ending has no count any longer.
-    _ = COUNT.try_with(|count| {
-        let (held, asked) = count.get();
-        count.set((held + bytes, asked + allocations));
+    _ = COUNT.try_with(|cell| {
+        let mut count = cell.get();
+        change(&mut count);
+        cell.set(count);
     });
 }
 
@@ -31,13 +40,17 @@ fn count(bytes: isize, allocations: usize) {
 // SAFETY: every request goes to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(taken(layout.size()), 1);
+        count(|count| {
+            count.held_bytes += taken(layout.size());
+            count.allocations += 1;
+            count.asked_bytes += layout.size();
+        });
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-taken(layout.size()), 0);
+        count(|count| count.held_bytes -= taken(layout.size()));
         // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -46,12 +59,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that are held afterwards and were not before, and allocations on the way.
-fn counted<T>(work: impl FnOnce() -> T) -> (isize, usize, T) {
-    let (held, asked) = COUNT.get();
+/// What some work asked of the allocator.
+fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
+    let before = COUNT.get();
     let result = work();
-    let (held_now, asked_now) = COUNT.get();
-    (held_now - held, asked_now - asked, result)
+    let after = COUNT.get();
+    let count = Count {
+        held_bytes: after.held_bytes - before.held_bytes,
+        allocations: after.allocations - before.allocations,
+        asked_bytes: after.asked_bytes - before.asked_bytes,
+    };
+    (count, result)
 }
 
 /// A pod like those of a Deployment: 5.4 KB without managedFields.
@@ -86,7 +104,7 @@ fn a_cached_pod_holds_at_most_1_3_times_its_text() {
     const PODS: usize = 3_000;
     let text: usize = (0..PODS).map(|number| pod_text(number).len()).sum();
     assert!((5_000..5_800).contains(&(text / PODS)), "the pods are of {} bytes", text / PODS);
-    let (held, _, _store) = counted(|| filled(PODS));
+    let (Count { held_bytes: held, .. }, _store) = counted(|| filled(PODS));
     let ratio = held as f64 / text as f64;
     assert!(
         ratio < 1.3,
@@ -99,8 +117,8 @@ fn a_cached_pod_holds_at_most_1_3_times_its_text() {
 #[test]
 fn a_snapshot_allocates_nothing_however_much_there_is() {
     let (store, _) = filled(2_000);
-    let (held, allocations, _snapshot) = counted(|| store.snapshot());
-    assert_eq!((held, allocations), (0, 0));
+    let (count, _snapshot) = counted(|| store.snapshot());
+    assert_eq!(count.allocations, 0);
 }
 
 #[test]
@@ -108,7 +126,7 @@ fn decoding_allocates_only_what_the_object_keeps() {
     let mut interner = Interner::default();
     Object::decode(pod_text(0).as_bytes(), &mut interner).unwrap();
     let text = pod_text(1);
-    let (_, allocations, _object) = counted(|| Object::decode(text.as_bytes(), &mut interner).unwrap());
+    let (Count { allocations, .. }, _object) = counted(|| Object::decode(text.as_bytes(), &mut interner).unwrap());
     // The text, the name, the uid, the list of labels (as it is read and as it is kept), and the parser's stack.
     assert!(allocations <= 6, "{allocations} allocations");
 }
@@ -120,10 +138,31 @@ fn an_event_after_a_snapshot_copies_a_path_and_not_the_table() {
         let text = pod_text(number).replace(r#""resourceVersion":"1"#, r#""resourceVersion":"2"#);
         let object = Object::decode(text.as_bytes(), &mut interner).unwrap();
         let snapshot = store.snapshot();
-        let (held, allocations, change) = counted(|| store.apply(object));
+        let (Count { held_bytes, allocations, .. }, change) = counted(|| store.apply(object));
         assert!(change.before.is_some());
-        assert!(held < 96, "{held} bytes in {allocations} allocations");
+        assert!(held_bytes < 4_096 && allocations <= 8, "{held_bytes} bytes in {allocations} allocations");
         drop(snapshot);
+    }
+}
+
+#[test]
+fn a_query_costs_what_the_narrowest_of_its_parts_finds() {
+    let (mut store, mut interner) = filled(10_000);
+    let rare = pod_text(10_000).replace(r#""pod-template-hash":"7c9d6f5b8""#, r#""pod-template-hash":"rare""#);
+    store.apply(Object::decode(rare.as_bytes(), &mut interner).unwrap());
+    store.apply(Sample::pod("small", "only").label("app.kubernetes.io/name", "web").build());
+    let snapshot = store.snapshot();
+    for (namespace, selector) in [
+        (None, "app.kubernetes.io/name=web,pod-template-hash=rare"),
+        (Some("shop"), "app.kubernetes.io/name=web,pod-template-hash=rare,app.kubernetes.io/managed-by=mortise"),
+        (Some("small"), "app.kubernetes.io/name=web"),
+        (Some("small"), ""),
+    ] {
+        let selector = Selector::parse(selector).unwrap();
+        // Every slot that is looked at is put into a list, so a walk of the 10,000 would ask for 40 KB.
+        let (Count { asked_bytes, .. }, found) = counted(|| snapshot.list(&pods(), namespace, &selector).count());
+        assert_eq!(found, 1);
+        assert!(asked_bytes < 4_096, "{asked_bytes} bytes for {selector} in {namespace:?}");
     }
 }
 
@@ -135,6 +174,6 @@ fn a_second_look_at_unchanged_children_copies_no_text() {
     let owner = "0d5c1b7e-9a58-4b1c-8a0f-000000000000";
     let look = || snapshot.owned(&pods(), owner).map(|pod| fields.projected_hash(pod)).collect::<Vec<_>>();
     assert_eq!(look().len(), 3);
-    let (_, allocations, _) = counted(look);
+    let (Count { allocations, .. }, _) = counted(look);
     assert!(allocations <= 6, "{allocations} allocations");
 }

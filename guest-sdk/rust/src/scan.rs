@@ -1,0 +1,289 @@
+//! Reads JSON by walking over its text once and stopping only at the fields that somebody wants. Everything else is
+//! skipped byte by byte, unparsed: in a reconcile nearly all bytes are skipped, and a general parser spends a multiple
+//! of the work on them. The text comes from the host, so what is skipped is not checked for being well-formed; whatever
+//! is wanted is.
+
+use serde::Deserialize;
+
+#[cfg(test)]
+mod tests;
+
+/// A position in a JSON text.
+pub struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// Why a text could not be read.
+pub type Reason = String;
+
+/// What can be read out of JSON text. [`derive@crate::Projection`] and [`derive@crate::CustomResource`] implement it, and
+/// everything that serde can deserialize has it by itself.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read from JSON",
+    note = "derive `Projection` or `CustomResource` for it, or serde's `Deserialize`"
+)]
+pub trait FromJson<'a>: Sized {
+    /// Reads the value at the scanner's position and moves behind it.
+    ///
+    /// # Errors
+    /// Where and why the text is not such a value.
+    fn from_json(input: &mut Scanner<'a>) -> Result<Self, Reason>;
+}
+
+impl<'a, T: Deserialize<'a>> FromJson<'a> for T {
+    fn from_json(input: &mut Scanner<'a>) -> Result<Self, Reason> {
+        parse(input.value()?)
+    }
+}
+
+/// Reads a whole text.
+pub(crate) fn read<'a, T: FromJson<'a>>(text: &'a str) -> Result<T, Reason> {
+    T::from_json(&mut Scanner::new(text))
+}
+
+/// Reads a JSON array.
+pub(crate) fn read_list<'a, T: FromJson<'a>>(text: &'a str) -> Result<Vec<T>, Reason> {
+    let mut input = Scanner::new(text);
+    let mut list = Vec::new();
+    input.expect(b'[')?;
+    if input.takes(b']') {
+        return Ok(list);
+    }
+    loop {
+        list.push(T::from_json(&mut input)?);
+        if input.takes(b']') {
+            return Ok(list);
+        }
+        input.expect(b',')?;
+    }
+}
+
+/// The fields that somebody wants, as a tree of names.
+pub struct Wanted {
+    /// The name of the field.
+    pub name: &'static str,
+    /// What is wanted of it.
+    pub part: Part,
+}
+
+/// What is wanted of a field.
+pub enum Part {
+    /// Its text, under this number.
+    Whole(usize),
+    /// Fields inside it.
+    Fields(&'static [Wanted]),
+}
+
+impl<'a> Scanner<'a> {
+    /// The beginning of a text.
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Walks over the object at this position and puts the texts of the wanted fields under their numbers.
+    ///
+    /// # Errors
+    /// When this is no object.
+    pub fn fields(&mut self, wanted: &[Wanted], found: &mut [Option<&'a str>]) -> Result<(), Reason> {
+        self.at = self.walk(self.at, wanted, found).ok_or_else(|| self.malformed())?;
+        Ok(())
+    }
+
+    /// The text of the value at this position.
+    fn value(&mut self) -> Result<&'a str, Reason> {
+        let start = self.after_blanks(self.at);
+        self.at = value_end(self.text.as_bytes(), start).ok_or_else(|| self.malformed())?;
+        self.text.get(start..self.at).ok_or_else(|| self.malformed())
+    }
+
+    /// Whether this byte comes next; moves behind it if so.
+    fn takes(&mut self, wanted: u8) -> bool {
+        let at = self.after(self.at, wanted);
+        self.at = at.unwrap_or(self.at);
+        at.is_some()
+    }
+
+    fn expect(&mut self, wanted: u8) -> Result<(), Reason> {
+        if self.takes(wanted) { Ok(()) } else { Err(self.malformed()) }
+    }
+
+    /// Where the object ends that begins at `at`, with its wanted fields put under their numbers on the way. None when
+    /// it does not end, or is none.
+    #[inline(never)]
+    fn walk(&self, at: usize, wanted: &[Wanted], found: &mut [Option<&'a str>]) -> Option<usize> {
+        let bytes = self.text.as_bytes();
+        let mut at = self.after(at, b'{')?;
+        if let Some(end) = self.after(at, b'}') {
+            return Some(end);
+        }
+        loop {
+            let start = self.after(at, b'"')?;
+            at = text_end(bytes, start)?;
+            // A name with escapes is none of the wanted ones.
+            let name = bytes.get(start..at - 1)?;
+            at = self.after_blanks(self.after(at, b':')?);
+            at = match wanted.iter().find(|wanted| wanted.name.as_bytes() == name).map(|wanted| &wanted.part) {
+                Some(Part::Whole(number)) => {
+                    let end = value_end(bytes, at)?;
+                    *found.get_mut(*number)? = self.text.get(at..end);
+                    end
+                }
+                Some(Part::Fields(inner)) if bytes.get(at) == Some(&b'{') => self.walk(at, inner, found)?,
+                _ => value_end(bytes, at)?,
+            };
+            if let Some(next) = self.after(at, b',') {
+                at = next;
+            } else {
+                return self.after(at, b'}');
+            }
+        }
+    }
+
+    /// The position behind a byte, when it is the next one that is no blank.
+    #[inline]
+    fn after(&self, at: usize, wanted: u8) -> Option<usize> {
+        if self.text.as_bytes().get(at) == Some(&wanted) {
+            return Some(at + 1);
+        }
+        let at = self.after_blanks(at);
+        (self.text.as_bytes().get(at) == Some(&wanted)).then_some(at + 1)
+    }
+
+    fn after_blanks(&self, mut at: usize) -> usize {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.text.as_bytes().get(at) {
+            at += 1;
+        }
+        at
+    }
+
+    #[cold]
+    fn malformed(&self) -> Reason {
+        ["unexpected JSON near byte ", &self.at.to_string()].concat()
+    }
+}
+
+/// Where the value ends that begins at `at`, or None when it does not.
+fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        let byte = *bytes.get(at)?;
+        at += 1;
+        match byte {
+            b'"' => at = text_end(bytes, at)?,
+            b'{' | b'[' => {
+                depth += 1;
+                continue;
+            }
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            b',' | b':' | b' ' | b'\n' | b'\r' | b'\t' => continue,
+            // A number, true, false or null.
+            _ => {
+                while bytes
+                    .get(at)
+                    .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-'))
+                {
+                    at += 1;
+                }
+            }
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Where the text ends whose opening quote is just before `at`: behind the closing one. Looks at eight bytes at a time,
+/// since most of every object is text.
+fn text_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The lowest bit that is set belongs to the first byte that is zero; borrows only reach bytes behind it.
+    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    loop {
+        let found = match bytes.get(at..)?.first_chunk::<8>() {
+            Some(chunk) => {
+                let word = u64::from_le_bytes(*chunk);
+                let hits = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
+                if hits == 0 {
+                    at += chunk.len();
+                    continue;
+                }
+                at += (hits.trailing_zeros() / 8) as usize;
+                *bytes.get(at)?
+            }
+            None => *bytes.get(at)?,
+        };
+        match found {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The value of a wanted field whose type serde knows.
+///
+/// # Errors
+/// That it is missing, or how it does not fit.
+pub fn required<'a, T: Deserialize<'a>>(text: Option<&'a str>, path: &str) -> Result<T, Reason> {
+    at(path, parse(present(text, path)?))
+}
+
+/// The same for a field that may be missing.
+///
+/// # Errors
+/// How it does not fit.
+pub fn optional<'a, T: Deserialize<'a>>(text: Option<&'a str>, path: &str) -> Result<Option<T>, Reason> {
+    text.map_or(Ok(None), |text| at(path, parse(text)))
+}
+
+/// The text of a wanted field, borrowed.
+///
+/// # Errors
+/// That it is missing, no text, or has escapes and cannot be borrowed.
+pub fn required_text<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, Reason> {
+    at(path, borrow(present(text, path)?))
+}
+
+/// The same for a field that may be missing.
+///
+/// # Errors
+/// That it is no text, or has escapes and cannot be borrowed.
+pub fn optional_text<'a>(text: Option<&'a str>, path: &str) -> Result<Option<&'a str>, Reason> {
+    match text {
+        None | Some("null") => Ok(None),
+        Some(text) => at(path, borrow(text)).map(Some),
+    }
+}
+
+/// A text of its own, whatever is in it; nothing when there is none.
+pub(crate) fn owned_text(text: Option<&str>) -> Result<Option<String>, Reason> {
+    match text {
+        None | Some("null") => Ok(None),
+        Some(text) => match borrow(text) {
+            Ok(text) => Ok(Some(text.to_owned())),
+            Err(_) => parse(text),
+        },
+    }
+}
+
+fn present<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, Reason> {
+    text.ok_or_else(|| [path, " is missing"].concat())
+}
+
+fn at<T>(path: &str, result: Result<T, Reason>) -> Result<T, Reason> {
+    result.map_err(|reason| [path, ": ", &reason].concat())
+}
+
+fn borrow(text: &str) -> Result<&str, Reason> {
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    match inner.filter(|inner| !inner.as_bytes().contains(&b'\\')) {
+        Some(inner) => Ok(inner),
+        None => Err(["a text without escapes is expected (String takes any), this is ", text].concat()),
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Reason> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}

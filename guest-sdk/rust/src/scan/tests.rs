@@ -1,0 +1,87 @@
+//! The scanner finds what is wanted in any JSON, and never runs off the end of what is none.
+
+use serde_json::{Value, json};
+
+use super::{Part, Scanner, Wanted, optional_text, read, read_list, required, required_text};
+
+const WANTED: &[Wanted] = &[
+    Wanted { name: "metadata", part: Part::Fields(&[Wanted { name: "name", part: Part::Whole(0) }]) },
+    Wanted {
+        name: "status",
+        part: Part::Fields(&[
+            Wanted { name: "phase", part: Part::Whole(1) },
+            Wanted { name: "list", part: Part::Whole(2) },
+        ]),
+    },
+];
+
+fn found(text: &str) -> [Option<&str>; 3] {
+    let mut found = [None; 3];
+    Scanner::new(text).fields(WANTED, &mut found).unwrap();
+    found
+}
+
+#[test]
+fn wanted_fields_are_found_among_anything_else() {
+    let text = r#"{"a":[{"name":"x"},"}\"]"],"metadata":{"labels":{"name":"no"},"name":"web"},"n":-1.5e+3,
+        "status" : { "phase" : "Running" , "list" : [1, {"a": "]"}] }, "t":true}"#;
+    assert_eq!(found(text), [Some("\"web\""), Some("\"Running\""), Some("[1, {\"a\": \"]\"}]")]);
+}
+
+#[test]
+fn missing_and_null_parents_leave_their_fields_missing() {
+    for text in ["{}", " { } ", r#"{"status":null,"metadata":[]}"#, r#"{"status":{},"metadata":{}}"#] {
+        assert_eq!(found(text), [None; 3], "{text}");
+    }
+}
+
+#[test]
+fn texts_end_at_their_own_quote_wherever_it_stands() {
+    for length in 0..40 {
+        let name = "n".repeat(length);
+        let escaped = format!("{name}\\\\\\\"{name}");
+        for value in [name.clone(), escaped] {
+            let text = format!(r#"{{"x":"{value}","metadata":{{"name":"{value}"}}}}"#);
+            let quoted = format!("\"{value}\"");
+            assert_eq!(found(&text)[0], Some(quoted.as_str()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn text_that_ends_too_early_is_an_error_at_every_length() {
+    let text = r#"{"metadata":{"name":"web\"","n":12},"status":{"phase":"Running","list":[1,[]]}}"#;
+    for end in 0..text.len() {
+        let mut found = [None; 3];
+        assert!(Scanner::new(&text[..end]).fields(WANTED, &mut found).is_err(), "{}", &text[..end]);
+    }
+}
+
+#[test]
+fn nonsense_is_an_error_and_no_panic() {
+    for text in ["", "[]", "1", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{]", "{\"a\":]}", "nul", "\u{e9}", "{\"\u{e9}"] {
+        assert!(Scanner::new(text).fields(WANTED, &mut [None; 3]).is_err(), "{text}");
+        assert!(read_list::<Value>(text).is_err() || text == "[]", "{text}");
+    }
+}
+
+#[test]
+fn texts_are_borrowed_unless_they_have_escapes() {
+    assert_eq!(required_text(Some("\"web\""), "a"), Ok("web"));
+    assert_eq!(optional_text(Some("null"), "a"), Ok(None));
+    assert_eq!(required_text(None, "metadata.name"), Err("metadata.name is missing".into()));
+    let refused = required_text(Some(r#""a\nb""#), "status.message").unwrap_err();
+    assert!(refused.starts_with("status.message: a text without escapes is expected"), "{refused}");
+    assert_eq!(required::<String>(Some(r#""a\nb""#), "a"), Ok("a\nb".into()));
+    assert!(required::<u8>(Some("300"), "spec.n").unwrap_err().starts_with("spec.n: "));
+}
+
+#[test]
+fn lists_and_values_read_as_serde_reads_them() {
+    let list = json!([{"a": 1}, "b", null, [2], 3.5, true]);
+    for text in [list.to_string(), serde_json::to_string_pretty(&list).unwrap()] {
+        assert_eq!(Value::Array(read_list(&text).unwrap()), list);
+        assert_eq!(read::<Value>(&text).unwrap(), list);
+    }
+    assert_eq!(read_list::<u8>(" [ ] "), Ok(vec![]));
+}

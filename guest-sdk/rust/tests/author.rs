@@ -1,0 +1,166 @@
+//! The SDK from where an author stands: another crate, which knows the public items and nothing else.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+use mortise_sdk::prelude::*;
+use mortise_sdk::testing::Cluster;
+use mortise_sdk::{Value, json};
+
+/// A web site.
+///
+/// It has pages.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[resource(
+    group = "example.com", version = "v1beta2", kind = "Site", status = SiteStatus, plural = "websites",
+    short_name = "ws", short_name = "web", category = "all", cluster,
+    scale(spec = ".spec.pages", status = ".status.pages", selector = ".status.selector"),
+    column(name = "Pages", type = "integer", path = ".spec.pages", wide, description = "How many")
+)]
+pub struct SiteSpec {
+    pages: u16,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+pub struct SiteStatus {
+    pages: usize,
+}
+
+/// A Deployment, with what only this plugin looks at.
+#[derive(Projection, Debug)]
+#[projection("apps/v1/Deployment")]
+struct Deployment<'a> {
+    #[field(child_key)]
+    key: &'a str,
+    #[field("metadata.labels[\"example.com/page\"]")]
+    page: Option<String>,
+    #[field("spec.replicas")]
+    replicas: Option<u16>,
+}
+
+#[reconciler(
+    owns(Deployment<'static>, update = "rollingRecreate"), owns("v1/Pod"), reads("v1/Node", "v1/ConfigMap"),
+    writes("v1/Node", verbs("patch", "get")), labels = "tier=web", annotation("example.com/on", "true"), finalize,
+    concurrency = 4, limits(memory_bytes = 1048576, deadline_ms = 250), name = "sites", version = "9.9.9"
+)]
+fn reconcile(site: &Site, cx: &Context) -> Result<Outcome, Failure> {
+    let deployments: Vec<Deployment> = cx.owned()?;
+    let described: Vec<Value> =
+        deployments.iter().map(|each| json!([each.key, each.page, each.replicas, site.status.is_some()])).collect();
+    Ok(Outcome::new().status(&described))
+}
+
+fn manifest() -> Value {
+    Json::raw(PLUGIN.manifest()).value().unwrap()
+}
+
+#[test]
+fn everything_that_attributes_say_is_in_the_manifest() {
+    let manifest = manifest();
+    assert_eq!(manifest["apiVersion"], "mortise.dev/v1alpha1");
+    assert_eq!((&manifest["name"], &manifest["version"]), (&json!("sites"), &json!("9.9.9")));
+    assert_eq!(
+        manifest["controllers"],
+        json!([{
+            "for": {"apiVersion": "example.com/v1beta2", "kind": "Site"},
+            "where": {"labels": "tier=web", "annotations": {"example.com/on": "true"}},
+            "owns": [
+                {"apiVersion": "apps/v1", "kind": "Deployment", "update": "rollingRecreate"},
+                {"apiVersion": "v1", "kind": "Pod"},
+            ],
+            "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "ConfigMap"}],
+            "finalize": true,
+            "concurrency": 4,
+        }])
+    );
+    assert_eq!(manifest["writes"], json!([{"apiVersion": "v1", "kind": "Node", "verbs": ["patch", "get"]}]));
+    assert_eq!(manifest["limits"], json!({"memoryBytes": 1_048_576, "deadlineMs": 250}));
+}
+
+#[test]
+fn everything_that_attributes_say_is_in_the_custom_resource_definition() {
+    let resource = manifest()["customResources"][0].clone();
+    assert_eq!(resource["metadata"]["name"], "websites.example.com");
+    assert_eq!(resource["spec"]["scope"], "Cluster");
+    let names = json!({"kind": "Site", "listKind": "SiteList", "plural": "websites", "singular": "site",
+        "shortNames": ["ws", "web"], "categories": ["all"]});
+    assert_eq!(resource["spec"]["names"], names);
+    let version = &resource["spec"]["versions"][0];
+    assert_eq!(version["subresources"]["status"], json!({}));
+    let scale = json!({"specReplicasPath": ".spec.pages", "statusReplicasPath": ".status.pages",
+        "labelSelectorPath": ".status.selector"});
+    assert_eq!(version["subresources"]["scale"], scale);
+    let columns = json!([
+        {"name": "Pages", "type": "integer", "jsonPath": ".spec.pages", "priority": 1, "description": "How many"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    assert_eq!(version["additionalPrinterColumns"], columns);
+    assert_eq!(version["schema"]["openAPIV3Schema"]["description"], "A web site.\n\nIt has pages.");
+}
+
+#[test]
+fn projections_ask_for_their_fields_and_read_them_flat() {
+    let site = Site::new("a", SiteSpec { pages: 1 });
+    let mut cluster = Cluster::of(&PLUGIN);
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2, "template": {}},
+        "metadata": {"labels": {"example.com/page": "a \"quoted\" one"}}});
+    cluster.add_child(&site, "x", &deployment).add_child(
+        &site,
+        "y",
+        &json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+    );
+    let status = cluster.reconcile(&site).unwrap().status_value();
+    assert_eq!(status, json!([["x", "a \"quoted\" one", 2, false], ["y", null, null, false]]));
+}
+
+#[test]
+fn a_field_of_the_wrong_shape_is_named() {
+    let site = Site::new("a", SiteSpec { pages: 1 });
+    let mut cluster = Cluster::of(&PLUGIN);
+    cluster.add_child(&site, "x", &json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": "two"}}));
+    let failure = cluster.reconcile(&site).unwrap_err();
+    assert!(failure.message().contains("Deployment") && failure.message().contains("spec.replicas: "), "{failure}");
+}
+
+#[test]
+fn a_status_that_does_not_fit_is_none_and_stops_nobody() {
+    let mut site = serde_json::to_value(Site::new("a", SiteSpec { pages: 1 })).unwrap();
+    assert_eq!((&site["apiVersion"], &site["kind"]), (&json!("example.com/v1beta2"), &json!("Site")));
+    site["status"] = json!({"conditions": [], "pages": "an older build wrote text"});
+    assert!(Cluster::of(&PLUGIN).reconcile(&site).is_ok());
+    site["spec"] = json!({"pages": "x"});
+    let failure = Cluster::of(&PLUGIN).reconcile(&site).unwrap_err();
+    assert!(failure.message().contains("spec: "), "{failure}");
+}
+
+mod foreign_types {
+    //! A plugin that reads and wants objects in the types of k8s-openapi.
+
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use mortise_sdk::prelude::*;
+
+    #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    #[resource(group = "example.com", version = "v1", kind = "Mirror")]
+    pub struct MirrorSpec {}
+
+    #[reconciler(owns("v1/ConfigMap"), reads("v1/Pod"))]
+    pub fn reconcile(_mirror: &Mirror, cx: &Context) -> Result<Outcome, Failure> {
+        let pods: Vec<Pod> = cx.list(&Query::of_kind("v1", "Pod").selector("app"))?;
+        let copies = pods.iter().filter_map(|pod| {
+            let name = pod.metadata.name.clone()?;
+            Some(Child::new(name, &ConfigMap { data: pod.metadata.labels.clone(), ..ConfigMap::default() }))
+        });
+        Ok(Outcome::children(copies))
+    }
+}
+
+#[test]
+fn the_types_of_k8s_openapi_are_read_and_wanted_as_they_are() {
+    let mirror = foreign_types::Mirror::new("m", foreign_types::MirrorSpec {});
+    let mut cluster = Cluster::of(&foreign_types::PLUGIN);
+    for (name, labels) in [("a", json!({"app": "web"})), ("b", json!({}))] {
+        cluster.add(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}}));
+    }
+    let outcome = cluster.settle(&mirror).unwrap();
+    assert_eq!(outcome.child_keys(), ["a"]);
+    assert_eq!(outcome.child("a").unwrap()["kind"], "ConfigMap");
+    assert_eq!(outcome.child("a").unwrap()["data"], json!({"app": "web"}));
+}

@@ -1,0 +1,177 @@
+//! The parts of an object's JSON that the host reads, borrowed from the text; every other member is skipped.
+//!
+//! These types are what decoding goes through and nobody keeps.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::interner::Interner;
+use super::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX, OwnFields};
+
+#[derive(Deserialize)]
+pub(super) struct Header<'a> {
+    #[serde(borrow, rename = "apiVersion")]
+    pub(super) api_version: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) metadata: Metadata<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) namespace: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) uid: Option<Text<'a>>,
+    /// Borrowed, never unescaped: its place in the text is needed, and digits are not escaped.
+    pub(super) resource_version: Option<&'a str>,
+    pub(super) generation: Option<i64>,
+    pub(super) deletion_timestamp: Option<IgnoredAny>,
+    #[serde(borrow, default)]
+    pub(super) labels: Labels<'a>,
+    #[serde(borrow, default)]
+    pub(super) annotations: Annotations<'a>,
+    #[serde(borrow, default, rename = "ownerReferences")]
+    pub(super) owners: ControllerReference<'a>,
+    #[serde(borrow)]
+    pub(super) managed_fields: Option<&'a RawValue>,
+}
+
+/// A string that is borrowed when it has no escapes; a plain `Option<Cow>` would always be copied.
+#[derive(Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+#[derive(Default)]
+pub(super) struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl Labels<'_> {
+    /// Sorted by key.
+    pub(super) fn intern(&self, interner: &mut Interner) -> Box<[(Arc<str>, Arc<str>)]> {
+        let mut labels: Box<[_]> =
+            self.0.iter().map(|(key, value)| (interner.intern(key), interner.intern(value))).collect();
+        // The API server sends maps sorted, so this is a check and not a sort.
+        labels.sort_by(|(left, _), (right, _)| left.cmp(right));
+        labels
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Annotations<'a> {
+    pub(super) child_key: Option<Cow<'a, str>>,
+    pub(super) desired: Option<Cow<'a, str>>,
+}
+
+/// The one owner reference that says `controller: true`; the API server admits no second.
+#[derive(Default)]
+pub(super) struct ControllerReference<'a>(pub(super) Option<Owner<'a>>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Owner<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Text<'a>,
+    #[serde(borrow)]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) uid: Text<'a>,
+    pub(super) controller: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFields<'a> {
+    #[serde(borrow)]
+    manager: Option<Text<'a>>,
+    #[serde(borrow)]
+    operation: Option<Text<'a>>,
+    #[serde(borrow)]
+    subresource: Option<Text<'a>>,
+    #[serde(borrow, rename = "fieldsV1")]
+    fields: Option<&'a RawValue>,
+}
+
+impl ManagedFields<'_> {
+    fn kept(&self) -> Option<OwnFields> {
+        let text = |field: &Option<Text<'_>>| -> Box<str> { field.as_ref().map_or("", |text| &text.0).into() };
+        let manager = self.manager.as_ref()?;
+        let applied = self.operation.as_ref().is_some_and(|operation| operation.0 == "Apply");
+        let status = self.subresource.as_ref().is_some_and(|subresource| subresource.0 == "status");
+        (manager.0.starts_with(MANAGER_PREFIX) && (applied || status)).then(|| OwnFields {
+            manager: text(&self.manager),
+            applied,
+            subresource: text(&self.subresource),
+            fields: self.fields.map_or("{}", RawValue::get).into(),
+        })
+    }
+}
+
+/// Implements Deserialize by a visitor that takes a map or a null; Go writes an absent map or list either way.
+macro_rules! deserialize_with {
+    ($type:ident, $expecting:literal, |$access:ident: $trait:ident| $method:ident $body:block) => {
+        impl<'de: 'a, 'a> Deserialize<'de> for $type<'a> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Reader;
+                impl<'de> Visitor<'de> for Reader {
+                    type Value = $type<'de>;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+                    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                        Ok($type::default())
+                    }
+                    fn $method<A: $trait<'de>>(self, mut $access: A) -> Result<Self::Value, A::Error> $body
+                }
+                deserializer.deserialize_any(Reader)
+            }
+        }
+    };
+}
+
+deserialize_with!(Labels, "a map of strings", |map: MapAccess| visit_map {
+    let mut labels = Vec::new();
+    while let Some((Text(key), Text(value))) = map.next_entry()? {
+        labels.push((key, value));
+    }
+    Ok(Labels(labels))
+});
+
+deserialize_with!(Annotations, "a map of strings", |map: MapAccess| visit_map {
+    let mut annotations = Annotations::default();
+    while let Some(Text(key)) = map.next_key()? {
+        match &*key {
+            CHILD_KEY_ANNOTATION => annotations.child_key = Some(map.next_value::<Text<'de>>()?.0),
+            DESIRED_ANNOTATION => annotations.desired = Some(map.next_value::<Text<'de>>()?.0),
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+    }
+    Ok(annotations)
+});
+
+deserialize_with!(ControllerReference, "a list of owner references", |owners: SeqAccess| visit_seq {
+    let mut controller = None;
+    while let Some(owner) = owners.next_element::<Owner<'de>>()? {
+        if owner.controller == Some(true) {
+            controller = Some(owner);
+        }
+    }
+    Ok(ControllerReference(controller))
+});
+
+/// Those entries of a managedFields list that are kept.
+pub(super) fn own_fields(raw: &RawValue) -> Result<Box<[OwnFields]>, serde_json::Error> {
+    let entries: Vec<ManagedFields<'_>> = serde_json::from_str(raw.get())?;
+    Ok(entries.iter().filter_map(ManagedFields::kept).collect())
+}

@@ -1,0 +1,54 @@
+//! What one step of the way costs, in this process: a watch event decoded and indexed, a driver step, a snapshot, a fresh
+//! guest call. `micro/` has one file per step; here is only the order of the rounds, and the table.
+
+mod cycle;
+mod decode;
+mod plugin;
+mod reconcile;
+mod snapshot;
+mod step;
+
+use anyhow::Result;
+
+use crate::measure::{self, Figure};
+use crate::table::{Table, time, verdict};
+
+/// Measures everything in interleaved rounds and prints the tables.
+pub(crate) fn run(rounds: usize) -> Result<()> {
+    let podset = plugin::Podset::compile(false)?;
+    let scene = reconcile::Scene::new(&podset)?;
+    let cycle = step::converged(&podset)?;
+    let texts = decode::Texts::new();
+    let stores = snapshot::stores()?;
+
+    let mut cases = Vec::new();
+    reconcile::cases(&scene, &mut cases);
+    step::cases(&cycle, &mut cases);
+    decode::cases(&texts, &mut cases)?;
+    snapshot::cases(&stores, &mut cases);
+    let figures = measure::rounds(&mut cases, rounds)?;
+    drop(cases);
+    print!("{}", times(&figures, rounds));
+    print!("{}", reconcile::counts(&scene)?);
+    Ok(())
+}
+
+fn times(figures: &[Figure], rounds: usize) -> Table {
+    let title = format!(
+        "One step of the way (medians of {rounds} interleaved rounds; halves: even rounds by odd ones, 1.00 is a quiet machine)"
+    );
+    let mut table = Table::new(title, &["operation", "time", "halves", "allocations", "target", ""]);
+    for figure in figures {
+        let noisy = if figure.is_noisy() { " noisy" } else { "" };
+        let target = figure.target.map(|target| target.as_nanos() as f64);
+        table.row([
+            figure.name.clone(),
+            time(figure.ns),
+            format!("{:.2}", figure.halves),
+            format!("{:.1}", figure.allocations),
+            target.map_or_else(String::new, |target| format!("<= {}", time(target))),
+            format!("{}{noisy}", verdict(figure.ns, target)),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,230 @@
+//! The driver with everything around it that it needs to go round: the real plugin for its calls, and for its writes a
+//! few lines that play the API server. Steps that are not measured run here; nothing here is timed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use anyhow::{Context, Result, bail};
+use mortise_core::driver::{Config, Driver};
+use mortise_core::event::{
+    Call, CallDone, Compiled, Effect, Event, Now, Offer, WatchEvent, Write, WriteOp, Written,
+};
+use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
+use serde_json::{Value, json};
+
+use super::plugin::Podset;
+
+/// Steps until all is quiet; many times what a hundred PodSets need, so more is a loop.
+const MAX_STEPS: usize = 100_000;
+/// Beyond this the driver only waits for its resync: as far as a benchmark goes, it is quiet.
+const QUIET_MS: u64 = 60_000;
+
+/// A driver and its small world.
+pub(crate) struct Cycle<'a> {
+    podset: &'a Podset,
+    driver: Driver,
+    now: Now,
+    wake_at: Option<u64>,
+    version: u64,
+    interner: Interner,
+    watched: BTreeSet<Kind>,
+    objects: BTreeMap<ObjectRef, Value>,
+    events: VecDeque<Event>,
+    writes: usize,
+}
+
+impl<'a> Cycle<'a> {
+    /// A driver that has started and serves the plugin; the given objects are there from the beginning.
+    pub(crate) fn start(podset: &'a Podset, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
+        let mut cycle = Self {
+            podset,
+            driver: Driver::new(Config { instance: "bench".into(), call_slots: 4 }),
+            now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
+            wake_at: None,
+            version: 0,
+            interner: Interner::default(),
+            watched: BTreeSet::new(),
+            objects: BTreeMap::new(),
+            events: VecDeque::new(),
+            writes: 0,
+        };
+        for object in objects {
+            cycle.put(object)?;
+        }
+        let offer = Offer {
+            name: "podset".into(),
+            source: "file podset.wasm".into(),
+            digest: podset.plugin.digest().clone(),
+            config: "{}".into(),
+        };
+        cycle.events.extend([Event::Started, Event::PluginFound(offer), Event::SourcesListed]);
+        cycle.settle()?;
+        Ok(cycle)
+    }
+
+    /// How many writes the driver has sent so far.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes
+    }
+
+    /// The stored objects of a kind.
+    pub(crate) fn objects(&self, kind: &Kind) -> Vec<Value> {
+        self.objects.iter().filter(|(reference, _)| reference.kind == *kind).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Stores an object under a new version, and returns the watch event that tells of it.
+    pub(crate) fn changed(&mut self, mut object: Value) -> Result<Event> {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let decoded = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
+        self.objects.insert(decoded.reference(), object);
+        Ok(Event::Watch(decoded.kind.clone(), WatchEvent::Applied(Box::new(decoded))))
+    }
+
+    /// One step, and nothing of what it asks for.
+    pub(crate) fn step(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        self.driver.step(self.now, event, effects);
+    }
+
+    /// Does what steps have asked for, and steps on until nothing is left to do.
+    pub(crate) fn finish(&mut self, effects: Vec<Effect>) -> Result<()> {
+        for effect in effects {
+            self.perform(effect)?;
+        }
+        self.settle()
+    }
+
+    /// Runs the guest for a call that a step has asked for.
+    pub(crate) fn answer(&self, call: Call) -> Event {
+        let report = self.podset.plugin.call(call.object.json(), call.view, &call.limits);
+        let elapsed_us = report.stats.elapsed.as_micros() as u64;
+        Event::CallDone(call.id, CallDone { result: report.result, reads: report.reads, elapsed_us })
+    }
+
+    fn put(&mut self, object: Value) -> Result<()> {
+        let event = self.changed(object)?;
+        // What nobody watches yet is found by the list.
+        if matches!(&event, Event::Watch(kind, _) if self.watched.contains(kind)) {
+            self.events.push_back(event);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        for _ in 0..MAX_STEPS {
+            let event = match (self.events.pop_front(), self.wake_at) {
+                (Some(event), _) => event,
+                (None, Some(wake_at)) if wake_at < self.now.mono_ms + QUIET_MS => {
+                    let passed_ms = wake_at.saturating_sub(self.now.mono_ms);
+                    self.now = Now { mono_ms: wake_at.max(self.now.mono_ms), unix_ms: self.now.unix_ms + passed_ms };
+                    self.wake_at = None;
+                    Event::Tick
+                }
+                (None, _) => return Ok(()),
+            };
+            let mut effects = Vec::new();
+            self.step(event, &mut effects);
+            for effect in effects {
+                self.perform(effect)?;
+            }
+        }
+        bail!("the driver did not come to rest within {MAX_STEPS} steps")
+    }
+
+    fn perform(&mut self, effect: Effect) -> Result<()> {
+        match effect {
+            Effect::StartWatch(kind) => self.list(kind)?,
+            Effect::Compile(digest) => {
+                let manifest = self.podset.plugin.manifest().clone();
+                let component_bytes = self.podset.component_bytes as u64;
+                let compiled = Compiled { manifest, component_bytes, compile_ms: 0, cached: true };
+                self.events.push_back(Event::Compiled(digest, Ok(compiled)));
+            }
+            Effect::RegisterCrd { plugin, crd, .. } => {
+                self.events.push_back(Event::CrdRegistered { plugin, crd, result: Ok(()) });
+            }
+            Effect::Call(call) => {
+                let answer = self.answer(*call);
+                self.events.push_back(answer);
+            }
+            Effect::Write(write) => self.write(*write)?,
+            Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
+            Effect::ReadLive(target) => bail!("the driver does not believe its view of {target}"),
+            Effect::StopWatch(_) | Effect::Unload(_) | Effect::Observe(_) => {}
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, kind: Kind) -> Result<()> {
+        self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
+        for object in self.objects(&kind) {
+            let object = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
+            self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listed(Box::new(object))));
+        }
+        let version = ResourceVersion(self.version);
+        self.events.push_back(Event::Watch(kind.clone(), WatchEvent::ListDone(version)));
+        self.watched.insert(kind);
+        Ok(())
+    }
+
+    fn write(&mut self, write: Write) -> Result<()> {
+        self.writes += 1;
+        let object = match &write.op {
+            // Pods and the Plugin are created, Events are applied.
+            WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => self.created(target, body)?,
+            WriteOp::PatchStatus { target, body } => {
+                let mut object = self.objects.get(target).cloned().with_context(|| format!("find {target}"))?;
+                merge(&mut object, serde_json::from_str(body)?);
+                object
+            }
+            other => bail!("a PodSet that converges needs no {} of {}", other.verb(), other.target()),
+        };
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().into();
+        if object["type"] == "Warning" {
+            bail!("the host warns of something: {object}");
+        }
+        self.put(object)?;
+        let written = Written { uid, resource_version: ResourceVersion(self.version) };
+        self.events.push_back(Event::Wrote(write.id, Ok(written)));
+        Ok(())
+    }
+
+    fn created(&mut self, target: &ObjectRef, body: &str) -> Result<Value> {
+        let mut object: Value = serde_json::from_str(body)?;
+        object["metadata"]["uid"] = format!("uid-{}", self.version + 1).into();
+        if &*target.kind.kind == "Pod" {
+            object["status"] = json!({"phase": "Running"});
+        }
+        Ok(object)
+    }
+}
+
+/// RFC 7396.
+fn merge(into: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch;
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    let into = into.as_object_mut().expect("it was made an object just above");
+    for (name, value) in patch {
+        if value.is_null() {
+            into.remove(&name);
+        } else {
+            merge(into.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_patch_changes_adds_and_removes_members() {
+        let mut object = json!({"spec": {"a": 1, "b": [1, 2]}, "status": null});
+        merge(&mut object, json!({"spec": {"a": null, "b": [3]}, "status": {"c": 4}}));
+        assert_eq!(object, json!({"spec": {"b": [3]}, "status": {"c": 4}}));
+    }
+}

@@ -1,0 +1,54 @@
+//! The podset plugin, compiled and loaded into this process the way the host does it.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use mortise_core::limits::CallLimits;
+use mortise_core::object::Kind;
+use mortise_core::view::Access;
+use mortise_wasm::compile::Compiler;
+use mortise_wasm::engine::{Engine, EngineOptions};
+use mortise_wasm::plugin::Plugin;
+use mortise_wasm::digest;
+
+use crate::{COMPILE, programs};
+
+/// The loaded plugin.
+#[derive(Debug)]
+pub(crate) struct Podset {
+    pub(crate) plugin: Plugin,
+    pub(crate) pooled: bool,
+    pub(crate) component_bytes: usize,
+    pub(crate) artifact_bytes: u64,
+}
+
+impl Podset {
+    /// Compiles it, on an engine that counts fuel or on one as the host has it.
+    pub(crate) fn compile(fuel: bool) -> Result<Self> {
+        let wasm = programs::podset()?;
+        let engine = Engine::new(EngineOptions { fuel, ..EngineOptions::default() })?;
+        let cache = tempfile::tempdir().context("make a folder for the compiled plugin")?;
+        let own = std::env::current_exe().context("find this program")?;
+        let compiler = Compiler::new(own, vec![COMPILE.into()], &cache.path().join("cache"), &engine)?;
+        let artifact = compiler.compile(&wasm).context("compile podset.wasm")?;
+        let artifact_bytes = std::fs::metadata(&artifact.path).context("measure the compiled plugin")?.len();
+        // The folder may go: what is loaded stays mapped.
+        let plugin = engine.load(&artifact.path, digest::of(&wasm)).context("load podset.wasm")?;
+        Ok(Self { plugin, pooled: engine.pooled(), component_bytes: wasm.len(), artifact_bytes })
+    }
+}
+
+/// The kind that is reconciled.
+pub(crate) fn pod_set() -> Kind {
+    Kind::new("app.example.com/v1alpha1", "PodSet")
+}
+
+/// The kind of its children.
+pub(crate) fn pod() -> Kind {
+    Kind::new("v1", "Pod")
+}
+
+/// What the plugin's manifest lets it read.
+pub(crate) fn access() -> Arc<Access> {
+    Arc::new(Access::new(vec![pod_set(), pod()], CallLimits::default().read_bytes))
+}

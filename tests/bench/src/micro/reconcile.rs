@@ -1,0 +1,229 @@
+//! One fresh guest call of podset with 10 Pods, beside the same work done natively, and the counts that hold on any
+//! machine: fuel, host calls, page faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use mortise_core::contract::{CallResult, Outcome};
+use mortise_core::limits::CallLimits;
+use mortise_core::object::{Interner, Object};
+use mortise_core::store::Snapshot;
+use mortise_core::view::{Access, View};
+use mortise_wasm::plugin::{CallReport, Plugin};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::plugin::{self, Podset};
+use crate::measure::Case;
+use crate::sample::{self, Pod};
+use crate::table::Table;
+
+const PODS: usize = 10;
+/// Calls per round: some milliseconds' worth.
+const CALLS: usize = 500;
+/// Different snapshots in which one Pod has just changed, so that its projection is not remembered.
+const CHANGES: usize = 100;
+const TARGET: Duration = Duration::from_micros(15);
+/// What podset asks for; the native reference is given the same.
+const FIELDS: [&str; 4] =
+    ["metadata.annotations[\"mortise.dev/child\"]", "metadata.name", "metadata.deletionTimestamp", "status.phase"];
+
+/// A PodSet that is converged, and everything that one call of it takes.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    podset: &'a Podset,
+    snapshot: Snapshot,
+    primary: Arc<Object>,
+    access: Arc<Access>,
+    config: Arc<str>,
+    limits: CallLimits,
+    whole: String,
+    projected: String,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn new(podset: &'a Podset) -> Result<Self> {
+        let mut interner = Interner::default();
+        let primary = Arc::new(Object::decode(sample::pod_set(PODS).as_bytes(), &mut interner)?);
+        let mut scene = Self {
+            podset,
+            snapshot: snapshot(&mut interner, None)?,
+            primary,
+            access: plugin::access(),
+            config: "{}".into(),
+            limits: CallLimits::default(),
+            whole: String::new(),
+            projected: String::new(),
+        };
+        let fields = FIELDS.map(str::to_owned);
+        scene.whole = scene.view(&scene.snapshot).owned(&plugin::pod(), &[])?;
+        scene.projected = scene.view(&scene.snapshot).owned(&plugin::pod(), &fields)?;
+        let outcome = outcome(scene.call(&podset.plugin, &scene.snapshot))?;
+        let children = outcome.children.as_ref().map_or(0, Vec::len);
+        ensure!(children == PODS, "podset wants {children} children for {PODS} replicas");
+        Ok(scene)
+    }
+
+    fn view(&self, snapshot: &Snapshot) -> View {
+        View::new(snapshot.clone(), self.primary.clone(), self.access.clone(), 0, self.config.clone())
+    }
+
+    fn call(&self, plugin: &Plugin, snapshot: &Snapshot) -> CallReport {
+        plugin.call(self.primary.json(), self.view(snapshot), &self.limits)
+    }
+}
+
+/// Every sample Pod of the owner, one of them perhaps in another version than the others.
+fn snapshot(interner: &mut Interner, changed: Option<u64>) -> Result<Snapshot> {
+    let mut objects = vec![Object::decode(sample::pod_set(PODS).as_bytes(), interner)?];
+    for index in 0..PODS {
+        let mut pod = Pod::new(0, index);
+        if let (0, Some(version)) = (index, changed) {
+            pod.version = version;
+        }
+        objects.push(Object::decode(pod.json().as_bytes(), interner)?);
+    }
+    Ok(Snapshot::of(&[plugin::pod_set(), plugin::pod()], objects))
+}
+
+fn outcome(report: CallReport) -> Result<Outcome> {
+    match report.result {
+        CallResult::Done(outcome) => Ok(outcome),
+        other => anyhow::bail!("podset answered {other:?}"),
+    }
+}
+
+/// The rows of this step.
+pub(crate) fn cases<'a>(scene: &'a Scene<'_>, cases: &mut Vec<Case<'a>>) {
+    let repeated = Case::new("reconcile in a fresh instance, podset with 10 Pods", move |stopwatch| {
+        for _ in 0..CALLS {
+            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &scene.snapshot)))?;
+        }
+        Ok(())
+    });
+    cases.push(repeated.target(TARGET));
+    cases.push(Case::new("the same when one Pod has just changed", move |stopwatch| {
+        let mut interner = Interner::default();
+        let all = (0..CHANGES).map(|number| snapshot(&mut interner, Some(100 + number as u64)));
+        let all = all.collect::<Result<Vec<_>>>()?;
+        for view in &all {
+            // The other nine are remembered, as they are in a host that has seen them before.
+            for index in 1..PODS {
+                let name = mortise_core::object::Name::new("default", &format!("sample-0-{index}"));
+                let pod = view.get(&plugin::pod(), &name).context("a sample Pod is missing")?;
+                let fields = mortise_core::projection::Projection::parse(&FIELDS.map(str::to_owned))?;
+                drop(fields.project(pod));
+            }
+            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, view)))?;
+        }
+        Ok(())
+    }));
+    for (name, pods) in [
+        ("the same logic native, from the same projections", &scene.projected),
+        ("the same logic native, from the Pods' whole JSON", &scene.whole),
+    ] {
+        cases.push(Case::new(name, move |stopwatch| {
+            for _ in 0..CALLS {
+                let (children, status) = stopwatch.one(|| native(scene.primary.json(), pods))?;
+                ensure!(children.len() == PODS && !status.is_empty(), "the native logic differs from podset's");
+            }
+            Ok(())
+        }));
+    }
+}
+
+#[derive(Deserialize)]
+struct NativeSet<'a> {
+    #[serde(borrow)]
+    spec: NativeSpec<'a>,
+}
+
+#[derive(Deserialize)]
+struct NativeSpec<'a> {
+    replicas: i32,
+    #[serde(borrow)]
+    template: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct NativePod<'a> {
+    #[serde(borrow)]
+    metadata: NativeMeta<'a>,
+    #[serde(borrow)]
+    status: Option<NativeStatus<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NativeMeta<'a> {
+    name: &'a str,
+    deletion_timestamp: Option<&'a str>,
+    #[serde(borrow)]
+    annotations: Option<NativeAnnotations<'a>>,
+}
+
+#[derive(Deserialize)]
+struct NativeAnnotations<'a> {
+    #[serde(rename = "mortise.dev/child")]
+    key: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct NativeStatus<'a> {
+    phase: Option<&'a str>,
+}
+
+/// What podset does, without an SDK, a contract or a sandbox: text in, the children's texts and the status out.
+fn native(set: &str, pods: &str) -> Result<(Vec<(String, String)>, String)> {
+    const SLEEPER: &str = r#"{"containers":[{"name":"busybox","image":"busybox","command":["sleep","3600"]}]}"#;
+    let set: NativeSet<'_> = serde_json::from_str(set)?;
+    let pods: Vec<NativePod<'_>> = serde_json::from_str(pods)?;
+    let phase = |pod: &NativePod<'_>| pod.status.as_ref().and_then(|status| status.phase).map(str::to_owned);
+    let living = || pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let is_finished = |pod: &&NativePod<'_>| matches!(phase(pod).as_deref(), Some("Failed" | "Succeeded"));
+    let names = living().filter(|pod| !is_finished(pod)).map(|pod| pod.metadata.name).collect::<Vec<_>>();
+    let finished = living().filter(is_finished).filter_map(|pod| pod.metadata.annotations.as_ref()?.key).collect::<Vec<_>>();
+    let spec = set.spec.template.map_or(SLEEPER, RawValue::get);
+    let keys = (0..set.spec.replicas).map(|key| key.to_string()).filter(|key| !finished.contains(&key.as_str()));
+    let child = |key| (key, format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"spec\":{spec}}}"));
+    let status = serde_json::to_string(&serde_json::json!({"replicas": names.len(), "podNames": names}))?;
+    Ok((keys.map(child).collect(), status))
+}
+
+/// What does not depend on the machine's mood.
+pub(crate) fn counts(scene: &Scene<'_>) -> Result<Table> {
+    let metered = Podset::compile(true)?;
+    let report = scene.call(&metered.plugin, &scene.snapshot);
+    let stats = report.stats;
+    let fuel = stats.fuel_used.context("the engine counts no fuel")?;
+    let outcome = outcome(report)?;
+    let children: usize = outcome.children.iter().flatten().map(|child| child.key.len() + child.object.len()).sum();
+    let out = children + outcome.status.as_ref().map_or(0, |status| status.len());
+
+    let before = minor_faults()?;
+    for _ in 0..CALLS {
+        self::outcome(scene.call(&scene.podset.plugin, &scene.snapshot))?;
+    }
+    let faults = (minor_faults()? - before) as f64 / CALLS as f64;
+
+    let mut table = Table::new("Counts of that reconcile, which do not wobble", &["count", "value"]);
+    table.row(["fuel of one call".to_owned(), fuel.to_string()]);
+    table.row(["calls into the host".to_owned(), stats.host_calls.to_string()]);
+    table.row(["bytes in: the object and its Pods' projections".to_owned(), (scene.primary.json().len() + scene.projected.len()).to_string()]);
+    table.row(["bytes in, if the Pods came whole".to_owned(), (scene.primary.json().len() + scene.whole.len()).to_string()]);
+    table.row(["bytes out: children and status".to_owned(), out.to_string()]);
+    table.row(["memory of the guest, KiB".to_owned(), (stats.memory_bytes >> 10).to_string()]);
+    table.row(["minor page faults per call".to_owned(), format!("{faults:.2}")]);
+    table.row(["component, bytes".to_owned(), scene.podset.component_bytes.to_string()]);
+    table.row(["compiled, bytes".to_owned(), scene.podset.artifact_bytes.to_string()]);
+    table.row(["instances come from pools".to_owned(), scene.podset.pooled.to_string()]);
+    Ok(table)
+}
+
+/// Page faults of this thread so far that needed no disk: field 10 of its stat line.
+fn minor_faults() -> Result<u64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").context("read /proc/thread-self/stat")?;
+    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(7));
+    field.and_then(|field| field.parse().ok()).context("find the page faults in /proc/thread-self/stat")
+}

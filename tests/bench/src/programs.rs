@@ -1,0 +1,59 @@
+//! What is measured, built: the plugins' components and the two operators. Cargo decides what there is to do; paths come
+//! out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The programs that run as processes of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    pub(crate) mortise: PathBuf,
+    pub(crate) kube_rs: PathBuf,
+}
+
+/// The component of the podset plugin.
+pub(crate) fn podset() -> Result<Vec<u8>> {
+    let path = root().join("target/plugins/podset.wasm");
+    std::fs::read(&path).with_context(|| format!("read {}", path.display()))
+}
+
+/// Builds the plugins' components.
+pub(crate) fn guests() -> Result<()> {
+    cargo(&["xtask", "guests"])
+}
+
+/// Builds the operators in the profile that this program was built in.
+pub(crate) fn operators() -> Result<Programs> {
+    // One at a time: built together, the host would be given the features of the dependencies that only the peer needs.
+    for selection in [&["--package", "mortise"][..], &["--package", "mortise-bench", "--bin", "kube-rs-podset"]] {
+        let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
+        cargo(&[&["build"], profile, selection].concat())?;
+    }
+    let own = std::env::current_exe().context("find this program")?;
+    let folder = own.parent().context("find the folder of this program")?;
+    let program = |name: &str| {
+        let path = folder.join(name);
+        if !path.is_file() {
+            bail!("{} is not there: run this with `cargo run --release -p mortise-bench`", path.display());
+        }
+        Ok(path)
+    };
+    Ok(Programs { mortise: program("mortise")?, kube_rs: program("kube-rs-podset")? })
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    let line = format!("cargo {}", args.join(" "));
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(program).args(args).current_dir(root()).status().with_context(|| line.clone())?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
+
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("this package stands two folders below the workspace")
+}

@@ -1,0 +1,15 @@
+//! The host as a user meets it: the real binary, the real API server, real clients. Every test takes the one control
+//! plane for itself, with a host, a namespace and a clean cluster of its own.
+//!
+//! Counts that take long (kills, reloads) are small here and can be raised by environment variables that each test names.
+
+mod crash;
+mod hostile;
+mod lifecycle;
+mod observe;
+mod outage;
+mod pods;
+mod quiet;
+mod refusals;
+mod reload;
+mod world;

@@ -1,0 +1,102 @@
+//! A guest that does everything wrong, one object per misdeed, beside a plugin that does its work. Rules G2 and G6: each
+//! overrun is its own fault, told once, and nobody else notices.
+
+use serde_json::{Value, json};
+
+use super::world::{World, built};
+
+fn hostile(world: &World, mode: &str) -> Value {
+    json!({
+        "apiVersion": "test.mortise.dev/v1", "kind": "Hostile",
+        "metadata": {"name": mode, "namespace": world.namespace}, "spec": {"mode": mode},
+    })
+}
+
+/// The reason and message of an object's Stalled condition, once it has one.
+fn stalled(world: &World, mode: &str) -> (String, String) {
+    let api = world.api("test.mortise.dev/v1", "Hostile", Some(&world.namespace));
+    world.until(&format!("the object that does {mode:?} is stalled"), || {
+        let object = world.block_on(api.get(mode)).unwrap();
+        let conditions = object.data["status"]["conditions"].as_array()?.clone();
+        let found = conditions.into_iter().find(|condition| condition["type"] == "Stalled")?;
+        let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+        (found["status"] == "True").then(|| (text("reason"), text("message")))
+    })
+}
+
+fn world_with_both(name: &str) -> World {
+    let mut world = World::with_podset(name);
+    world.offer("hostile", &built("test-guests/hostile.wasm"));
+    world.wait_ready("hostile");
+    world
+}
+
+#[test]
+fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
+    let mut world = world_with_both("hostile");
+    let expected = [
+        ("loop", "DeadlineExceeded", "deadline of 1000 ms"),
+        ("alloc", "MemoryExceeded", "bytes of memory"),
+        ("trap", "Trap", "it traps because spec.mode is trap"),
+        ("stack", "Trap", ""),
+        ("hostcalls", "TooManyHostCalls", ""),
+        ("output", "OutputTooLarge", ""),
+        ("owner-references", "BadOutcome", "metadata.ownerReferences is set"),
+        ("other-namespace", "BadOutcome", "\"kube-system\""),
+        ("other-kind", "BadOutcome", "v1/Secret is not among the kinds"),
+        ("invalid-name", "BadOutcome", "\"Not/A Name\" is not a name"),
+        ("duplicate-child", "BadOutcome", "the key is there twice"),
+        ("invalid-json", "BadOutcome", "it is not JSON"),
+        ("terminal", "Terminal", "it fails for good"),
+    ];
+    let pid = world.host().process.pid();
+    for (mode, _, _) in expected {
+        world.apply(&hostile(&world, mode));
+    }
+    for mode in ["log-flood", "retry", "undeclared-read", "invalid-utf8", "ok"] {
+        world.apply(&hostile(&world, mode));
+    }
+    for (mode, reason, words) in expected {
+        let found = stalled(&world, mode);
+        assert_eq!(found.0, reason, "{mode}: {}", found.1);
+        assert!(found.1.contains(words), "{mode}: {}", found.1);
+    }
+    // The guest that behaves, and the other plugin, go on as if nothing were.
+    world.until("the behaving object has its child", || {
+        let found = world.kubectl_here(&["get", "configmaps", "-o", "jsonpath={.items[*].data.from}"]);
+        (found == "hostile").then_some(())
+    });
+    world.apply(&world.podset("neighbour", 2));
+    world.until("the neighbour has its Pods", || {
+        let found = world.kubectl_here(&["get", "podset", "neighbour", "-o", "jsonpath={.status.replicas}"]);
+        (found == "2").then_some(())
+    });
+    assert_eq!(world.host().process.pid(), pid);
+    assert!(world.host().process.ended().unwrap().is_none());
+    let message = world.wait_condition("hostile", "Ready", "True", "GuestFault");
+    assert!(message.contains("serves"), "{message}");
+    for (reason, fewest) in [("DeadlineExceeded", 1.0), ("MemoryExceeded", 1.0), ("Trap", 2.0), ("BadOutcome", 6.0)] {
+        let label = format!("reason=\"{reason}\"");
+        assert!(world.metric("mortise_guest_faults_total", &label) >= fewest, "{reason} is not counted");
+    }
+}
+
+#[test]
+fn l5_a_trap_is_told_once_as_event_and_condition_and_is_gone_when_it_is_mended() {
+    let mut world = world_with_both("trap");
+    world.apply(&hostile(&world, "trap"));
+    stalled(&world, "trap");
+    world.wait_condition("hostile", "Ready", "True", "GuestFault");
+    let events = world.until("the trap is told as an Event", || {
+        let found = world.kubectl_here(&["get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}"]);
+        found.contains("it traps because").then_some(found)
+    });
+    assert_eq!(events.lines().filter(|line| line.starts_with("Trap ")).count(), 1, "{events}");
+    assert!(events.contains("src/lib.rs:"), "the Event names file and line: {events}");
+    world.kubectl_here(&["patch", "hostile/trap", "--type=merge", "-p", r#"{"spec":{"mode":"ok"}}"#]);
+    world.until("the object is no longer stalled", || {
+        let found = world.kubectl_here(&["get", "hostile/trap", "-o", "jsonpath={.status.conditions[*].type}"]);
+        (!found.contains("Stalled")).then_some(())
+    });
+    world.wait_condition("hostile", "Ready", "True", "Serving");
+}

@@ -1,0 +1,107 @@
+//! The main story: a plugin dropped into a ConfigMap makes an API, and its objects live as systems.md says of podset.
+
+use super::world::{HOST_NAMESPACE, World, built};
+
+/// Names of the Pods of a PodSet that are not being deleted, as the cluster has them.
+fn pods(world: &World) -> Vec<String> {
+    let template = "{range .items[*]}{.metadata.name} {.metadata.deletionTimestamp} {.status.phase}{\"\\n\"}{end}";
+    let text = world.kubectl_here(&["get", "pods", "-o", &format!("jsonpath={template}")]);
+    let lines = text.lines().filter_map(|line| {
+        let mut parts = line.split(' ');
+        let (name, deleted, phase) = (parts.next()?, parts.next()?, parts.next()?);
+        (deleted.is_empty() && phase == "Running").then(|| name.to_owned())
+    });
+    let mut names: Vec<String> = lines.collect();
+    names.sort();
+    names
+}
+
+fn pod_names(world: &World) -> Vec<String> {
+    let text = world.kubectl_here(&["get", "podset/example-podset", "-o", "jsonpath={.status.podNames}"]);
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+fn wait_for(world: &World, count: usize) -> Vec<String> {
+    world.until(&format!("{count} Pods run and stand in the status"), || {
+        let (running, told) = (pods(world), pod_names(world));
+        (running.len() == count && running == told).then_some(running)
+    })
+}
+
+#[test]
+fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
+    let mut world = World::new("lifecycle");
+    world.start_host();
+    let component = built("plugins/podset.wasm");
+    let from_file = format!("--from-file=plugin.wasm={}", component.display());
+    world.kubectl(&["create", "configmap", "podset", "-n", HOST_NAMESPACE, &from_file]);
+    world.kubectl(&["label", "configmap", "podset", "-n", HOST_NAMESPACE, "mortise.dev/plugin=true"]);
+    world.kubectl(&["wait", "--for=create", "crd/podsets.app.example.com", "--timeout=60s"]);
+    world.wait_ready("podset");
+
+    world.mark_audit();
+    world.apply(&world.podset("example-podset", 3));
+    wait_for(&world, 3);
+    let requests = |world: &World| world.writes_by_host().len();
+    assert_eq!(requests(&world), 4, "a new set of three costs three creates and a status: {:#?}", world.writes_by_host());
+
+    for (replicas, expected) in [("5", 5), ("2", 2), ("0", 0), ("3", 3)] {
+        world.kubectl_here(&["scale", "podset/example-podset", "--replicas", replicas]);
+        wait_for(&world, expected);
+    }
+
+    let before = wait_for(&world, 3);
+    world.mark_audit();
+    world.kubectl_here(&["delete", "pod", &before[0], "--wait=false"]);
+    let after = world.until("the deleted Pod is replaced", || {
+        let creates = world.writes_by_host().iter().filter(|write| write.verb == "create").count();
+        (creates == 1).then(|| wait_for(&world, 3))
+    });
+    assert_eq!(before, after, "the successor has the name of the one before it");
+
+    world.kubectl_here(&[
+        "patch", "pod", &before[1], "--subresource=status", "--type=merge", "-p", r#"{"status":{"phase":"Failed"}}"#,
+    ]);
+    world.until("the failed Pod is replaced", || {
+        let phase = world.plane.kubectl_output(&["-n", &world.namespace, "get", "pod", &before[1], "-o", "jsonpath={.status.phase}"]);
+        phase.is_ok_and(|phase| phase == "Running").then_some(())
+    });
+    wait_for(&world, 3);
+
+    world.kubectl_here(&["delete", "podset/example-podset"]);
+    world.until("the Pods are collected with their owner", || pods(&world).is_empty().then_some(()));
+}
+
+#[test]
+fn a_changed_template_replaces_the_pods_and_an_unchanged_one_does_not() {
+    let world = World::with_podset("template");
+    let mut set = world.podset("example-podset", 2);
+    world.apply(&set);
+    let before = wait_for(&world, 2);
+    set["spec"]["template"] = serde_json::json!({"spec": {"containers": [{"name": "main", "image": "nginx:1"}]}});
+    world.apply(&set);
+    world.until("every Pod runs the new image", || {
+        let images = world.kubectl_here(&["get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}"]);
+        (images == "nginx:1 nginx:1").then_some(())
+    });
+    assert_eq!(wait_for(&world, 2), before);
+    let uids = |world: &World| world.kubectl_here(&["get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"]);
+    let settled = uids(&world);
+    set["metadata"]["labels"] = serde_json::json!({"touched": "true"});
+    world.apply(&set);
+    wait_for(&world, 2);
+    assert_eq!(uids(&world), settled);
+}
+
+#[test]
+fn l3_removing_a_plugin_leaves_its_crd_objects_and_children() {
+    let world = World::with_podset("removal");
+    world.apply(&world.podset("example-podset", 2));
+    wait_for(&world, 2);
+    world.withdraw("podset");
+    world.kubectl(&["wait", "--for=delete", "plugin/podset", "--timeout=60s"]);
+    assert_eq!(pods(&world).len(), 2);
+    world.kubectl_here(&["scale", "podset/example-podset", "--replicas", "4"]);
+    world.offer("podset", &built("plugins/podset.wasm"));
+    wait_for(&world, 4);
+}

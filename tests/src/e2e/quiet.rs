@@ -1,0 +1,39 @@
+//! Converged means quiet: nothing is written and nobody is called when nothing changes, also after a restart.
+
+use std::time::Duration;
+
+use super::pods::Witness;
+use super::reload::{create_sets, wait_converged};
+use super::world::{World, count_from_env};
+
+/// How long the host is watched doing nothing. `MORTISE_E2E_IDLE_S` raises it.
+const IDLE_S: usize = 5;
+/// PodSets. `MORTISE_E2E_QUIET_SETS` raises it.
+const SETS: usize = 40;
+
+#[test]
+fn x5_a_restarted_host_finds_everything_in_order_and_writes_nothing() {
+    let mut world = World::with_podset("quiet");
+    let sets = count_from_env("MORTISE_E2E_QUIET_SETS", SETS);
+    let idle = Duration::from_secs(count_from_env("MORTISE_E2E_IDLE_S", IDLE_S) as u64);
+    let witness = Witness::watch(&world);
+    create_sets(&world, sets, 3);
+    wait_converged(&world, &witness, sets, 3);
+
+    world.stop_host();
+    world.mark_audit();
+    world.start_host();
+    world.until("every set was looked at once", || (calls(&world) >= sets as f64).then_some(()));
+    world.wait_ready("podset");
+    let after_restart = calls(&world);
+    // Nothing that could be waited for happens now; that is what is shown.
+    std::thread::sleep(idle);
+    assert_eq!(calls(&world), after_restart, "no guest call while nothing changes");
+    let writes = world.writes_by_host();
+    assert!(writes.is_empty(), "a restart of a converged host wrote: {writes:#?}");
+    println!("quiet: {sets} sets, {after_restart} guest calls after the restart, 0 in {idle:?} of idling, 0 writes");
+}
+
+fn calls(world: &World) -> f64 {
+    world.metric("mortise_guest_calls_total", "podset")
+}

@@ -1,0 +1,5 @@
+//! Temporary, for development only.
+#![allow(clippy::unwrap_used, reason = "tests")]
+mod scenarios;
+mod simulation;
+mod tidy;

@@ -1,0 +1,217 @@
+//! The end of every run: no more faults, everything that was taken away is given back, and the cluster has to come to
+//! the state that its objects ask for, and then to rest.
+
+use std::collections::BTreeSet;
+
+use mortise_core::object::ObjectRef;
+use serde_json::{Value, json};
+
+use super::cluster::{config_map, pod};
+use super::environment::named;
+use super::guests::{Guest, Program, census_kind, podset_kind, site_kind};
+use super::oracle::Violation;
+use super::world::{Happening, World};
+
+/// Steps within which a cluster has to come to rest.
+const MAX_STEPS: u64 = 60_000;
+/// Simulated time for that: longer than the longest backoff and a breaker's rest together.
+const REST_MS: u64 = 2 * 3_600 * 1_000;
+/// Simulated time in which nothing may happen afterwards.
+const QUIET_MS: u64 = 3_600 * 1_000;
+
+fn violated<T>(rule: &'static str, message: String) -> Result<T, Violation> {
+    Err(Violation { rule, message })
+}
+
+impl World {
+    /// Ends the faults and mends what they have done to others.
+    pub fn calm(&mut self) {
+        self.note(|| "CALM".to_owned());
+        self.faults.on = false;
+        self.cluster.unreadable.clear();
+        self.cluster.unwritable.clear();
+        for program in [Program::PodSet, Program::Site, Program::Census] {
+            let guest = Guest::new(program, 1);
+            if !self.offers.contains_key(guest.name()) {
+                self.offer(guest, "{}");
+            }
+        }
+    }
+
+    /// Runs until nothing is left to happen but what is hours away.
+    pub fn rest(&mut self, for_ms: u64) -> Result<(), Violation> {
+        let (until_ms, steps) = (self.now_ms + for_ms, self.steps);
+        while self.step(until_ms)? {
+            if self.steps - steps > MAX_STEPS {
+                return violated("comes to rest", format!("not within {MAX_STEPS} steps"));
+            }
+        }
+        self.now_ms = until_ms;
+        Ok(())
+    }
+
+    /// Comes to rest in the state that is asked for, stays there, and stays there over a restart of the host.
+    pub fn converge(&mut self) -> Result<(), Violation> {
+        self.rest(REST_MS)?;
+        self.check_converged()?;
+        self.check_quiet()?;
+        self.check_restart()
+    }
+
+    /// A fixed point: no write and no call while nothing changes.
+    pub fn check_quiet(&mut self) -> Result<(), Violation> {
+        let (requests, calls) = (self.requests.len(), self.calls);
+        self.rest(QUIET_MS)?;
+        if self.requests.len() > requests || self.calls > calls {
+            let sent = &self.requests[requests..];
+            return violated("X5 quiet when converged", format!("{} calls, {sent:?}", self.calls - calls));
+        }
+        Ok(())
+    }
+
+    /// A host that starts over a converged cluster calls each object once and writes nothing.
+    fn check_restart(&mut self) -> Result<(), Violation> {
+        let (requests, calls) = (self.requests.len(), self.calls);
+        self.crash()?;
+        self.rest(REST_MS)?;
+        let primaries = [podset_kind(), site_kind(), census_kind()];
+        let objects: usize = primaries.iter().map(|kind| self.cluster.list(kind).count()).sum();
+        let called = self.calls - calls;
+        if self.requests.len() > requests || called != objects as u64 {
+            let sent = &self.requests[requests..];
+            let message = format!("{called} calls for {objects} objects, {sent:?}");
+            return violated("X5 a restart writes nothing", message);
+        }
+        self.check_converged()
+    }
+
+    fn check_converged(&self) -> Result<(), Violation> {
+        let rule = "converges";
+        if let Some(error) = self.driver.health().plugins.iter().find(|plugin| !plugin.ready || plugin.loading) {
+            return violated(rule, format!("the plugin {error:?} is not ready"));
+        }
+        for (name, offer) in &self.offers {
+            let live = self.cluster.get(&plugin_object(name));
+            let digest = live.map_or(Value::Null, |live| live["status"]["digest"].clone());
+            if digest != *offer.digest.0 {
+                return violated(rule, format!("the Plugin object {name} tells of {digest}, not of {}", offer.digest));
+            }
+        }
+        for set in self.cluster.list(&podset_kind()) {
+            self.check_podset(set).or_else(|message| violated(rule, message))?;
+        }
+        for site in self.cluster.list(&site_kind()) {
+            self.check_site(site).or_else(|message| violated(rule, message))?;
+        }
+        for census in self.cluster.list(&census_kind()) {
+            self.check_census(census).or_else(|message| violated(rule, message))?;
+        }
+        self.check_orphans().or_else(|message| violated(rule, message))
+    }
+
+    fn check_podset(&self, set: &Value) -> Result<(), String> {
+        let name = &set["metadata"]["name"];
+        let mine: Vec<&Value> =
+            self.cluster.list(&pod()).filter(|pod| owner_uid(pod) == &set["metadata"]["uid"]).collect();
+        let running = mine.iter().all(|pod| pod["status"]["phase"] == "Running");
+        let replicas = set["spec"]["replicas"].as_u64().unwrap_or(1);
+        if mine.len() as u64 != replicas || !running {
+            return Err(format!("PodSet {name} wants {replicas} Pods and has {mine:?}"));
+        }
+        let offer = &self.offers["podset"];
+        let config: Value = serde_json::from_str(&offer.config).unwrap_or_default();
+        let image = set["spec"]["image"].as_str().or(config["image"].as_str()).unwrap_or("busybox");
+        let version = Guest::of(&offer.digest).map_or(0, |guest| guest.version).to_string();
+        for pod in &mine {
+            let found = &pod["spec"]["containers"][0]["image"];
+            if found != image || pod["metadata"]["labels"]["version"] != version {
+                return Err(format!("PodSet {name} wants image {image} and version {version}, found {pod}"));
+            }
+        }
+        let names: BTreeSet<&str> = mine.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+        check_status(set, &json!({"replicas": names.len(), "podNames": names}))
+    }
+
+    fn check_site(&self, site: &Value) -> Result<(), String> {
+        let uid = &site["metadata"]["uid"];
+        let mine: Vec<&Value> = self.cluster.list(&config_map()).filter(|found| owner_uid(found) == uid).collect();
+        let text = site["spec"]["text"].as_str().unwrap_or_default();
+        let mut data = json!({"index.html": text});
+        if site["spec"]["extra"].is_string() {
+            data["extra"] = site["spec"]["extra"].clone();
+        }
+        let [only] = mine.as_slice() else { return Err(format!("Site home has the ConfigMaps {mine:?}")) };
+        if only["data"] != data {
+            return Err(format!("Site home wants {data}, found {only}"));
+        }
+        let ready = site["status"]["conditions"].as_array().and_then(|all| all.iter().find(|c| c["type"] == "Ready"));
+        if ready.is_none_or(|ready| ready["status"] != "True" || ready["lastTransitionTime"].is_null()) {
+            return Err(format!("Site home is not Ready: {}", site["status"]));
+        }
+        check_status(site, &json!({"bytes": text.len()}))
+    }
+
+    fn check_census(&self, census: &Value) -> Result<(), String> {
+        let is_counted = |pod: &&Value| pod["metadata"]["labels"]["app"] == "podset";
+        let pods = self.cluster.list(&pod()).filter(is_counted).count();
+        let settings = self.cluster.get(&named(&config_map(), "settings"));
+        let text = settings.map_or(Value::Null, |settings| settings["data"]["text"].clone());
+        let mut wanted = json!({"pods": pods});
+        if !text.is_null() {
+            wanted["settings"] = text;
+        }
+        check_status(census, &wanted)
+    }
+
+    /// No child outlives its owner.
+    fn check_orphans(&self) -> Result<(), String> {
+        let mut lives = self.cluster.lives.iter().filter(|(_, life)| life.deleted_at.is_none());
+        let orphan = lives.find(|(_, life)| {
+            let owner = life.owner.as_ref().and_then(|owner| self.cluster.lives.get(&owner.uid));
+            owner.is_some_and(|owner| owner.deleted_at.is_some())
+        });
+        orphan.map_or(Ok(()), |(uid, life)| Err(format!("{} ({uid}) has outlived its owner", life.target)))
+    }
+
+    /// One run from the first plugin to the last restart.
+    pub fn run(&mut self, chaos_ms: u64) -> Result<(), Violation> {
+        self.faults.on = true;
+        self.install();
+        self.start()?;
+        self.schedule(200, Happening::Environment);
+        self.run_until(chaos_ms)?;
+        self.calm();
+        self.converge()
+    }
+
+    /// Runs to a moment.
+    pub fn run_until(&mut self, until_ms: u64) -> Result<(), Violation> {
+        while self.step(until_ms)? {}
+        self.now_ms = until_ms;
+        Ok(())
+    }
+}
+
+fn plugin_object(name: &str) -> ObjectRef {
+    ObjectRef { kind: mortise_core::plugin_object::kind(), name: mortise_core::object::Name::new("", name) }
+}
+
+fn owner_uid(object: &Value) -> &Value {
+    &object["metadata"]["ownerReferences"][0]["uid"]
+}
+
+/// The status is what it has to be, of this generation, and not Stalled.
+fn check_status(object: &Value, wanted: &Value) -> Result<(), String> {
+    let mut status = object["status"].clone();
+    let observed = status["observedGeneration"].take();
+    let conditions = status["conditions"].take();
+    let stalled = conditions.as_array().into_iter().flatten().any(|condition| condition["type"] == "Stalled");
+    if let Value::Object(fields) = &mut status {
+        fields.remove("observedGeneration");
+        fields.remove("conditions");
+    }
+    if status != *wanted || observed != object["metadata"]["generation"] || stalled {
+        return Err(format!("expected the status {wanted}, found {object}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! What people, other programs and accidents do while a host runs: objects come, change and go, Pods die, plugins are
+//! replaced, rights are taken away and given back, and the host itself dies.
+
+use mortise_core::object::{Kind, Name, ObjectRef};
+use serde_json::{Value, json};
+
+use super::cluster::{config_map, pod};
+use super::faults::Fault;
+use super::guests::{Guest, Program, census_kind, podset_kind, site_kind};
+use super::oracle::Violation;
+use super::world::{Happening, World};
+
+const NAMESPACE: &str = "default";
+/// Names that PodSets take, so that some are created again soon after they were deleted.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const IMAGES: [&str; 3] = ["busybox:1", "busybox:2", "busybox:3"];
+
+/// Kinds whose rights are taken away at times.
+fn contested() -> [Kind; 4] {
+    [pod(), config_map(), podset_kind(), site_kind()]
+}
+
+pub fn named(kind: &Kind, name: &str) -> ObjectRef {
+    ObjectRef { kind: kind.clone(), name: Name::new(NAMESPACE, name) }
+}
+
+/// An object of a kind with a spec.
+pub fn object(kind: &Kind, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": &*kind.api_version, "kind": &*kind.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+impl World {
+    /// The plugins of every run.
+    pub fn install(&mut self) {
+        self.offer(Guest::new(Program::PodSet, 1), "{}");
+        self.offer(Guest::new(Program::Site, 1), "{}");
+        self.offer(Guest::new(Program::Census, 1), "{}");
+    }
+
+    /// Does one thing, and comes back for the next.
+    pub fn environment(&mut self) -> Result<(), Violation> {
+        if !self.faults.on {
+            return Ok(());
+        }
+        let delay = if self.random.chance(150) { self.random.between(500, 8_000) } else { self.random.between(1, 150) };
+        self.schedule(delay, Happening::Environment);
+        match self.random.below(100) {
+            0..25 => self.touch_podset(),
+            25..37 => self.kill_pod(),
+            37..47 => self.fail_pod(),
+            47..59 => self.touch_site(),
+            59..66 => self.touch_census(),
+            66..72 => self.touch_plugin(),
+            72..78 => self.touch_rights()?,
+            78..83 => self.crash()?,
+            83..86 => self.touch_crd()?,
+            86..93 => self.touch_metadata(),
+            _ => self.touch_child(),
+        }
+        Ok(())
+    }
+
+    fn podset_spec(&mut self) -> Value {
+        let image = self.random.pick(&IMAGES).unwrap_or_default();
+        let replicas = self.random.below(5);
+        if self.random.chance(500) {
+            json!({"replicas": replicas, "image": image})
+        } else {
+            json!({"replicas": replicas})
+        }
+    }
+
+    fn touch_podset(&mut self) {
+        if !self.cluster.serves(&podset_kind()) {
+            return;
+        }
+        let name = self.random.pick(&NAMES).unwrap_or_default();
+        let target = named(&podset_kind(), name);
+        let spec = self.podset_spec();
+        if self.cluster.get(&target).is_none() {
+            let _ = self.cluster.put(object(&podset_kind(), name, &spec));
+            return;
+        }
+        match self.random.below(10) {
+            0..6 => {
+                self.cluster.edit(&target, &json!({"spec": spec}));
+            }
+            6 => self.cluster.remove(&target),
+            7 => {
+                // Deleted and made anew between two looks of the host.
+                self.cluster.remove(&target);
+                let _ = self.cluster.put(object(&podset_kind(), name, &spec));
+            }
+            _ => {
+                let replicas = self.random.below(5);
+                self.cluster.edit(&target, &json!({"spec": {"replicas": replicas}}));
+            }
+        }
+    }
+
+    fn some(&mut self, kind: &Kind) -> Option<ObjectRef> {
+        let all: Vec<ObjectRef> = self.cluster.list(kind).map(super::cluster::reference).collect();
+        self.random.pick(&all)
+    }
+
+    fn kill_pod(&mut self) {
+        let Some(target) = self.some(&pod()) else { return };
+        if self.random.chance(300) {
+            // By force: it is gone at once.
+            self.cluster.remove(&target);
+        } else {
+            self.by_others(|world| {
+                let _ = world.cluster.delete(&target, None);
+            });
+        }
+    }
+
+    /// RBAC restricts the host, not everybody.
+    fn by_others(&mut self, act: impl FnOnce(&mut Self)) {
+        let denied = std::mem::take(&mut self.cluster.unwritable);
+        act(self);
+        self.cluster.unwritable = denied;
+    }
+
+    fn fail_pod(&mut self) {
+        let Some(target) = self.some(&pod()) else { return };
+        let phase = if self.random.chance(700) { "Failed" } else { "Succeeded" };
+        self.by_others(|world| {
+            let _ = world.cluster.patch_status(&target, "kubelet", &json!({"status": {"phase": phase}}));
+        });
+    }
+
+    fn touch_site(&mut self) {
+        if !self.cluster.serves(&site_kind()) {
+            return;
+        }
+        let target = named(&site_kind(), "home");
+        let text = format!("page {}", self.random.below(5));
+        let extra = if self.random.chance(500) { json!("more") } else { Value::Null };
+        if self.cluster.get(&target).is_none() {
+            let _ = self.cluster.put(object(&site_kind(), "home", &json!({"text": text})));
+        } else if self.random.chance(100) {
+            self.cluster.remove(&target);
+        } else {
+            self.cluster.edit(&target, &json!({"spec": {"text": text, "extra": extra}}));
+        }
+    }
+
+    fn touch_census(&mut self) {
+        let settings = named(&config_map(), "settings");
+        if self.cluster.get(&settings).is_none() {
+            self.by_others(|world| {
+                let mut object = object(&config_map(), "settings", &Value::Null);
+                object["data"] = json!({"text": "one"});
+                let _ = world.cluster.put(object);
+            });
+        } else if self.random.chance(200) {
+            self.cluster.remove(&settings);
+        } else {
+            let text = format!("text {}", self.random.below(4));
+            self.cluster.edit(&settings, &json!({"data": {"text": text}}));
+        }
+        if self.cluster.serves(&census_kind()) && self.cluster.get(&named(&census_kind(), "all")).is_none() {
+            let _ = self.cluster.put(object(&census_kind(), "all", &json!({"configMap": "settings"})));
+        }
+    }
+
+    fn touch_plugin(&mut self) {
+        let programs = [Program::PodSet, Program::Site, Program::Census];
+        let program = self.random.pick(&programs).unwrap_or(Program::PodSet);
+        let guest = Guest::new(program, u32::try_from(self.random.between(1, 3)).unwrap_or(1));
+        if self.offers.contains_key(guest.name()) && self.random.chance(250) {
+            self.withdraw(guest.name());
+            return;
+        }
+        let config = if self.random.chance(400) { r#"{"image":"busybox:9"}"# } else { "{}" };
+        self.offer(guest, config);
+    }
+
+    fn touch_rights(&mut self) -> Result<(), Violation> {
+        let kind = self.random.pick(&contested()).expect("there are some");
+        if !self.cluster.unreadable.is_empty() || !self.cluster.unwritable.is_empty() {
+            self.cluster.unreadable.clear();
+            self.cluster.unwritable.clear();
+        } else if self.random.chance(500) {
+            self.faults.count(Fault::ReadDenied);
+            self.cluster.unreadable.insert(kind);
+            self.end_watches()?;
+        } else {
+            self.faults.count(Fault::WriteDenied);
+            self.cluster.unwritable.insert(kind);
+        }
+        Ok(())
+    }
+
+    fn touch_crd(&mut self) -> Result<(), Violation> {
+        let kind = self.random.pick(&[podset_kind(), site_kind(), census_kind()]).expect("there are some");
+        if !self.cluster.served.remove(&kind) {
+            return Ok(());
+        }
+        self.faults.count(Fault::CrdDeleted);
+        let all: Vec<ObjectRef> = self.cluster.list(&kind).map(super::cluster::reference).collect();
+        all.iter().for_each(|target| self.cluster.remove(target));
+        self.end_watches()
+    }
+
+    /// What is none of mortise's business on objects that are.
+    fn touch_metadata(&mut self) {
+        let kind = self.random.pick(&[podset_kind(), site_kind(), pod(), config_map()]).expect("there are some");
+        let Some(target) = self.some(&kind) else { return };
+        let value = self.random.below(3).to_string();
+        self.cluster.edit(&target, &json!({"metadata": {"labels": {"team": value}}}));
+    }
+
+    fn touch_child(&mut self) {
+        let of_site =
+            |life: &super::cluster::Life| life.deleted_at.is_none() && life.child_key.as_deref() == Some("content");
+        let found = self.cluster.lives.values().find(|life| of_site(life)).map(|life| life.target.clone());
+        if let Some(target) = found {
+            self.cluster.remove(&target);
+        }
+    }
+}

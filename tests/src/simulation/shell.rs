@@ -1,0 +1,326 @@
+//! What the runtime's shells do in the host: every effect is performed on the model cluster, with delays and faults, and
+//! answered by an event.
+
+use std::sync::Arc;
+
+use mortise_core::contract::{CallResult, Failure, GuestFault};
+use mortise_core::event::{
+    Call, CallDone, CrdError, Effect, Event, Observation, WatchError, WatchEvent, Write, WriteError, WriteErrorClass,
+    WriteId, WriteOp, Written,
+};
+use mortise_core::object::{Kind, Object, ObjectRef, ResourceVersion};
+use serde_json::Value;
+
+use super::faults::Fault;
+use super::guests::{Guest, crd_name};
+use super::oracle::Violation;
+use super::watch::Watch;
+use super::world::{Happening, Mutant, World};
+
+/// What a scenario answers to the next write that fits, instead of the API server.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// "create Pod", "patch PodSet": how the request's line begins.
+    pub to: String,
+    pub error: WriteError,
+    /// The write happens all the same.
+    pub lands: bool,
+}
+
+/// How a write is answered.
+enum Reply {
+    /// By the API server, so long after it has landed.
+    Own(u64),
+    /// By this, so long after it was sent.
+    Instead(u64, WriteError),
+}
+
+/// An Event about something: nobody's business but people's.
+fn is_kube_event(target: &ObjectRef) -> bool {
+    target.kind.group() == "events.k8s.io"
+}
+
+impl World {
+    /// Begins what the driver asks for.
+    pub fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::StartWatch(kind) => {
+                let epoch = self.next_epoch();
+                self.watches.insert(kind.clone(), Watch::new(kind.clone(), epoch));
+                let delay = self.random.between(1, 10);
+                self.schedule(delay, Happening::Connect(kind, epoch));
+            }
+            Effect::StopWatch(kind) => {
+                self.watches.remove(&kind);
+                self.oracle.on_watch_stopped(&kind);
+            }
+            Effect::Compile(digest) => {
+                let guest = Guest::of(&digest).expect("only digests of the model's guests are offered");
+                self.oracle.on_compile(&digest);
+                let delay = self.random.between(5, 100);
+                self.tell_in(delay, Event::Compiled(digest, Ok(guest.compiled())));
+            }
+            Effect::Unload(digest) => self.oracle.on_unload(&digest),
+            Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
+            Effect::Call(call) => self.call(*call)?,
+            Effect::Write(write) => {
+                self.oracle.on_write(&write, &self.cluster)?;
+                self.send(*write);
+            }
+            Effect::ReadLive(target) => self.read_live(target),
+            Effect::WakeAt(due_ms) => self.wake_at(due_ms),
+            Effect::Observe(Observation::BreakerOpened { object, .. }) => {
+                self.note(|| format!("  the breaker of {object} has opened"));
+            }
+            Effect::Observe(_) => {}
+        }
+        Ok(())
+    }
+
+    fn register_crd(&mut self, plugin: Arc<str>, crd: Arc<str>) {
+        let delay = self.random.between(1, 200);
+        let failed = self.faults.hit(&mut self.random, Fault::CrdFails);
+        let result = if failed { Err(CrdError::Unavailable("the API server is busy".to_owned())) } else { Ok(()) };
+        if result.is_ok()
+            && let Some(kind) = self.kind_of_crd(&crd)
+        {
+            self.schedule(delay - 1, Happening::Serve(kind));
+        }
+        self.tell_in(delay, Event::CrdRegistered { plugin, crd, result });
+    }
+
+    fn kind_of_crd(&self, crd: &str) -> Option<Kind> {
+        let kinds = self.offers.values().filter_map(|offer| Guest::of(&offer.digest)).map(Guest::primary);
+        kinds.chain([mortise_core::plugin_object::kind()]).find(|kind| crd_name(kind) == crd)
+    }
+
+    /// Why a kind cannot be watched now.
+    pub fn watch_error(&self, kind: &Kind) -> Option<WatchError> {
+        if !self.cluster.serves(kind) {
+            return Some(WatchError::NotServed(format!("the server serves no {kind}")));
+        }
+        let denied = self.cluster.unreadable.contains(kind);
+        denied.then(|| WatchError::Denied(format!("User \"mortise\" cannot list resource {:?}", &*kind.kind)))
+    }
+
+    /// Ends the watches of kinds that can no longer be watched.
+    pub fn end_watches(&mut self) -> Result<(), Violation> {
+        let kinds: Vec<Kind> = self.watches.keys().cloned().collect();
+        for kind in kinds {
+            let Some(error) = self.watch_error(&kind) else { continue };
+            let epoch = self.next_epoch();
+            if let Some(watch) = self.watches.get_mut(&kind) {
+                watch.epoch = epoch;
+                watch.pumping = false;
+            }
+            self.schedule(super::world::WATCH_RETRY_MS, Happening::Connect(kind.clone(), epoch));
+            self.tell(Event::Watch(kind, WatchEvent::Failed(error)))?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, mut call: Call) -> Result<(), Violation> {
+        let guest = Guest::of(&call.digest).expect("only guests of the model are called");
+        self.calls += 1;
+        self.note(|| format!("< call {} with {}", call.controller, call.object.name));
+        // The driver emits calls last in a step, so its store is what the call's view was taken from.
+        let view = self.driver.store().snapshot();
+        self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
+        let mut result = guest.call(&call.object, &mut call.view);
+        if self.faults.hit(&mut self.random, Fault::Trap) {
+            let (message, detail) = ("wasm trap: unreachable".to_owned(), String::new());
+            result = CallResult::Fault(GuestFault::Trap { message, detail });
+        } else if self.faults.hit(&mut self.random, Fault::Retry) {
+            result = CallResult::Failed(Failure::Retry("not now".to_owned()));
+        }
+        if let CallResult::Done(outcome) = &result {
+            let keys = outcome.children.iter().flatten().map(|child| child.key.to_string());
+            self.oracle.on_wanted(&call.object.uid, keys);
+        }
+        let slow = self.faults.hit(&mut self.random, Fault::SlowCall);
+        let delay = if slow { self.random.between(100, 3_000) } else { self.random.between(1, 4) };
+        let done = CallDone { result, reads: call.view.into_reads(), elapsed_us: delay * 1_000 };
+        self.tell_in(delay, Event::CallDone(call.id, done));
+        Ok(())
+    }
+
+    fn send(&mut self, write: Write) {
+        let line = request_line(&write.op);
+        self.note(|| format!("< {line}"));
+        if write.plugin.is_some() && !is_kube_event(write.op.target()) {
+            self.requests.push(line.clone());
+        }
+        let arrives = self.random.between(1, 8);
+        if let Some(at) = self.answers.iter().position(|answer| line.starts_with(&answer.to)) {
+            let answer = self.answers.remove(at).expect("its place was just found");
+            return self.send_with(write, answer.lands.then_some(arrives), Reply::Instead(arrives + 1, answer.error));
+        }
+        let soon = self.random.between(1, 4);
+        let late = self.random.between(500, 15_000);
+        let gives_up = self.random.between(50, 400);
+        let unknown = |text: &str| Reply::Instead(gives_up, failed(WriteErrorClass::Unknown, text));
+        let (lands, reply) = match self.write_fault(&write.op) {
+            None => (Some(arrives), Reply::Own(soon)),
+            Some(Fault::LateReply) => (Some(arrives), Reply::Own(late)),
+            Some(Fault::LostReply) => (Some(arrives), unknown("the connection was lost")),
+            Some(Fault::LateWrite) => (Some(late), unknown("the request timed out")),
+            Some(Fault::LostWrite) => (None, unknown("the connection was refused")),
+            Some(Fault::TooManyRequests) => {
+                let class = WriteErrorClass::TooManyRequests { retry_after_ms: self.random.below(3) * 1_000 };
+                (None, Reply::Instead(arrives, failed(class, "too many requests")))
+            }
+            Some(Fault::Conflict) => {
+                let text = "Operation cannot be fulfilled: the object has been modified";
+                (None, Reply::Instead(arrives, failed(WriteErrorClass::Conflict, text)))
+            }
+            Some(_) => {
+                let error = failed(WriteErrorClass::Unavailable, "the API server is busy");
+                (None, Reply::Instead(arrives, error))
+            }
+        };
+        self.send_with(write, lands, reply);
+    }
+
+    /// At most one fault befalls a write.
+    fn write_fault(&mut self, op: &WriteOp) -> Option<Fault> {
+        let all = [
+            Fault::LostReply,
+            Fault::LateWrite,
+            Fault::LostWrite,
+            Fault::LateReply,
+            Fault::TooManyRequests,
+            Fault::Unavailable,
+            Fault::Conflict,
+        ];
+        let fits = |fault: &Fault| *fault != Fault::Conflict || !matches!(op, WriteOp::Create { .. });
+        all.into_iter().filter(fits).find(|fault| self.faults.hit(&mut self.random, *fault))
+    }
+
+    /// A write that lands after `lands` milliseconds, or never.
+    fn send_with(&mut self, write: Write, lands: Option<u64>, reply: Reply) {
+        let id = write.id;
+        let reply_ms = match reply {
+            Reply::Own(delay) => Some(delay),
+            Reply::Instead(delay, error) => {
+                self.tell_in(delay, Event::Wrote(id, Err(error)));
+                None
+            }
+        };
+        if let Some(delay) = lands {
+            let incarnation = self.incarnation;
+            self.schedule(delay, Happening::Lands { incarnation, write: Box::new(write), reply_ms });
+        }
+    }
+
+    /// A write arrives at the API server.
+    pub fn land(&mut self, incarnation: u32, write: Write, reply_ms: Option<u64>) -> Result<(), Violation> {
+        let result = self.execute(&write)?;
+        if let Err(error) = &result
+            && !self.faults.on
+        {
+            self.refused.push(format!("{}: {}", request_line(&write.op), error.message));
+        }
+        if let Some(delay) = reply_ms.filter(|_| incarnation == self.incarnation) {
+            if let Ok(written) = &result {
+                self.oracle.on_landed(write.id, written);
+            }
+            self.tell_in(delay, Event::Wrote(write.id, self.mutated(result)));
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, write: &Write) -> Result<Result<Written, WriteError>, Violation> {
+        let target = write.op.target();
+        if is_kube_event(target) {
+            return Ok(Ok(Written { uid: "event".into(), resource_version: ResourceVersion(self.cluster.version()) }));
+        }
+        let parse = |body: &str| serde_json::from_str::<Value>(body).expect("the driver writes JSON");
+        Ok(match &write.op {
+            WriteOp::Create { target, body } => self.create(target, parse(body)),
+            WriteOp::Apply { target, body, force } => {
+                self.cluster.apply(target, &write.manager(), &parse(body), *force)
+            }
+            WriteOp::PatchStatus { target, body } => self.cluster.patch_status(target, &write.manager(), &parse(body)),
+            WriteOp::Delete { target, uid } => {
+                let precondition = (self.mutant != Mutant::NoUidPrecondition).then_some(&**uid);
+                let result = self.cluster.delete(target, precondition);
+                if let Ok(hit) = &result {
+                    self.oracle.on_deleted(&write.op, hit)?;
+                }
+                result
+            }
+        })
+    }
+
+    fn create(&mut self, target: &ObjectRef, mut body: Value) -> Result<Written, WriteError> {
+        let mut target = target.clone();
+        if self.mutant == Mutant::GeneratedNames && target.kind == super::cluster::pod() {
+            self.made_up += 1;
+            target.name.name = format!("{}-{}", target.name.name, self.made_up).into();
+            body["metadata"]["name"] = target.name.name.as_ref().into();
+        }
+        self.cluster.create(&target, body)
+    }
+
+    fn mutated(&self, result: Result<Written, WriteError>) -> Result<Written, WriteError> {
+        match result {
+            Ok(written) if self.mutant == Mutant::NoOwnWrites => {
+                Ok(Written { resource_version: ResourceVersion(0), ..written })
+            }
+            result => result,
+        }
+    }
+
+    fn read_live(&mut self, target: ObjectRef) {
+        let delay = self.random.between(1, 8);
+        let result = if self.faults.hit(&mut self.random, Fault::ReadFails) {
+            Err(failed(WriteErrorClass::Unknown, "the connection was lost"))
+        } else {
+            let interner = &mut self.interner;
+            Ok(self.cluster.get(&target).map(|live| {
+                Arc::new(Object::decode(live.to_string().as_bytes(), interner).expect("the model holds whole objects"))
+            }))
+        };
+        self.tell_in(delay, Event::LiveRead(target, result));
+    }
+}
+
+fn failed(class: WriteErrorClass, message: &str) -> WriteError {
+    WriteError { class, message: message.to_owned() }
+}
+
+/// A write on one line.
+pub fn request_line(op: &WriteOp) -> String {
+    let what = match op {
+        WriteOp::Create { .. } => "create",
+        WriteOp::Apply { force: false, .. } => "apply",
+        WriteOp::Apply { force: true, .. } => "force apply",
+        WriteOp::Delete { .. } => "delete",
+        WriteOp::PatchStatus { body, .. } => {
+            let body: Value = serde_json::from_str(body).unwrap_or_default();
+            return format!("patch {} {}", op.target(), body["status"]);
+        }
+    };
+    format!("{what} {}", op.target())
+}
+
+/// An event on one line.
+pub fn shown_event(event: &Event) -> String {
+    match event {
+        Event::Watch(kind, WatchEvent::Applied(object)) => format!("{} {object:?}", kind.kind),
+        Event::Watch(kind, WatchEvent::Deleted(object)) => format!("{} deleted {object:?}", kind.kind),
+        Event::Watch(kind, WatchEvent::Listed(object)) => format!("{} listed {object:?}", kind.kind),
+        Event::Watch(kind, event) => format!("{} {event:?}", kind.kind),
+        Event::CallDone(id, done) => match &done.result {
+            CallResult::Done(outcome) => {
+                let keys: Vec<&str> = outcome.children.iter().flatten().map(|child| &*child.key).collect();
+                format!("{id:?} wants {keys:?}, status {}", outcome.status.as_deref().unwrap_or("-"))
+            }
+            other => format!("{id:?} {other:?}"),
+        },
+        Event::Wrote(WriteId(id), Ok(written)) => format!("write {id}: version {}", written.resource_version.0),
+        Event::Wrote(WriteId(id), Err(error)) => format!("write {id}: {:?} {}", error.class, error.message),
+        Event::Compiled(digest, _) => format!("compiled {digest}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,441 @@
+//! One run: the real driver, the model API server, and everything between and around them, on one clock.
+//!
+//! All that will happen stands in one queue ordered by time; a step takes the first, and what the driver asks for
+//! becomes new entries (`shell.rs`). Nothing here is concurrent, so a seed gives the same run each time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use mortise_core::driver::{Config, Driver};
+use mortise_core::event::{Effect, Event, Now, Offer, Write};
+use mortise_core::object::{Interner, Kind, ObjectRef};
+
+use super::cluster::{Cluster, Record, pod};
+use super::faults::{Fault, Faults};
+use super::guests::Guest;
+use super::oracle::{Oracle, Violation};
+use super::random::Random;
+use super::watch::{Told, Watch};
+
+/// Unix time at the beginning of every run.
+const BEGIN_UNIX_MS: u64 = 1_767_225_600_000;
+/// Guest calls that may be under way.
+const CALL_SLOTS: usize = 4;
+/// How soon a watch that cannot be had is tried again.
+pub const WATCH_RETRY_MS: u64 = 1_000;
+
+/// A shell with a mistake in it, to show that the simulation finds mistakes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {
+    /// As it should be.
+    None,
+    /// Every answer carries version 0, so no view is ever behind our own writes.
+    NoOwnWrites,
+    /// Every create goes to a fresh name.
+    GeneratedNames,
+    /// Deletes carry no UID.
+    NoUidPrecondition,
+}
+
+/// Something that will happen.
+#[derive(Debug)]
+pub enum Happening {
+    /// The driver hears of something, unless it has died meanwhile.
+    Driver(u32, Box<Event>),
+    /// A write arrives at the API server, whose answer comes so much later, if it comes.
+    Lands { incarnation: u32, write: Box<Write>, reply_ms: Option<u64> },
+    /// A watch has something to tell.
+    Pump(Kind, u64),
+    /// A watch connects.
+    Connect(Kind, u64),
+    /// The kubelet looks at a Pod.
+    Kubelet(ObjectRef, Arc<str>),
+    /// The garbage collector looks for children of this UID.
+    Collect(Arc<str>),
+    /// A CRD's kinds are served.
+    Serve(Kind),
+    /// People, other programs and accidents do something.
+    Environment,
+}
+
+/// One run.
+#[derive(Debug)]
+pub struct World {
+    pub cluster: Cluster,
+    pub driver: Driver,
+    pub oracle: Oracle,
+    pub faults: Faults,
+    pub random: Random,
+    pub mutant: Mutant,
+    pub now_ms: u64,
+    pub incarnation: u32,
+    pub watches: BTreeMap<Kind, Watch>,
+    /// What the sources offer.
+    pub offers: BTreeMap<&'static str, Offer>,
+    /// The writes of plugins that the API server was sent, Events apart.
+    pub requests: Vec<String>,
+    pub calls: u64,
+    pub steps: u64,
+    /// Refusals by the API server that no fault explains.
+    pub refused: Vec<String>,
+    /// Answers that a scenario gives instead of the API server's.
+    pub answers: VecDeque<super::shell::Answer>,
+    pub trace: Option<VecDeque<String>>,
+    trace_lines: usize,
+    pub interner: Interner,
+    queue: BTreeMap<(u64, u64), Happening>,
+    entries: u64,
+    tick_ms: Option<u64>,
+    epochs: u64,
+    /// Names that the mutant with generated names has made up.
+    pub made_up: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, mutant: Mutant) -> Self {
+        Self {
+            cluster: Cluster::default(),
+            driver: new_driver(),
+            oracle: Oracle::default(),
+            faults: Faults::default(),
+            random: Random::new(seed),
+            mutant,
+            now_ms: 0,
+            incarnation: 0,
+            watches: BTreeMap::new(),
+            offers: BTreeMap::new(),
+            requests: Vec::new(),
+            calls: 0,
+            steps: 0,
+            refused: Vec::new(),
+            answers: VecDeque::new(),
+            trace: None,
+            trace_lines: 0,
+            interner: Interner::default(),
+            queue: BTreeMap::new(),
+            entries: 0,
+            tick_ms: None,
+            epochs: 0,
+            made_up: 0,
+        }
+    }
+
+    /// Keeps the last lines of what happens.
+    pub fn traced(mut self, lines: usize) -> Self {
+        self.trace = Some(VecDeque::new());
+        self.trace_lines = lines;
+        self
+    }
+
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        let now_ms = self.now_ms;
+        if let Some(trace) = &mut self.trace {
+            if trace.len() == self.trace_lines {
+                trace.pop_front();
+            }
+            trace.push_back(format!("{now_ms:>8} {}", line()));
+        }
+    }
+
+    /// Starts the host.
+    pub fn start(&mut self) -> Result<(), Violation> {
+        self.tell(Event::Started)?;
+        let offers: Vec<Offer> = self.offers.values().cloned().collect();
+        for offer in offers {
+            let delay = self.random.between(1, 30);
+            self.tell_in(delay, Event::PluginFound(offer));
+        }
+        self.tell_in(31, Event::SourcesListed);
+        Ok(())
+    }
+
+    /// The host dies with all it knew and is started again. What it had sent may have arrived, may still, or never.
+    pub fn crash(&mut self) -> Result<(), Violation> {
+        self.note(|| "CRASH".to_owned());
+        self.faults.count(Fault::Crash);
+        self.incarnation += 1;
+        self.driver = new_driver();
+        self.watches.clear();
+        self.tick_ms = None;
+        self.oracle.on_crash();
+        let under_way = std::mem::take(&mut self.queue);
+        for ((due_ms, entry), happening) in under_way {
+            match happening {
+                Happening::Driver(..) | Happening::Pump(..) | Happening::Connect(..) => {}
+                Happening::Lands { incarnation, write, .. } => {
+                    let late_ms = [None, Some(0), Some(self.random.between(50, 5_000))];
+                    if let Some(late_ms) = self.random.pick(&late_ms).flatten() {
+                        let happening = Happening::Lands { incarnation, write, reply_ms: None };
+                        self.queue.insert((due_ms + late_ms, entry), happening);
+                    }
+                }
+                other => {
+                    self.queue.insert((due_ms, entry), other);
+                }
+            }
+        }
+        self.start()
+    }
+
+    /// A plugin appears, or another version or configuration of it.
+    pub fn offer(&mut self, guest: Guest, config: &str) {
+        let offer = Offer {
+            name: guest.name().into(),
+            source: format!("ConfigMap mortise-system/{}", guest.name()).into(),
+            digest: guest.digest(),
+            config: config.into(),
+        };
+        self.offers.insert(guest.name(), offer.clone());
+        self.tell_in(1, Event::PluginFound(offer));
+    }
+
+    /// A plugin is taken out of its source.
+    pub fn withdraw(&mut self, name: &'static str) {
+        let Some(offer) = self.offers.remove(name) else { return };
+        self.tell_in(1, Event::PluginGone { name: offer.name, source: offer.source });
+    }
+
+    pub fn schedule(&mut self, delay_ms: u64, happening: Happening) {
+        self.entries += 1;
+        self.queue.insert((self.now_ms + delay_ms, self.entries), happening);
+    }
+
+    /// The driver hears of something in a while, if it lives.
+    pub fn tell_in(&mut self, delay_ms: u64, event: Event) {
+        self.schedule(delay_ms, Happening::Driver(self.incarnation, Box::new(event)));
+    }
+
+    /// When the driver wants to be woken.
+    pub fn wake_at(&mut self, due_ms: u64) {
+        self.tick_ms = Some(self.tick_ms.map_or(due_ms, |before| before.min(due_ms)));
+    }
+
+    /// Takes the first thing that happens up to `until_ms`; false when nothing does.
+    pub fn step(&mut self, until_ms: u64) -> Result<bool, Violation> {
+        // What happened between two steps, by a test's own hand.
+        self.react()?;
+        let next_ms = self.queue.first_key_value().map(|((due_ms, _), _)| *due_ms);
+        let tick_first = self.tick_ms.is_some_and(|tick_ms| next_ms.is_none_or(|next_ms| tick_ms < next_ms));
+        let due_ms = if tick_first { self.tick_ms } else { next_ms };
+        let Some(due_ms) = due_ms.filter(|due_ms| *due_ms <= until_ms) else { return Ok(false) };
+        self.steps += 1;
+        self.now_ms = self.now_ms.max(due_ms);
+        if tick_first {
+            self.tick_ms = None;
+            self.tell(Event::Tick)?;
+        } else if let Some((_, happening)) = self.queue.pop_first() {
+            self.happen(happening)?;
+        }
+        self.react()?;
+        Ok(true)
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
+        match happening {
+            Happening::Driver(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
+            Happening::Driver(..) => Ok(()),
+            Happening::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
+            Happening::Pump(kind, epoch) => self.pump(&kind, epoch),
+            Happening::Connect(kind, epoch) => self.connect(&kind, epoch),
+            Happening::Kubelet(target, uid) => {
+                self.kubelet(&target, &uid);
+                Ok(())
+            }
+            Happening::Collect(uid) => {
+                self.collect(&uid);
+                Ok(())
+            }
+            Happening::Serve(kind) => {
+                self.cluster.served.insert(kind);
+                Ok(())
+            }
+            Happening::Environment => self.environment(),
+        }
+    }
+
+    /// The driver hears of something now, and what it asks for is begun.
+    pub fn tell(&mut self, event: Event) -> Result<(), Violation> {
+        match &event {
+            Event::CallDone(id, _) => self.oracle.on_call_done(*id),
+            Event::Wrote(id, answer) => self.oracle.on_wrote(*id, answer.is_ok()),
+            Event::LiveRead(target, Ok(live)) => {
+                let uid = live.as_ref().map(|live| Arc::clone(&live.uid));
+                self.oracle.on_live_read(target, uid.as_deref());
+            }
+            Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
+            _ => {}
+        }
+        self.note(|| format!("> {}", super::shell::shown_event(&event)));
+        let now = Now { mono_ms: self.now_ms, unix_ms: BEGIN_UNIX_MS + self.now_ms };
+        let mut effects: Vec<Effect> = Vec::new();
+        self.driver.step(now, event, &mut effects);
+        effects.into_iter().try_for_each(|effect| self.perform(effect))
+    }
+
+    /// What the rest of the cluster does about what has changed.
+    fn react(&mut self) -> Result<(), Violation> {
+        for record in self.cluster.take_changes() {
+            self.note(|| {
+                let what = if record.deleted { "gone" } else { "is" };
+                format!("  {} {what} ({}, version {})", record.target, record.uid, record.version)
+            });
+            self.oracle.on_change(&record, &self.cluster)?;
+            self.react_to(&record);
+            self.wake_watch(&record.target.kind);
+        }
+        Ok(())
+    }
+
+    fn react_to(&mut self, record: &Record) {
+        let uid = Arc::clone(&record.uid);
+        if record.deleted {
+            let delay = self.random.between(1, 60);
+            self.schedule(delay, Happening::Collect(uid));
+            return;
+        }
+        if record.target.kind == pod() {
+            let delay = self.random.between(10, 200);
+            self.schedule(delay, Happening::Kubelet(record.target.clone(), Arc::clone(&uid)));
+        }
+        // A child that arrives after its owner has gone is collected as well.
+        let owner = self.cluster.lives[&uid].owner.clone();
+        if let Some(owner) = owner
+            && self.cluster.lives.get(&owner.uid).is_some_and(|life| life.deleted_at.is_some())
+        {
+            let delay = self.random.between(1, 60);
+            self.schedule(delay, Happening::Collect(owner.uid));
+        }
+    }
+
+    /// Pods begin to run, and those that are being deleted end.
+    fn kubelet(&mut self, target: &ObjectRef, uid: &str) {
+        let Some(live) = self.cluster.get(target) else { return };
+        if live["metadata"]["uid"] != uid {
+            return;
+        }
+        if !live["metadata"]["deletionTimestamp"].is_null() {
+            self.cluster.remove(target);
+        } else if live["status"]["phase"] == "Pending" {
+            let mut after = live.clone();
+            after["status"]["phase"] = "Running".into();
+            self.cluster.replace(target, after);
+        }
+    }
+
+    fn collect(&mut self, owner: &Arc<str>) {
+        if self.cluster.lives.get(owner).is_none_or(|life| life.deleted_at.is_none()) {
+            return;
+        }
+        let is_orphan = |life: &super::cluster::Life| {
+            life.deleted_at.is_none() && life.owner.as_ref().is_some_and(|of| of.uid == *owner)
+        };
+        let orphans: Vec<(Arc<str>, ObjectRef)> = self
+            .cluster
+            .lives
+            .iter()
+            .filter(|(_, life)| is_orphan(life))
+            .map(|(uid, life)| (Arc::clone(uid), life.target.clone()))
+            .collect();
+        for (uid, target) in orphans {
+            // The collector is not the host: what RBAC keeps from the host it may do.
+            let denied = std::mem::take(&mut self.cluster.unwritable);
+            let _ = self.cluster.delete(&target, Some(&uid));
+            self.cluster.unwritable = denied;
+        }
+    }
+
+    /// A fresh epoch for a watch.
+    pub fn next_epoch(&mut self) -> u64 {
+        self.epochs += 1;
+        self.epochs
+    }
+
+    fn connect(&mut self, kind: &Kind, epoch: u64) -> Result<(), Violation> {
+        if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
+            return Ok(());
+        }
+        if let Some(error) = self.watch_error(kind) {
+            self.schedule(WATCH_RETRY_MS, Happening::Connect(kind.clone(), epoch));
+            return self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)));
+        }
+        let newest = self.cluster.version();
+        let known = self.watches.get(kind).is_some_and(|watch| watch.delivered > 0);
+        let stale = known && self.faults.hit(&mut self.random, Fault::StaleList);
+        let version = if stale { newest.saturating_sub(self.random.between(1, 20)) } else { newest };
+        if let Some(watch) = self.watches.get_mut(kind) {
+            watch.relist(&self.cluster, version);
+        }
+        self.wake_watch(kind);
+        Ok(())
+    }
+
+    /// Schedules the next delivery of a watch that has something to tell.
+    fn wake_watch(&mut self, kind: &Kind) {
+        let Some(watch) = self.watches.get(kind) else { return };
+        if watch.pumping || !watch.has_more(&self.cluster) {
+            return;
+        }
+        let lagging = self.faults.hit(&mut self.random, Fault::Lag);
+        let lag_ms = if lagging { self.random.between(200, 20_000) } else { 0 };
+        let delay = self.random.between(1, 6) + lag_ms;
+        if let Some(watch) = self.watches.get_mut(kind) {
+            watch.pumping = true;
+            let epoch = watch.epoch;
+            self.schedule(delay, Happening::Pump(kind.clone(), epoch));
+        }
+    }
+
+    fn pump(&mut self, kind: &Kind, epoch: u64) -> Result<(), Violation> {
+        if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
+            return Ok(());
+        }
+        if self.faults.hit(&mut self.random, Fault::WatchLost) {
+            return self.lose_watch(kind);
+        }
+        if self.faults.hit(&mut self.random, Fault::WatchClosed) {
+            // It goes on from where it was; only time is lost.
+            let delay = self.random.between(50, 2_000);
+            self.schedule(delay, Happening::Pump(kind.clone(), epoch));
+            return Ok(());
+        }
+        let coalesce = self.faults.hit(&mut self.random, Fault::Coalesced);
+        let repeat = self.faults.hit(&mut self.random, Fault::Duplicate);
+        let back = self.random.below(6);
+        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+        watch.pumping = false;
+        let mut told: Vec<Told> = watch.next(&self.cluster, coalesce).into_iter().collect();
+        if repeat && watch.listed {
+            told.extend(watch.earlier(&self.cluster, back));
+        }
+        if watch.listed && !watch.has_more(&self.cluster) && self.random.chance(200) {
+            told.push(Told::Progress(self.cluster.version()));
+        }
+        for told in told {
+            let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+            watch.note(&told);
+            if matches!(told, Told::ListDone(_)) {
+                self.oracle.on_list_done(kind);
+            }
+            let event = told.event(&mut self.interner);
+            self.tell(Event::Watch(kind.clone(), event))?;
+        }
+        self.wake_watch(kind);
+        Ok(())
+    }
+
+    /// A watch breaks for good: the kind is listed anew, after a while and a word of warning.
+    pub fn lose_watch(&mut self, kind: &Kind) -> Result<(), Violation> {
+        let epoch = self.next_epoch();
+        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+        watch.epoch = epoch;
+        watch.pumping = false;
+        let delay = self.random.between(1, 5_000);
+        self.schedule(delay, Happening::Connect(kind.clone(), epoch));
+        let error = mortise_core::event::WatchError::Unavailable("the connection was lost".to_owned());
+        self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)))
+    }
+}
+
+fn new_driver() -> Driver {
+    Driver::new(Config { instance: "mortise-0".into(), call_slots: CALL_SLOTS })
+}
