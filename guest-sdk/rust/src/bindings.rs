@@ -1,7 +1,7 @@
 //! The contract as wit-bindgen writes it down in Rust. Generated once, here, so that no plugin needs wit files or
 //! wit-bindgen. Nothing outside this crate's own modules should name these types: they change with the contract.
 //!
-//! On targets other than wasm32 the imports are stubs that panic; [`crate::view`] never calls them there.
+//! On targets other than wasm32 the imports are stubs that panic; `view.rs` never calls them there.
 #![allow(missing_docs, unsafe_code, unused_qualifications, clippy::all, reason = "generated code")]
 
 wit_bindgen::generate!({

@@ -45,6 +45,21 @@
 //! strip = true
 //! ```
 //!
+//! and, in `.cargo/config.toml` beside it, a stack of a few pages instead of Rust's 1 MiB, which is otherwise most of
+//! what every call gets afresh:
+//!
+//! ```toml
+//! [target.wasm32-wasip2]
+//! rustflags = ["-Clink-arg=-zstack-size=131072"]
+//! ```
+//!
+//! # Reading
+//!
+//! [`Context`] asks for objects as typed as an author likes: a [`derive@Projection`] names the fields that matter and
+//! costs the least, since the host sends nothing else and nothing else is parsed; any type with serde's `Deserialize`,
+//! such as those of k8s-openapi, reads whole objects through [`Context::owned_of_kind`] and [`Query::of_kind`]; and
+//! [`Object`] is a tree with accessors.
+//!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is

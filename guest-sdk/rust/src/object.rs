@@ -50,7 +50,8 @@ pub trait Resource {
     /// The field paths that reads of this type ask for; none means whole objects.
     const FIELDS: &'static [&'static str] = &[];
 
-    /// The facts of the CustomResourceDefinition, for a kind that the plugin brings.
+    /// The facts of the CustomResourceDefinition, for a kind that the plugin brings. Derived.
+    #[doc(hidden)]
     const DEFINITION: Option<&'static Definition> = None;
 }
 

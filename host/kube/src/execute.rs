@@ -89,14 +89,16 @@ impl ApiServer {
         let target = write.op.target();
         let resource = self.resource(&target.kind).await?;
         let query = |more: &str| format!("fieldManager={manager}&timeout={SERVER_TIMEOUT_SECONDS}s{more}");
+        // kubectl's own default: a field that the API server does not know is an error, not a silent loss.
+        let strict = "&fieldValidation=Strict";
         let body = |text: &Arc<str>| Bytes::copy_from_slice(text.as_bytes());
         let request = match &write.op {
             WriteOp::Create { target, body: text } => {
-                let path = format!("{}?{}", resource.collection_of(&target.name)?, query(""));
+                let path = format!("{}?{}", resource.collection_of(&target.name)?, query(strict));
                 request(Method::POST, &path, Some(JSON), body(text))
             }
             WriteOp::Apply { target, body: text, force } => {
-                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}")));
+                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}{strict}")));
                 request(Method::PATCH, &path, Some(APPLY), body(text))
             }
             WriteOp::PatchStatus { target, body: text } => {

@@ -127,7 +127,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
 
 /// A configuration's YAML as a JSON object. Empty text is an empty object.
 pub(crate) fn config(yaml: &str) -> Result<Arc<str>, Refusal> {
-    let refuse = |why: String| Refusal::new("InvalidConfig", format!("the plugin's configuration {why}"));
+    let refuse = |why: String| Refusal::new("InvalidConfig", format!("the configuration (key config.yaml, or NAME.yaml beside a file) {why}"));
     let too_large = || refuse(format!("is larger than {} KiB", MAX_CONFIG_BYTES >> 10));
     if yaml.len() > MAX_CONFIG_BYTES {
         return Err(too_large());

@@ -1,1 +1,216 @@
-//! placeholder
+//! The control plane that operators are measured on, and what the benchmarks do to it as a user would: namespaces,
+//! PodSets, their scale, deletions. Operators have users of their own, so the audit log tells whose each request is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use mortise_control_plane::{ADMIN, AuditRecord, Binaries, ControlPlane, Options, Usage, print_progress, usage_of};
+use serde_json::{Value, json};
+
+use crate::operator::Which;
+
+/// Requests of the benchmark's own that are in flight at once: enough to keep an operator busy, far below the budget of
+/// the API server.
+const IN_FLIGHT: usize = 20;
+
+/// A running control plane, with a client of its administrator.
+pub(crate) struct Cluster {
+    pub(crate) plane: ControlPlane,
+    pub(crate) client: Client,
+}
+
+/// How often each verb was asked for, with the resource: "create pods", "patch podsets/status".
+pub(crate) type Requests = BTreeMap<String, usize>;
+
+impl Cluster {
+    /// A control plane with everything that makes Pods run, or only its API.
+    pub(crate) async fn start(api_only: bool) -> Result<Self> {
+        let binaries = Binaries::ensure(&mut print_progress()).context("build the control plane")?;
+        let options = if api_only { Options::api_only() } else { Options::default() };
+        let users = Which::ALL.map(|which| which.user().to_owned()).into();
+        let plane = ControlPlane::start(&binaries, &Options { users, audit_reads: true, ..options })?;
+        for which in Which::ALL {
+            let (name, user) = (format!("bench-{}", which.user()), format!("--user={}", which.user()));
+            plane.kubectl_output(&["create", "clusterrolebinding", &name, "--clusterrole=cluster-admin", &user])?;
+        }
+        let kubeconfig =
+            Kubeconfig::read_from(plane.kubeconfig(ADMIN)?).context("read the administrator's kubeconfig")?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        Ok(Self { client: Client::try_from(config)?, plane })
+    }
+
+    /// Creates a namespace.
+    pub(crate) async fn create_namespace(&self, name: &str) -> Result<()> {
+        let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        let created = Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        created.map(drop).with_context(|| format!("create namespace {name}"))
+    }
+
+    /// The PodSets of a namespace.
+    pub(crate) fn pod_sets(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &pod_set_resource())
+    }
+
+    /// Creates PodSets, as many at once as a user's tool would.
+    pub(crate) async fn create_pod_sets(
+        &self,
+        namespace: &str,
+        sets: usize,
+        replicas: usize,
+        template: &Value,
+    ) -> Result<()> {
+        let api = self.pod_sets(namespace);
+        let create = |number| {
+            let api = &api;
+            let spec = json!({"replicas": replicas, "template": template});
+            let set = DynamicObject::new(&set_name(number), &pod_set_resource()).data(json!({"spec": spec}));
+            async move { api.create(&PostParams::default(), &set).await.map(drop) }
+        };
+        let created = stream::iter((0..sets).map(create)).buffer_unordered(IN_FLIGHT).try_collect::<()>().await;
+        created.with_context(|| format!("create PodSets in {namespace}"))
+    }
+
+    /// Sets spec.replicas.
+    pub(crate) async fn scale(&self, namespace: &str, set: &str, replicas: usize) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let patched = self.pod_sets(namespace).patch(set, &PatchParams::default(), &patch).await;
+        patched.map(drop).with_context(|| format!("scale PodSet {namespace}/{set}"))
+    }
+
+    /// Deletes Pods by name, as kubectl does it.
+    pub(crate) async fn delete_pods(&self, namespace: &str, names: Vec<String>) -> Result<()> {
+        let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let delete = |name: String| {
+            let api = &api;
+            async move { api.delete(&name, &DeleteParams::default()).await.map(drop) }
+        };
+        let deleted = stream::iter(names.into_iter().map(delete)).buffer_unordered(IN_FLIGHT).try_collect::<()>().await;
+        deleted.with_context(|| format!("delete Pods in {namespace}"))
+    }
+
+    /// Creates Pods that belong to nobody.
+    pub(crate) async fn create_pods(&self, namespace: &str, count: usize, template: &Value) -> Result<()> {
+        let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let create = |number: usize| {
+            let api = &api;
+            let mut pod = template.clone();
+            pod["metadata"]["name"] = format!("pod-{number}").into();
+            async move {
+                let pod = serde_json::from_value(pod).map_err(kube::Error::SerdeError)?;
+                api.create(&PostParams::default(), &pod).await.map(drop)
+            }
+        };
+        let created = stream::iter((0..count).map(create)).buffer_unordered(IN_FLIGHT).try_collect::<()>().await;
+        created.with_context(|| format!("create Pods in {namespace}"))
+    }
+
+    /// The mean size of a Pod's JSON without managedFields, in bytes.
+    pub(crate) async fn mean_pod_bytes(&self, namespace: &str) -> Result<f64> {
+        let resource = ApiResource::erase::<Pod>(&());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
+        let mut bytes = 0;
+        let pods = api.list(&ListParams::default()).await.with_context(|| format!("list Pods in {namespace}"))?;
+        for mut pod in pods.items.iter().cloned() {
+            pod.metadata.managed_fields = None;
+            bytes += serde_json::to_string(&pod)?.len();
+        }
+        Ok(bytes as f64 / pods.items.len() as f64)
+    }
+
+    /// Deletes the PodSets and Pods of a namespace, without waiting for kubelets.
+    pub(crate) async fn clear(&self, namespace: &str) -> Result<()> {
+        let cleared = || format!("clear namespace {namespace}");
+        let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
+        self.pod_sets(namespace).delete_collection(&now, &all).await.map(drop).with_context(cleared)?;
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        pods.delete_collection(&now, &all).await.map(drop).with_context(cleared)
+    }
+
+    /// What the API server has used so far.
+    pub(crate) fn api_server_usage(&self) -> Result<Usage> {
+        usage_of(self.plane.apiserver_pid()?)
+    }
+
+    /// The requests of one operator behind a mark of the audit log, and the next mark.
+    pub(crate) fn requests_of(&self, which: Which, mark: u64) -> Result<(Vec<AuditRecord>, u64)> {
+        let (mut records, mark) = self.plane.audit_since(mark)?;
+        records.retain(|record| record.user == which.user());
+        Ok((records, mark))
+    }
+}
+
+/// The name of a PodSet by its number.
+pub(crate) fn set_name(number: usize) -> String {
+    format!("set-{number}")
+}
+
+/// The resource of PodSets.
+pub(crate) fn pod_set_resource() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("app.example.com", "v1alpha1", "PodSet"))
+}
+
+/// Counts requests by what they asked for.
+pub(crate) fn tally<'a>(records: impl IntoIterator<Item = &'a AuditRecord>) -> Requests {
+    let mut requests = Requests::new();
+    for record in records {
+        let slash = if record.subresource.is_empty() { "" } else { "/" };
+        let what = format!("{} {}{slash}{}", record.verb, record.resource, record.subresource);
+        *requests.entry(what).or_default() += 1;
+    }
+    requests
+}
+
+/// Whether a request opens or keeps up a view of the cluster, rather than being made for one object.
+pub(crate) fn is_watching(record: &AuditRecord) -> bool {
+    matches!(record.verb.as_str(), "list" | "watch") || record.resource.is_empty()
+}
+
+/// Asks again and again until there is an answer, without keeping a thread from its other work.
+pub(crate) async fn until<T>(
+    what: &str,
+    deadline: Duration,
+    every: Duration,
+    mut probe: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let begin = tokio::time::Instant::now();
+    loop {
+        if let Some(value) = probe().with_context(|| format!("wait for {what}"))? {
+            return Ok(value);
+        }
+        anyhow::ensure!(begin.elapsed() < deadline, "waited {} s for {what}, in vain", deadline.as_secs());
+        tokio::time::sleep(every).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_verb_and_resource() {
+        let record = |verb: &str, subresource: &str| AuditRecord {
+            verb: verb.to_owned(),
+            user: "mortise".to_owned(),
+            user_agent: String::new(),
+            group: String::new(),
+            resource: "pods".to_owned(),
+            subresource: subresource.to_owned(),
+            name: String::new(),
+            namespace: String::new(),
+            uri: String::new(),
+            code: 200,
+            received: String::new(),
+        };
+        let records = [record("create", ""), record("create", ""), record("patch", "status"), record("watch", "")];
+        let tally = tally(records.iter().filter(|record| !is_watching(record)));
+        assert_eq!(tally, Requests::from([("create pods".to_owned(), 2), ("patch pods/status".to_owned(), 1)]));
+    }
+}

@@ -7,11 +7,18 @@
 
 mod allocations;
 
+mod cluster;
+mod latency;
 mod measure;
+mod memory;
 mod micro;
+mod observer;
+mod operator;
+mod peer;
 mod programs;
 mod sample;
 mod table;
+mod variant;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -68,7 +75,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let chosen = |part| arguments.part == part || arguments.part == Part::All;
     let rounds = |default| arguments.rounds.map_or(default, NonZeroUsize::get);
     if cfg!(debug_assertions) {
-        println!("This build is not optimised: it shows that the benchmarks work, and no figure of it means anything.\n");
+        println!(
+            "This build is not optimised: it shows that the benchmarks work, and no figure of it means anything.\n"
+        );
     }
     programs::guests()?;
     if chosen(Part::Micro) {
@@ -76,6 +85,17 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.part == Part::Micro {
         return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let programs = programs::operators()?;
+    if chosen(Part::Memory) {
+        runtime.block_on(memory::run(&programs, rounds(3)))?;
+    }
+    if chosen(Part::Latency) {
+        runtime.block_on(latency::run(&programs, rounds(3)))?;
+    }
+    if chosen(Part::Peer) {
+        runtime.block_on(peer::run(&programs, rounds(3)))?;
     }
     Ok(())
 }

@@ -116,25 +116,31 @@ fn managed_fields() -> Value {
         })
     };
     json!([
-        entry("mortise/podset", "", json!({
-            "f:metadata": {
-                "f:annotations": {".": {}, "f:mortise.dev/child": {}, "f:mortise.dev/desired": {}},
-                "f:labels": {".": {}, "f:app": {}, "f:tier": {}},
-                "f:ownerReferences": {".": {}, "k:{\"uid\":\"5f0c8a4e-3b1d-4c55-9f1e-6d2b7a90c3d1\"}": {}},
-            },
-            "f:spec": {"f:containers": {"k:{\"name\":\"main\"}": container}, "f:dnsPolicy": {}, "f:enableServiceLinks": {}},
-        })),
-        entry("kubelet", "status", json!({
-            "f:status": {"f:conditions": {".": {}, "k:{\"type\":\"Ready\"}": {".": {}, "f:status": {}, "f:type": {}}}, "f:phase": {}},
-        })),
+        entry(
+            "mortise/podset",
+            "",
+            json!({
+                "f:metadata": {
+                    "f:annotations": {".": {}, "f:mortise.dev/child": {}, "f:mortise.dev/desired": {}},
+                    "f:labels": {".": {}, "f:app": {}, "f:tier": {}},
+                    "f:ownerReferences": {".": {}, "k:{\"uid\":\"5f0c8a4e-3b1d-4c55-9f1e-6d2b7a90c3d1\"}": {}},
+                },
+                "f:spec": {"f:containers": {"k:{\"name\":\"main\"}": container}, "f:dnsPolicy": {}, "f:enableServiceLinks": {}},
+            })
+        ),
+        entry(
+            "kubelet",
+            "status",
+            json!({
+                "f:status": {"f:conditions": {".": {}, "k:{\"type\":\"Ready\"}": {".": {}, "f:status": {}, "f:type": {}}}, "f:phase": {}},
+            })
+        ),
     ])
 }
 
 /// A pod template whose Pods have about 5.4 KB, which is what Pods of real workloads have.
 pub(crate) fn template() -> Value {
-    let variable = |number: usize| {
-        json!({"name": format!("SAMPLE_SETTING_{number:02}"), "value": format!("a value as settings have them, number {number:02}")})
-    };
+    let variable = |number: usize| json!({"name": format!("SAMPLE_SETTING_{number:02}"), "value": format!("a value as settings have them, number {number:02}")});
     let probe = |path: &str| {
         json!({
             "httpGet": {"path": path, "port": 8080, "scheme": "HTTP"},

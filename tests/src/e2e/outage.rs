@@ -60,7 +60,7 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
     world.start_host_as(RESTRICTED, &[]);
     world.offer("podset", &built("plugins/podset.wasm"));
     let message = world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    for words in ["cannot list resource", "verbs:", "resources:"] {
+    for words in ["cannot watch resource", "verbs:", "resources:"] {
         assert!(message.contains(words), "{words:?} does not stand in: {message}");
     }
     let component = built("plugins/podset.wasm");

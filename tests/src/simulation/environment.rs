@@ -197,7 +197,8 @@ impl World {
     }
 
     fn touch_crd(&mut self) -> Result<(), Violation> {
-        let kind = self.random.pick(&[podset_kind(), site_kind(), census_kind()]).expect("there are some");
+        let kinds = [podset_kind(), site_kind(), census_kind(), mortise_core::plugin_object::kind()];
+        let kind = self.random.pick(&kinds).expect("there are some");
         if !self.cluster.served.remove(&kind) {
             return Ok(());
         }

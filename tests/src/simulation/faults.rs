@@ -62,7 +62,7 @@ const PER_MILLE: [(Fault, u64); 18] = [
     (Fault::LostReply, 30),
     (Fault::LateWrite, 25),
     (Fault::LateReply, 40),
-    (Fault::ReadFails, 150),
+    (Fault::ReadFails, 300),
     (Fault::CrdFails, 100),
     (Fault::WatchClosed, 15),
     (Fault::WatchLost, 10),

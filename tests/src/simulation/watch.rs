@@ -25,6 +25,8 @@ pub struct Watch {
     list: VecDeque<Told>,
     /// How much of the kind's history was delivered or listed.
     cursor: usize,
+    /// How much of it was listed.
+    began: usize,
 }
 
 /// One thing that a watch tells.
@@ -39,7 +41,7 @@ pub enum Told {
 
 impl Watch {
     pub fn new(kind: Kind, epoch: u64) -> Self {
-        Self { kind, epoch, pumping: false, listed: false, delivered: 0, list: VecDeque::new(), cursor: 0 }
+        Self { kind, epoch, pumping: false, listed: false, delivered: 0, list: VecDeque::new(), cursor: 0, began: 0 }
     }
 
     /// Lists the kind as it was at `version` and goes on from there.
@@ -49,6 +51,7 @@ impl Watch {
         self.list.extend(cluster.list_at(&self.kind, version).into_iter().map(Told::Listed));
         self.list.push_back(Told::ListDone(version));
         self.cursor = cluster.history(&self.kind).iter().take_while(|record| record.version <= version).count();
+        self.began = self.cursor;
     }
 
     /// Whether it has anything to tell.
@@ -56,26 +59,30 @@ impl Watch {
         !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.kind).len())
     }
 
-    /// The next thing to tell. `coalesce` lets an event swallow the one right before it of the same object.
-    pub fn next(&mut self, cluster: &Cluster, coalesce: bool) -> Option<Told> {
+    /// The next thing to tell.
+    pub fn next(&mut self, cluster: &Cluster) -> Option<Told> {
         if let Some(told) = self.list.pop_front() {
             return Some(told);
         }
-        let history = cluster.history(&self.kind);
-        let record = history.get(self.cursor)?;
+        let record = cluster.history(&self.kind).get(self.cursor)?;
         self.cursor += 1;
-        match history.get(self.cursor) {
-            Some(newer) if coalesce && newer.target == record.target => {
-                self.cursor += 1;
-                Some(Told::Changed(newer.clone()))
-            }
-            _ => Some(Told::Changed(record.clone())),
-        }
+        Some(Told::Changed(record.clone()))
     }
 
-    /// A change that was told before, to be told again.
+    /// Whether the next two changes are of one object, so that they may come as one.
+    pub fn can_skip(&self, cluster: &Cluster) -> bool {
+        let next = |ahead| cluster.history(&self.kind).get(self.cursor + ahead).map(|record: &Record| &record.target);
+        self.list.is_empty() && next(0).is_some() && next(0) == next(1)
+    }
+
+    /// Leaves out the next change.
+    pub fn skip(&mut self) {
+        self.cursor += 1;
+    }
+
+    /// A change that was told since the last list, to be told again.
     pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Told> {
-        let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?)?;
+        let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?).filter(|index| *index >= self.began)?;
         Some(Told::Changed(cluster.history(&self.kind).get(index)?.clone()))
     }
 

@@ -398,14 +398,14 @@ impl World {
             self.schedule(delay, Happening::Pump(kind.clone(), epoch));
             return Ok(());
         }
-        let coalesce = self.faults.hit(&mut self.random, Fault::Coalesced);
-        let repeat = self.faults.hit(&mut self.random, Fault::Duplicate);
-        let back = self.random.below(6);
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
         watch.pumping = false;
-        let mut told: Vec<Told> = watch.next(&self.cluster, coalesce).into_iter().collect();
-        if repeat && watch.listed {
-            told.extend(watch.earlier(&self.cluster, back));
+        if watch.can_skip(&self.cluster) && self.faults.hit(&mut self.random, Fault::Coalesced) {
+            watch.skip();
+        }
+        let mut told: Vec<Told> = watch.next(&self.cluster).into_iter().collect();
+        if watch.listed && self.faults.hit(&mut self.random, Fault::Duplicate) {
+            told.extend(watch.earlier(&self.cluster, self.random.below(6)));
         }
         if watch.listed && !watch.has_more(&self.cluster) && self.random.chance(200) {
             told.push(Told::Progress(self.cluster.version()));

@@ -66,6 +66,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
         #function
 
         /// What this plugin is. Tests hand it to `mortise_sdk::testing::Cluster::of`.
+        #[allow(dead_code, reason = "only a component and tests have a use for it, a native build has none")]
         #visibility static PLUGIN: ::mortise_sdk::Plugin = ::mortise_sdk::Plugin {
             name: #name,
             version: #version,

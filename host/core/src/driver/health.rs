@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Driver;
-use crate::event::Digest;
+use super::{Driver, KindState};
+use crate::event::{Digest, WatchError};
 use crate::object::Kind;
 
 /// The state of the host's own work.
@@ -11,7 +11,8 @@ use crate::object::Kind;
 pub struct Health {
     /// Every source has told once what it has.
     pub sources_listed: bool,
-    /// Kinds that are wanted and not listed yet, with the reason where there is one.
+    /// Kinds that are wanted and not listed yet, with the reason where there is one. Kinds that may not be read, or do not
+    /// exist, are not among them: that is their plugins' trouble and not the host's.
     pub unlisted: Vec<(Kind, Option<String>)>,
     /// One entry per plugin, by name.
     pub plugins: Vec<PluginHealth>,
@@ -38,7 +39,10 @@ impl Driver {
     /// How things stand.
     pub fn health(&self) -> Health {
         let snapshot = self.store.snapshot();
-        let unlisted = self.kinds.iter().filter(|(kind, _)| !snapshot.synced(kind));
+        let is_blocked = |state: &KindState| {
+            matches!(state.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
+        };
+        let unlisted = self.kinds.iter().filter(|(kind, state)| !snapshot.synced(kind) && !is_blocked(state));
         Health {
             sources_listed: self.sources_listed,
             unlisted: unlisted

@@ -66,6 +66,7 @@ pub(super) struct Candidate {
     pub digest: Digest,
     pub config: Arc<str>,
     pub stage: Stage,
+    pub since_ms: u64,
     /// Why the current stage takes so long.
     pub waits_for: Option<String>,
 }
@@ -102,6 +103,13 @@ pub(super) struct Report {
     pub failures: u32,
 }
 
+/// What RBAC calls a write, with the status subresource apart.
+fn permission(op: &WriteOp) -> &'static str {
+    if matches!(op, WriteOp::PatchStatus { .. }) { PATCH_STATUS } else { op.verb() }
+}
+
+const PATCH_STATUS: &str = "patch status";
+
 /// The name under which the host registers its own CRD.
 pub(super) const HOST: &str = "mortise";
 
@@ -135,7 +143,8 @@ impl Driver {
         } else {
             let stage = Stage::Compiling;
             let Offer { digest, config, .. } = offer;
-            plugin.candidate = Some(Candidate { digest: digest.clone(), config, stage, waits_for: None });
+            let since_ms = self.now.mono_ms;
+            plugin.candidate = Some(Candidate { digest: digest.clone(), config, stage, since_ms, waits_for: None });
             match self.digests.get(&digest) {
                 None => {
                     self.digests.insert(digest.clone(), DigestState::Compiling);
@@ -527,29 +536,47 @@ impl Driver {
 
     pub(super) fn on_watch_failed(&mut self, kind: &Kind, error: WatchError, effects: &mut Vec<Effect>) {
         let Some(state) = self.kinds.get_mut(kind) else { return };
-        if state.error.as_ref() == Some(&error) {
+        let known = state.error.as_ref();
+        // A verdict stands until the kind is listed again: that the API server cannot be reached now does not undo it (R5).
+        let is_verdict = |error: &WatchError| !matches!(error, WatchError::Unavailable(_));
+        let repeated = known == Some(&error) || (known.is_some_and(is_verdict) && !is_verdict(&error));
+        let is_gone = matches!(error, WatchError::NotServed(_));
+        if is_gone {
+            // A CRD that was restored may have been deleted again, so this is done at each failure.
+            let due_ms = self.now.mono_ms + if repeated { CRD_RETRY_MS } else { 0 };
+            self.restore_crd(kind, due_ms);
+        }
+        if repeated {
             return;
         }
         effects.push(Effect::Observe(Observation::WatchFailed { kind: kind.clone(), error: error.clone() }));
-        let is_gone = matches!(error, WatchError::NotServed(_));
-        state.error = Some(error);
+        if let Some(state) = self.kinds.get_mut(kind) {
+            state.error = Some(error);
+        }
         self.settle(effects);
         let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
         for name in names {
-            if is_gone {
-                self.restore_crd(&name, kind, effects);
-            }
             self.report(&name, effects);
         }
     }
 
-    /// Somebody deleted a CRD that a plugin serves: it is created again.
-    fn restore_crd(&mut self, name: &Arc<str>, kind: &Kind, effects: &mut Vec<Effect>) {
-        let active = self.plugins.get(name).and_then(|plugin| plugin.active.as_ref());
-        let crds = active.into_iter().flat_map(|active| &active.manifest.custom_resources);
-        let crd = crds.into_iter().find(|crd| crd.kinds.contains(kind)).map(|crd| Arc::clone(&crd.name));
-        if let Some(crd) = crd {
-            self.register_crd(name, &crd, effects);
+    /// Somebody deleted a CRD that the host or a plugin brings: it is created again.
+    fn restore_crd(&mut self, kind: &Kind, due_ms: u64) {
+        let mut timers = Vec::new();
+        if *kind == crate::plugin_object::kind() {
+            timers.push(Timer::RegisterCrd(Arc::from(HOST), Arc::from(crate::plugin_object::CRD_NAME)));
+        }
+        for (name, plugin) in &self.plugins {
+            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
+            let manifest = coming.or(plugin.active.as_ref().map(|active| &active.manifest));
+            let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
+            let crd = crds.find(|crd| crd.kinds.contains(kind));
+            timers.extend(crd.map(|crd| Timer::RegisterCrd(Arc::clone(name), Arc::clone(&crd.name))));
+        }
+        for timer in timers {
+            if !self.timers.iter().any(|(_, known)| *known == timer) {
+                self.timers.insert((due_ms, timer));
+            }
         }
     }
 
@@ -562,7 +589,7 @@ impl Driver {
             return;
         }
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        plugin.denied.insert((op.target().kind.clone(), op.verb()), message.to_owned());
+        plugin.denied.insert((op.target().kind.clone(), permission(op)), message.to_owned());
         self.report(&name, effects);
     }
 
@@ -570,7 +597,7 @@ impl Driver {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let name = Arc::clone(&controller.plugin);
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), op.verb())).is_some() {
+        if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), permission(op))).is_some() {
             self.report(&name, effects);
         }
     }
@@ -599,7 +626,7 @@ impl Driver {
 
     /// The rule that is missing, as YAML, for the Permitted condition.
     pub(super) fn missing_rule(kind: &Kind, verb: &str) -> String {
-        rbac::missing_rule_text(kind, verb)
+        if verb == PATCH_STATUS { rbac::missing_status_rule_text(kind) } else { rbac::missing_rule_text(kind, verb) }
     }
 
     /// True for an answer that says that a write may be tried again soon.

@@ -23,6 +23,11 @@ use crate::status::{self, StatusShape, Wanted};
 
 /// The field manager of the host's own writes.
 const MANAGER: &str = "mortise";
+/// How long a plugin that is new may be on its way before its object says how far it is.
+const NEW_GRACE_MS: u64 = 1_000;
+/// The same for one whose object tells of a version already: a restart lists and loads within this time, and a large
+/// component may take as long to compile.
+const KNOWN_GRACE_MS: u64 = 10_000;
 /// Digits of a digest that fit a column and still tell versions apart.
 const SHORT_DIGEST: usize = 12;
 
@@ -55,6 +60,10 @@ impl Driver {
             return self.send_report(name, WriteOp::Create { target, body: body.to_string().into() }, effects);
         };
         let plugin = &self.plugins[name];
+        if let Some(due_ms) = self.tells_progress_at(plugin, &live) {
+            self.timers.insert((due_ms, Timer::Report(Arc::clone(name))));
+            return;
+        }
         let (fields, conditions) = (self.status_fields(plugin), self.conditions(plugin));
         let shape =
             StatusShape { subresource: true, observed_generation: true, conditions: true, condition_generation: true };
@@ -63,6 +72,18 @@ impl Driver {
             self.send_report(name, WriteOp::PatchStatus { target, body }, effects);
             self.tell_transitions(name, &live, &conditions, effects);
         }
+    }
+
+    /// A version that is on its way is not told of at every step: it is mostly there within a second, and after a restart
+    /// the object says already what it will say again (X5). None: there is something to tell now.
+    fn tells_progress_at(&self, plugin: &PluginState, live: &Object) -> Option<u64> {
+        let candidate = plugin.candidate.as_ref()?;
+        let grace_ms = if live.json().contains("\"conditions\"") { KNOWN_GRACE_MS } else { NEW_GRACE_MS };
+        let due_ms = candidate.since_ms + grace_ms;
+        let is_held_up = !self.conditions(plugin).iter().all(|condition| {
+            condition.status != ConditionStatus::False || (condition.name == "Ready" && condition.reason == "Starting")
+        });
+        (!is_held_up && due_ms > self.now.mono_ms).then_some(due_ms)
     }
 
     fn send_report(&mut self, name: &Arc<str>, op: WriteOp, effects: &mut Vec<Effect>) {

@@ -62,6 +62,8 @@ impl Driver {
 
     fn wake_primary(&mut self, change: &Change, object: &Object, by_list: bool, effects: &mut Vec<Effect>) {
         let ids: Vec<ControllerId> = self.controllers_for(&object.kind).collect();
+        let generation = |side: &Option<Arc<Object>>| side.as_ref().map(|object| object.generation);
+        let is_new_generation = generation(&change.before) != generation(&change.after);
         for controller in ids {
             let key = Key { controller, name: object.name.clone() };
             let Some(state) = self.keys.get_mut(&key) else {
@@ -75,9 +77,11 @@ impl Driver {
             match &change.after {
                 None if state.is_idle() => self.drop_key(&key),
                 None => state.mark_dirty(Lane::Live),
+                // What a list shows may be several changes in one. And a status write makes no new generation, so a change
+                // that shows one is not, or not only, ours.
+                Some(_) if by_list || is_new_generation => self.wake(&key, Lane::Live, effects),
                 // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
                 // see that very write is let through.
-                Some(_) if by_list => self.wake(&key, Lane::Live, effects),
                 Some(after) if state.status_version == Some(after.resource_version) => {
                     if state.gated_since_ms.is_some() {
                         self.wake(&key, Lane::Live, effects);

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::try_join_all;
 use futures::StreamExt;
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -198,7 +198,8 @@ async fn create(api: &Api<Pod>, set: &PodSet, name: &str) -> Result<bool, Error>
 }
 
 async fn delete(api: &Api<Pod>, name: &str, uid: Option<String>) -> Result<(), Error> {
-    let params = DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..Default::default() };
+    let params =
+        DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..Default::default() };
     match api.delete(name, &params).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -229,7 +230,8 @@ fn wanted_status(set: &PodSet, pod_names: Vec<String>) -> PodSetStatus {
         last_transition_time: Time(Timestamp::now()),
     };
     let conditions = set.status.iter().flat_map(|status| &status.conditions);
-    if let Some(known) = conditions.into_iter().find(|known| known.type_ == ready.type_ && known.status == ready.status) {
+    if let Some(known) = conditions.into_iter().find(|known| known.type_ == ready.type_ && known.status == ready.status)
+    {
         ready.last_transition_time = known.last_transition_time.clone();
     }
     PodSetStatus { replicas: i32::try_from(active).unwrap_or(i32::MAX), pod_names, conditions: vec![ready] }

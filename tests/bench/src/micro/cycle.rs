@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Context, Result, bail};
 use mortise_core::driver::{Config, Driver};
-use mortise_core::event::{
-    Call, CallDone, Compiled, Effect, Event, Now, Offer, WatchEvent, Write, WriteOp, Written,
-};
+use mortise_core::event::{Call, CallDone, Compiled, Effect, Event, Now, Offer, WatchEvent, Write, WriteOp, Written};
 use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
 use serde_json::{Value, json};
 

@@ -91,7 +91,11 @@ impl Cache {
                 let object = Object::decode(self.text.as_bytes(), &mut self.interner)?;
                 Ok(self.store.apply(object))
             })?;
-            anyhow::ensure!(change.before.is_some() && change.after.is_some(), "the event changed nothing: {}", self.text);
+            anyhow::ensure!(
+                change.before.is_some() && change.after.is_some(),
+                "the event changed nothing: {}",
+                self.text
+            );
             drop(snapshot);
         }
         Ok(())

@@ -7,9 +7,9 @@ use mortise_core::limits::CallLimits;
 use mortise_core::object::Kind;
 use mortise_core::view::Access;
 use mortise_wasm::compile::Compiler;
+use mortise_wasm::digest;
 use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
-use mortise_wasm::digest;
 
 use crate::{COMPILE, programs};
 

@@ -183,7 +183,8 @@ fn native(set: &str, pods: &str) -> Result<(Vec<(String, String)>, String)> {
     let living = || pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let is_finished = |pod: &&NativePod<'_>| matches!(phase(pod).as_deref(), Some("Failed" | "Succeeded"));
     let names = living().filter(|pod| !is_finished(pod)).map(|pod| pod.metadata.name).collect::<Vec<_>>();
-    let finished = living().filter(is_finished).filter_map(|pod| pod.metadata.annotations.as_ref()?.key).collect::<Vec<_>>();
+    let finished =
+        living().filter(is_finished).filter_map(|pod| pod.metadata.annotations.as_ref()?.key).collect::<Vec<_>>();
     let spec = set.spec.template.map_or(SLEEPER, RawValue::get);
     let keys = (0..set.spec.replicas).map(|key| key.to_string()).filter(|key| !finished.contains(&key.as_str()));
     let child = |key| (key, format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"spec\":{spec}}}"));
@@ -210,8 +211,14 @@ pub(crate) fn counts(scene: &Scene<'_>) -> Result<Table> {
     let mut table = Table::new("Counts of that reconcile, which do not wobble", &["count", "value"]);
     table.row(["fuel of one call".to_owned(), fuel.to_string()]);
     table.row(["calls into the host".to_owned(), stats.host_calls.to_string()]);
-    table.row(["bytes in: the object and its Pods' projections".to_owned(), (scene.primary.json().len() + scene.projected.len()).to_string()]);
-    table.row(["bytes in, if the Pods came whole".to_owned(), (scene.primary.json().len() + scene.whole.len()).to_string()]);
+    table.row([
+        "bytes in: the object and its Pods' projections".to_owned(),
+        (scene.primary.json().len() + scene.projected.len()).to_string(),
+    ]);
+    table.row([
+        "bytes in, if the Pods came whole".to_owned(),
+        (scene.primary.json().len() + scene.whole.len()).to_string(),
+    ]);
     table.row(["bytes out: children and status".to_owned(), out.to_string()]);
     table.row(["memory of the guest, KiB".to_owned(), (stats.memory_bytes >> 10).to_string()]);
     table.row(["minor page faults per call".to_owned(), format!("{faults:.2}")]);

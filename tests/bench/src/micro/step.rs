@@ -90,7 +90,8 @@ fn changes_that_do_not_matter(cycle: &mut Cycle<'_>, stopwatch: &mut Stopwatch) 
         let mut effects = Vec::new();
         stopwatch.one(|| cycle.step(event, &mut effects));
         ensure!(take_call(&mut effects).is_none(), "a guest is called although nothing that it read has changed");
-        let skipped = |effect: &Effect| matches!(effect, Effect::Observe(Observation::Reconciled { skipped: true, .. }));
+        let skipped =
+            |effect: &Effect| matches!(effect, Effect::Observe(Observation::Reconciled { skipped: true, .. }));
         ensure!(effects.iter().any(skipped), "the owner of a changed Pod was not looked at: {effects:?}");
         cycle.finish(effects)?;
     }

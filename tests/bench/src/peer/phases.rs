@@ -1,0 +1,275 @@
+//! One operator's run: its PodSets are created, scaled one step at a time, robbed of Pods; then it is started again. What
+//! each phase took is read from /proc and from the audit log when the operator has nothing left to do.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::jiff::Timestamp;
+use mortise_control_plane::{AuditRecord, Usage};
+
+use super::Stage;
+use crate::cluster::{self, Requests, is_watching, set_name, tally};
+use crate::observer::Observer;
+use crate::operator::{Operator, Which};
+use crate::sample;
+
+pub(crate) const SETS: usize = 300;
+pub(crate) const REPLICAS: usize = 3;
+/// Changes of replicas by one, half of them up and half down again, each waited for.
+pub(crate) const STEPS: usize = 100;
+pub(crate) const DELETED: usize = 200;
+
+/// What one phase took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phase {
+    /// Until all was as it should be.
+    pub(crate) wall: Duration,
+    /// CPU time of the operator.
+    pub(crate) cpu: Duration,
+    /// CPU time of the API server.
+    pub(crate) api_cpu: Duration,
+    /// What the operator asked for, without lists and watches.
+    pub(crate) requests: Requests,
+    /// Its lists and watches that were answered to their end.
+    pub(crate) watching: Requests,
+    /// Answers 409 and 422.
+    pub(crate) refused: usize,
+}
+
+/// What one operator's run came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) which: Which,
+    pub(crate) converge: Phase,
+    pub(crate) scale: Phase,
+    pub(crate) churn: Phase,
+    pub(crate) restart: Phase,
+    /// Anonymous memory in bytes.
+    pub(crate) converged_bytes: f64,
+    pub(crate) restarted_bytes: f64,
+    /// The mean size of a Pod's JSON.
+    pub(crate) pod_bytes: f64,
+    /// Milliseconds from a scale request's arrival at the API server to that of the operator's first write for it.
+    pub(crate) reactions_ms: Vec<f64>,
+}
+
+/// Where a phase begins.
+struct Mark {
+    operator: Usage,
+    api_server: Usage,
+    audit: u64,
+    at: Instant,
+}
+
+struct Running<'a> {
+    stage: &'a Stage,
+    which: Which,
+    namespace: &'a str,
+    operator: Operator,
+    observer: Observer,
+}
+
+/// Takes an operator through all phases, and leaves nothing behind but its namespace's name.
+pub(super) async fn run(stage: &Stage, which: Which, round: usize) -> Result<Run> {
+    let namespace = format!("bench-{}-{round}", which.user());
+    stage.cluster.create_namespace(&namespace).await?;
+    let operator = stage.start(which).await?;
+    let observer = Observer::start(&stage.cluster, &namespace);
+    let mut running = Running { stage, which, namespace: &namespace, operator, observer };
+    let (converge, converged) = running.converge().await.context("converge")?;
+    let pod_bytes = stage.cluster.mean_pod_bytes(&namespace).await?;
+    let (scale, reactions_ms) = running.scale().await.context("scale")?;
+    let churn = running.churn().await.context("delete Pods")?;
+    running.operator.stop().await?;
+    let (restart, restarted);
+    (running.operator, restart, restarted) = restarted_operator(stage, which).await.context("restart")?;
+    running.check_alive().await?;
+    let Running { operator, observer, .. } = running;
+    operator.stop().await?;
+    stage.cluster.clear(&namespace).await?;
+    observer.until("the namespace to be empty", |world| world.is_empty()).await?;
+    Ok(Run {
+        which,
+        converge,
+        scale,
+        churn,
+        restart,
+        converged_bytes: converged.anonymous_bytes as f64,
+        restarted_bytes: restarted.anonymous_bytes as f64,
+        pod_bytes,
+        reactions_ms,
+    })
+}
+
+impl Running<'_> {
+    async fn converge(&self) -> Result<(Phase, Usage)> {
+        let mark = self.mark().await?;
+        self.stage.cluster.create_pod_sets(self.namespace, SETS, REPLICAS, &sample::template()).await?;
+        self.observer.until("every PodSet to have its Pods", |world| world.has_converged(SETS)).await?;
+        let (phase, usage, _) = self.end(mark).await?;
+        Ok((phase, usage))
+    }
+
+    async fn scale(&self) -> Result<(Phase, Vec<f64>)> {
+        let mark = self.mark().await?;
+        for step in 0..STEPS {
+            // Up, then down again, then the next PodSet.
+            let (set, replicas) = (set_name(step / 2), if step % 2 == 0 { REPLICAS + 1 } else { REPLICAS });
+            self.scale_one(&set, replicas).await?;
+        }
+        let (begin, audit) = (mark.at, mark.audit);
+        let wall = begin.elapsed();
+        let (phase, _, records) = self.end(mark).await?;
+        let (all, _) = self.stage.cluster.plane.audit_since(audit)?;
+        let reactions_ms = reactions(&all, &records, self.namespace)?;
+        Ok((Phase { wall, ..phase }, reactions_ms))
+    }
+
+    async fn scale_one(&self, set: &str, replicas: usize) -> Result<()> {
+        self.stage.cluster.scale(self.namespace, set, replicas).await?;
+        let what = format!("PodSet {set} to have {replicas} Pods");
+        let done = |world: &crate::observer::World| world.replicas(set) == Some(replicas) && world.has_converged(SETS);
+        self.observer.until(&what, done).await
+    }
+
+    async fn churn(&self) -> Result<Phase> {
+        let victims = self.observer.world().one_pod_of_each(DELETED);
+        ensure!(victims.len() == DELETED, "there are Pods of {} PodSets only", victims.len());
+        let (names, uids): (Vec<_>, BTreeSet<_>) = victims.into_iter().unzip();
+        let mark = self.mark().await?;
+        self.stage.cluster.delete_pods(self.namespace, names).await?;
+        let replaced = |world: &crate::observer::World| world.lost(&uids) && world.has_converged(SETS);
+        self.observer.until("every deleted Pod to be replaced", replaced).await?;
+        Ok(self.end(mark).await?.0)
+    }
+
+    /// A restarted operator that does nothing might also not work; outside of any measurement, one step tells.
+    async fn check_alive(&self) -> Result<()> {
+        for replicas in [REPLICAS + 1, REPLICAS] {
+            self.scale_one(&set_name(0), replicas).await.context("the restarted operator does not work")?;
+        }
+        Ok(())
+    }
+
+    async fn mark(&self) -> Result<Mark> {
+        let operator = self.operator.quiet().await?;
+        let cluster = &self.stage.cluster;
+        let (_, audit) = cluster.requests_of(self.which, 0)?;
+        Ok(Mark { operator, api_server: cluster.api_server_usage()?, audit, at: Instant::now() })
+    }
+
+    /// The phase is over when its work is done: now. It is measured when all that follows from it is done as well.
+    async fn end(&self, mark: Mark) -> Result<(Phase, Usage, Vec<AuditRecord>)> {
+        let wall = mark.at.elapsed();
+        self.observer.until("every Pod to run", |world| world.runs()).await?;
+        let operator = self.operator.quiet().await?;
+        let (records, _) = self.stage.cluster.requests_of(self.which, mark.audit)?;
+        let api_cpu = self.stage.cluster.api_server_usage()?.cpu.saturating_sub(mark.api_server.cpu);
+        let cpu = operator.cpu.saturating_sub(mark.operator.cpu);
+        Ok((phase(wall, cpu, api_cpu, &records), operator, records))
+    }
+}
+
+/// Starts an operator whose PodSets are all as they should be, and waits until it has seen that.
+async fn restarted_operator(stage: &Stage, which: Which) -> Result<(Operator, Phase, Usage)> {
+    let (_, audit) = stage.cluster.requests_of(which, 0)?;
+    let api_server = stage.cluster.api_server_usage()?;
+    let begin = Instant::now();
+    let operator = stage.start(which).await?;
+    let wall = begin.elapsed();
+    let usage = operator.quiet().await?;
+    let (records, _) = stage.cluster.requests_of(which, audit)?;
+    let api_cpu = stage.cluster.api_server_usage()?.cpu.saturating_sub(api_server.cpu);
+    Ok((operator, phase(wall, usage.cpu, api_cpu, &records), usage))
+}
+
+fn phase(wall: Duration, cpu: Duration, api_cpu: Duration, records: &[AuditRecord]) -> Phase {
+    Phase {
+        wall,
+        cpu,
+        api_cpu,
+        requests: tally(records.iter().filter(|record| !is_watching(record))),
+        watching: tally(records.iter().filter(|record| is_watching(record))),
+        refused: records.iter().filter(|record| matches!(record.code, 409 | 422)).count(),
+    }
+}
+
+/// From each scale request to the operator's first write after it, by the API server's own clock. Steps are waited for
+/// one by one, so the first write after a step is the answer to it.
+fn reactions(all: &[AuditRecord], own: &[AuditRecord], namespace: &str) -> Result<Vec<f64>> {
+    let is_step = |record: &&AuditRecord| {
+        record.verb == "patch"
+            && record.resource == "podsets"
+            && record.subresource.is_empty()
+            && record.namespace == namespace
+    };
+    let mut writes = Vec::new();
+    for record in own.iter().filter(|record| record.is_write() && record.resource == "pods") {
+        writes.push(received_ms(record)?);
+    }
+    writes.sort_by(f64::total_cmp);
+    let mut reactions = Vec::new();
+    for step in all.iter().filter(is_step) {
+        let begin = received_ms(step)?;
+        let first = writes.iter().find(|write| **write > begin).context("a step without a write after it")?;
+        reactions.push(first - begin);
+    }
+    Ok(reactions)
+}
+
+/// When the API server received a request, in Unix milliseconds.
+pub(crate) fn received_ms(record: &AuditRecord) -> Result<f64> {
+    let at: Timestamp = record.received.parse().with_context(|| format!("parse the time {:?}", record.received))?;
+    Ok(at.as_microsecond() as f64 / 1e3)
+}
+
+/// All that an operator asked for in a phase, per unit of work.
+pub(crate) fn requests_per(phase: &Phase, units: usize) -> f64 {
+    phase.requests.values().sum::<usize>() as f64 / units as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(verb: &str, resource: &str, received: &str) -> AuditRecord {
+        AuditRecord {
+            verb: verb.to_owned(),
+            user: String::new(),
+            user_agent: String::new(),
+            group: String::new(),
+            resource: resource.to_owned(),
+            subresource: String::new(),
+            name: String::new(),
+            namespace: "n".to_owned(),
+            uri: String::new(),
+            code: if verb == "create" { 409 } else { 200 },
+            received: format!("2026-01-02T03:04:05.{received}Z"),
+        }
+    }
+
+    #[test]
+    fn a_reaction_lasts_from_a_step_to_the_first_write_after_it() {
+        let all = [record("patch", "podsets", "010000"), record("patch", "podsets", "050000")];
+        let own = [
+            record("create", "pods", "025500"),
+            record("patch", "podsets", "030000"),
+            record("delete", "pods", "070000"),
+        ];
+        let reactions = reactions(&all, &own, "n").unwrap();
+        let wanted = [15.5, 20.0];
+        assert!(reactions.iter().zip(wanted).all(|(is, wanted)| (is - wanted).abs() < 0.01), "{reactions:?}");
+        assert_eq!(reactions.len(), wanted.len());
+    }
+
+    #[test]
+    fn lists_and_watches_are_not_counted_as_requests() {
+        let records =
+            [record("create", "pods", "010000"), record("list", "pods", "020000"), record("get", "", "030000")];
+        let phase = phase(Duration::ZERO, Duration::ZERO, Duration::ZERO, &records);
+        assert_eq!(requests_per(&phase, 1), 1.0);
+        assert_eq!(phase.watching.len(), 2);
+        assert_eq!(phase.refused, 1);
+    }
+}
