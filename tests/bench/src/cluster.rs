@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
@@ -171,6 +172,12 @@ pub(crate) fn tally<'a>(records: impl IntoIterator<Item = &'a AuditRecord>) -> R
 /// Whether a request opens or keeps up a view of the cluster, rather than being made for one object.
 pub(crate) fn is_watching(record: &AuditRecord) -> bool {
     matches!(record.verb.as_str(), "list" | "watch") || record.resource.is_empty()
+}
+
+/// When the API server received a request, in Unix milliseconds.
+pub(crate) fn received_ms(record: &AuditRecord) -> Result<f64> {
+    let at: Timestamp = record.received.parse().with_context(|| format!("parse the time {:?}", record.received))?;
+    Ok(at.as_microsecond() as f64 / 1e3)
 }
 
 /// Asks again and again until there is an answer, without keeping a thread from its other work.

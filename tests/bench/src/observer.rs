@@ -182,7 +182,7 @@ fn put<T>(map: &mut BTreeMap<String, T>, name: String, value: Option<T>) {
 fn follow<K>(
     api: Api<K>,
     world: Arc<Mutex<World>>,
-    change: impl Fn(&mut World, String, Option<K>) + Send + 'static,
+    change: impl Fn(&mut World, String, Option<K>) + Send + Sync + 'static,
 ) -> JoinHandle<Result<(), watcher::Error>>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,

@@ -53,8 +53,10 @@ const STAGES: &[&str] = &[
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "pod/fast/pod-ready.yaml",
     "pod/fast/pod-complete.yaml",
-    "pod/fast/pod-delete.yaml",
 ];
+
+/// Our own stage; the file says why.
+const POD_DELETE: &str = "stages/pod-delete.yaml";
 
 impl Binaries {
     /// Finds the binaries in the cache, and builds those that are missing, which takes minutes on a cold machine.
@@ -164,7 +166,8 @@ impl Module {
                 return Err(error).with_context(|| format!("move kwok's stages to {}", folder.display()));
             }
         }
-        Ok(STAGES.iter().map(|stage| folder.join(name(stage))).collect())
+        let copied = STAGES.iter().map(|stage| folder.join(name(stage)));
+        Ok(copied.chain([self.folder.join(POD_DELETE)]).collect())
     }
 }
 

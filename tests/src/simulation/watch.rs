@@ -22,6 +22,8 @@ pub struct Watch {
     pub listed: bool,
     /// Everything up to this version has been delivered.
     pub delivered: u64,
+    /// The version of the first list. No later one is from before it.
+    pub first: Option<u64>,
     list: VecDeque<Told>,
     /// How much of the kind's history was delivered or listed.
     cursor: usize,
@@ -41,11 +43,12 @@ pub enum Told {
 
 impl Watch {
     pub fn new(kind: Kind, epoch: u64) -> Self {
-        Self { kind, epoch, pumping: false, listed: false, delivered: 0, list: VecDeque::new(), cursor: 0, began: 0 }
+        Self { kind, epoch, pumping: false, listed: false, delivered: 0, first: None, list: VecDeque::new(), cursor: 0, began: 0 }
     }
 
     /// Lists the kind as it was at `version` and goes on from there.
     pub fn relist(&mut self, cluster: &Cluster, version: u64) {
+        self.first.get_or_insert(version);
         self.list.clear();
         self.list.push_back(Told::Listing);
         self.list.extend(cluster.list_at(&self.kind, version).into_iter().map(Told::Listed));

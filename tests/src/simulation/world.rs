@@ -42,6 +42,8 @@ pub enum Mutant {
 pub enum Happening {
     /// The driver hears of something, unless it has died meanwhile.
     Driver(u32, Box<Event>),
+    /// A source tells what it has under a name.
+    Source(u32, &'static str),
     /// A write arrives at the API server, whose answer comes so much later, if it comes.
     Lands { incarnation: u32, write: Box<Write>, reply_ms: Option<u64> },
     /// A watch has something to tell.
@@ -140,10 +142,10 @@ impl World {
     /// Starts the host.
     pub fn start(&mut self) -> Result<(), Violation> {
         self.tell(Event::Started)?;
-        let offers: Vec<Offer> = self.offers.values().cloned().collect();
-        for offer in offers {
+        let names: Vec<&'static str> = self.offers.keys().copied().collect();
+        for name in names {
             let delay = self.random.between(1, 30);
-            self.tell_in(delay, Event::PluginFound(offer));
+            self.schedule(delay, Happening::Source(self.incarnation, name));
         }
         self.tell_in(31, Event::SourcesListed);
         Ok(())
@@ -161,7 +163,7 @@ impl World {
         let under_way = std::mem::take(&mut self.queue);
         for ((due_ms, entry), happening) in under_way {
             match happening {
-                Happening::Driver(..) | Happening::Pump(..) | Happening::Connect(..) => {}
+                Happening::Driver(..) | Happening::Source(..) | Happening::Pump(..) | Happening::Connect(..) => {}
                 Happening::Lands { incarnation, write, .. } => {
                     let late_ms = [None, Some(0), Some(self.random.between(50, 5_000))];
                     if let Some(late_ms) = self.random.pick(&late_ms).flatten() {
@@ -181,18 +183,26 @@ impl World {
     pub fn offer(&mut self, guest: Guest, config: &str) {
         let offer = Offer {
             name: guest.name().into(),
-            source: format!("ConfigMap mortise-system/{}", guest.name()).into(),
+            source: source_of(guest.name()),
             digest: guest.digest(),
             config: config.into(),
         };
-        self.offers.insert(guest.name(), offer.clone());
-        self.tell_in(1, Event::PluginFound(offer));
+        self.offers.insert(guest.name(), offer);
+        self.schedule(1, Happening::Source(self.incarnation, guest.name()));
     }
 
     /// A plugin is taken out of its source.
     pub fn withdraw(&mut self, name: &'static str) {
-        let Some(offer) = self.offers.remove(name) else { return };
-        self.tell_in(1, Event::PluginGone { name: offer.name, source: offer.source });
+        self.offers.remove(name);
+        self.schedule(1, Happening::Source(self.incarnation, name));
+    }
+
+    /// A source tells what it has under a name now.
+    fn source(&mut self, name: &'static str) -> Result<(), Violation> {
+        match self.offers.get(name).cloned() {
+            Some(offer) => self.tell(Event::PluginFound(offer)),
+            None => self.tell(Event::PluginGone { name: name.into(), source: source_of(name) }),
+        }
     }
 
     pub fn schedule(&mut self, delay_ms: u64, happening: Happening) {
@@ -233,7 +243,8 @@ impl World {
     fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Driver(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
-            Happening::Driver(..) => Ok(()),
+            Happening::Source(incarnation, name) if incarnation == self.incarnation => self.source(name),
+            Happening::Driver(..) | Happening::Source(..) => Ok(()),
             Happening::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
             Happening::Pump(kind, epoch) => self.pump(&kind, epoch),
             Happening::Connect(kind, epoch) => self.connect(&kind, epoch),
@@ -358,10 +369,13 @@ impl World {
             self.schedule(WATCH_RETRY_MS, Happening::Connect(kind.clone(), epoch));
             return self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)));
         }
-        let newest = self.cluster.version();
-        let known = self.watches.get(kind).is_some_and(|watch| watch.delivered > 0);
-        let stale = known && self.faults.hit(&mut self.random, Fault::StaleList);
-        let version = if stale { newest.saturating_sub(self.random.between(1, 20)) } else { newest };
+        let mut version = self.cluster.version();
+        let first = self.watches.get(kind).and_then(|watch| watch.first);
+        if let Some(first) = first
+            && self.faults.hit(&mut self.random, Fault::StaleList)
+        {
+            version = version.saturating_sub(self.random.between(1, 20)).max(first);
+        }
         if let Some(watch) = self.watches.get_mut(kind) {
             watch.relist(&self.cluster, version);
         }
@@ -434,6 +448,10 @@ impl World {
         let error = mortise_core::event::WatchError::Unavailable("the connection was lost".to_owned());
         self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)))
     }
+}
+
+fn source_of(name: &str) -> Arc<str> {
+    format!("ConfigMap mortise-system/{name}").into()
 }
 
 fn new_driver() -> Driver {

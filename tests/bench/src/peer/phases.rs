@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::jiff::Timestamp;
 use mortise_control_plane::{AuditRecord, Usage};
 
 use super::Stage;
-use crate::cluster::{self, Requests, is_watching, set_name, tally};
-use crate::observer::Observer;
+use crate::cluster::{Requests, is_watching, received_ms, set_name, tally};
+use crate::observer::{Observer, World};
 use crate::operator::{Operator, Which};
 use crate::sample;
 
@@ -129,7 +128,7 @@ impl Running<'_> {
     async fn scale_one(&self, set: &str, replicas: usize) -> Result<()> {
         self.stage.cluster.scale(self.namespace, set, replicas).await?;
         let what = format!("PodSet {set} to have {replicas} Pods");
-        let done = |world: &crate::observer::World| world.replicas(set) == Some(replicas) && world.has_converged(SETS);
+        let done = |world: &World| world.replicas(set) == Some(replicas) && world.has_converged(SETS);
         self.observer.until(&what, done).await
     }
 
@@ -139,7 +138,7 @@ impl Running<'_> {
         let (names, uids): (Vec<_>, BTreeSet<_>) = victims.into_iter().unzip();
         let mark = self.mark().await?;
         self.stage.cluster.delete_pods(self.namespace, names).await?;
-        let replaced = |world: &crate::observer::World| world.lost(&uids) && world.has_converged(SETS);
+        let replaced = |world: &World| world.lost(&uids) && world.has_converged(SETS);
         self.observer.until("every deleted Pod to be replaced", replaced).await?;
         Ok(self.end(mark).await?.0)
     }
@@ -216,12 +215,6 @@ fn reactions(all: &[AuditRecord], own: &[AuditRecord], namespace: &str) -> Resul
         reactions.push(first - begin);
     }
     Ok(reactions)
-}
-
-/// When the API server received a request, in Unix milliseconds.
-pub(crate) fn received_ms(record: &AuditRecord) -> Result<f64> {
-    let at: Timestamp = record.received.parse().with_context(|| format!("parse the time {:?}", record.received))?;
-    Ok(at.as_microsecond() as f64 / 1e3)
 }
 
 /// All that an operator asked for in a phase, per unit of work.
