@@ -72,9 +72,9 @@ impl<T> Query<T> {
         self
     }
 
-    /// Keep only these fields ("status.phase") besides apiVersion, kind and metadata's name, namespace and uid.
-    /// Dots separate; a name that has dots itself stands in brackets and quotes:
-    /// `metadata.annotations["mortise.dev/child"]`. None: whole objects.
+    /// Keep only these fields ("status.phase", "metadata.name"), and nothing that is not among them. Dots separate; a name
+    /// that has dots itself stands in brackets and quotes: `metadata.annotations["mortise.dev/child"]`. None: whole
+    /// objects.
     #[must_use]
     pub fn fields(mut self, fields: &[&str]) -> Self {
         self.fields = fields.iter().map(|field| (*field).to_owned()).collect();

@@ -3,7 +3,8 @@
 //!
 //! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
 //! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, `driver/plugins.rs` takes a plugin
-//! from its offer to serving, `driver/report.rs` tells of plugins through their Plugin objects.
+//! from its offer to serving, `driver/kinds.rs` keeps the watches that they need, `driver/troubles.rs` remembers what keeps them
+//! from their work, and `driver/report.rs` tells of all that through their Plugin objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -21,9 +22,11 @@ use crate::view::Access;
 
 mod health;
 mod keys;
+mod kinds;
 mod plugins;
 mod reconcile;
 mod report;
+mod troubles;
 mod wake;
 mod writes;
 
@@ -83,6 +86,15 @@ enum WriteFor {
     Nobody(ObjectRef),
 }
 
+/// What one key wants to know by a live read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum ReadFor {
+    /// Whose object stands in the way of its create (X3); its plan waits for the answer.
+    Create,
+    /// Whether its own write is still there, which the view does not show (R2).
+    View,
+}
+
 /// Something that is due at a moment and does not belong to a key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Timer {
@@ -107,7 +119,7 @@ pub struct Driver {
     calls: Map<CallId, Key>,
     call_inputs: CallInputs,
     writes: Map<WriteId, WriteFor>,
-    live_reads: BTreeMap<ObjectRef, BTreeSet<Key>>,
+    live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
     timers: BTreeSet<(u64, Timer)>,
     keys_writing: usize,
     last_id: u64,

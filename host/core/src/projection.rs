@@ -5,8 +5,8 @@
 //! A path that meets an array goes on in each of its elements: `status.conditions.type` keeps every condition with its
 //! type alone. A member that an object lacks is left out.
 //!
-//! apiVersion, kind and metadata.{name,namespace,uid} are always kept. metadata.resourceVersion is there only when a
-//! path asks for it, because it changes with every write and would make every answer a new one.
+//! Nothing is kept that no path asks for: what a guest does not use it need not receive and parse, and a change of it need
+//! not wake the guest.
 //!
 //! Nothing here knows who asks, or what a kind's fields mean.
 
@@ -31,10 +31,6 @@ const MEMO_ENTRIES: usize = 4;
 const MAX_PATH_BYTES: usize = 1_024;
 /// Paths of one projection; who needs more wants the whole object.
 const MAX_PATHS: usize = 256;
-
-/// The members that every projection keeps.
-const ALWAYS: [&[&str]; 5] =
-    [&["apiVersion"], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &["metadata", "uid"]];
 
 /// A parsed list of field paths. Cheap to clone; two equal lists are equal whatever the order of their paths.
 #[derive(Clone)]
@@ -79,9 +75,6 @@ impl Projection {
 
     fn new(paths: Vec<Vec<String>>) -> Self {
         let mut tree = cut::Tree::default();
-        for path in ALWAYS {
-            tree.keep(path);
-        }
         for path in &paths {
             tree.keep(path);
         }

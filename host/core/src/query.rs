@@ -30,7 +30,7 @@ pub struct Query {
     pub namespace: Option<String>,
     /// Kubernetes label selector syntax. None: all objects.
     pub selector: Option<String>,
-    /// Field paths to keep, in the syntax of [`crate::projection`]. Empty: whole objects.
+    /// Field paths to keep, and nothing else, in the syntax of [`crate::projection`]. Empty: whole objects.
     pub fields: Vec<String>,
     /// At most this many, counted in the order of namespace and name.
     pub limit: Option<u32>,

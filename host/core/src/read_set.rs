@@ -279,7 +279,8 @@ pub(crate) fn hash_of_text(text: &str) -> u64 {
 pub(crate) struct Answer(DefaultHasher);
 
 impl Answer {
-    /// A projection says which object it is of, so its hash stands for the object.
+    /// A projection is all that the guest sees of an object, so its hash stands for the object: two that give the same
+    /// text are the same to the guest.
     pub(crate) fn add(&mut self, projected_hash: u64) {
         self.0.write_u64(projected_hash);
     }

@@ -37,9 +37,10 @@ impl FromStr for Level {
     type Err = tracing_subscriber::filter::ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A level alone is meant for this program: the libraries below it would drown it, so they only warn.
+        // A level alone is meant for this program: the libraries below it would drown it, so they only warn. The API client
+        // calls every refused connection an error; what it returns is told here, with what it was for.
         let directives = match text.parse::<LevelFilter>() {
-            Ok(level) => format!("warn,mortise={level},{GUEST_TARGET}={level}"),
+            Ok(level) => format!("warn,kube_client=off,mortise={level},{GUEST_TARGET}={level}"),
             Err(_) => text.to_owned(),
         };
         EnvFilter::builder().parse(&directives)?;

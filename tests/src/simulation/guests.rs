@@ -179,7 +179,8 @@ fn podset_pod(version: u32, spec: &Value, config: &Value) -> Value {
 fn podset(version: u32, object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let replicas = object["spec"]["replicas"].as_u64().unwrap_or(1);
     let config: Value = serde_json::from_str(&view.config()).unwrap_or_default();
-    let fields = ["metadata.annotations[\"mortise.dev/child\"]", "metadata.deletionTimestamp", "status.phase"];
+    let fields =
+        ["metadata.name", "metadata.annotations[\"mortise.dev/child\"]", "metadata.deletionTimestamp", "status.phase"];
     let pods: Vec<Value> = serde_json::from_str(&view.owned(&pod(), &fields.map(str::to_owned))?).unwrap_or_default();
     let is_over = |pod: &&Value| matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
     let is_going = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use mortise_core::event::{Call, CallId, Digest, Write, WriteId, WriteOp, Written};
+use mortise_core::event::{
+    Call, CallId, Digest, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written,
+};
 use mortise_core::limits::MAX_CHILDREN;
-use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
 use serde_json::Value;
@@ -31,6 +33,9 @@ impl fmt::Display for Violation {
 /// Deletes of one object's children that may be under way at once.
 const MAX_DELETES_AT_ONCE: usize = 16;
 
+/// How often one request may be repeated within a second: backoff begins with 5 ms and doubles, so a few times over is usual.
+const MAX_REPEATED: u32 = 40;
+
 /// A reconciled object: the plugin, the name, and the UID. Another object of the same name has no writes yet.
 type Primary = (Arc<str>, ObjectRef, Arc<str>);
 
@@ -53,6 +58,10 @@ pub struct Oracle {
     writes: BTreeMap<WriteId, (Primary, WriteOp)>,
     /// What the API server truly did, whatever the driver is told.
     landed: BTreeMap<WriteId, Written>,
+    /// UIDs whose delete was answered that they are gone.
+    missed: BTreeSet<Arc<str>>,
+    /// When a second began in which a request was sent, and how often it was since.
+    repeated: BTreeMap<String, (u64, u32)>,
     wanted: BTreeMap<Arc<str>, BTreeSet<String>>,
     shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
     /// Kinds that were listed completely since their watch began.
@@ -73,12 +82,15 @@ impl Oracle {
         self.calls.clear();
         self.writes.clear();
         self.landed.clear();
+        self.missed.clear();
         self.listed.clear();
         self.loaded.clear();
     }
 
-    /// A plugin is gone with all that was known of its objects.
+    /// A plugin is gone with all that was known of its objects; if it comes back, that is a start like any other.
     pub fn on_plugin_gone(&mut self, plugin: &str) {
+        self.writes.retain(|_, ((owner, ..), _)| **owner != *plugin);
+        self.missed.clear();
         self.own_writes.retain(|(owner, ..), _| **owner != *plugin);
         self.calls.retain(|_, (owner, ..)| **owner != *plugin);
     }
@@ -143,6 +155,8 @@ impl Oracle {
         self.check("G3 only loaded components are called", loaded, || format!("{} is not loaded", call.digest))?;
         let at_once = self.calls.values().any(|(plugin, name, _)| *plugin == primary.0 && *name == primary.1);
         self.check("Q1 one call per key", !at_once, || format!("{} is called twice at once", primary.1))?;
+        let writing = self.writes.values().any(|(other, _)| *other == primary);
+        self.check("Q1 no call while writes are under way", !writing, || format!("{} is called while it writes", primary.1))?;
         for kind in readable {
             let listed = self.listed.contains(kind);
             self.check("R4 no call before all is listed", listed, || format!("{kind} was not listed before a call"))?;
@@ -217,6 +231,16 @@ impl Oracle {
         self.wanted.entry(Arc::clone(uid)).or_default().extend(keys);
     }
 
+    /// A request is sent, by whomever: the same one without end would be a busy loop.
+    pub fn on_request(&mut self, now_ms: u64, line: &str) -> Result<(), Violation> {
+        let (since_ms, count) = self.repeated.get(line).copied().unwrap_or((now_ms, 0));
+        let (since_ms, count) = if now_ms - since_ms < 1_000 { (since_ms, count + 1) } else { (now_ms, 1) };
+        self.repeated.insert(line.to_owned(), (since_ms, count));
+        self.check("no busy loops", count <= MAX_REPEATED, || {
+            format!("{count} times within a second: {line}")
+        })
+    }
+
     /// The driver asks for a write.
     pub fn on_write(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
         let Some(plugin) = &write.plugin else { return Ok(()) };
@@ -235,6 +259,10 @@ impl Oracle {
                 (owner, uid)
             }
             WriteOp::Delete { uid, target } => {
+                let missed = self.missed.contains(uid);
+                self.check("X4 what is gone is not deleted again", !missed, || {
+                    format!("{target} ({uid}) is deleted again though the API server has said that it is gone")
+                })?;
                 let Some(owner) = cluster.lives.get(uid).and_then(|life| life.owner.clone()) else {
                     return self.check("only children are deleted", false, || format!("{target} is nobody's child"));
                 };
@@ -262,9 +290,14 @@ impl Oracle {
     }
 
     /// The driver hears the answer of a write.
-    pub fn on_wrote(&mut self, id: WriteId, accepted: bool) {
+    pub fn on_wrote(&mut self, id: WriteId, answer: &Result<Written, WriteError>) {
         let Some((primary, op)) = self.writes.remove(&id) else { return };
-        let Some(written) = self.landed.remove(&id).filter(|_| accepted) else { return };
+        if let (WriteOp::Delete { uid, .. }, Err(error)) = (&op, answer)
+            && error.class == WriteErrorClass::NotFound
+        {
+            self.missed.insert(Arc::clone(uid));
+        }
+        let Some(written) = self.landed.remove(&id).filter(|_| answer.is_ok()) else { return };
         let seen = match &op {
             WriteOp::Delete { target, uid } => Seen { target: target.clone(), uid: Arc::clone(uid), version: None },
             _ => Seen {
@@ -278,11 +311,17 @@ impl Oracle {
         list.push(seen);
     }
 
-    /// The host has looked at the API server itself: what is not there any more is not waited for (R2).
-    pub fn on_live_read(&mut self, target: &ObjectRef, live_uid: Option<&str>) {
+    /// The host has looked at the API server itself: a write of which nothing is left there is not waited for (R2).
+    pub fn on_live_read(&mut self, target: &ObjectRef, live: Option<&Object>) {
         for list in self.own_writes.values_mut() {
-            list.retain(|write| write.target != *target || live_uid == Some(&*write.uid) || write.version.is_none());
+            list.retain(|write| {
+                let same = live.filter(|live| live.uid == write.uid);
+                let is_left = if write.version.is_some() { same.is_some() } else { same.is_none_or(|live| live.deleting) };
+                write.target != *target || is_left
+            });
         }
+        let live_uid = live.map(|live| &live.uid);
+        self.missed.retain(|uid| Some(uid) != live_uid);
     }
 }
 

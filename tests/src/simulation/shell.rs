@@ -65,7 +65,9 @@ impl World {
             Effect::Call(call) => self.call(*call)?,
             Effect::Write(write) => {
                 self.oracle.on_write(&write, &self.cluster)?;
-                self.send(*write);
+                let line = request_line(&write.op);
+                self.oracle.on_request(self.now_ms, &line)?;
+                self.send(*write, line);
             }
             Effect::ReadLive(target) => self.read_live(target),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
@@ -144,8 +146,7 @@ impl World {
         Ok(())
     }
 
-    fn send(&mut self, write: Write) {
-        let line = request_line(&write.op);
+    fn send(&mut self, write: Write, line: String) {
         self.note(|| format!("< {line}"));
         if write.plugin.is_some() && !is_kube_event(write.op.target()) {
             self.requests.push(line.clone());

@@ -268,11 +268,8 @@ impl World {
     pub fn tell(&mut self, event: Event) -> Result<(), Violation> {
         match &event {
             Event::CallDone(id, _) => self.oracle.on_call_done(*id),
-            Event::Wrote(id, answer) => self.oracle.on_wrote(*id, answer.is_ok()),
-            Event::LiveRead(target, Ok(live)) => {
-                let uid = live.as_ref().map(|live| Arc::clone(&live.uid));
-                self.oracle.on_live_read(target, uid.as_deref());
-            }
+            Event::Wrote(id, answer) => self.oracle.on_wrote(*id, answer),
+            Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
             _ => {}
         }

@@ -3,10 +3,6 @@
 
 use serde_json::{Map, Value};
 
-/// What is kept of every object whatever is asked.
-const ALWAYS: [&[&str]; 5] =
-    [&["apiVersion"], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &["metadata", "uid"]];
-
 /// The objects as a JSON array, cut down to the fields; whole when none is named.
 pub(super) fn project(objects: &[&Value], fields: &[&str]) -> Result<String, String> {
     let paths = fields.iter().map(|field| parse(field)).collect::<Result<Vec<_>, _>>()?;
@@ -17,9 +13,6 @@ pub(super) fn project(objects: &[&Value], fields: &[&str]) -> Result<String, Str
                 return (*object).clone();
             }
             let mut kept = Value::Object(Map::new());
-            for path in &ALWAYS {
-                copy(object, path, &mut kept);
-            }
             for path in &paths {
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 copy(object, &path, &mut kept);

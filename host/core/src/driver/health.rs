@@ -39,9 +39,8 @@ impl Driver {
     /// How things stand.
     pub fn health(&self) -> Health {
         let snapshot = self.store.snapshot();
-        let is_blocked = |state: &KindState| {
-            matches!(state.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
-        };
+        let is_blocked =
+            |state: &KindState| matches!(state.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)));
         let unlisted = self.kinds.iter().filter(|(kind, state)| !snapshot.synced(kind) && !is_blocked(state));
         Health {
             sources_listed: self.sources_listed,

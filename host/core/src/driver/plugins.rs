@@ -4,25 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Controller, Driver, KindState, Timer};
+use super::{Controller, Driver, Timer};
 use crate::crd;
-use crate::event::{
-    Compiled, CrdError, Digest, Effect, Observation, Offer, Refusal, WatchError, WriteErrorClass, WriteOp,
-};
+use crate::event::{Compiled, CrdError, Digest, Effect, Observation, Offer, Refusal};
 use crate::manifest::Manifest;
 use crate::object::{Kind, Name};
 use crate::own_write::OwnWrite;
 use crate::queue::{ControllerId, Key, Lane};
-use crate::rbac;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
 
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
 /// who gave it is still looking.
-const CRD_RETRY_MS: u64 = 3_000;
-/// How long a fault that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
-const FAULT_PASSED_MS: u64 = 3_000;
+pub(super) const CRD_RETRY_MS: u64 = 3_000;
 
 /// What is known of a component's bytes.
 #[derive(Debug)]
@@ -79,7 +74,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    fn manifest(&self) -> Option<&Arc<Manifest>> {
+    pub fn manifest(&self) -> Option<&Arc<Manifest>> {
         match self {
             Self::Compiling => None,
             Self::Registering { manifest, .. } | Self::Listing { manifest } => Some(manifest),
@@ -102,13 +97,6 @@ pub(super) struct Report {
     pub expected: Option<OwnWrite>,
     pub failures: u32,
 }
-
-/// What RBAC calls a write, with the status subresource apart.
-fn permission(op: &WriteOp) -> &'static str {
-    if matches!(op, WriteOp::PatchStatus { .. }) { PATCH_STATUS } else { op.verb() }
-}
-
-const PATCH_STATUS: &str = "patch status";
 
 /// The name under which the host registers its own CRD.
 pub(super) const HOST: &str = "mortise";
@@ -355,7 +343,7 @@ impl Driver {
     }
 
     /// Takes a candidate as far as it gets now.
-    fn advance(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+    pub(super) fn advance(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some(candidate) = &mut plugin.candidate else { return };
         if let Stage::Registering { manifest, missing } = &candidate.stage
@@ -370,12 +358,6 @@ impl Driver {
         if kinds.into_iter().all(|kind| self.is_readable(&kind)) {
             self.activate(name, &manifest, effects);
         }
-    }
-
-    /// R4, R5: listed once, and neither forbidden nor gone.
-    fn is_readable(&self, kind: &Kind) -> bool {
-        let error = self.kinds.get(kind).and_then(|state| state.error.as_ref());
-        self.store.synced(kind) && !matches!(error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
     }
 
     fn activate(&mut self, name: &Arc<str>, manifest: &Arc<Manifest>, effects: &mut Vec<Effect>) {
@@ -452,188 +434,5 @@ impl Driver {
             }
             self.drop_key(&key);
         }
-    }
-
-    /// Brings watches, components and the readiness of controllers in line with what the plugins are now.
-    pub(super) fn settle(&mut self, effects: &mut Vec<Effect>) {
-        self.settle_kinds(effects);
-        self.settle_digests(effects);
-        let ready: Vec<(ControllerId, bool)> = self
-            .controllers
-            .iter()
-            .map(|(id, controller)| (*id, controller.access.readable.iter().all(|kind| self.is_readable(kind))))
-            .collect();
-        for (id, ready) in ready {
-            if let Some(controller) = self.controllers.get_mut(&id) {
-                controller.ready = ready;
-            }
-        }
-    }
-
-    fn settle_kinds(&mut self, effects: &mut Vec<Effect>) {
-        let mut wanted: BTreeSet<Kind> = BTreeSet::new();
-        if self.host_crd_established {
-            wanted.insert(crate::plugin_object::kind());
-        }
-        for plugin in self.plugins.values() {
-            let serving = plugin.active.as_ref().map(|active| &active.manifest);
-            let coming = plugin.candidate.as_ref().and_then(|candidate| match &candidate.stage {
-                Stage::Listing { manifest } => Some(manifest),
-                _ => None,
-            });
-            for manifest in serving.into_iter().chain(coming) {
-                wanted.extend(manifest.controllers.iter().flat_map(|controller| controller.readable()));
-            }
-        }
-        let gone: Vec<Kind> = self.kinds.keys().filter(|kind| !wanted.contains(*kind)).cloned().collect();
-        for kind in gone {
-            self.kinds.remove(&kind);
-            self.listed.remove(&kind);
-            self.store.forget(&kind);
-            effects.push(Effect::StopWatch(kind));
-        }
-        for kind in wanted {
-            if !self.kinds.contains_key(&kind) {
-                self.kinds.insert(kind.clone(), KindState::default());
-                effects.push(Effect::StartWatch(kind));
-            }
-        }
-    }
-
-    fn settle_digests(&mut self, effects: &mut Vec<Effect>) {
-        let mut wanted: BTreeSet<Digest> = BTreeSet::new();
-        for plugin in self.plugins.values() {
-            wanted.extend(plugin.offer.as_ref().map(|offer| offer.digest.clone()));
-            wanted.extend(plugin.active.as_ref().map(|active| active.digest.clone()));
-        }
-        let gone: Vec<Digest> = self.digests.keys().filter(|digest| !wanted.contains(*digest)).cloned().collect();
-        for digest in gone {
-            self.digests.remove(&digest);
-            effects.push(Effect::Unload(digest));
-        }
-    }
-
-    /// A watch has brought something, so the kind is served and may be read.
-    pub(super) fn on_kind_served(&mut self, kind: &Kind, effects: &mut Vec<Effect>) {
-        let had_error = self.kinds.get_mut(kind).and_then(|state| state.error.take()).is_some();
-        let was_listed = self.listed.contains(kind);
-        if !had_error && was_listed {
-            return;
-        }
-        if self.store.synced(kind) {
-            self.listed.insert(kind.clone());
-        }
-        if *kind == crate::plugin_object::kind() {
-            self.report_orphans(effects);
-        }
-        self.settle(effects);
-        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
-        for name in names {
-            self.advance(&name, effects);
-            self.report(&name, effects);
-        }
-    }
-
-    pub(super) fn on_watch_failed(&mut self, kind: &Kind, error: WatchError, effects: &mut Vec<Effect>) {
-        let Some(state) = self.kinds.get_mut(kind) else { return };
-        let known = state.error.as_ref();
-        // A verdict stands until the kind is listed again: that the API server cannot be reached now does not undo it (R5).
-        let is_verdict = |error: &WatchError| !matches!(error, WatchError::Unavailable(_));
-        let repeated = known == Some(&error) || (known.is_some_and(is_verdict) && !is_verdict(&error));
-        let is_gone = matches!(error, WatchError::NotServed(_));
-        if is_gone {
-            // A CRD that was restored may have been deleted again, so this is done at each failure.
-            let due_ms = self.now.mono_ms + if repeated { CRD_RETRY_MS } else { 0 };
-            self.restore_crd(kind, due_ms);
-        }
-        if repeated {
-            return;
-        }
-        effects.push(Effect::Observe(Observation::WatchFailed { kind: kind.clone(), error: error.clone() }));
-        if let Some(state) = self.kinds.get_mut(kind) {
-            state.error = Some(error);
-        }
-        self.settle(effects);
-        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
-        for name in names {
-            self.report(&name, effects);
-        }
-    }
-
-    /// Somebody deleted a CRD that the host or a plugin brings: it is created again.
-    fn restore_crd(&mut self, kind: &Kind, due_ms: u64) {
-        let mut timers = Vec::new();
-        if *kind == crate::plugin_object::kind() {
-            timers.push(Timer::RegisterCrd(Arc::from(HOST), Arc::from(crate::plugin_object::CRD_NAME)));
-        }
-        for (name, plugin) in &self.plugins {
-            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
-            let manifest = coming.or(plugin.active.as_ref().map(|active| &active.manifest));
-            let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
-            let crd = crds.find(|crd| crd.kinds.contains(kind));
-            timers.extend(crd.map(|crd| Timer::RegisterCrd(Arc::clone(name), Arc::clone(&crd.name))));
-        }
-        for timer in timers {
-            if !self.timers.iter().any(|(_, known)| *known == timer) {
-                self.timers.insert((due_ms, timer));
-            }
-        }
-    }
-
-    pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, effects: &mut Vec<Effect>) {
-        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
-            return;
-        };
-        // Quotas and admission answer 403 too; only RBAC's own words name the verb that is missing.
-        if !message.contains("cannot ") {
-            return;
-        }
-        let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        plugin.denied.insert((op.target().kind.clone(), permission(op)), message.to_owned());
-        self.report(&name, effects);
-    }
-
-    pub(super) fn note_permitted(&mut self, key: &Key, op: &WriteOp, effects: &mut Vec<Effect>) {
-        let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let name = Arc::clone(&controller.plugin);
-        let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), permission(op))).is_some() {
-            self.report(&name, effects);
-        }
-    }
-
-    pub(super) fn note_fault(&mut self, key: &Key, message: String, effects: &mut Vec<Effect>) {
-        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
-            return;
-        };
-        let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        let first = plugin.faults.is_empty();
-        plugin.faults.insert(key.clone(), message);
-        if first {
-            self.report(&name, effects);
-        }
-    }
-
-    pub(super) fn clear_fault(&mut self, key: &Key) {
-        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
-            return;
-        };
-        let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        if plugin.faults.remove(key).is_some() {
-            self.timers.insert((self.now.mono_ms + FAULT_PASSED_MS, Timer::Report(name)));
-        }
-    }
-
-    /// The rule that is missing, as YAML, for the Permitted condition.
-    pub(super) fn missing_rule(kind: &Kind, verb: &str) -> String {
-        if verb == PATCH_STATUS { rbac::missing_status_rule_text(kind) } else { rbac::missing_rule_text(kind, verb) }
-    }
-
-    /// True for an answer that says that a write may be tried again soon.
-    pub(super) fn is_passing(class: WriteErrorClass) -> bool {
-        matches!(
-            class,
-            WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. }
-        )
     }
 }

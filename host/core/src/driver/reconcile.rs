@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::keys::{Answer, Ending, LastCall, Run, Stage, Stall, Work};
-use super::{Driver, MAX_KEYS_WRITING, Map};
+use super::{Driver, MAX_KEYS_WRITING, Map, ReadFor};
 use crate::backoff::delay_ms;
 use crate::breaker::Breaker;
 use crate::contract::{CallResult, Failure, GuestFault};
@@ -62,6 +62,11 @@ impl Driver {
         };
         let Some(state) = self.keys.get_mut(&key) else { return };
         let now_ms = self.now.mono_ms;
+        if !state.is_idle() {
+            // Its time has come while it was still at work (Q1).
+            state.mark_dirty(Lane::Retry);
+            return;
+        }
         if primary.deleting {
             // Its children are collected with it; there is nothing to reconcile any more.
             return;
@@ -109,7 +114,7 @@ impl Driver {
                 state.gated_since_ms = Some(self.now.mono_ms);
             }
             effects.push(Effect::Observe(Observation::CacheLagging { object: target.clone() }));
-            self.read_live(key, target, effects);
+            self.read_live(key, target, ReadFor::View, effects);
         }
         self.queue.add_at(due_ms, &plugin, key.clone(), Lane::Retry);
     }
@@ -457,10 +462,10 @@ impl Driver {
         }
     }
 
-    pub(super) fn read_live(&mut self, key: &Key, target: ObjectRef, effects: &mut Vec<Effect>) {
+    pub(super) fn read_live(&mut self, key: &Key, target: ObjectRef, why: ReadFor, effects: &mut Vec<Effect>) {
         let waiting = self.live_reads.entry(target.clone()).or_default();
         let first = waiting.is_empty();
-        waiting.insert(key.clone());
+        waiting.insert((key.clone(), why));
         if first {
             effects.push(Effect::ReadLive(target));
         }

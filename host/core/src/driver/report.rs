@@ -11,7 +11,7 @@ use super::plugins::{DigestState, PluginState, Report, Stage, Step};
 use super::{Driver, Timer, WriteFor};
 use crate::backoff::delay_ms;
 use crate::contract::{Condition, ConditionStatus};
-use crate::event::{Effect, Observation, WatchError, WriteError, WriteErrorClass, WriteOp, Written};
+use crate::event::{Effect, Observation, WatchError, WriteError, WriteOp, Written};
 use crate::kube_event::Happening;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Name, Object, ObjectRef};
@@ -150,8 +150,6 @@ impl Driver {
                 let version = Some(written.resource_version);
                 *expected = Some(OwnWrite { target: op.target().clone(), uid: written.uid, version });
             }
-            // It is there; its event is on the way.
-            Err(error) if error.class == WriteErrorClass::AlreadyExists => {}
             Err(error) => {
                 *failures += 1;
                 let delay = delay_ms(*failures, name, Self::is_passing(error.class));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::keys::{KeyState, Run, RunFailure, Work};
-use super::{Driver, WriteFor};
+use super::{Driver, ReadFor, WriteFor};
 use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use crate::kube_event::Happening;
 use crate::object::{Object, ObjectRef};
@@ -163,11 +163,19 @@ impl Driver {
         match (op, error.class) {
             // X3: our own first try may have made it. Whose it is decides.
             (WriteOp::Create { target, .. }, WriteErrorClass::AlreadyExists) => {
-                self.read_live(key, target.clone(), effects);
+                self.read_live(key, target.clone(), ReadFor::Create, effects);
                 return true;
             }
-            // X4: another object of the same name, or none: what we meant to delete is gone.
-            (WriteOp::Delete { .. }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => return false,
+            // X4: another object of the same name, or none: what we meant to delete is gone. A view that still shows it is
+            // behind, so it is waited for as if the delete had been ours.
+            (WriteOp::Delete { target, uid }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => {
+                if let Some(state) = self.keys.get_mut(key) {
+                    let (target, uid) = (target.clone(), Arc::clone(uid));
+                    state.own_writes.retain(|before| before.target != target);
+                    state.own_writes.push(OwnWrite { target, uid, version: None });
+                }
+                return false;
+            }
             // The object itself is gone; its own event says the rest. A conflict may as well mean that it changed too often
             // while it was being patched, so that is tried again.
             (WriteOp::PatchStatus { .. }, WriteErrorClass::NotFound) => return false,
@@ -193,13 +201,13 @@ impl Driver {
         result: Result<Option<Arc<Object>>, WriteError>,
         effects: &mut Vec<Effect>,
     ) {
-        for key in self.live_reads.remove(target).unwrap_or_default() {
-            let is_writing = self.keys.get(&key).is_some_and(|state| matches!(state.work, Work::Writing(_)));
-            if is_writing {
-                self.on_existing_read(&key, target, &result);
-                self.write_answered(&key, effects);
-            } else {
-                self.on_lagging_read(&key, target, &result, effects);
+        for (key, why) in self.live_reads.remove(target).unwrap_or_default() {
+            match why {
+                ReadFor::Create => {
+                    self.on_existing_read(&key, target, &result);
+                    self.write_answered(&key, effects);
+                }
+                ReadFor::View => self.on_lagging_read(&key, target, &result, effects),
             }
         }
     }
@@ -212,7 +220,8 @@ impl Driver {
         let Some(state) = self.keys.get_mut(key) else { return };
         let failure = match result {
             Ok(Some(live)) => {
-                let is_ours = live.controller.as_ref().map(|owner| &owner.uid) == owner_uid.as_ref();
+                let is_ours =
+                    owner_uid.is_some() && live.controller.as_ref().map(|owner| &owner.uid) == owner_uid.as_ref();
                 if is_ours {
                     state.own_writes.push(OwnWrite {
                         target: target.clone(),
@@ -237,7 +246,8 @@ impl Driver {
         }
     }
 
-    /// R2's last resort: when even the API server does not have what we wrote, it is gone and nothing is to be waited for.
+    /// R2's last resort: a write of which even the API server knows nothing any more is not waited for. One that it knows
+    /// of is: then it is the view that is behind.
     fn on_lagging_read(
         &mut self,
         key: &Key,
@@ -248,9 +258,12 @@ impl Driver {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Ok(live) = result else { return };
         state.own_writes.retain(|write| {
-            let still_there = live.as_ref().is_some_and(|live| live.uid == write.uid);
-            let is_delete = write.version.is_none();
-            write.target != *target || (still_there && !is_delete)
+            let same = live.as_ref().filter(|live| live.uid == write.uid);
+            let still_holds = match write.version {
+                Some(_) => same.is_some(),
+                None => same.is_none_or(|live| live.deleting),
+            };
+            write.target != *target || still_holds
         });
         self.wake(key, crate::queue::Lane::Retry, effects);
     }

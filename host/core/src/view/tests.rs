@@ -85,12 +85,7 @@ fn owned_returns_the_children_of_the_reconciled_object_ordered_by_name() {
     let store = store();
     let mut view = view(&store);
     let json = view.owned(&pods(), &fields(&["status.phase"])).unwrap();
-    let pod = |name: &str, phase: &str| {
-        format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"shop","uid":"uid-shop-{name}"}},"status":{{"phase":"{phase}"}}}}"#
-        )
-    };
-    assert_eq!(json, format!("[{},{}]", pod("web-0", "Running"), pod("web-1", "Pending")));
+    assert_eq!(json, r#"[{"status":{"phase":"Running"}},{"status":{"phase":"Pending"}}]"#);
     assert_eq!(names(&view.owned(&pods(), &[]).unwrap()), ["web-0", "web-1"]);
     assert_eq!(view.owned(&sets(), &[]).unwrap(), "[]");
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -26,6 +26,8 @@ use serde_json::json;
 const CONCURRENCY: u16 = 32;
 /// A failed reconcile comes back after this long; what it waits for usually wakes it sooner.
 const RETRY: Duration = Duration::from_secs(1);
+/// How soon a reconcile comes back that was too early for the cache of Pods, which fills within a second.
+const FILLING: Duration = Duration::from_millis(100);
 
 /// Keeps a number of Pods running. Its CustomResourceDefinition is in the cluster already, so no schema is derived.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
@@ -113,8 +115,12 @@ async fn reconcile(set: Arc<PodSet>, context: Arc<Context>) -> Result<Action, Er
         // Its Pods are collected by their owner references.
         return Ok(Action::await_change());
     }
-    // Before the first list of Pods is complete, all of them would seem to be missing.
-    context.pods.wait_until_ready().await.map_err(|_| Error::CacheGone)?;
+    // Before the first list of Pods is complete, all of them would seem to be missing. To wait for it here would be to wait
+    // for ever: with every slot taken, the controller no longer polls the stream that fills the cache.
+    match context.pods.wait_until_ready().now_or_never() {
+        Some(ready) => ready.map_err(|_| Error::CacheGone)?,
+        None => return Ok(Action::requeue(FILLING)),
+    }
     let owned = context.pods.state().into_iter().filter(|pod| is_controlled_by(pod, &set)).collect::<Vec<_>>();
     let difference = compare(&set, &owned);
 

@@ -1,0 +1,79 @@
+//! What keeps a plugin from its work though it serves: rights that are refused, and calls that are faults. Each is told once
+//! in the plugin's report, and forgotten when it has passed.
+
+use std::sync::Arc;
+
+use super::{Driver, Timer};
+use crate::event::{Effect, WriteErrorClass, WriteOp};
+use crate::object::Kind;
+use crate::queue::Key;
+use crate::rbac;
+
+/// How long a fault that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
+const FAULT_PASSED_MS: u64 = 3_000;
+
+/// What RBAC calls a write, with the status subresource apart.
+fn permission(op: &WriteOp) -> &'static str {
+    if matches!(op, WriteOp::PatchStatus { .. }) { PATCH_STATUS } else { op.verb() }
+}
+
+const PATCH_STATUS: &str = "patch status";
+
+impl Driver {
+    pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, effects: &mut Vec<Effect>) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        // Quotas and admission answer 403 too; only RBAC's own words name the verb that is missing.
+        if !message.contains("cannot ") {
+            return;
+        }
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        plugin.denied.insert((op.target().kind.clone(), permission(op)), message.to_owned());
+        self.report(&name, effects);
+    }
+
+    pub(super) fn note_permitted(&mut self, key: &Key, op: &WriteOp, effects: &mut Vec<Effect>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let name = Arc::clone(&controller.plugin);
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), permission(op))).is_some() {
+            self.report(&name, effects);
+        }
+    }
+
+    pub(super) fn note_fault(&mut self, key: &Key, message: String, effects: &mut Vec<Effect>) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        let first = plugin.faults.is_empty();
+        plugin.faults.insert(key.clone(), message);
+        if first {
+            self.report(&name, effects);
+        }
+    }
+
+    pub(super) fn clear_fault(&mut self, key: &Key) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        if plugin.faults.remove(key).is_some() {
+            self.timers.insert((self.now.mono_ms + FAULT_PASSED_MS, Timer::Report(name)));
+        }
+    }
+
+    /// The rule that is missing, as YAML, for the Permitted condition.
+    pub(super) fn missing_rule(kind: &Kind, verb: &str) -> String {
+        if verb == PATCH_STATUS { rbac::missing_status_rule_text(kind) } else { rbac::missing_rule_text(kind, verb) }
+    }
+
+    /// True for an answer that says that a write may be tried again soon.
+    pub(super) fn is_passing(class: WriteErrorClass) -> bool {
+        matches!(
+            class,
+            WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. }
+        )
+    }
+}
