@@ -1,1 +1,331 @@
-//! placeholder
+//! Scenarios: short stories about the driver, written as data. `tests/data/scenarios/NAME.yaml` says what is there and
+//! what happens, `NAME.txt` what the host did about it, and every story ends in a fixed point: nothing more is called or
+//! written, neither by the host that is there nor by one that starts anew.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p mortise-tests scenarios` writes the texts anew; read the difference before committing.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use mortise_core::event::{WriteError, WriteErrorClass};
+use mortise_core::object::{Kind, Name, ObjectRef};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::simulation::cluster::{Cluster, Life, config_map, pod};
+use crate::simulation::guests::{Guest, Program, census_kind, podset_kind, site_kind, widget_kind};
+use crate::simulation::shell::Answer;
+use crate::simulation::world::{Mutant, World};
+
+/// Simulated time in which a step has to come to rest.
+const STEP_MS: u64 = 120_000;
+/// How long a lost watch is away.
+const WATCH_AWAY_MS: u64 = 10_000;
+/// Alike lines in a row that are written out one by one.
+const ALIKE_LINES: usize = 6;
+/// Longest block of lines that is recognised when it comes again and again.
+const MAX_BLOCK: usize = 4;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scenario {
+    /// What it shows; for whoever reads the file.
+    says: String,
+    #[serde(default = "scripted")]
+    plugin: String,
+    #[serde(default)]
+    config: Value,
+    /// Objects that are there before the host.
+    #[serde(default)]
+    given: Vec<Value>,
+    steps: Vec<Step>,
+    /// A host that starts anew calls and writes nothing that matters; false where a fault lasts.
+    #[serde(default = "yes")]
+    restarts: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    when: String,
+    acts: Vec<Act>,
+}
+
+/// Something that others do. Objects are written as "Pod default/web-0".
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Act {
+    Create(Value),
+    Edit { object: String, patch: Value },
+    PatchStatus { object: String, status: Value },
+    /// As a person does it: Pods go gracefully.
+    Delete(String),
+    /// Gone at once.
+    Vanish(String),
+    /// The plugin gets another configuration.
+    Config(Value),
+    /// Another version of the plugin is offered.
+    Version(u32),
+    /// A second plugin of this name, doing the same.
+    Rival(String),
+    Withdraw(String),
+    /// The next write that begins so is answered so.
+    Answer { to: String, class: String, #[serde(default)] lands: bool },
+    DenyRead(String),
+    DenyWrite(String),
+    Allow,
+    /// The watch of a kind is lost; it is listed again after a while.
+    LoseWatch(String),
+    DeleteCrd(String),
+    Restart,
+    /// Milliseconds.
+    Wait(u64),
+    /// Somebody deletes the children of this key of an object, whenever there is one, ten times a second.
+    Fight { kind: String, key: String, times: u32 },
+}
+
+fn scripted() -> String {
+    "scripted".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/scenarios")
+}
+
+fn kind(name: &str) -> Kind {
+    let all = [pod(), config_map(), podset_kind(), site_kind(), census_kind(), widget_kind()];
+    all.into_iter().find(|kind| &*kind.kind == name).unwrap_or_else(|| panic!("{name:?} is no kind of the scenarios"))
+}
+
+/// "Pod default/a" is that Pod; "Pod default/web#0" is the one that is the child "0" of the object named web.
+fn object(cluster: &Cluster, text: &str) -> ObjectRef {
+    let parts = text.split_once(' ').and_then(|(kind, name)| Some((kind, name.split_once('/')?)));
+    let (kind_name, (namespace, name)) = parts.expect("an object is written as \"Pod default/a\"");
+    let kind = kind(kind_name);
+    let Some((owner, key)) = name.split_once('#') else {
+        return ObjectRef { kind, name: Name::new(namespace, name) };
+    };
+    let is_it = |life: &&Life| {
+        let of_owner = life.owner.as_ref().is_some_and(|of| *of.target.name.name == *owner);
+        life.deleted_at.is_none() && life.target.kind == kind && of_owner && life.child_key.as_deref() == Some(key)
+    };
+    cluster.lives.values().find(is_it).unwrap_or_else(|| panic!("there is no {text}")).target.clone()
+}
+
+fn class(name: &str) -> WriteErrorClass {
+    match name {
+        "Unknown" => WriteErrorClass::Unknown,
+        "Unavailable" => WriteErrorClass::Unavailable,
+        "Conflict" => WriteErrorClass::Conflict,
+        "Invalid" => WriteErrorClass::Invalid,
+        "Denied" => WriteErrorClass::Denied,
+        "TooManyRequests" => WriteErrorClass::TooManyRequests { retry_after_ms: 3_000 },
+        other => panic!("{other:?} is no class of write errors"),
+    }
+}
+
+struct Story {
+    world: World,
+    guest: Guest,
+    config: String,
+}
+
+impl Story {
+    fn begin(scenario: &Scenario) -> Self {
+        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted];
+        let program = programs.into_iter().find(|program| Guest::new(*program, 1).name() == scenario.plugin);
+        let guest = Guest::new(program.expect("the plugin is one of the simulation's"), 1);
+        let mut world = World::new(1, Mutant::None);
+        world.log = Some(Vec::new());
+        let config = if scenario.config.is_null() { json!({}) } else { scenario.config.clone() };
+        let config = config.to_string();
+        world.offer(guest, &config);
+        world.cluster.served.insert(guest.primary());
+        for object in &scenario.given {
+            world.cluster.put(object.clone()).expect("given objects can be created");
+        }
+        world.start().expect("a start breaks no rule");
+        Self { world, guest, config }
+    }
+
+    fn offer(&mut self) {
+        self.world.offer(self.guest, &self.config);
+    }
+
+    fn act(&mut self, act: Act) {
+        let cluster = &mut self.world.cluster;
+        match act {
+            Act::Create(object) => drop(cluster.put(object).expect("a person can create it")),
+            Act::Edit { object: target, patch } => {
+                let target = object(cluster, &target);
+                assert!(cluster.edit(&target, &patch), "{target} is not there, or is so already");
+            }
+            Act::PatchStatus { object: target, status } => {
+                let (target, patch) = (object(cluster, &target), json!({"status": status}));
+                drop(cluster.patch_status(&target, "kubelet", &patch).expect("it is there"));
+            }
+            Act::Delete(target) => drop(cluster.delete(&object(cluster, &target), None).expect("it is there")),
+            Act::Vanish(target) => {
+                let target = object(cluster, &target);
+                assert!(cluster.get(&target).is_some(), "{target} is not there");
+                cluster.remove(&target);
+            }
+            Act::Config(config) => {
+                self.config = config.to_string();
+                self.offer();
+            }
+            Act::Version(version) => {
+                self.guest.version = version;
+                self.offer();
+            }
+            Act::Rival(name) => self.world.offer_as(&name, Guest::new(self.guest.program, 7), "{}"),
+            Act::Withdraw(name) => self.world.withdraw(&name),
+            Act::Answer { to, class: name, lands } => {
+                let error = WriteError { class: class(&name), message: format!("{name}, says the scenario") };
+                self.world.answers.push_back(Answer { to, error, lands });
+            }
+            other => self.act_on_host(other),
+        }
+    }
+
+    /// What befalls the host rather than the objects.
+    fn act_on_host(&mut self, act: Act) {
+        let holds = match act {
+            Act::DenyRead(name) => {
+                self.world.cluster.unreadable.insert(kind(&name));
+                self.world.end_watches()
+            }
+            Act::DenyWrite(name) => {
+                self.world.cluster.unwritable.insert(kind(&name));
+                Ok(())
+            }
+            Act::Allow => {
+                self.world.cluster.unreadable.clear();
+                self.world.cluster.unwritable.clear();
+                Ok(())
+            }
+            Act::LoseWatch(name) => self.world.lose_watch(&kind(&name), WATCH_AWAY_MS),
+            Act::DeleteCrd(name) => {
+                self.world.cluster.served.remove(&kind(&name));
+                self.world.end_watches()
+            }
+            Act::Restart => self.world.crash(),
+            Act::Wait(ms) => self.world.run_until(self.world.now_ms + ms),
+            Act::Fight { kind: name, key, times } => (0..times).try_for_each(|_| {
+                let is_it = |life: &&Life| {
+                    life.deleted_at.is_none() && life.target.kind == kind(&name) && life.child_key.as_ref() == Some(&key)
+                };
+                let found = self.world.cluster.lives.values().find(is_it).map(|life| life.target.clone());
+                found.iter().for_each(|target| self.world.cluster.remove(target));
+                self.world.run_until(self.world.now_ms + 100)
+            }),
+            _ => unreachable!("the other acts are about objects"),
+        };
+        holds.unwrap_or_else(|violation| panic!("{violation}"));
+    }
+
+    /// Runs until nothing happens any more, and says what has happened.
+    fn rest(&mut self) -> Vec<String> {
+        self.world.rest(STEP_MS).unwrap_or_else(|violation| panic!("{violation}"));
+        std::mem::take(self.world.log.as_mut().expect("stories keep a log"))
+    }
+}
+
+/// What comes again and again is told once.
+fn shortened(lines: &[String]) -> String {
+    let (mut text, mut at) = (String::new(), 0);
+    while at < lines.len() {
+        let rest = &lines[at..];
+        let repeats = |block: usize| rest.chunks(block).take_while(|chunk| *chunk == &rest[..block.min(rest.len())]).count();
+        let repeated = (1..=MAX_BLOCK).map(|block| (block, repeats(block))).find(|(_, repeats)| *repeats > 3);
+        let alike = rest.iter().take_while(|line| head(line) == head(&rest[0])).count();
+        if let Some((block, repeats)) = repeated {
+            rest[..block].iter().for_each(|line| tell(&mut text, line));
+            tell(&mut text, &format!("(and so {} more times)", repeats - 1));
+            at += block * repeats;
+        } else if alike > ALIKE_LINES {
+            tell(&mut text, &format!("{} ({alike} in a row)", head(&rest[0])));
+            at += alike;
+        } else {
+            tell(&mut text, &rest[0]);
+            at += 1;
+        }
+    }
+    text
+}
+
+/// Verb and kind of a request.
+fn head(line: &str) -> &str {
+    let end = line.match_indices(' ').nth(1).map_or(line.len(), |(at, _)| at);
+    &line[..end]
+}
+
+fn tell(text: &mut String, line: &str) {
+    let _ = writeln!(text, "  {}", line.trim_end().replace('\n', "\n    "));
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let path = data().join(format!("{name}.yaml"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let scenario: Scenario = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}.yaml: {error}"));
+    let mut story = Story::begin(&scenario);
+    let mut told = format!("{}\n\nthe host starts\n{}", scenario.says.trim(), shortened(&story.rest()));
+    for step in scenario.steps {
+        step.acts.into_iter().for_each(|act| story.act(act));
+        let _ = write!(told, "\n{}\n{}", step.when, shortened(&story.rest()));
+    }
+    story.world.check_quiet().unwrap_or_else(|violation| panic!("{name}: {violation}"));
+    if scenario.restarts {
+        let before = story.world.requests.len();
+        story.world.crash().unwrap_or_else(|violation| panic!("{name}: {violation}"));
+        story.rest();
+        assert_eq!(story.world.requests[before..], Vec::<String>::new()[..], "{name}: a restart writes");
+    }
+    expect_test::expect_file![data().join(format!("{name}.txt"))].assert_eq(&told);
+}
+
+macro_rules! scenarios {
+    ($($name:ident: $file:literal,)*) => {
+        $(#[test] fn $name() { check($file) })*
+
+        #[test]
+        fn every_scenario_file_is_used_by_a_test() {
+            let used = [$($file),*];
+            for file in std::fs::read_dir(data()).unwrap() {
+                let path = file.unwrap().path();
+                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                assert!(used.contains(&name.as_str()), "{} is used by no test", path.display());
+            }
+        }
+    };
+}
+
+scenarios! {
+    x1_children_come_before_deletes_and_deletes_before_the_status: "x1-order",
+    x2_children_are_created_by_post_or_by_apply_as_the_manifest_says: "x2-create-or-apply",
+    x3_names_follow_from_owner_and_key_so_that_a_repeated_create_meets_its_first_try: "x3-names",
+    x3_an_object_of_somebody_else_is_a_condition_and_never_taken: "x3-taken",
+    x4_what_is_gone_already_is_deleted_once_and_then_waited_for: "x4-uid",
+    x5_what_stands_as_wanted_is_not_written: "x5-no-op",
+    x6_an_outcome_that_breaks_a_rule_is_refused_and_nothing_of_it_is_written: "x6-refusals",
+    x8_every_write_is_safe_to_repeat: "x8-repeat",
+    x9_a_fight_is_stopped_and_told: "x9-breaker",
+    x10_children_and_deletes_are_capped: "x10-caps",
+    x11_a_status_waits_for_the_children_it_tells_of: "x11-status",
+    r5_a_kind_that_may_not_be_read_blocks_its_plugin_and_is_never_an_empty_list: "r5-denied",
+    r6_what_vanished_while_a_watch_was_lost_wakes_its_owner: "r6-relist",
+    w1_what_a_call_has_read_wakes_it_and_nothing_else_does: "w1-reads",
+    w2_w3_unchanged_inputs_are_not_asked_about_again: "w2-unchanged",
+    q3_a_guest_that_asks_to_be_called_again_is: "q3-requeue",
+    l1_a_bad_version_leaves_the_old_one_serving: "l1-reload",
+    l2_a_kind_has_one_plugin: "l2-claims",
+    l3_a_plugin_that_is_removed_takes_nothing_with_it: "l3-removed",
+    l4_a_crd_that_is_deleted_is_created_again: "l4-crd",
+    l5_a_trap_is_told_once_and_forgotten_when_it_is_over: "l5-trap",
+    l5_a_write_that_is_forbidden_is_a_condition_until_it_is_allowed: "l5-forbidden",
+}

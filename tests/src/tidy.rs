@@ -1,1 +1,248 @@
-//! placeholder
+//! The repository held to its own rules (STYLE.md): dependency edges, lints, headers, sizes, dead files, banned words.
+//! Everything is read from the working tree and from `cargo metadata`; nothing is built.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use self::source::{Source, sources};
+
+mod source;
+
+/// Longest file, in lines. Most should have less than 250.
+const MAX_FILE_LINES: usize = 800;
+/// Longest function, in lines.
+const MAX_FUNCTION_LINES: usize = 70;
+/// ARCHITECTURE.md is read in one sitting.
+const MAX_ARCHITECTURE_LINES: usize = 200;
+
+/// Functions that are longer than they should be, with the length that they may not exceed. Only ever made shorter.
+const LONG_FUNCTIONS: [(&str, &str, usize); 0] = [];
+
+/// The host's crates and the members that each may depend on; members that are not named depend on what they like.
+const EDGES: [(&str, &[&str]); 9] = [
+    ("mortise-core", &[]),
+    ("mortise-wasm", &["mortise-core"]),
+    ("mortise-kube", &["mortise-core"]),
+    ("mortise-source", &["mortise-core"]),
+    ("mortise-runtime", &["mortise-core", "mortise-wasm", "mortise-kube", "mortise-source"]),
+    ("mortise", &["mortise-core", "mortise-wasm", "mortise-kube", "mortise-source", "mortise-runtime"]),
+    ("mortise-sdk", &["mortise-sdk-macros"]),
+    ("mortise-sdk-macros", &[]),
+    ("mortise-control-plane", &[]),
+];
+
+/// What the pure core must not reach by any path: runtimes, clients, engines, clocks and sources of chance. (imbl brings
+/// a seeded generator, which is none.)
+const IMPURE: [&str; 16] = [
+    "tokio", "mio", "async-std", "smol", "futures-executor", "kube", "kube-client", "kube-runtime", "hyper", "reqwest",
+    "wasmtime", "wasmtime-wasi", "rand", "getrandom", "rustix", "crossbeam-channel",
+];
+
+/// What a guest must not carry.
+const NOT_FOR_GUESTS: [&str; 5] = ["tokio", "kube", "wasmtime", "hyper", "getrandom"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests' package lies in the repository").to_owned()
+}
+
+/// Everything that a test finds wrong, at once.
+#[track_caller]
+fn expect_none(what: &str, found: Vec<String>) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+/// `cargo metadata`, resolved for this platform, without asking any registry.
+fn metadata() -> Value {
+    let version = Command::new("rustc").arg("-vV").output().expect("rustc runs where cargo does");
+    let version = String::from_utf8(version.stdout).expect("rustc writes text");
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc -vV names its host");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The packages of the dependency graph, by their ids.
+struct Graph {
+    names: BTreeMap<String, String>,
+    members: BTreeSet<String>,
+    /// What each package needs to be built and run; what only its tests need is left out.
+    needs: BTreeMap<String, Vec<String>>,
+}
+
+impl Graph {
+    fn read() -> Self {
+        let metadata = metadata();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let names = list(&metadata["packages"])
+            .iter()
+            .map(|package| (text(&package["id"]).to_owned(), text(&package["name"]).to_owned()))
+            .collect();
+        let members = list(&metadata["workspace_members"]).iter().map(|id| text(id).to_owned()).collect();
+        let is_normal = |dependency: &&Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
+        let needs = list(&metadata["resolve"]["nodes"])
+            .iter()
+            .map(|node| {
+                let needs = list(&node["deps"]);
+                let needs = needs.iter().filter(is_normal).map(|dependency| text(&dependency["pkg"]).to_owned());
+                (text(&node["id"]).to_owned(), needs.collect())
+            })
+            .collect();
+        Self { names, members, needs }
+    }
+
+    fn member(&self, name: &str) -> String {
+        let found = self.members.iter().find(|id| self.names[*id] == name);
+        found.unwrap_or_else(|| panic!("there is no member {name}")).clone()
+    }
+
+    /// Every package that one reaches, by name.
+    fn reached(&self, from: &str) -> BTreeSet<String> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
+        while let Some(id) = open.pop() {
+            for next in self.needs.get(&id).into_iter().flatten() {
+                if seen.insert(next.clone()) {
+                    open.push(next.clone());
+                }
+            }
+        }
+        seen.into_iter().map(|id| self.names[&id].clone()).collect()
+    }
+}
+
+#[test]
+fn crates_depend_on_each_other_in_one_direction() {
+    let graph = Graph::read();
+    let members: BTreeSet<&String> = graph.members.iter().map(|id| &graph.names[id]).collect();
+    let mut wrong = Vec::new();
+    for (name, allowed) in EDGES {
+        let reached = graph.reached(&graph.member(name));
+        let of_ours = reached.iter().filter(|found| members.contains(found));
+        let too_many = of_ours.filter(|found| !allowed.contains(&found.as_str()));
+        wrong.extend(too_many.map(|found| format!("{name} depends on {found}")));
+    }
+    expect_none("edges that ARCHITECTURE.md does not draw", wrong);
+}
+
+#[test]
+fn the_core_is_pure_and_a_guest_is_small() {
+    let graph = Graph::read();
+    let mut wrong = Vec::new();
+    for (name, banned) in [("mortise-core", &IMPURE[..]), ("mortise-sdk", &NOT_FOR_GUESTS[..])] {
+        let reached = graph.reached(&graph.member(name));
+        wrong.extend(banned.iter().filter(|banned| reached.contains(**banned)).map(|found| format!("{name}: {found}")));
+    }
+    expect_none("dependencies that a pure crate must not reach", wrong);
+}
+
+#[test]
+fn every_member_takes_the_workspaces_lints() {
+    let mut wrong = Vec::new();
+    for manifest in source::files_named(&root(), "Cargo.toml") {
+        let text = fs::read_to_string(root().join(&manifest)).unwrap();
+        let is_workspace_root = text.contains("[workspace]") && !text.contains("[package]");
+        if !is_workspace_root && !text.contains("[lints]\nworkspace = true") {
+            wrong.push(manifest.display().to_string());
+        }
+    }
+    expect_none("packages without `[lints] workspace = true`", wrong);
+}
+
+#[test]
+fn every_source_file_begins_by_saying_what_it_is() {
+    let has_header = |source: &Source| source.text.starts_with("//! ");
+    let wrong = sources().into_iter().filter(|source| !has_header(source));
+    expect_none("files without a //! header", wrong.map(|source| source.name()).collect());
+}
+
+#[test]
+fn files_and_functions_stay_short_enough_to_be_read() {
+    let (mut wrong, mut used) = (Vec::new(), 0);
+    for source in sources() {
+        let lines = source.text.lines().count();
+        if lines > MAX_FILE_LINES {
+            wrong.push(format!("{} has {lines} lines, the most is {MAX_FILE_LINES}", source.name()));
+        }
+        for (name, lines) in source.functions() {
+            let known = LONG_FUNCTIONS.iter().find(|(file, function, _)| *file == source.name() && *function == name);
+            let most = known.map_or(MAX_FUNCTION_LINES, |(_, _, most)| *most);
+            used += usize::from(known.is_some());
+            if lines > most {
+                wrong.push(format!("{}: fn {name} has {lines} lines, the most is {most}", source.name()));
+            } else if known.is_some() && lines < most {
+                wrong.push(format!("{}: fn {name} has {lines} lines now: lower its entry", source.name()));
+            }
+        }
+    }
+    assert_eq!(used, LONG_FUNCTIONS.len(), "a long function is gone: take it out of LONG_FUNCTIONS");
+    expect_none("too long", wrong);
+}
+
+#[test]
+fn every_source_file_belongs_to_a_crate() {
+    let sources = sources();
+    let by_path: BTreeMap<&Path, &Source> = sources.iter().map(|source| (source.path.as_path(), source)).collect();
+    let mut open: Vec<PathBuf> = source::crate_roots(&root()).into_iter().collect();
+    let mut reached = BTreeSet::new();
+    while let Some(path) = open.pop() {
+        let Some(source) = by_path.get(path.as_path()) else { continue };
+        if reached.insert(path.clone()) {
+            open.extend(source.modules());
+        }
+    }
+    let dead = sources.iter().filter(|source| !reached.contains(&source.path));
+    expect_none("files that no `mod` reaches", dead.map(Source::name).collect());
+}
+
+/// Needles are put together here, so that this file does not find itself.
+fn banned() -> Vec<(String, &'static str)> {
+    let joined = |parts: &[&str]| parts.concat();
+    vec![
+        (joined(&["to", "do!("]), "unfinished code"),
+        (joined(&["unimpl", "emented!("]), "unfinished code"),
+        (joined(&["db", "g!("]), "a debugging aid"),
+        (joined(&["#[ign", "ore"]), "a test that does not run"),
+        (joined(&["/ro", "ot/"]), "a path of one machine"),
+        (joined(&["/wo", "rk/"]), "a path of one machine"),
+        (joined(&["/ho", "me/"]), "a path of one machine"),
+        (joined(&["crates", ".io"]), "a registry's host"),
+        (joined(&["index.crates", "."]), "a registry's host"),
+        (joined(&["proxy.go", "lang"]), "a registry's host"),
+        (joined(&["npmjs", ".org"]), "a registry's host"),
+        (joined(&["pypi", ".org"]), "a registry's host"),
+    ]
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_of_one_machine_is_left_behind() {
+    let banned = banned();
+    let mut wrong = Vec::new();
+    for path in source::text_files(&root()) {
+        let Ok(content) = fs::read_to_string(root().join(&path)) else { continue };
+        for (at, line) in content.lines().enumerate() {
+            let found = banned.iter().filter(|(needle, _)| line.contains(needle.as_str()));
+            wrong.extend(found.map(|(needle, why)| format!("{}:{}: {needle:?} is {why}", path.display(), at + 1)));
+        }
+    }
+    expect_none("banned words", wrong);
+}
+
+#[test]
+fn the_architecture_is_told_on_a_few_pages() {
+    if let Ok(text) = fs::read_to_string(root().join("ARCHITECTURE.md")) {
+        let lines = text.lines().count();
+        assert!(lines <= MAX_ARCHITECTURE_LINES, "ARCHITECTURE.md has {lines} lines");
+    }
+}

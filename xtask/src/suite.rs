@@ -17,6 +17,10 @@ use crate::{control_plane, generated, guests};
 /// The package of the integration tests: tidy, scenarios, simulation, end to end. They need everything built first.
 const INTEGRATION: &str = "mortise-tests";
 
+/// The top-level modules that the integration tests have to have. A new one is found by itself; one of these that is not
+/// there was unhooked from the test binary, and everything that it holds the project to with it.
+const GROUPS: [&str; 4] = ["tidy", "scenarios", "simulation", "e2e"];
+
 /// What a step does: a check that holds or not, or tests that are counted.
 enum Act {
     Check(fn(&Checkout) -> Result<()>),
@@ -145,12 +149,17 @@ impl Suite<'_> {
     }
 
     /// Each top-level module of the integration tests is a step of its own. Which there are, the test binary itself tells, so
-    /// that none is forgotten.
+    /// that none is forgotten; those that have to be there fail when they are not.
     fn integration(&mut self, step: &Step, filter: Option<&str>) {
         let blocked = step.needs.iter().any(|need| self.broken.contains(need));
         let groups = if blocked { Ok(BTreeMap::new()) } else { integration_groups(self.checkout, filter) };
         match groups {
             Ok(groups) if !groups.is_empty() => {
+                let missing = if filter.is_none() { missing(&groups) } else { Vec::new() };
+                for group in missing {
+                    let error = format!("the package {INTEGRATION} has no tests in the module `{group}`");
+                    self.step(step, group, || Outcome::failed(error));
+                }
                 for (group, tests) in groups {
                     let mut command = integration(self.checkout);
                     command.args(["--", "--exact"]).args(tests);
@@ -182,9 +191,12 @@ fn format(checkout: &Checkout) -> Result<()> {
 fn clippy(checkout: &Checkout) -> Result<()> {
     execute(checkout.cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // Natively, since a plugin's own tests are linted too and run here.
-    let mut plugins = checkout.cargo();
-    plugins.args(["clippy", "--workspace", "--all-targets", "--locked", "--target-dir"]).arg(target_dir(checkout));
-    execute(plugins.args(["--", "-D", "warnings"]).current_dir(checkout.path(PLUGINS)))
+    for workspace in [PLUGINS, TEST_GUESTS] {
+        let mut guests = checkout.cargo();
+        guests.args(["clippy", "--workspace", "--all-targets", "--locked", "--target-dir"]).arg(target_dir(checkout));
+        execute(guests.args(["--", "-D", "warnings"]).current_dir(checkout.path(workspace)))?;
+    }
+    Ok(())
 }
 
 fn unit(checkout: &Checkout) -> Command {
@@ -225,6 +237,11 @@ fn groups(list: &str) -> BTreeMap<String, Vec<String>> {
         groups.entry(group.to_owned()).or_default().push(test.to_owned());
     }
     groups
+}
+
+/// The groups that have to be there and are not.
+fn missing(groups: &BTreeMap<String, Vec<String>>) -> Vec<&'static str> {
+    GROUPS.into_iter().filter(|group| !groups.contains_key(*group)).collect()
 }
 
 /// Runs a test harness, its output passed on as it comes, and counts what it says. That no test ran is a failure: a filter
@@ -284,6 +301,14 @@ mod tests {
         let found = groups("e2e::a: test\ntidy::b: test\ne2e::deep::c: test\nalone: test\n\n0 benchmarks\n");
         let names = found.iter().map(|(group, tests)| (group.as_str(), tests.len())).collect::<Vec<_>>();
         assert_eq!(names, [("alone", 1), ("e2e", 2), ("tidy", 1)]);
+    }
+
+    #[test]
+    fn a_group_of_integration_tests_that_is_not_there_is_missed() {
+        let some = groups("e2e::a: test\ntidy::b: test\nsimulation::tests::c: test\nnew::d: test\n");
+        assert_eq!(missing(&some), ["scenarios"]);
+        let all = groups("e2e::a: test\ntidy::b: test\nsimulation::c: test\nscenarios::d: test\n");
+        assert!(missing(&all).is_empty());
     }
 
     #[test]

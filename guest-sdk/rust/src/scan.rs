@@ -3,6 +3,8 @@
 //! of the work on them. The text comes from the host, so what is skipped is not checked for being well-formed; whatever
 //! is wanted is.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -12,6 +14,23 @@ mod tests;
 pub struct Scanner<'a> {
     text: &'a str,
     at: usize,
+    model: Option<Model>,
+}
+
+/// Where the wanted values of an object were. The objects of a list mostly differ in nothing else, so the next one is
+/// compared with this one instead of being read: whatever equals the text between two values also means the same.
+struct Model {
+    wanted: &'static [Wanted],
+    start: usize,
+    values: Vec<Place>,
+    end: usize,
+}
+
+/// A wanted value: its number, and where it begins and ends.
+struct Place {
+    number: usize,
+    start: usize,
+    end: usize,
 }
 
 /// Why a text could not be read.
@@ -78,16 +97,47 @@ pub enum Part {
 impl<'a> Scanner<'a> {
     /// The beginning of a text.
     pub fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, model: None }
     }
 
     /// Walks over the object at this position and puts the texts of the wanted fields under their numbers.
     ///
     /// # Errors
     /// When this is no object.
-    pub fn fields(&mut self, wanted: &[Wanted], found: &mut [Option<&'a str>]) -> Result<(), Reason> {
-        self.at = self.walk(self.at, wanted, found).ok_or_else(|| self.malformed())?;
+    pub fn fields(&mut self, wanted: &'static [Wanted], found: &mut [Option<&'a str>]) -> Result<(), Reason> {
+        if let Some(model) = &self.model
+            && std::ptr::eq(model.wanted, wanted)
+        {
+            if let Some(end) = self.like(model, found) {
+                self.at = end;
+                return Ok(());
+            }
+            found.fill(None);
+        }
+        let start = self.at;
+        let mut values = Vec::with_capacity(found.len());
+        let end = self.walk(start, wanted, &mut values).ok_or_else(|| self.malformed())?;
+        for value in &values {
+            let place = found.get_mut(value.number).ok_or_else(|| self.malformed())?;
+            *place = self.text.get(value.start..value.end);
+        }
+        self.at = end;
+        self.model = Some(Model { wanted, start, values, end });
         Ok(())
+    }
+
+    /// Where the object at this position ends, when it differs from an earlier one in its wanted values at most. Puts
+    /// those under their numbers; some of them also when it finds out late that this is another object.
+    fn like(&self, model: &Model, found: &mut [Option<&'a str>]) -> Option<usize> {
+        let bytes = self.text.as_bytes();
+        let (mut from, mut at) = (model.start, self.at);
+        for value in &model.values {
+            at = after_same(bytes, from..value.start, at)?;
+            let end = value_end(bytes, at)?;
+            *found.get_mut(value.number)? = self.text.get(at..end);
+            (from, at) = (value.end, end);
+        }
+        after_same(bytes, from..model.end, at)
     }
 
     /// The text of the value at this position.
@@ -108,10 +158,10 @@ impl<'a> Scanner<'a> {
         if self.takes(wanted) { Ok(()) } else { Err(self.malformed()) }
     }
 
-    /// Where the object ends that begins at `at`, with its wanted fields put under their numbers on the way. None when
-    /// it does not end, or is none.
+    /// Where the object ends that begins at `at`, with its wanted values listed on the way. None when it does not end, or
+    /// is none.
     #[inline(never)]
-    fn walk(&self, at: usize, wanted: &[Wanted], found: &mut [Option<&'a str>]) -> Option<usize> {
+    fn walk(&self, at: usize, wanted: &[Wanted], values: &mut Vec<Place>) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let mut at = self.after(at, b'{')?;
         if let Some(end) = self.after(at, b'}') {
@@ -126,10 +176,10 @@ impl<'a> Scanner<'a> {
             at = match wanted.iter().find(|wanted| wanted.name.as_bytes() == name).map(|wanted| &wanted.part) {
                 Some(Part::Whole(number)) => {
                     let end = value_end(bytes, at)?;
-                    *found.get_mut(*number)? = self.text.get(at..end);
+                    values.push(Place { number: *number, start: at, end });
                     end
                 }
-                Some(Part::Fields(inner)) if bytes.get(at) == Some(&b'{') => self.walk(at, inner, found)?,
+                Some(Part::Fields(inner)) if bytes.get(at) == Some(&b'{') => self.walk(at, inner, values)?,
                 _ => value_end(bytes, at)?,
             };
             if let Some(next) = self.after(at, b',') {
@@ -163,6 +213,17 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// The position behind the bytes at `at`, when they are the same as those of a part of the text. Eight at a time: the
+/// C library's comparison for WebAssembly looks at single bytes.
+fn after_same(bytes: &[u8], part: Range<usize>, at: usize) -> Option<usize> {
+    let end = at.checked_add(part.len())?;
+    let (model, model_rest) = bytes.get(part)?.as_chunks::<8>();
+    let (other, other_rest) = bytes.get(at..end)?.as_chunks::<8>();
+    let same = model.iter().zip(other).all(|(one, other)| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*other))
+        && model_rest.iter().eq(other_rest);
+    same.then_some(end)
+}
+
 /// Where the value ends that begins at `at`, or None when it does not.
 fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0_usize;
@@ -176,6 +237,7 @@ fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
                 continue;
             }
             b'}' | b']' => depth = depth.checked_sub(1)?,
+            b',' | b':' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => return None,
             b',' | b':' | b' ' | b'\n' | b'\r' | b'\t' => continue,
             // A number, true, false or null.
             _ => {

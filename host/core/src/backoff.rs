@@ -10,10 +10,28 @@ const MAX_MS: u64 = 1_000_000;
 /// minutes; two seconds per key is no load on a server that refuses connections.
 const MAX_UNREACHABLE_MS: u64 = 2_000;
 
+/// A right is given back by a person, who then looks whether it works.
+const MAX_DENIED_MS: u64 = 15_000;
+
+/// What a key waits for, which bounds how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// For whatever is wrong with it to change.
+    Failed,
+    /// For the API server to be there again.
+    Unreachable,
+    /// For a right.
+    Denied,
+}
+
 /// The delay before attempt `failures + 1` of a key, with up to a tenth of jitter so that keys that failed together do
 /// not come back together.
-pub fn delay_ms(failures: u32, key: &str, unreachable: bool) -> u64 {
-    let longest = if unreachable { MAX_UNREACHABLE_MS } else { MAX_MS };
+pub fn delay_ms(failures: u32, key: &str, patience: Patience) -> u64 {
+    let longest = match patience {
+        Patience::Failed => MAX_MS,
+        Patience::Unreachable => MAX_UNREACHABLE_MS,
+        Patience::Denied => MAX_DENIED_MS,
+    };
     let exponent = failures.saturating_sub(1).min(32);
     let delay = BASE_MS.saturating_mul(1 << exponent).min(longest);
     delay + spread(&[key, &failures.to_string()], delay / 10 + 1)
@@ -26,7 +44,7 @@ mod tests {
     #[test]
     fn q3_backoff_doubles_from_5_ms_to_1000_s_with_jitter() {
         let within = |failures: u32, expected: u64| {
-            let delay = delay_ms(failures, "default/a", false);
+            let delay = delay_ms(failures, "default/a", Patience::Failed);
             assert!((expected..=expected + expected / 10 + 1).contains(&delay), "attempt {failures}: {delay} ms");
         };
         within(1, 5);
@@ -35,11 +53,13 @@ mod tests {
         within(18, 655_360);
         within(19, 1_000_000);
         within(4_000_000_000, 1_000_000);
-        assert_ne!(delay_ms(12, "default/a", false), delay_ms(12, "default/b", false));
+        assert_ne!(delay_ms(12, "default/a", Patience::Failed), delay_ms(12, "default/b", Patience::Failed));
     }
 
     #[test]
-    fn a_key_never_waits_long_for_an_api_server_that_was_away() {
-        assert!(delay_ms(30, "default/a", true) <= MAX_UNREACHABLE_MS + MAX_UNREACHABLE_MS / 10 + 1);
+    fn a_key_never_waits_long_for_an_api_server_that_was_away_or_a_right_that_was_taken() {
+        for (patience, longest) in [(Patience::Unreachable, 2_000), (Patience::Denied, 15_000)] {
+            assert!(delay_ms(30, "default/a", patience) <= longest + longest / 10 + 1);
+        }
     }
 }

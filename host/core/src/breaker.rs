@@ -1,12 +1,17 @@
 //! The circuit breaker of one key (X9): a controller that writes without end fights somebody, and stops.
 //!
-//! One token is a reconcile that wrote something. A change of the object's own generation refills the bucket: a person
-//! who edits an object fifty times in a minute is not a fight.
+//! One token is a reconcile that changed or deleted something. One that only created costs a quarter: to heal what others
+//! take away is what a controller is for, but not without end. A change of the object's own generation closes and refills
+//! it: a person who edits an object fifty times in a minute is not a fight.
 
 /// Reconciles with writes that a key may do at once.
 const BURST: f64 = 50.0;
 /// Tokens that come back in a second.
 const REFILL_PER_S: f64 = 0.5;
+/// What a reconcile costs that only created.
+pub const HEALING: f64 = 0.25;
+/// What any other reconcile costs that writes.
+pub const CHANGING: f64 = 1.0;
 /// How long an open breaker keeps the key from writing.
 const OPEN_MS: u64 = 5 * 60 * 1_000;
 
@@ -25,24 +30,24 @@ impl Breaker {
         Self { tokens: BURST, refilled_ms: now_ms, generation, open_until_ms: 0 }
     }
 
-    /// Until when the key may not write; None when it may.
-    pub fn open_until_ms(&self, now_ms: u64) -> Option<u64> {
-        (self.open_until_ms > now_ms).then_some(self.open_until_ms)
+    /// Until when an object of this generation may not be written; None when it may.
+    pub fn open_until_ms(&self, now_ms: u64, generation: i64) -> Option<u64> {
+        (self.open_until_ms > now_ms && generation == self.generation).then_some(self.open_until_ms)
     }
 
     /// Counts a reconcile that is about to write. False: the breaker has opened just now.
-    pub fn admit(&mut self, now_ms: u64, generation: i64) -> bool {
+    pub fn admit(&mut self, now_ms: u64, generation: i64, cost: f64) -> bool {
         if generation != self.generation {
             *self = Self::new(now_ms, generation);
         }
         let elapsed_s = now_ms.saturating_sub(self.refilled_ms) as f64 / 1_000.0;
         self.tokens = (self.tokens + elapsed_s * REFILL_PER_S).min(BURST);
         self.refilled_ms = now_ms;
-        if self.tokens < 1.0 {
+        if self.tokens < cost {
             self.open_until_ms = now_ms + OPEN_MS;
             return false;
         }
-        self.tokens -= 1.0;
+        self.tokens -= cost;
         true
     }
 }
@@ -54,17 +59,27 @@ mod tests {
     #[test]
     fn x9_fifty_writes_in_a_burst_then_one_in_two_seconds_then_closed_for_five_minutes() {
         let mut breaker = Breaker::new(0, 1);
-        assert!((0..50).all(|_| breaker.admit(0, 1)));
-        assert!(breaker.admit(2_000, 1));
-        assert!(!breaker.admit(2_000, 1));
-        assert_eq!(breaker.open_until_ms(2_001), Some(302_000));
-        assert_eq!(breaker.open_until_ms(302_000), None);
-        assert!(breaker.admit(302_000, 1));
+        assert!((0..50).all(|_| breaker.admit(0, 1, CHANGING)));
+        assert!(breaker.admit(2_000, 1, CHANGING));
+        assert!(!breaker.admit(2_000, 1, CHANGING));
+        assert_eq!(breaker.open_until_ms(2_001, 1), Some(302_000));
+        assert_eq!(breaker.open_until_ms(302_000, 1), None);
+        assert!(breaker.admit(302_000, 1, CHANGING));
     }
 
     #[test]
-    fn x9_a_new_generation_is_not_a_fight() {
+    fn x9_a_new_generation_is_not_a_fight_and_opens_nothing() {
         let mut breaker = Breaker::new(0, 1);
-        assert!((1..1_000).all(|generation| breaker.admit(0, generation)));
+        assert!((1..1_000).all(|generation| breaker.admit(0, generation, CHANGING)));
+        while breaker.admit(0, 999, CHANGING) {}
+        assert_eq!(breaker.open_until_ms(1, 1_000), None);
+        assert!(breaker.admit(1, 1_000, CHANGING));
+    }
+
+    #[test]
+    fn x9_healing_is_cheaper_than_changing_and_has_an_end() {
+        let mut breaker = Breaker::new(0, 1);
+        assert!((0..200).all(|_| breaker.admit(0, 1, HEALING)));
+        assert!(!breaker.admit(0, 1, HEALING));
     }
 }

@@ -226,4 +226,6 @@ pub enum CallResult {
     Failed(Failure),
     /// The guest gave no usable answer.
     Fault(GuestFault),
+    /// The host could not run the call; the guest is not at fault. One sentence for a person.
+    HostFault(String),
 }

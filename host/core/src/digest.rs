@@ -2,7 +2,11 @@
 //!
 //! Hashes that only live in memory are not made here.
 
+use std::fmt::Write as _;
+
 use sha2::{Digest as _, Sha256};
+
+use crate::event::Digest;
 
 /// Kubernetes' own alphabet for generated names: no vowels, so no words, and nothing that looks alike.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -20,6 +24,21 @@ fn sha256(parts: &[&str]) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// The name of some bytes, such as a component's: "sha256:<64 hex digits>". Two plugins with one digest are one program.
+pub fn of(bytes: &[u8]) -> Digest {
+    const PREFIX: &str = "sha256:";
+    let mut text = String::with_capacity(PREFIX.len() + 64);
+    text.push_str(PREFIX);
+    push_hex(&mut text, &Sha256::digest(bytes));
+    Digest(text.into())
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("writing to a String does not fail");
+    }
+}
+
 /// Eight characters that may stand in any Kubernetes name.
 pub fn name_hash(parts: &[&str]) -> String {
     sha256(parts)
@@ -31,12 +50,9 @@ pub fn name_hash(parts: &[&str]) -> String {
 
 /// Sixteen hex digits of what was wanted: the value of [`crate::object::DESIRED_ANNOTATION`].
 pub fn content_hash(parts: &[&str]) -> String {
-    use std::fmt::Write as _;
-    sha256(parts).iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let mut text = String::with_capacity(16);
+    push_hex(&mut text, &sha256(parts)[..8]);
+    text
 }
 
 /// A number in 0..bound that only depends on the parts: jitter without a random generator.
@@ -50,6 +66,12 @@ pub fn spread(parts: &[&str], bound: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_is_the_sha256_of_the_bytes_in_hex() {
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(of(b"").to_string(), empty);
+    }
 
     #[test]
     fn hashes_are_the_same_in_every_release() {

@@ -120,7 +120,11 @@ pub struct Driver {
     call_inputs: CallInputs,
     writes: Map<WriteId, WriteFor>,
     live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
+    /// CRDs whose registration is under way, by plugin and name, with the version that asked for it.
+    registrations: BTreeMap<(Arc<str>, Arc<str>), Option<Digest>>,
     timers: BTreeSet<(u64, Timer)>,
+    /// Keys that wait for the view to show their own writes.
+    gated: BTreeSet<Key>,
     keys_writing: usize,
     last_id: u64,
     last_controller: u32,
@@ -151,7 +155,9 @@ impl Driver {
             call_inputs: CallInputs::default(),
             writes: Map::default(),
             live_reads: BTreeMap::new(),
+            registrations: BTreeMap::new(),
             timers: BTreeSet::new(),
+            gated: BTreeSet::new(),
             keys_writing: 0,
             last_id: 0,
             last_controller: 0,
@@ -190,7 +196,7 @@ impl Driver {
 
     /// True after [`Event::Shutdown`] once nothing is in flight.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.writes.is_empty()
+        self.draining && self.writes.is_empty() && self.registrations.is_empty()
     }
 
     /// The store, for reading: objects cached, kinds listed.
@@ -221,6 +227,7 @@ impl Driver {
                     self.on_change(&change, true, effects);
                 }
                 self.on_kind_served(kind, effects);
+                self.wake_gated(kind, effects);
             }
             WatchEvent::Applied(object) => {
                 let change = self.store.apply(*object);
@@ -235,6 +242,7 @@ impl Driver {
             WatchEvent::Progress(version) => {
                 self.store.progress(kind, version);
                 self.on_kind_served(kind, effects);
+                self.wake_gated(kind, effects);
             }
             WatchEvent::Failed(error) => self.on_watch_failed(kind, error, effects),
             WatchEvent::Undecodable { message } => {
@@ -262,6 +270,13 @@ impl Driver {
         {
             self.wake_at = Some(due_ms);
             effects.push(Effect::WakeAt(due_ms));
+        }
+    }
+
+    /// Sets a timer, unless the same one is set already.
+    fn arm(&mut self, delay_ms: u64, timer: Timer) {
+        if !self.timers.iter().any(|(_, known)| *known == timer) {
+            self.timers.insert((self.now.mono_ms + delay_ms, timer));
         }
     }
 

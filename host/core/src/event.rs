@@ -402,6 +402,13 @@ pub enum Observation {
         /// True when the guest was not called because its inputs hash as before (W2).
         skipped: bool,
     },
+    /// A key that was taken was given back without a result: its object or its plugin changed meanwhile, or is gone.
+    TurnEnded {
+        /// "podset/PodSet".
+        controller: Arc<str>,
+        /// The reconciled object.
+        object: ObjectRef,
+    },
     /// A guest broke a bound or trapped.
     Fault {
         /// "podset/PodSet".

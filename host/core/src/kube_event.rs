@@ -62,6 +62,10 @@ impl EventLog {
     pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, happening: Happening) -> Option<WriteOp> {
         self.forget_old(now.mono_ms);
         let key = (Arc::clone(&about.uid), happening);
+        // What happens again after a while is news again: the API server has forgotten the old Event by then.
+        if self.series.get(&key).is_some_and(|series| now.mono_ms.saturating_sub(series.last_ms) >= WINDOW_MS) {
+            self.series.remove(&key);
+        }
         let series = match self.series.get_mut(&key) {
             Some(series) => {
                 series.count += 1;

@@ -388,3 +388,6 @@ fn limits(raw: &RawLimits) -> Result<CallLimits, Refusal> {
     }
     Ok(limits)
 }
+
+#[cfg(test)]
+mod tests;

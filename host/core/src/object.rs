@@ -14,6 +14,7 @@ pub use self::interner::Interner;
 use crate::projection::Memo;
 
 mod decode;
+mod difference;
 mod header;
 mod interner;
 #[cfg(test)]

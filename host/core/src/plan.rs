@@ -24,6 +24,8 @@ use crate::store::Snapshot;
 const OWN_PREFIX: &str = "mortise.dev/";
 /// Kubernetes' common label for who takes care of an object, and our value of it.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "mortise");
+/// The longest key: as long as a name, because a key may well be the name of a node.
+const MAX_KEY_BYTES: usize = 253;
 /// The longest name that every kind accepts: Pods and Services keep to a DNS label.
 const MAX_DERIVED_NAME: usize = 63;
 
@@ -178,6 +180,9 @@ fn prepare_children(
     let (mut keys, mut targets) = (BTreeSet::new(), BTreeSet::new());
     let mut prepared = Vec::with_capacity(children.len());
     for child in children {
+        if child.key.is_empty() || child.key.len() > MAX_KEY_BYTES {
+            return bad(format!("child {:?}: a key has 1 to {MAX_KEY_BYTES} bytes", shown(&child.key)));
+        }
         if !parsed.contains_key(&child.object) {
             parsed.insert(Arc::clone(&child.object), parse_child(spec, primary, child)?);
         }
@@ -209,9 +214,6 @@ fn prepare_children(
 
 fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result<Parsed, GuestFault> {
     let at = |message: String| bad(format!("child {:?}: {message}", child.key));
-    if child.key.is_empty() || child.key.len() > 253 {
-        return at("a key has 1 to 253 characters".to_owned());
-    }
     if child.object.len() > MAX_CHILD_BYTES {
         return at(format!("it has {} bytes, the most is {MAX_CHILD_BYTES}", child.object.len()));
     }

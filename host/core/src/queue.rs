@@ -146,7 +146,11 @@ impl Queue {
 
     /// Forgets a controller with all its keys.
     pub fn remove_controller(&mut self, controller: ControllerId) {
-        self.lines.remove(&controller);
+        if let Some(line) = self.lines.remove(&controller)
+            && !self.lines.values().any(|other| other.plugin == line.plugin)
+        {
+            self.used_us.remove(&line.plugin);
+        }
         let gone: Vec<Key> = self.delays.keys().filter(|key| key.controller == controller).cloned().collect();
         for key in gone {
             self.cancel_delay(&key);
@@ -160,16 +164,23 @@ impl Queue {
         }
     }
 
-    /// The next key of those controllers that `may_run`, or None when there is none.
+    /// The next key of those controllers that `may_run`, or None when there is none. The plugin that has used the least
+    /// goes first; among its own controllers the lane and the age of what waits decide, as within one.
     pub fn take(&mut self, now_ms: u64, may_run: impl Fn(ControllerId) -> bool) -> Option<Taken> {
-        let (controller, line) = self
+        let used_us = &self.used_us;
+        let (_, _, controller, lane) = self
             .lines
             .iter_mut()
             .filter(|(controller, line)| !line.entries.is_empty() && may_run(**controller))
-            .min_by_key(|(_, line)| self.used_us.get(&line.plugin).copied().unwrap_or_default())?;
-        let (name, queued_ms) = line.take(now_ms)?;
+            .filter_map(|(controller, line)| {
+                let (urgency, lane) = line.front(now_ms)?;
+                Some((used_us.get(&line.plugin).copied().unwrap_or_default(), urgency, *controller, lane))
+            })
+            .min()?;
+        let line = self.lines.get_mut(&controller)?;
+        let (name, queued_ms) = line.take(lane, now_ms)?;
         self.reached_us = self.used_us.get(&line.plugin).copied().unwrap_or_default();
-        Some(Taken { key: Key { controller: *controller, name }, queued_ms })
+        Some(Taken { key: Key { controller, name }, queued_ms })
     }
 
     /// Keys of one controller that wait to be taken.
@@ -188,7 +199,9 @@ impl Line {
         Self { plugin: Arc::clone(plugin), lanes: Default::default(), entries: BTreeMap::new() }
     }
 
-    fn take(&mut self, now_ms: u64) -> Option<(Name, u64)> {
+    /// How urgent the most urgent key is, smaller being more so, and its lane: what has aged by the time it waits, then lane
+    /// by lane.
+    fn front(&mut self, now_ms: u64) -> Option<(Urgency, Lane)> {
         // A promoted or removed key leaves its place in the old lane behind; it is swept when it comes to the front.
         for lane in &mut self.lanes {
             while lane.front().is_some_and(|(ticket, name)| self.entries.get(name).is_none_or(|e| e.ticket != *ticket))
@@ -196,18 +209,27 @@ impl Line {
                 lane.pop_front();
             }
         }
-        let fronts = || {
-            LANES.iter().filter_map(|lane| {
-                let (_, name) = self.lanes[*lane as usize].front()?;
-                Some((self.entries.get(name)?.since_ms, *lane))
-            })
+        let urgency = |lane: &Lane| {
+            let (_, name) = self.lanes[*lane as usize].front()?;
+            let since_ms = self.entries.get(name)?.since_ms;
+            let aged = now_ms.saturating_sub(since_ms) >= AGEING_MS;
+            Some((if aged { Urgency::Aged(since_ms) } else { Urgency::Fresh(*lane, since_ms) }, *lane))
         };
-        let aged = fronts().filter(|(since_ms, _)| now_ms.saturating_sub(*since_ms) >= AGEING_MS).min();
-        let (_, lane) = aged.or_else(|| fronts().next())?;
+        LANES.iter().filter_map(urgency).min()
+    }
+
+    fn take(&mut self, lane: Lane, now_ms: u64) -> Option<(Name, u64)> {
         let (_, name) = self.lanes[lane as usize].pop_front()?;
         let entry = self.entries.remove(&name)?;
         Some((name, now_ms.saturating_sub(entry.since_ms)))
     }
+}
+
+/// What decides between two keys of one plugin.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Urgency {
+    Aged(u64),
+    Fresh(Lane, u64),
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ pub struct Wanted<'a> {
     pub conditions: Option<&'a [Condition]>,
     /// The host's own condition: the reason and message of [`STALLED`], or None when the object is not stalled.
     pub stalled: Option<(&'a str, &'a str)>,
+    /// The generation of the object that the guest was given, which the status is about.
+    pub generation: i64,
 }
 
 /// The merge patch that turns the live status into the wanted one, or None when it stands already.
@@ -86,13 +88,13 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
     }
     if shape.observed_generation
         && wanted.fields.is_some()
-        && live.get("observedGeneration") != Some(&json!(primary.generation))
+        && live.get("observedGeneration") != Some(&json!(wanted.generation))
     {
-        changes.insert("observedGeneration".to_owned(), json!(primary.generation));
+        changes.insert("observedGeneration".to_owned(), json!(wanted.generation));
     }
     if shape.conditions || wanted.conditions.is_some_and(|conditions| !conditions.is_empty()) {
         let before = live.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let after = conditions(before, &owned, wanted, shape.condition_generation.then_some(primary.generation), now);
+        let after = conditions(before, &owned, wanted, shape.condition_generation.then_some(wanted.generation), now);
         if after != before {
             changes.insert("conditions".to_owned(), Value::Array(after));
         }
@@ -100,7 +102,38 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
     if changes.is_empty() {
         return None;
     }
-    Some(json!({"metadata": {"uid": &*primary.uid}, "status": changes}).to_string().into())
+    let mut metadata = json!({"uid": &*primary.uid});
+    if changes.contains_key("conditions") && has_foreign_condition(&live, &owned, wanted) {
+        // A merge patch replaces the list as a whole, so it has to be the list that was seen.
+        metadata["resourceVersion"] = json!(primary.resource_version.0.to_string());
+    }
+    Some(json!({"metadata": metadata, "status": changes}).to_string().into())
+}
+
+/// Whether somebody else has a condition on this object.
+fn has_foreign_condition(live: &Map<String, Value>, owned: &Map<String, Value>, wanted: &Wanted<'_>) -> bool {
+    let ours = |name: &str| {
+        name == STALLED || is_owned(owned, name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
+    };
+    let conditions = live.get("conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| !ours(condition["type"].as_str().unwrap_or_default()))
+}
+
+/// Whether the field set that is recorded for our writes has the condition of this type.
+fn is_owned(owned: &Map<String, Value>, name: &str) -> bool {
+    owned.get("f:conditions").is_some_and(|set| !set[format!("k:{}", json!({"type": name}))].is_null())
+}
+
+/// Whether the object says already that it is stalled for this reason.
+pub fn says_stalled(primary: &Object, reason: &str, message: &str) -> bool {
+    let live = live_status(primary);
+    let conditions = live.get("conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == STALLED
+            && condition["status"] == "True"
+            && condition["reason"] == reason
+            && condition["message"] == message
+    })
 }
 
 fn live_status(primary: &Object) -> Map<String, Value> {
@@ -164,7 +197,7 @@ fn conditions(
     // A guest that leaves its conditions alone (it failed) keeps them; our own Stalled always follows the state.
     let is_left_over = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
-        let ours = owned.get("f:conditions").is_some_and(|set| !set[format!("k:{}", json!({"type": name}))].is_null());
+        let ours = is_owned(owned, name);
         !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || (ours && wanted.conditions.is_some()))
     };
     let mut after: Vec<Value> = before.iter().filter(|condition| !is_left_over(condition)).cloned().collect();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::contract::CallResult;
 use mortise_core::event::{Call, CallDone, Digest, Effect, Event, Observation, Write};
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, ObjectRef};
@@ -134,14 +134,14 @@ impl Performer {
     fn call(&mut self, call: Box<Call>) -> Option<Event> {
         let Some(plugin) = self.components.get(&call.digest).map(Arc::clone) else {
             tracing::error!(controller = %call.controller, digest = %call.digest, "asked to call what is not loaded");
-            return Some(not_run(&call, format!("{} is not loaded", call.digest)));
+            return Some(self.not_run(&call, format!("{} is not loaded", call.digest)));
         };
         self.reconciles.begin(&call);
         match self.workers.submit(Job { plugin, call }) {
             Ok(()) => None,
             Err(full) => {
                 tracing::error!(controller = %full.0.call.controller, "the driver handed out more calls than there is room");
-                Some(not_run(&full.0.call, full.to_string()))
+                Some(self.not_run(&full.0.call, full.to_string()))
             }
         }
     }
@@ -162,11 +162,12 @@ impl Performer {
             self.metrics.concurrency(&label, controller.concurrency);
         }
     }
-}
 
-/// The answer to a call that could not even begin, which is an error of the host that its backoff keeps small.
-fn not_run(call: &Call, why: String) -> Event {
-    let fault = GuestFault::Trap { message: format!("the host could not run the call: {why}"), detail: String::new() };
-    let done = CallDone { result: CallResult::Fault(fault), reads: ReadSet::default(), elapsed_us: 0 };
-    Event::CallDone(call.id, done)
+    /// The answer to a call that could not even begin, which is an error of the host that its backoff keeps small.
+    fn not_run(&self, call: &Call, why: String) -> Event {
+        self.metrics.host_fault(&call.controller);
+        let result =
+            CallResult::HostFault(format!("mortise could not run the call: {why}; the plugin is not at fault"));
+        Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 0 })
+    }
 }

@@ -15,8 +15,8 @@ use mortise_wasm::scan::{Scan, prescan};
 
 /// The subcommand of this very binary that is the compiler's child process.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
-/// Pauses before the compiler is tried again when the machine could not run it (no process, no space). After the last
-/// one the plugin is refused, until it changes or the host restarts.
+/// Pauses before the compiler is tried again when the machine could not run it (no process, no space, no processor
+/// time). After the last one the plugin is refused, until it changes or the host restarts; nothing of that is stored.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The engine, and the compiler for it.

@@ -1,5 +1,6 @@
-//! Where log lines go: standard error, for people or as JSON. One span per reconcile carries the controller, the object
-//! and the digest, and what the guest logs stands inside it.
+//! Where log lines go: standard error, for people or as JSON. What a guest logs, its faults and the end of its reconcile
+//! stand in a span that carries the controller, the object and the digest. Writes are lines of their own, which name the
+//! written object and its field manager: a write knows its plugin and not the reconcile that it came from.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -65,8 +66,8 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 /// A controller and the object that it reconciles.
 type ReconcileKey = (Arc<str>, ObjectRef);
 
-/// The reconciles in work, so that whatever is logged of one, on whichever thread, names the digest that it runs. Holds
-/// one entry for each key between its call and its end. Spans are made only when there is a line to put into them.
+/// The reconciles in work, so that what is logged of one, on whichever thread, names the digest that it runs. Holds one
+/// entry for each key between its call and the end of its turn. Spans are made only when there is a line to put into them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reconciles {
     digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,
@@ -99,14 +100,19 @@ impl Reconciles {
                 if tracing::enabled!(tracing::Level::DEBUG) {
                     self.span(controller, object).in_scope(|| line(observation));
                 }
-                let key = (controller.clone(), object.clone());
-                self.digests.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+                self.forget(controller, object);
             }
+            Observation::TurnEnded { controller, object } => self.forget(controller, object),
             Observation::Fault { controller, object, .. } | Observation::BreakerOpened { controller, object, .. } => {
                 self.span(controller, object).in_scope(|| line(observation));
             }
             _ => line(observation),
         }
+    }
+
+    fn forget(&self, controller: &Arc<str>, object: &ObjectRef) {
+        let key = (controller.clone(), object.clone());
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
     fn span(&self, controller: &Arc<str>, object: &ObjectRef) -> Span {
@@ -135,7 +141,7 @@ fn guest_line(logged: &LogLine) {
 
 fn line(observation: &Observation) {
     match observation {
-        Observation::Enqueued { .. } | Observation::Taken { .. } => {}
+        Observation::Enqueued { .. } | Observation::Taken { .. } | Observation::TurnEnded { .. } => {}
         Observation::Reconciled { result, elapsed_ms, writes, skipped, .. } => {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
         }
@@ -159,5 +165,49 @@ fn line(observation: &Observation) {
         Observation::WriteFailed { controller, target, error } => {
             info!(%controller, object = %target, class = ?error.class, "a write was refused: {}", error.message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::contract::GuestFault;
+    use mortise_core::event::ReconcileResult;
+    use mortise_core::object::{Kind, Name};
+
+    use super::*;
+
+    fn controller() -> Arc<str> {
+        "podset/PodSet".into()
+    }
+
+    fn object(name: &str) -> ObjectRef {
+        ObjectRef { kind: Kind::new("app.example.com/v1alpha1", "PodSet"), name: Name::new("default", name) }
+    }
+
+    #[test]
+    fn a_reconcile_is_remembered_until_its_turn_ends_whichever_way() {
+        let reconciles = Reconciles::default();
+        let known = || reconciles.digests.lock().unwrap().len();
+        for name in ["done", "given-back", "at-work"] {
+            let key = (controller(), object(name));
+            reconciles.digests.lock().unwrap().insert(key, Digest("sha256:00".into()));
+        }
+        reconciles.observed(&Observation::Fault {
+            controller: controller(),
+            object: object("done"),
+            fault: GuestFault::Deadline { limit_ms: 1 },
+        });
+        assert_eq!(known(), 3, "a fault is not the end of a turn");
+        reconciles.observed(&Observation::Reconciled {
+            controller: controller(),
+            object: object("done"),
+            result: ReconcileResult::Error,
+            elapsed_ms: 1,
+            writes: 0,
+            skipped: false,
+        });
+        reconciles.observed(&Observation::TurnEnded { controller: controller(), object: object("given-back") });
+        let digests = reconciles.digests.lock().unwrap();
+        assert_eq!(digests.keys().map(|(_, object)| &*object.name.name).collect::<Vec<_>>(), ["at-work"]);
     }
 }

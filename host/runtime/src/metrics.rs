@@ -106,6 +106,10 @@ impl Metrics {
             Observation::Reconciled { controller, result, elapsed_ms, skipped, .. } => {
                 self.reconciled(at, controller, *result, *elapsed_ms, *skipped);
             }
+            Observation::TurnEnded { controller, .. } => {
+                self.families.active_workers.get_or_create(&controller_labels(controller)).dec();
+                self.ended(at, controller, None);
+            }
             Observation::Fault { controller, fault, .. } => self.fault(controller, fault),
             Observation::Activated { plugin, reload, .. } => {
                 if *reload {
@@ -140,10 +144,19 @@ impl Metrics {
             CallResult::Done(_) => "done",
             CallResult::Failed(_) => "failed",
             CallResult::Fault(_) => "fault",
+            CallResult::HostFault(_) => {
+                self.host_fault(controller);
+                "host_fault"
+            }
         };
         let labels = CallLabels { controller: controller.clone(), result };
         self.families.guest_calls.get_or_create(&labels).inc();
         self.families.guest_seconds.get_or_create(&controller_labels(controller)).observe(done.elapsed_us as f64 / 1e6);
+    }
+
+    /// Counts a call that the host could not run, whether it began or not.
+    pub fn host_fault(&self, controller: &Arc<str>) {
+        self.families.host_faults.get_or_create(&controller_labels(controller)).inc();
     }
 
     /// Counts one write and how the API server answered it.
@@ -223,17 +236,17 @@ impl Metrics {
         if skipped {
             families.skipped.get_or_create(&labels).inc();
         }
-        self.ended(at, controller, elapsed_ms);
+        self.ended(at, controller, Some(elapsed_ms));
     }
 
     /// Forgets the start of the reconcile that ended. Observations carry no identity, so it is the one whose age comes
-    /// nearest to the time that the reconcile says it took.
-    fn ended(&self, at: Instant, controller: &Arc<str>, elapsed_ms: u64) {
+    /// nearest to the time that the reconcile says it took, or the oldest when it says none.
+    fn ended(&self, at: Instant, controller: &Arc<str>, elapsed_ms: Option<u64>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(starts) = running.get_mut(controller) else { return };
         let distance = |start: &Instant| {
             let age_ms = u64::try_from(at.saturating_duration_since(*start).as_millis()).unwrap_or(u64::MAX);
-            age_ms.abs_diff(elapsed_ms)
+            age_ms.abs_diff(elapsed_ms.unwrap_or(u64::MAX))
         };
         let nearest = starts.iter().enumerate().min_by_key(|(_, start)| distance(start)).map(|(index, _)| index);
         if let Some(index) = nearest {
@@ -280,7 +293,9 @@ impl Metrics {
         for (controller, starts) in &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
             let ages = starts.iter().map(|start| now.saturating_duration_since(*start).as_secs_f64());
             let labels = queue_labels(controller);
-            families.unfinished_seconds.get_or_create(&labels).set(ages.clone().sum());
+            // Not `sum`, which makes -0 of nothing.
+            let unfinished = ages.clone().fold(0.0, |sum, age| sum + age);
+            families.unfinished_seconds.get_or_create(&labels).set(unfinished);
             families.longest_seconds.get_or_create(&labels).set(ages.fold(0.0, f64::max));
         }
         families.depth.clear();

@@ -89,10 +89,10 @@ fn many_candidates(name: &Name, candidates: &[Form]) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::digest;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::component::digest;
     use crate::pack::{Compression, pack};
 
     const WASM: &[u8] = b"\0asm\x0d\0\x01\0 some bytes \xff\xfe";
@@ -120,7 +120,7 @@ mod tests {
                 panic!("{compression:?} is not offered");
             };
             assert_eq!(&*bytes, WASM);
-            assert_eq!(offer.digest, digest(WASM), "the digest is of the component, not of its packing");
+            assert_eq!(offer.digest, digest::of(WASM), "the digest is of the component, not of its packing");
             assert_eq!((&*offer.name, &*offer.config), ("podset", r#"{"replicas":3}"#));
             assert_eq!(&*offer.source, "ConfigMap mortise-system/podset");
         }

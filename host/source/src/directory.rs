@@ -24,7 +24,7 @@ use crate::component::{Component, check_name, too_large};
 
 mod folder;
 
-use folder::{Folder, Stamp, Stamps, is_whole};
+use folder::{Folder, PATIENCE, Stamp, Stamps, is_whole};
 
 /// Looks without a notification: network file systems send none, and queues of notifications overflow. A look reads
 /// names, sizes and times only.
@@ -61,6 +61,17 @@ pub struct Directory {
     stopped: Arc<AtomicBool>,
     /// Notifications come for as long as this lives.
     _watcher: RecommendedWatcher,
+}
+
+/// Whether [`SourceEvent::Listed`] was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listing {
+    /// The directory could not be read yet.
+    Unread,
+    /// It was read, and is told as listed at this moment at the latest.
+    Due(Instant),
+    /// It was told.
+    Told,
 }
 
 /// Ends [`Directory::run`] when it is dropped.
@@ -102,25 +113,65 @@ impl Directory {
     /// hashes files, so it runs on a thread of its own.
     pub fn run(self, mut sink: impl FnMut(SourceEvent)) {
         let mut folder = Folder::default();
-        let mut listed = false;
+        let mut listing = Listing::Unread;
         while !self.stopped.load(Ordering::Acquire) {
             let wait = match self.list() {
-                Ok(found) => self.look(&mut folder, found, &mut sink),
+                Ok(found) => {
+                    let wait = self.look(&mut folder, found, &mut sink);
+                    self.tell_listed(&mut listing, &mut folder, wait, &mut sink)
+                }
                 Err(error) => {
-                    // What was offered stays: a directory that cannot be read is not an empty one.
-                    tracing::warn!(directory = %self.path.display(), %error, "the plugin directory cannot be read");
+                    // What was offered stays, and nothing counts as listed: a directory that cannot be read is not an
+                    // empty one, and whoever is told that it is takes its plugins away.
+                    tracing::warn!(
+                        directory = %self.path.display(), %error, retry_s = LOOK_EVERY.as_secs(),
+                        "the plugin directory cannot be read"
+                    );
                     None
                 }
             };
-            if wait.is_none() && !listed {
-                listed = true;
-                sink(SourceEvent::Listed);
-            }
             match self.changes.recv_timeout(wait.unwrap_or(LOOK_EVERY)) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Says that everything was told as soon as everything has come to rest, or when the patience with what does not is
+    /// at its end: one file that is written without end must not keep all others from serving. Gives back how long to
+    /// wait for the next look.
+    fn tell_listed(
+        &self,
+        listing: &mut Listing,
+        folder: &mut Folder,
+        wait: Option<Duration>,
+        sink: &mut impl FnMut(SourceEvent),
+    ) -> Option<Duration> {
+        let now = Instant::now();
+        let due = match *listing {
+            Listing::Told => return wait,
+            Listing::Unread => now + PATIENCE,
+            Listing::Due(due) => due,
+        };
+        match wait {
+            Some(wait) if now < due => {
+                *listing = Listing::Due(due);
+                Some(wait.min(due - now))
+            }
+            _ => {
+                for name in folder.give_up_on_untold() {
+                    sink(SourceEvent::of(&name, &self.source_of(&name), Err(still_written())));
+                }
+                *listing = Listing::Told;
+                sink(SourceEvent::Listed);
+                wait
+            }
+        }
+    }
+
+    /// How a file is called as a source.
+    fn source_of(&self, name: &str) -> String {
+        format!("file {}", self.path.join(format!("{name}.wasm")).display())
     }
 
     /// Takes what was found into account, and says when something has to be looked at again.
@@ -143,7 +194,7 @@ impl Directory {
             }
             let whole = read.as_ref().map_or(true, |component| is_whole(&component.bytes));
             if folder.settle(now, &name, whole) {
-                sink(SourceEvent::of(&name, &format!("file {}", wasm.display()), read));
+                sink(SourceEvent::of(&name, &self.source_of(&name), read));
             }
         }
         folder.next_look(now)
@@ -189,6 +240,18 @@ impl Directory {
         }
         Ok(found)
     }
+}
+
+/// Told of a file that stands there and could not be read, so that it does not count as gone.
+fn still_written() -> Refusal {
+    Refusal::new(
+        "StillBeingWritten",
+        format!(
+            "the file changes all the time, for {} s by now; it is read as soon as it stays as it is for a moment: write \
+             it under another name and rename it",
+            PATIENCE.as_secs()
+        ),
+    )
 }
 
 /// Reading a file is a notification too, and would make every look the cause of the next.

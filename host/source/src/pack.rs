@@ -5,12 +5,13 @@ use std::io::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mortise_core::digest;
 use mortise_core::event::{Digest, Refusal};
 use mortise_core::limits::{CONFIG_MAP_BYTES, MAX_COMPONENT_BYTES};
 use serde_json::json;
 use thiserror::Error;
 
-use crate::component::{Form, check_name, config, digest, too_large};
+use crate::component::{Form, check_name, config, too_large};
 use crate::configmap::{CONFIG_KEY, LABEL};
 
 /// zstd's level: 19 is the last one whose window any decoder takes by default, and a component is packed once.
@@ -120,7 +121,7 @@ pub fn pack(
     }
     Ok(Packed {
         config_map: config_map.to_string(),
-        digest: digest(component),
+        digest: digest::of(component),
         component_bytes: component.len(),
         packed_bytes,
     })

@@ -3,7 +3,8 @@
 //!
 //! Compilers can be made to take minutes and gigabytes by a few kilobytes of input, and an allocation that fails aborts
 //! the process it fails in. So the child has limits of memory and processor time on itself, and the host only waits for
-//! it. A component that failed is remembered, and not compiled again until the host or the component changes.
+//! it. A component that failed is remembered, and not compiled again until the host or the component changes; what the
+//! machine is at fault for (no process, no space, no processor time) is not held against it.
 
 mod cache;
 mod child;
@@ -18,6 +19,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mortise_core::digest;
 use mortise_core::event::{Digest, Refusal};
 use rustix::process::Signal;
 use tracing::warn;
@@ -25,7 +27,6 @@ use tracing::warn;
 use self::cache::{Cache, Entry};
 pub use self::child::child_main;
 use self::child::{Order, REQUEST_VARIABLE};
-use crate::digest;
 use crate::engine::{Engine, Profile};
 
 /// Compilers that run at once. Two, so that one slow component does not hold up all others, and a host that starts with
@@ -46,7 +47,8 @@ pub struct CompileLimits {
     pub memory_bytes: u64,
     /// Processor time of the child, over all its threads.
     pub cpu_seconds: u64,
-    /// Wall time. Longer than the processor time, because other processes want the machine too.
+    /// Wall time. Longer than the processor time, because other processes want the machine too; a compiler that has not
+    /// used up its processor time by then was kept waiting, which is nothing that its component can help.
     pub wall: Duration,
 }
 
@@ -197,7 +199,13 @@ impl Compiler {
         });
         let status = child.wait().map_err(|source| host_error("wait for the compiler process".to_owned(), source))?;
         if timed_out {
-            return Err(too_costly(format!("{} s of wall time", limits.wall.as_secs())).into());
+            return Err(host_error(
+                format!("compile a component: the compiler process did not end within {:?}", limits.wall),
+                io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the machine gave it too little processor time; raise the host's CPU request or limit",
+                ),
+            ));
         }
         let output = output.unwrap_or_default();
         if output.len() as u64 >= MAX_ARTIFACT_BYTES {

@@ -7,7 +7,6 @@
 
 mod bindings;
 pub mod compile;
-pub mod digest;
 pub mod engine;
 mod fault;
 mod host;

@@ -145,7 +145,7 @@ impl Walk {
         let sizes = Sizes { component_bytes: bytes.len() as u64, ..Sizes::default() };
         Self {
             scan: Scan {
-                digest: crate::digest::of(bytes),
+                digest: mortise_core::digest::of(bytes),
                 name: None,
                 producers: Vec::new(),
                 imports: Vec::new(),

@@ -1,16 +1,19 @@
-//! The threads that guests run on. A [`Job`] goes in through a bounded queue; its [`JobDone`] comes out through a
+//! The threads that guests run on. A [`Job`] goes in through one bounded queue; its [`JobDone`] comes out through a
 //! callback on the worker's thread. Guests never run on the threads that talk to the API server, and a panic of the
 //! host while one runs costs that call only.
+//!
+//! A worker that is free takes the oldest job of the plugin that occupies the fewest workers (Q4): a job waits for no
+//! particular worker, and never for more than one call of another plugin if its own has none in work. There is no
+//! affinity of plugins to workers, because what is warm for a component, its slots in the pool, is warm for them all.
 
 use std::any::Any;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
-use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::contract::CallResult;
 use mortise_core::event::{Call, CallDone, CallId};
 use mortise_core::object::ObjectRef;
 use mortise_core::read_set::ReadSet;
@@ -21,12 +24,9 @@ use crate::plugin::{CallReport, CallStats, Plugin};
 #[cfg(test)]
 mod tests;
 
-/// Calls that may wait for one worker. The driver hands out as many as its controllers' concurrency allows; this is the
-/// bound behind that one.
+/// Calls that may wait. The driver hands out two for each worker; this is the bound behind that one, and what a worker
+/// looks through at most when it takes the next.
 const QUEUE_LENGTH: usize = 1_024;
-/// A plugin's calls go to one worker, whose caches and memory slots are warm for it, unless that many more calls wait
-/// there than at the emptiest worker.
-const AFFINITY_SLACK: usize = 2;
 
 /// One guest call to run.
 #[derive(Debug)]
@@ -56,14 +56,14 @@ pub struct JobDone {
     pub stats: CallStats,
 }
 
-/// Every worker's queue is full: too many calls were handed out. Carries the job back.
+/// Too many calls were handed out. Carries the job back.
 #[derive(Debug, thiserror::Error)]
-#[error("the queues of all guest workers are full")]
-pub struct QueuesFull(pub Job);
+#[error("the queue of the guest workers is full: {QUEUE_LENGTH} calls wait in it")]
+pub struct QueueFull(pub Job);
 
-/// The worker threads. Dropping this ends them once their queues are empty.
+/// The worker threads. Dropping this ends them once the queue is empty.
 pub struct Workers {
-    queues: Vec<Sender<Job>>,
+    queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -74,53 +74,35 @@ impl Workers {
     /// # Errors
     /// When the operating system starts no more threads.
     pub fn start(count: usize, done: impl Fn(JobDone) + Send + Sync + 'static) -> io::Result<Self> {
+        let count = count.max(1);
+        // Dropped on an error too, which ends the threads that were started before it.
+        let mut workers = Self { queue: Arc::new(Queue::new(count)), threads: Vec::with_capacity(count) };
         let done = Arc::new(done);
-        let (mut queues, mut threads) = (Vec::new(), Vec::new());
-        for number in 0..count.max(1) {
-            let (queue, jobs) = crossbeam_channel::bounded(QUEUE_LENGTH);
-            let done = done.clone();
-            let thread =
-                thread::Builder::new().name(format!("mortise-guest-{number}")).spawn(move || work(&jobs, &*done))?;
-            queues.push(queue);
-            threads.push(thread);
+        for number in 0..count {
+            let (queue, done) = (Arc::clone(&workers.queue), Arc::clone(&done));
+            let thread = thread::Builder::new().name(format!("mortise-guest-{number}"));
+            workers.threads.push(thread.spawn(move || work(&queue, number, &*done))?);
         }
-        Ok(Self { queues, threads })
+        Ok(workers)
     }
 
-    /// Puts a job into a worker's queue. Never blocks.
+    /// Puts a job into the queue. Never blocks.
     ///
     /// # Errors
-    /// [`QueuesFull`] with the job when no queue has room.
-    pub fn submit(&self, job: Job) -> Result<(), Box<QueuesFull>> {
-        let mut job = job;
-        let first = self.pick(&job.call.plugin);
-        for offset in 0..self.queues.len() {
-            match self.queues[(first + offset) % self.queues.len()].try_send(job) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => job = back,
-            }
-        }
-        Err(Box::new(QueuesFull(job)))
+    /// [`QueueFull`] with the job when there is no room.
+    pub fn submit(&self, job: Job) -> Result<(), Box<QueueFull>> {
+        self.queue.push(job)
     }
 
     /// Calls that wait for a worker.
     pub fn waiting(&self) -> usize {
-        self.queues.iter().map(Sender::len).sum()
-    }
-
-    fn pick(&self, plugin: &str) -> usize {
-        let mut hasher = DefaultHasher::new();
-        plugin.hash(&mut hasher);
-        let count = self.queues.len() as u64;
-        let home = usize::try_from(hasher.finish() % count).expect("smaller than the number of queues");
-        let emptiest = (0..self.queues.len()).min_by_key(|worker| self.queues[*worker].len()).unwrap_or(home);
-        if self.queues[home].len() > self.queues[emptiest].len() + AFFINITY_SLACK { emptiest } else { home }
+        self.queue.lock().waiting.len()
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.queues.clear();
+        self.queue.close();
         for thread in self.threads.drain(..) {
             // Panics inside calls are caught; one of the callback was reported by the panic hook already.
             let _ = thread.join();
@@ -130,12 +112,81 @@ impl Drop for Workers {
 
 impl std::fmt::Debug for Workers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Workers").field("count", &self.queues.len()).field("waiting", &self.waiting()).finish()
+        f.debug_struct("Workers").field("count", &self.threads.len()).field("waiting", &self.waiting()).finish()
     }
 }
 
-fn work(jobs: &Receiver<Job>, done: &(dyn Fn(JobDone) + Send + Sync)) {
-    for Job { plugin, call } in jobs {
+/// Jobs that wait, and who works on what.
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// In the order in which they came.
+    waiting: VecDeque<Job>,
+    /// By worker, the plugin that it works for. One that has just ended a call still counts for its plugin while it
+    /// takes the next, so that a single worker serves plugins in turn.
+    occupied: Vec<Option<Arc<str>>>,
+    closed: bool,
+}
+
+impl Queue {
+    fn new(workers: usize) -> Self {
+        let state = State { waiting: VecDeque::new(), occupied: vec![None; workers], closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: Job) -> Result<(), Box<QueueFull>> {
+        let mut state = self.lock();
+        if state.waiting.len() >= QUEUE_LENGTH {
+            return Err(Box::new(QueueFull(job)));
+        }
+        state.waiting.push_back(job);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Waits for a job; None when there will be none any more.
+    fn take(&self, worker: usize) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.next() {
+                state.occupied[worker] = Some(Arc::clone(&job.call.plugin));
+                return Some(job);
+            }
+            state.occupied[worker] = None;
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// The oldest job of the plugin that occupies the fewest workers.
+    fn next(&mut self) -> Option<Job> {
+        let occupies = |plugin: &str| self.occupied.iter().flatten().filter(|other| ***other == *plugin).count();
+        let jobs = self.waiting.iter().enumerate();
+        let (at, _) = jobs.min_by_key(|(_, job)| occupies(&job.call.plugin))?;
+        self.waiting.remove(at)
+    }
+}
+
+fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
+    while let Some(Job { plugin, call }) = queue.take(worker) {
         let Call { id, controller, object, view, limits, .. } = *call;
         let report = guarded(|| plugin.call(object.json(), view, &limits));
         let elapsed_us = u64::try_from(report.stats.elapsed.as_micros()).unwrap_or(u64::MAX);
@@ -151,22 +202,22 @@ fn work(jobs: &Receiver<Job>, done: &(dyn Fn(JobDone) + Send + Sync)) {
     }
 }
 
-/// Runs a call; a panic of the host ends as a fault. Nothing that the call touched is used again: its store is its own.
+/// Runs a call; a panic of the host ends as the host's own fault. Nothing that the call touched is used again: its
+/// store is its own.
 fn guarded(call: impl FnOnce() -> CallReport) -> CallReport {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| host_panic(&*panic))
 }
 
-/// A panic of the host during a call. It is no fault that the guest can mend, but the guest set it off, so it ends the
-/// call as a trap does and says whose error it is.
+/// A panic of the host during a call. The guest set it off but cannot mend it, so it never reads as the guest's trap.
 fn host_panic(panic: &(dyn Any + Send)) -> CallReport {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let message = format!(
-        "the host panicked while it ran this call ({}); this is an error of mortise, set off by this plugin; \
-         its backoff keeps the object in quarantine",
+        "mortise itself panicked while it ran this call ({}); the plugin is not at fault; please report it with the \
+         lines above it in the host's log",
         text.unwrap_or("no message")
     );
     CallReport {
-        result: CallResult::Fault(GuestFault::Trap { message, detail: String::new() }),
+        result: CallResult::HostFault(message),
         reads: ReadSet::default(),
         logs: Vec::new(),
         dropped_logs: 0,

@@ -50,7 +50,7 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
         let arrivals = Arrivals::start(&cluster, namespace).await?;
         for step in 0..STEPS {
             let (set, replicas) = (set_name(step / 2 % SETS), if step % 2 == 0 { REPLICAS + 1 } else { REPLICAS });
-            let (_, audit) = cluster.plane.audit_since(0)?;
+            let audit = cluster.audit_mark()?;
             cluster.scale(namespace, &set, replicas).await?;
             let done =
                 |world: &World| world.replicas(&set) == Some(replicas) && world.has_converged(SETS) && world.runs();
@@ -81,7 +81,7 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
 
 /// When the API server received the newest scale request, and mortise's first write of a Pod after it.
 fn times(cluster: &Cluster, audit: u64, namespace: &str) -> Result<(f64, f64)> {
-    let (records, _) = cluster.plane.audit_since(audit)?;
+    let records = cluster.requests_since(audit)?;
     let here = || records.iter().filter(|record| record.namespace == namespace && record.is_write());
     let own = |user: &str| user == Which::Mortise.user();
     let request =

@@ -11,18 +11,20 @@ mod step;
 use anyhow::Result;
 
 use crate::measure::{self, Figure};
+use crate::sample;
 use crate::table::{Table, time, verdict};
 
 /// Measures everything in interleaved rounds and prints the tables.
 pub(crate) fn run(rounds: usize) -> Result<()> {
     let podset = plugin::Podset::compile(false)?;
-    let scene = reconcile::Scene::new(&podset)?;
+    let scene = reconcile::Scene::new(&podset, None)?;
+    let large = reconcile::Scene::new(&podset, Some(sample::template()))?;
     let cycle = step::converged(&podset)?;
     let texts = decode::Texts::new();
     let stores = snapshot::stores()?;
 
     let mut cases = Vec::new();
-    reconcile::cases(&scene, &mut cases);
+    reconcile::cases(&scene, &large, &mut cases);
     step::cases(&cycle, &mut cases);
     decode::cases(&texts, &mut cases)?;
     snapshot::cases(&stores, &mut cases);

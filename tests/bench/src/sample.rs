@@ -86,10 +86,10 @@ pub(crate) fn owner_uid(owner: usize) -> String {
     if owner == 0 { OWNER_UID.to_owned() } else { format!("5f0c8a4e-3b1d-4c55-9f1e-{owner:012x}") }
 }
 
-/// The PodSet that owns the sample Pods with the owner 0, converged.
-pub(crate) fn pod_set(replicas: usize) -> String {
+/// The PodSet that owns the sample Pods with the owner 0, converged; with a template of its own or without.
+pub(crate) fn pod_set(replicas: usize, template: Option<Value>) -> String {
     let names = (0..replicas).map(|index| format!("sample-0-{index}")).collect::<Vec<_>>();
-    json!({
+    let mut set = json!({
         "apiVersion": "app.example.com/v1alpha1", "kind": "PodSet",
         "metadata": {
             "name": "sample-0", "namespace": "default", "uid": OWNER_UID, "resourceVersion": "7", "generation": 1,
@@ -97,8 +97,11 @@ pub(crate) fn pod_set(replicas: usize) -> String {
         },
         "spec": {"replicas": replicas},
         "status": {"replicas": replicas, "podNames": names},
-    })
-    .to_string()
+    });
+    if let Some(template) = template {
+        set["spec"]["template"] = template;
+    }
+    set.to_string()
 }
 
 fn managed_fields() -> Value {

@@ -156,6 +156,16 @@ fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
     world.offer_bytes("unparsable", &replaced(podset_bytes(), "PluginManifest", "PluginMenifest"));
     let message = world.wait_condition("unparsable", "Ready", "False", "InvalidManifest");
     assert!(message.contains("PluginManifest"), "{message}");
+    // The same plugin, for a kind in a group of Kubernetes' own; and one that would bring such a kind itself.
+    let claims = replaced(podset_bytes(), "app.example.com/v1alpha1", "resource.k8s.io/v1alpha1");
+    world.offer_bytes("claims-core", &claims);
+    let message = world.wait_condition("claims-core", "Ready", "False", "CoreKindClaimed");
+    assert!(message.contains("resource.k8s.io/v1alpha1/PodSet is a kind of Kubernetes itself"), "{message}");
+    world.offer_bytes("brings-core", &replaced(podset_bytes(), "app.example.com", "resource.k8s.io"));
+    let message = world.wait_condition("brings-core", "Ready", "False", "ProtectedGroup");
+    assert!(message.contains("\"resource.k8s.io\" belongs to Kubernetes"), "{message}");
+    let crds = world.kubectl(&["get", "crd", "-o", "name"]);
+    assert!(!crds.contains("podsets"), "a refused plugin has registered something: {crds}");
 }
 
 #[test]

@@ -12,6 +12,9 @@ use super::world::{World, built, count_from_env};
 const SETS: usize = 30;
 /// How often the plugin is replaced. `MORTISE_E2E_RELOADS` raises it.
 const RELOADS: usize = 4;
+/// Every how many replacements the build is new. Three, so that the few of a short run have each sort: a first build, one
+/// that served before, and one that is compiled while another serves.
+const FRESH_EVERY: usize = 3;
 
 /// Creates PodSets `set-0`, `set-1`, ... a dozen at a time.
 pub fn create_sets(world: &World, sets: usize, replicas: i64) {
@@ -64,8 +67,8 @@ fn l1_a_plugin_replaced_under_load_loses_and_doubles_nothing() {
     let mut next_set = 0;
     for reload in 0..reloads {
         let build = &builds[reload % 2];
-        // Every fifth one is a build that no cache has seen: a custom section makes it another digest.
-        let fresh = reload % 5 == 4;
+        // No cache has seen it: a custom section makes it another digest.
+        let fresh = reload % FRESH_EVERY == FRESH_EVERY - 1;
         let mut bytes = std::fs::read(build).unwrap();
         if fresh {
             append_custom_section(&mut bytes, format!("build {reload}").as_bytes());

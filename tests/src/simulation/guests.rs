@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mortise_core::contract::{CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome};
-use mortise_core::event::{Compiled, Digest};
+use mortise_core::event::{Compiled, Digest, Refusal};
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::query::Query;
@@ -13,6 +13,11 @@ use mortise_core::view::{AccessError, View};
 use serde_json::{Value, json};
 
 use super::cluster::{config_map, pod};
+
+/// A version that no compiler takes.
+const TRUNCATED: u32 = 98;
+/// A version whose manifest cannot be read.
+const WITHOUT_MANIFEST: u32 = 99;
 
 /// What a plugin does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -97,6 +102,15 @@ impl Guest {
         Compiled { manifest: self.manifest().to_string().into(), component_bytes: 1_000, compile_ms: 1, cached: true }
     }
 
+    /// What the compiler says of it.
+    pub fn compiles(self) -> Result<Compiled, Refusal> {
+        match self.version {
+            TRUNCATED => Err(Refusal::new("Malformed", "the bytes end in the middle of a section")),
+            WITHOUT_MANIFEST => Ok(Compiled { manifest: "{".into(), ..self.compiled() }),
+            _ => Ok(self.compiled()),
+        }
+    }
+
     fn manifest(self) -> Value {
         let owned =
             |kind: Kind, update: &str| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "update": update});
@@ -105,12 +119,8 @@ impl Guest {
             Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
             Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
             Program::Census => (json!([]), json!([read(pod()), read(config_map())])),
-            Program::Scripted => {
-                (json!([owned(pod(), "recreate"), owned(config_map(), "apply")]), json!([read(podset_kind())]))
-            }
+            Program::Scripted => (json!([owned(pod(), "recreate"), owned(config_map(), "apply")]), json!([])),
         };
-        // The scripted plugin reads a kind that another plugin brings only where a scenario asks for it.
-        let reads = if self.program == Program::Scripted && self.version < 100 { json!([]) } else { reads };
         let primary = self.primary();
         json!({
             "apiVersion": "mortise.dev/v1alpha1",

@@ -58,7 +58,7 @@ impl World {
                 let guest = Guest::of(&digest).expect("only digests of the model's guests are offered");
                 self.oracle.on_compile(&digest);
                 let delay = self.random.between(5, 100);
-                self.tell_in(delay, Event::Compiled(digest, Ok(guest.compiled())));
+                self.tell_in(delay, Event::Compiled(digest, guest.compiles()));
             }
             Effect::Unload(digest) => self.oracle.on_unload(&digest),
             Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
@@ -71,12 +71,28 @@ impl World {
             }
             Effect::ReadLive(target) => self.read_live(target),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
-            Effect::Observe(Observation::BreakerOpened { object, .. }) => {
-                self.note(|| format!("  the breaker of {object} has opened"));
-            }
-            Effect::Observe(_) => {}
+            Effect::Observe(observation) => self.observe(observation),
         }
         Ok(())
+    }
+
+    fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::BreakerOpened { object, .. } => {
+                self.note(|| format!("  the breaker of {object} has opened"));
+                self.log(|| format!("breaker of {object} opened"));
+            }
+            Observation::Refused { plugin, refusal } => self.log(|| format!("refused {plugin}: {refusal}")),
+            Observation::Activated { plugin, digest, .. } => self.log(|| format!("{digest} serves as {plugin}")),
+            Observation::CacheLagging { object } => self.log(|| format!("view lags behind {object}")),
+            Observation::WriteFailed { target, error, .. } => {
+                self.log(|| format!("  refused: {target}: {:?}: {}", error.class, error.message));
+            }
+            Observation::Reconciled { object, result, writes, .. } if writes > 0 => {
+                self.log(|| format!("done with {object}: {result:?}, {writes} written"));
+            }
+            _ => {}
+        }
     }
 
     fn register_crd(&mut self, plugin: Arc<str>, crd: Arc<str>) {
@@ -112,8 +128,7 @@ impl World {
             let Some(error) = self.watch_error(&kind) else { continue };
             let epoch = self.next_epoch();
             if let Some(watch) = self.watches.get_mut(&kind) {
-                watch.epoch = epoch;
-                watch.pumping = false;
+                watch.disconnect(epoch);
             }
             self.schedule(super::world::WATCH_RETRY_MS, Happening::Connect(kind.clone(), epoch));
             self.tell(Event::Watch(kind, WatchEvent::Failed(error)))?;
@@ -125,6 +140,7 @@ impl World {
         let guest = Guest::of(&call.digest).expect("only guests of the model are called");
         self.calls += 1;
         self.note(|| format!("< call {} with {}", call.controller, call.object.name));
+        self.log(|| format!("call {} with {}", call.controller, call.object.name));
         // The driver emits calls last in a step, so its store is what the call's view was taken from.
         let view = self.driver.store().snapshot();
         self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
@@ -151,6 +167,7 @@ impl World {
         if write.plugin.is_some() && !is_kube_event(write.op.target()) {
             self.requests.push(line.clone());
         }
+        self.log(|| logged(&write.op).unwrap_or_else(|| line.clone()));
         let arrives = self.random.between(1, 8);
         if let Some(at) = self.answers.iter().position(|answer| line.starts_with(&answer.to)) {
             let answer = self.answers.remove(at).expect("its place was just found");
@@ -290,6 +307,28 @@ fn failed(class: WriteErrorClass, message: &str) -> WriteError {
     WriteError { class, message: message.to_owned() }
 }
 
+/// Events and reports about plugins are told by what they say.
+fn logged(op: &WriteOp) -> Option<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match op {
+        WriteOp::Apply { target, body, .. } if is_kube_event(target) => {
+            let body: Value = serde_json::from_str(body).ok()?;
+            let regarding = format!("{} {}", text(&body["regarding"]["kind"]), text(&body["regarding"]["name"]));
+            Some(format!("event {} {} about {regarding}: {}", text(&body["type"]), text(&body["reason"]), text(&body["note"])))
+        }
+        WriteOp::PatchStatus { target, body } if target.kind == mortise_core::plugin_object::kind() => {
+            let body: Value = serde_json::from_str(body).ok()?;
+            let conditions = body["status"]["conditions"].as_array()?;
+            let worth_telling = |condition: &&Value| condition["type"] == "Ready" || condition["status"] == "False";
+            let told = conditions.iter().filter(worth_telling).map(|condition| {
+                format!("{} {} {}", text(&condition["type"]), text(&condition["status"]), text(&condition["reason"]))
+            });
+            Some(format!("report {target}: {}", told.collect::<Vec<_>>().join(", ")))
+        }
+        _ => None,
+    }
+}
+
 /// A write on one line.
 pub fn request_line(op: &WriteOp) -> String {
     let what = match op {
@@ -298,7 +337,11 @@ pub fn request_line(op: &WriteOp) -> String {
         WriteOp::Apply { force: true, .. } => "force apply",
         WriteOp::Delete { .. } => "delete",
         WriteOp::PatchStatus { body, .. } => {
-            let body: Value = serde_json::from_str(body).unwrap_or_default();
+            let mut body: Value = serde_json::from_str(body).unwrap_or_default();
+            let conditions = body["status"].get_mut("conditions").and_then(Value::as_array_mut);
+            for condition in conditions.into_iter().flatten() {
+                condition.as_object_mut().map(|condition| condition.remove("lastTransitionTime"));
+            }
             return format!("patch {} {}", op.target(), body["status"]);
         }
     };

@@ -16,6 +16,8 @@ pub struct Watch {
     pub kind: Kind,
     /// Deliveries of an older epoch are void: the connection that they came by is gone.
     pub epoch: u64,
+    /// Whether there is a connection that events could come by.
+    pub connected: bool,
     /// Whether a delivery is scheduled.
     pub pumping: bool,
     /// Whether the first list is complete.
@@ -43,11 +45,19 @@ pub enum Told {
 
 impl Watch {
     pub fn new(kind: Kind, epoch: u64) -> Self {
-        Self { kind, epoch, pumping: false, listed: false, delivered: 0, first: None, list: VecDeque::new(), cursor: 0, began: 0 }
+        Self { kind, epoch, connected: false, pumping: false, listed: false, delivered: 0, first: None, list: VecDeque::new(), cursor: 0, began: 0 }
+    }
+
+    /// The connection is gone; what was to come by it is void.
+    pub fn disconnect(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        self.connected = false;
+        self.pumping = false;
     }
 
     /// Lists the kind as it was at `version` and goes on from there.
     pub fn relist(&mut self, cluster: &Cluster, version: u64) {
+        self.connected = true;
         self.first.get_or_insert(version);
         self.list.clear();
         self.list.push_back(Told::Listing);

@@ -43,7 +43,7 @@ pub enum Happening {
     /// The driver hears of something, unless it has died meanwhile.
     Driver(u32, Box<Event>),
     /// A source tells what it has under a name.
-    Source(u32, &'static str),
+    Source(u32, String),
     /// A write arrives at the API server, whose answer comes so much later, if it comes.
     Lands { incarnation: u32, write: Box<Write>, reply_ms: Option<u64> },
     /// A watch has something to tell.
@@ -73,7 +73,7 @@ pub struct World {
     pub incarnation: u32,
     pub watches: BTreeMap<Kind, Watch>,
     /// What the sources offer.
-    pub offers: BTreeMap<&'static str, Offer>,
+    pub offers: BTreeMap<String, Offer>,
     /// The writes of plugins that the API server was sent, Events apart.
     pub requests: Vec<String>,
     pub calls: u64,
@@ -82,6 +82,8 @@ pub struct World {
     pub refused: Vec<String>,
     /// Answers that a scenario gives instead of the API server's.
     pub answers: VecDeque<super::shell::Answer>,
+    /// What a scenario tells of.
+    pub log: Option<Vec<String>>,
     pub trace: Option<VecDeque<String>>,
     trace_lines: usize,
     pub interner: Interner,
@@ -111,6 +113,7 @@ impl World {
             steps: 0,
             refused: Vec::new(),
             answers: VecDeque::new(),
+            log: None,
             trace: None,
             trace_lines: 0,
             interner: Interner::default(),
@@ -129,6 +132,13 @@ impl World {
         self
     }
 
+    /// A line for the scenario's text.
+    pub fn log(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(line());
+        }
+    }
+
     pub fn note(&mut self, line: impl FnOnce() -> String) {
         let now_ms = self.now_ms;
         if let Some(trace) = &mut self.trace {
@@ -142,7 +152,7 @@ impl World {
     /// Starts the host.
     pub fn start(&mut self) -> Result<(), Violation> {
         self.tell(Event::Started)?;
-        let names: Vec<&'static str> = self.offers.keys().copied().collect();
+        let names: Vec<String> = self.offers.keys().cloned().collect();
         for name in names {
             let delay = self.random.between(1, 30);
             self.schedule(delay, Happening::Source(self.incarnation, name));
@@ -181,24 +191,29 @@ impl World {
 
     /// A plugin appears, or another version or configuration of it.
     pub fn offer(&mut self, guest: Guest, config: &str) {
+        self.offer_as(guest.name(), guest, config);
+    }
+
+    /// A plugin under another name than its own.
+    pub fn offer_as(&mut self, name: &str, guest: Guest, config: &str) {
         let offer = Offer {
-            name: guest.name().into(),
-            source: source_of(guest.name()),
+            name: name.into(),
+            source: source_of(name),
             digest: guest.digest(),
             config: config.into(),
         };
-        self.offers.insert(guest.name(), offer);
-        self.schedule(1, Happening::Source(self.incarnation, guest.name()));
+        self.offers.insert(name.to_owned(), offer);
+        self.schedule(1, Happening::Source(self.incarnation, name.to_owned()));
     }
 
     /// A plugin is taken out of its source.
-    pub fn withdraw(&mut self, name: &'static str) {
+    pub fn withdraw(&mut self, name: &str) {
         self.offers.remove(name);
-        self.schedule(1, Happening::Source(self.incarnation, name));
+        self.schedule(1, Happening::Source(self.incarnation, name.to_owned()));
     }
 
     /// A source tells what it has under a name now.
-    fn source(&mut self, name: &'static str) -> Result<(), Violation> {
+    fn source(&mut self, name: &str) -> Result<(), Violation> {
         match self.offers.get(name).cloned() {
             Some(offer) => self.tell(Event::PluginFound(offer)),
             None => self.tell(Event::PluginGone { name: name.into(), source: source_of(name) }),
@@ -243,7 +258,7 @@ impl World {
     fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Driver(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
-            Happening::Source(incarnation, name) if incarnation == self.incarnation => self.source(name),
+            Happening::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name),
             Happening::Driver(..) | Happening::Source(..) => Ok(()),
             Happening::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
             Happening::Pump(kind, epoch) => self.pump(&kind, epoch),
@@ -383,7 +398,7 @@ impl World {
     /// Schedules the next delivery of a watch that has something to tell.
     fn wake_watch(&mut self, kind: &Kind) {
         let Some(watch) = self.watches.get(kind) else { return };
-        if watch.pumping || !watch.has_more(&self.cluster) {
+        if !watch.connected || watch.pumping || !watch.has_more(&self.cluster) {
             return;
         }
         let lagging = self.faults.hit(&mut self.random, Fault::Lag);
@@ -401,7 +416,8 @@ impl World {
             return Ok(());
         }
         if self.faults.hit(&mut self.random, Fault::WatchLost) {
-            return self.lose_watch(kind);
+            let away_ms = self.random.between(1, 5_000);
+            return self.lose_watch(kind, away_ms);
         }
         if self.faults.hit(&mut self.random, Fault::WatchClosed) {
             // It goes on from where it was; only time is lost.
@@ -435,13 +451,11 @@ impl World {
     }
 
     /// A watch breaks for good: the kind is listed anew, after a while and a word of warning.
-    pub fn lose_watch(&mut self, kind: &Kind) -> Result<(), Violation> {
+    pub fn lose_watch(&mut self, kind: &Kind, away_ms: u64) -> Result<(), Violation> {
         let epoch = self.next_epoch();
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
-        watch.epoch = epoch;
-        watch.pumping = false;
-        let delay = self.random.between(1, 5_000);
-        self.schedule(delay, Happening::Connect(kind.clone(), epoch));
+        watch.disconnect(epoch);
+        self.schedule(away_ms, Happening::Connect(kind.clone(), epoch));
         let error = mortise_core::event::WatchError::Unavailable("the connection was lost".to_owned());
         self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)))
     }

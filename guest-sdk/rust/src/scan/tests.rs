@@ -49,6 +49,43 @@ fn texts_end_at_their_own_quote_wherever_it_stands() {
 }
 
 #[test]
+fn objects_of_a_list_read_as_each_of_them_alone_however_they_differ() {
+    let objects = [
+        r#"{"metadata":{"name":"a","x":1},"status":{"phase":"Running","list":[]}}"#,
+        r#"{"metadata":{"name":"longer","x":1},"status":{"phase":null,"list":[{"name":"}"}]}}"#,
+        r#"{"metadata":{"name":"a","x":2},"status":{"phase":"Running","list":[]}}"#,
+        r#"{"metadata":{"name": "a","x":1},"status":{"phase":"Running","list":[]}}"#,
+        r#"{"metadata":{"name":"a","x":1},"status":{"phase":"Running"}}"#,
+        r#"{"status":{"list":12,"phase":"Failed"},"metadata":{"name":""b"}}"#,
+        "{}",
+        r#"{"metadata":{"name":"a","x":1},"status":{"phase":"Running","list":[]},"more":{}}"#,
+    ];
+    for first in objects {
+        for second in objects {
+            let text = format!("{first},{second},{first}");
+            let mut scanner = Scanner::new(&text);
+            for (each, object) in [first, second, first].into_iter().enumerate() {
+                let mut together = [None; 3];
+                scanner.fields(WANTED, &mut together).unwrap();
+                assert_eq!(together, found(object), "object {each} of {text}");
+                assert_eq!(scanner.takes(b','), each < 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_that_ends_too_early_after_one_like_it_is_an_error_at_every_length() {
+    let object = r#"{"metadata":{"name":"web"},"status":{"phase":"Running","list":[1,[]]}}"#;
+    for end in 0..object.len() {
+        let text = format!("{object}{}", &object[..end]);
+        let mut scanner = Scanner::new(&text);
+        scanner.fields(WANTED, &mut [None; 3]).unwrap();
+        assert!(scanner.fields(WANTED, &mut [None; 3]).is_err(), "{}", &object[..end]);
+    }
+}
+
+#[test]
 fn text_that_ends_too_early_is_an_error_at_every_length() {
     let text = r#"{"metadata":{"name":"web\"","n":12},"status":{"phase":"Running","list":[1,[]]}}"#;
     for end in 0..text.len() {

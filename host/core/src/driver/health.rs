@@ -1,18 +1,20 @@
 //! What the driver says of itself to probes and to people. Reading it changes nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Driver, KindState};
 use crate::event::{Digest, WatchError};
 use crate::object::Kind;
+use crate::plugin_object;
 
 /// The state of the host's own work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
     /// Every source has told once what it has.
     pub sources_listed: bool,
-    /// Kinds that are wanted and not listed yet, with the reason where there is one. Kinds that may not be read, or do not
-    /// exist, are not among them: that is their plugins' trouble and not the host's.
+    /// Kinds of plugins that serve, and the host's own, that are not listed yet, with the reason where there is one. Kinds
+    /// that may not be read, or do not exist, are not among them: that is their plugins' trouble and not the host's.
     pub unlisted: Vec<(Kind, Option<String>)>,
     /// One entry per plugin, by name.
     pub plugins: Vec<PluginHealth>,
@@ -41,7 +43,16 @@ impl Driver {
         let snapshot = self.store.snapshot();
         let is_blocked =
             |state: &KindState| matches!(state.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)));
-        let unlisted = self.kinds.iter().filter(|(kind, state)| !snapshot.synced(kind) && !is_blocked(state));
+        let serving: BTreeSet<Kind> = self
+            .controllers
+            .values()
+            .flat_map(|controller| controller.access.readable.iter().cloned())
+            .chain([plugin_object::kind()])
+            .collect();
+        let unlisted = self
+            .kinds
+            .iter()
+            .filter(|(kind, state)| serving.contains(*kind) && !snapshot.synced(kind) && !is_blocked(state));
         Health {
             sources_listed: self.sources_listed,
             unlisted: unlisted

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::breaker::Breaker;
 use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
-use crate::object::ResourceVersion;
+use crate::object::{ObjectRef, ResourceVersion};
 use crate::own_write::OwnWrite;
 use crate::plan::{Applied, Prepared};
 use crate::queue::Lane;
@@ -38,6 +38,8 @@ pub(super) struct KeyState {
     pub breaker: Option<Breaker>,
     /// Why the object gets no further; the reason and message of its Stalled condition.
     pub stalled: Option<Stall>,
+    /// Objects of others that have the names of its children; their going wakes it.
+    pub taken: Vec<ObjectRef>,
     /// Hash of the guest's events that were told last.
     pub told: Option<u64>,
 }
@@ -70,6 +72,8 @@ pub(super) struct LastCall {
     pub digest: Digest,
     pub config: Arc<str>,
     pub uid: Arc<str>,
+    /// The generation that the guest was given.
+    pub generation: i64,
     pub reads: ReadSet,
     pub answer: Answer,
 }
@@ -111,8 +115,9 @@ pub(super) struct Stage {
 #[derive(Clone, Debug)]
 pub(super) struct RunFailure {
     pub class: WriteErrorClass,
-    pub message: String,
     pub stall: Option<Stall>,
+    /// It was the status that was refused, so a condition cannot say so.
+    pub of_status: bool,
 }
 
 /// How a reconcile ends when its writes go through.
@@ -121,6 +126,21 @@ pub(super) struct Ending {
     pub result: ReconcileResult,
     /// When to come back though nothing changes.
     pub requeue_ms: Option<u64>,
+    /// Not to come back sooner than that, whatever happens: the API server is away, or has asked for patience.
+    pub hold: bool,
+}
+
+impl Ending {
+    pub fn new(result: ReconcileResult, requeue_ms: Option<u64>) -> Self {
+        Self { result, requeue_ms, hold: false }
+    }
+}
+
+impl Run {
+    pub fn new(stages: impl IntoIterator<Item = Stage>, ending: Ending, skipped: bool) -> Self {
+        let stages = stages.into_iter().collect();
+        Self { stages, in_flight: 0, sent: 0, batch: 1, failed: None, ending, skipped, look_again: false }
+    }
 }
 
 impl KeyState {

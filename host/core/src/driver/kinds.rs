@@ -137,9 +137,20 @@ impl Driver {
             timers.extend(crd.map(|crd| Timer::RegisterCrd(Arc::clone(name), Arc::clone(&crd.name))));
         }
         for timer in timers {
-            if !self.timers.iter().any(|(_, known)| *known == timer) {
-                self.timers.insert((due_ms, timer));
-            }
+            self.arm(due_ms.saturating_sub(self.now.mono_ms), timer);
         }
+    }
+
+    /// A kind of this CRD is not served, as far as its watch knows.
+    pub(super) fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
+        let gone = self.kinds.iter().filter(|(_, state)| matches!(state.error, Some(WatchError::NotServed(_))));
+        let manifest =
+            self.plugins.get(plugin).and_then(|plugin| plugin.active.as_ref()).map(|active| &active.manifest);
+        let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
+        let found = crds.find(|found| *found.name == *crd);
+        gone.map(|(kind, _)| kind).any(|kind| match found {
+            Some(found) => found.kinds.contains(kind),
+            None => *crd == *plugin_object::CRD_NAME && *kind == plugin_object::kind(),
+        })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Controller, Driver, Timer};
 use crate::crd;
 use crate::event::{Compiled, CrdError, Digest, Effect, Observation, Offer, Refusal};
-use crate::manifest::Manifest;
+use crate::manifest::{CustomResource, Manifest};
 use crate::object::{Kind, Name};
 use crate::own_write::OwnWrite;
 use crate::queue::{ControllerId, Key, Lane};
@@ -42,10 +42,19 @@ pub(super) struct PluginState {
     /// Why the offered version does not serve, and which condition says so.
     pub refused: Option<(Step, Refusal)>,
     /// Verbs that RBAC has refused, with the API server's words.
-    pub denied: BTreeMap<(Kind, &'static str), String>,
+    pub denied: BTreeMap<(Kind, &'static str), Denial>,
     /// Objects whose last call was a fault of the guest.
     pub faults: BTreeMap<Key, String>,
     pub report: Report,
+}
+
+/// A right that the API server has refused.
+#[derive(Debug, Default)]
+pub(super) struct Denial {
+    /// The API server's words.
+    pub message: String,
+    /// Whose writes need it. When none of them does any more, the refusal is forgotten.
+    pub keys: BTreeSet<Key>,
 }
 
 /// What a plugin is held up by; each is a condition of the Plugin object.
@@ -73,6 +82,17 @@ pub(super) enum Stage {
     Listing { manifest: Arc<Manifest> },
 }
 
+impl PluginState {
+    /// A CRD of the version that is on its way, else of the one that serves, and that version.
+    fn custom_resource(&self, name: &str) -> Option<(&CustomResource, &Digest)> {
+        let coming = self.candidate.as_ref().and_then(|c| Some((c.stage.manifest()?, &c.digest)));
+        let serving = self.active.as_ref().map(|active| (&active.manifest, &active.digest));
+        let (manifest, digest) = coming.or(serving)?;
+        let found = manifest.custom_resources.iter().find(|found| *found.name == *name)?;
+        Some((found, digest))
+    }
+}
+
 impl Stage {
     pub fn manifest(&self) -> Option<&Arc<Manifest>> {
         match self {
@@ -98,8 +118,8 @@ pub(super) struct Report {
     pub failures: u32,
 }
 
-/// The name under which the host registers its own CRD.
-pub(super) const HOST: &str = "mortise";
+/// Under this the host registers its own CRD: no plugin can have an empty name.
+pub(super) const HOST: &str = "";
 
 impl Driver {
     pub(super) fn start(&mut self, effects: &mut Vec<Effect>) {
@@ -122,28 +142,39 @@ impl Driver {
             effects.push(Effect::Observe(Observation::Refused { plugin: name, refusal }));
             return;
         }
-        plugin.offer = Some(offer.clone());
+        if plugin.offer.as_ref() == Some(&offer) {
+            // A relist, or a change of something that does not matter here: what was said of it stands.
+            return;
+        }
+        plugin.offer = Some(offer);
         plugin.unreadable = None;
+        self.load(&name, effects);
+    }
+
+    /// Begins to bring up what is offered, unless it serves already.
+    fn load(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+        let now_ms = self.now.mono_ms;
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let Some(Offer { digest, config, .. }) = plugin.offer.clone() else { return };
         plugin.refused = None;
-        let serves = |active: &Active| active.digest == offer.digest && active.config == offer.config;
+        let serves = |active: &Active| active.digest == digest && active.config == config;
         if plugin.active.as_ref().is_some_and(serves) {
             plugin.candidate = None;
         } else {
-            let stage = Stage::Compiling;
-            let Offer { digest, config, .. } = offer;
-            let since_ms = self.now.mono_ms;
+            let (stage, since_ms) = (Stage::Compiling, now_ms);
             plugin.candidate = Some(Candidate { digest: digest.clone(), config, stage, since_ms, waits_for: None });
             match self.digests.get(&digest) {
+                None if self.draining => {}
                 None => {
                     self.digests.insert(digest.clone(), DigestState::Compiling);
                     effects.push(Effect::Compile(digest));
                 }
                 Some(DigestState::Compiling) => {}
-                Some(DigestState::Accepted(_) | DigestState::Refused(_)) => self.advance_compiled(&name, effects),
+                Some(DigestState::Accepted(_) | DigestState::Refused(_)) => self.advance_compiled(name, effects),
             }
         }
         self.settle(effects);
-        self.report(&name, effects);
+        self.report(name, effects);
     }
 
     pub(super) fn on_plugin_unreadable(
@@ -264,10 +295,9 @@ impl Driver {
         let refused = |(_, plugin): &(&Arc<str>, &PluginState)| {
             plugin.refused.as_ref().is_some_and(|(_, refusal)| refusal.reason == "KindClaimed")
         };
-        let offers: Vec<Offer> =
-            self.plugins.iter().filter(refused).filter_map(|(_, plugin)| plugin.offer.clone()).collect();
-        for offer in offers {
-            self.on_plugin_found(offer, effects);
+        let names: Vec<Arc<str>> = self.plugins.iter().filter(refused).map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            self.load(&name, effects);
         }
     }
 
@@ -278,20 +308,22 @@ impl Driver {
         effects.push(Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal }));
     }
 
+    /// Asks for a CRD to be registered, once at a time: which version of the plugin wanted it is remembered, because a
+    /// newer one may be offered before the answer comes.
     pub(super) fn register_crd(&mut self, plugin: &Arc<str>, crd: &Arc<str>, effects: &mut Vec<Effect>) {
-        let body = if **plugin == *HOST {
-            Arc::from(crate::plugin_object::CRD)
+        let place = (Arc::clone(plugin), Arc::clone(crd));
+        if self.draining || self.registrations.contains_key(&place) {
+            return;
+        }
+        let (body, digest) = if **plugin == *HOST {
+            (crd::prepare(crate::plan::MANAGED_BY.1, crate::plugin_object::CRD), None)
         } else {
-            let state = self.plugins.get(plugin);
-            let candidate = state.and_then(|state| state.candidate.as_ref()).and_then(|c| c.stage.manifest());
-            let active = state.and_then(|state| state.active.as_ref()).map(|active| &active.manifest);
-            let crds = candidate.or(active).map(|manifest| &manifest.custom_resources);
-            match crds.into_iter().flatten().find(|found| found.name == *crd) {
-                Some(found) => Arc::clone(&found.body),
-                None => return,
-            }
+            let Some((found, digest)) = self.plugins.get(plugin).and_then(|state| state.custom_resource(crd)) else {
+                return;
+            };
+            (crd::prepare(plugin, &found.body), Some(digest.clone()))
         };
-        let body = crd::prepare(plugin, &body);
+        self.registrations.insert(place, digest);
         effects.push(Effect::RegisterCrd { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
     }
 
@@ -302,14 +334,24 @@ impl Driver {
         result: Result<(), CrdError>,
         effects: &mut Vec<Effect>,
     ) {
+        let place = (Arc::clone(name), Arc::clone(crd));
+        let Some(asked_by) = self.registrations.remove(&place) else { return };
+        let again = Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd));
         if let Err(CrdError::Denied(_) | CrdError::Unavailable(_)) = &result {
-            let due_ms = self.now.mono_ms + CRD_RETRY_MS;
-            self.timers.insert((due_ms, Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd))));
+            self.arm(CRD_RETRY_MS, again);
+        } else if self.is_still_gone(name, crd) {
+            // It was deleted again before its watch came back, or the watch has not noticed yet; then this finds it there.
+            self.arm(CRD_RETRY_MS, again);
         }
         if **name == *HOST {
             self.host_crd_established |= result.is_ok();
             self.settle(effects);
             return;
+        }
+        let wanted_by = self.plugins.get(name).and_then(|state| state.custom_resource(crd)).map(|(_, digest)| digest);
+        if asked_by.as_ref() != wanted_by {
+            // A newer version has come meanwhile: the answer is not about its CRD.
+            return self.register_crd(name, crd, effects);
         }
         let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         let Some(plugin) = self.plugins.get_mut(name) else { return };
@@ -325,12 +367,10 @@ impl Driver {
                 self.advance(name, effects);
             }
             Err(CrdError::Refused(refusal)) => {
-                if plugin.candidate.is_some() {
-                    self.refuse(name, Step::Established, refusal, effects);
-                }
+                self.refuse(name, Step::Established, refusal, effects);
             }
             Err(CrdError::Denied(message)) => {
-                plugin.denied.insert((crd_kind, "create"), message);
+                plugin.denied.insert((crd_kind, "create"), Denial { message, keys: BTreeSet::new() });
             }
             Err(CrdError::Unavailable(message)) => {
                 if let Some(candidate) = &mut plugin.candidate {
@@ -427,11 +467,6 @@ impl Driver {
         let mut gone: Vec<Key> = self.keys.keys().filter(|key| key.controller == id).cloned().collect();
         gone.sort();
         for key in gone {
-            if let Some(state) = self.keys.get(&key)
-                && matches!(state.work, super::keys::Work::Writing(_))
-            {
-                self.keys_writing = self.keys_writing.saturating_sub(1);
-            }
             self.drop_key(&key);
         }
     }

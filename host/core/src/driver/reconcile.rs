@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::keys::{Answer, Ending, LastCall, Run, Stage, Stall, Work};
 use super::{Driver, MAX_KEYS_WRITING, Map, ReadFor};
-use crate::backoff::delay_ms;
-use crate::breaker::Breaker;
+use crate::backoff::{Patience, delay_ms};
+use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::contract::{CallResult, Failure, GuestFault};
 use crate::digest::spread;
 use crate::event::{
-    Call, CallDone, CallId, Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteOp,
+    Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteOp,
 };
 use crate::kube_event::Happening;
 use crate::limits::{CONSISTENCY_TIMEOUT_MS, STATUS_DEFER_MS};
@@ -54,6 +54,13 @@ impl Driver {
         let Taken { key, queued_ms } = taken;
         // Whatever it was to come back for, it is here now; the end of this turn says anew when it comes back.
         self.queue.cancel_delay(&key);
+        if let Some(state) = self.keys.get_mut(&key)
+            && !state.is_idle()
+        {
+            // Its time has come while it was still at work (Q1).
+            state.mark_dirty(Lane::Retry);
+            return;
+        }
         let snapshot = self.store.snapshot();
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(primary) = snapshot.get(&controller.spec.primary, &key.name).cloned() else {
@@ -62,11 +69,6 @@ impl Driver {
         };
         let Some(state) = self.keys.get_mut(&key) else { return };
         let now_ms = self.now.mono_ms;
-        if !state.is_idle() {
-            // Its time has come while it was still at work (Q1).
-            state.mark_dirty(Lane::Retry);
-            return;
-        }
         if primary.deleting {
             // Its children are collected with it; there is nothing to reconcile any more.
             return;
@@ -79,7 +81,9 @@ impl Driver {
             return;
         }
         state.gated_since_ms = None;
-        if let Some(until_ms) = state.breaker.as_ref().and_then(|breaker| breaker.open_until_ms(now_ms)) {
+        self.gated.remove(&key);
+        let breaker = state.breaker.as_ref();
+        if let Some(until_ms) = breaker.and_then(|breaker| breaker.open_until_ms(now_ms, primary.generation)) {
             self.queue.add_at(until_ms, &controller.plugin, key, Lane::Retry);
             return;
         }
@@ -97,9 +101,9 @@ impl Driver {
                     config: &controller.config,
                 })
         });
-        match unchanged.map(|last| last.answer.clone()) {
-            None | Some(Answer::Nothing) => self.call(&key, primary, effects),
-            Some(answer) => self.act_on(&key, &primary, &answer, true, effects),
+        match unchanged.map(|last| (last.answer.clone(), last.generation)) {
+            None | Some((Answer::Nothing, _)) => self.call(&key, primary, effects),
+            Some((answer, generation)) => self.act_on(&key, &primary, &answer, generation, true, effects),
         }
     }
 
@@ -107,6 +111,7 @@ impl Driver {
     /// itself and says that its cache lags.
     fn wait_for_view(&mut self, key: &Key, since_ms: u64, target: ObjectRef, effects: &mut Vec<Effect>) {
         let plugin = Arc::clone(&self.controllers[&key.controller].plugin);
+        self.gated.insert(key.clone());
         let mut due_ms = since_ms + CONSISTENCY_TIMEOUT_MS;
         if due_ms <= self.now.mono_ms {
             due_ms = self.now.mono_ms + CONSISTENCY_TIMEOUT_MS;
@@ -143,22 +148,33 @@ impl Driver {
         state.work = Work::Calling;
         // The inputs are known now and the answer is not: until it comes, nothing can be skipped.
         self.calls.insert(id, key.clone());
-        self.call_inputs.insert(id, (controller.digest.clone(), Arc::clone(&controller.config), primary));
+        let inputs =
+            (controller.digest.clone(), Arc::clone(&controller.config), Arc::clone(&controller.label), primary);
+        self.call_inputs.insert(id, inputs);
     }
 
     pub(super) fn on_call_done(&mut self, id: CallId, done: CallDone, effects: &mut Vec<Effect>) {
-        let (Some(key), Some((digest, config, called_with))) = (self.calls.remove(&id), self.call_inputs.remove(&id))
+        let (Some(key), Some((digest, config, label, called_with))) =
+            (self.calls.remove(&id), self.call_inputs.remove(&id))
         else {
             return;
         };
-        let Some(controller) = self.controllers.get_mut(&key.controller) else { return };
+        let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
+        let Some(controller) = self.controllers.get_mut(&key.controller) else {
+            effects.push(Effect::Observe(ended));
+            return;
+        };
         controller.calls = controller.calls.saturating_sub(1);
         self.queue.charge(&controller.plugin, done.elapsed_us);
         let still_serves = controller.digest == digest && controller.config == config;
-        let Some(state) = self.keys.get_mut(&key) else { return };
+        let Some(state) = self.keys.get_mut(&key) else {
+            effects.push(Effect::Observe(ended));
+            return;
+        };
         state.work = Work::Idle;
         let snapshot = self.store.snapshot();
         let Some(primary) = snapshot.get(&controller.spec.primary, &key.name).cloned() else {
+            effects.push(Effect::Observe(ended));
             self.drop_key(&key);
             return;
         };
@@ -168,6 +184,7 @@ impl Driver {
             // L1: what a replaced version answered is thrown away too; the new one is asked instead.
             state.discarded += 1;
             state.dirty = None;
+            effects.push(Effect::Observe(ended));
             self.wake(&key, Lane::Live, effects);
             return;
         }
@@ -178,7 +195,9 @@ impl Driver {
                 Err(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
             },
             CallResult::Failed(Failure::Terminal(message)) => (Answer::Terminal(message), None),
-            CallResult::Failed(Failure::Retry(message)) => (Answer::Nothing, Some(Trouble::Retry(message))),
+            CallResult::Failed(Failure::Retry(message)) | CallResult::HostFault(message) => {
+                (Answer::Nothing, Some(Trouble::Retry(message)))
+            }
             CallResult::Fault(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
         };
         // What changed during the call found nobody who had asked for it yet.
@@ -189,26 +208,33 @@ impl Driver {
             self.interests.remove(&key, &before.reads);
         }
         self.interests.add(&key, &done.reads);
-        let uid = Arc::clone(&called_with.uid);
-        state.last = Some(LastCall { digest, config, uid, reads: done.reads, answer: answer.clone() });
+        let (uid, generation) = (Arc::clone(&called_with.uid), called_with.generation);
+        state.last = Some(LastCall { digest, config, uid, generation, reads: done.reads, answer: answer.clone() });
         match trouble {
             Some(Trouble::Fault(fault)) => self.on_fault(&key, &primary, fault, effects),
             Some(Trouble::Retry(message)) => self.on_retry_asked(&key, &primary, &message, effects),
             None => {
                 self.clear_fault(&key);
-                self.act_on(&key, &primary, &answer, false, effects);
+                self.act_on(&key, &primary, &answer, generation, false, effects);
             }
         }
     }
 
-    fn act_on(&mut self, key: &Key, primary: &Arc<Object>, answer: &Answer, skipped: bool, effects: &mut Vec<Effect>) {
+    fn act_on(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        answer: &Answer,
+        generation: i64,
+        skipped: bool,
+        effects: &mut Vec<Effect>,
+    ) {
         match answer {
             Answer::Nothing => {}
-            Answer::Wants(prepared) => self.carry_out(key, primary, prepared, skipped, effects),
+            Answer::Wants(prepared) => self.carry_out(key, primary, prepared, generation, skipped, effects),
             Answer::Terminal(message) => {
-                self.tell(key, primary, true, "Terminal", message, effects);
-                self.stall(key, Some(Stall::new("Terminal", message)));
-                let ending = Ending { result: ReconcileResult::Terminal, requeue_ms: None };
+                self.stall(key, primary, Stall::new("Terminal", message), effects);
+                let ending = Ending::new(ReconcileResult::Terminal, None);
                 self.write_stall_only(key, primary, ending, skipped, effects);
             }
         }
@@ -220,27 +246,30 @@ impl Driver {
         key: &Key,
         primary: &Arc<Object>,
         prepared: &Arc<Prepared>,
+        generation: i64,
         skipped: bool,
         effects: &mut Vec<Effect>,
     ) {
         let controller = &self.controllers[&key.controller];
         let snapshot = self.store.snapshot();
-        let Some(state) = self.keys.get(key) else { return };
+        let Some(state) = self.keys.get_mut(key) else { return };
         let diff = plan::diff(prepared, &controller.spec, primary, &controller.manager, &snapshot, &state.applied);
-        let stall = diff.taken.first().map(|target| {
-            Stall::new(
-                "ChildExists",
-                format!("{target} exists already and is not controlled by this {}", primary.kind.kind),
-            )
-        });
-        if let Some(stall) = &stall {
-            self.tell(key, primary, true, "ChildExists", &stall.message, effects);
+        self.interests.replace_taken(key, &state.taken, &diff.taken);
+        state.taken.clone_from(&diff.taken);
+        match diff.taken.first() {
+            Some(target) => {
+                let owner = &primary.kind.kind;
+                let message = format!("{target} exists already and is not controlled by this {owner}");
+                self.stall(key, primary, Stall::new("ChildExists", message), effects);
+            }
+            None => self.clear_stall(key),
         }
-        self.stall(key, stall);
         let requeue_ms = prepared.requeue_after_ms;
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         let look_again = !diff.children.is_empty() || !diff.deletes.is_empty();
         let defer = self.defers_status(key, &diff);
+        let only_creates =
+            diff.deletes.is_empty() && diff.children.iter().all(|op| matches!(op, WriteOp::Create { .. }));
         let mut stages = Vec::new();
         if !diff.children.is_empty() {
             stages.push(Stage { writes: diff.children.into(), slow_start: true });
@@ -248,17 +277,18 @@ impl Driver {
         if !diff.deletes.is_empty() {
             stages.push(Stage { writes: diff.deletes.into(), slow_start: false });
         }
-        if !defer && let Some(patch) = self.status_patch(key, primary, Some(prepared)) {
-            stages.push(Stage { writes: [patch].into(), slow_start: false });
-        }
-        let writes = !stages.is_empty();
-        self.tell_guest_events(key, primary, prepared, writes, effects);
-        if writes && !self.admitted_by_breaker(key, primary, effects) {
+        let patch = if defer { None } else { self.status_patch(key, primary, Some(prepared), generation) };
+        let cost = if only_creates && patch.is_none() { HEALING } else { CHANGING };
+        stages.extend(patch.map(|patch| Stage { writes: [patch].into(), slow_start: false }));
+        let first = stages.first().and_then(|stage| stage.writes.front()).cloned();
+        self.tell_guest_events(key, primary, prepared, first.is_some(), effects);
+        if let Some(first) = first
+            && !self.admitted_by_breaker(key, primary, &first, cost, effects)
+        {
             return;
         }
-        let ending = Ending { result, requeue_ms };
-        let run =
-            Run { stages: stages.into(), in_flight: 0, sent: 0, batch: 1, failed: None, ending, skipped, look_again };
+        let mut run = Run::new(stages, Ending::new(result, requeue_ms), skipped);
+        run.look_again = look_again;
         self.begin_run(key, run, effects);
     }
 
@@ -280,21 +310,40 @@ impl Driver {
         true
     }
 
-    fn status_patch(&self, key: &Key, primary: &Object, prepared: Option<&Prepared>) -> Option<WriteOp> {
+    fn status_patch(
+        &self,
+        key: &Key,
+        primary: &Object,
+        prepared: Option<&Prepared>,
+        generation: i64,
+    ) -> Option<WriteOp> {
         let controller = &self.controllers[&key.controller];
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let wanted = Wanted {
             fields: prepared.and_then(|prepared| prepared.status.as_ref()),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
+            generation,
         };
         let body = status::patch(primary, &controller.manager, controller.shape, &wanted, self.now)?;
         Some(WriteOp::PatchStatus { target: primary.reference(), body })
     }
 
-    fn stall(&mut self, key: &Key, stall: Option<Stall>) {
+    /// Says on the object why it gets no further, and tells it once: not when the object says so already, which it does
+    /// after a restart too.
+    pub(super) fn stall(&mut self, key: &Key, primary: &Arc<Object>, stall: Stall, effects: &mut Vec<Effect>) {
+        let can_say = self.controllers.get(&key.controller).is_some_and(|controller| controller.shape.conditions);
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let before = state.stalled.replace(stall.clone());
+        let says = can_say && status::says_stalled(primary, &stall.reason, &stall.message);
+        if before.as_ref() != Some(&stall) && !says {
+            self.tell(key, primary, true, &stall.reason, &stall.message, effects);
+        }
+    }
+
+    fn clear_stall(&mut self, key: &Key) {
         if let Some(state) = self.keys.get_mut(key) {
-            state.stalled = stall;
+            state.stalled = None;
         }
     }
 
@@ -307,48 +356,48 @@ impl Driver {
         skipped: bool,
         effects: &mut Vec<Effect>,
     ) {
-        let patch = self.status_patch(key, primary, None);
-        let stages = patch.map(|patch| Stage { writes: [patch].into(), slow_start: false });
-        let run = Run {
-            stages: stages.into_iter().collect(),
-            in_flight: 0,
-            sent: 0,
-            batch: 1,
-            failed: None,
-            ending,
-            skipped,
-            look_again: false,
-        };
-        self.begin_run(key, run, effects);
+        let patch = self.status_patch(key, primary, None, primary.generation);
+        let stage = patch.map(|patch| Stage { writes: [patch].into(), slow_start: false });
+        self.begin_run(key, Run::new(stage, ending, skipped), effects);
     }
 
-    fn admitted_by_breaker(&mut self, key: &Key, primary: &Arc<Object>, effects: &mut Vec<Effect>) -> bool {
-        let now_ms = self.now.mono_ms;
+    fn admitted_by_breaker(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        first: &WriteOp,
+        cost: f64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let (now_ms, generation) = (self.now.mono_ms, primary.generation);
         let controller = &self.controllers[&key.controller];
         let Some(state) = self.keys.get_mut(key) else { return false };
-        let breaker = state.breaker.get_or_insert_with(|| Breaker::new(now_ms, primary.generation));
-        if breaker.admit(now_ms, primary.generation) {
+        let breaker = state.breaker.get_or_insert_with(|| Breaker::new(now_ms, generation));
+        if breaker.admit(now_ms, generation, cost) {
             return true;
         }
-        let until_ms = breaker.open_until_ms(now_ms).unwrap_or(now_ms);
+        let until_ms = breaker.open_until_ms(now_ms, generation).unwrap_or(now_ms);
+        let what = match first {
+            WriteOp::PatchStatus { body, .. } => format!("patch of the status with {body}"),
+            op => format!("{} of {}", op.verb(), op.target()),
+        };
         let message = format!(
-            "{} has been written again and again though its spec did not change: something undoes what {} wants; \
-             it is left alone for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows who else writes",
+            "{} is written again and again though its spec did not change; the next write would be a {what}. Something \
+             undoes what {} wants, so it is left alone for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows \
+             who else writes",
             primary.reference(),
             controller.label,
             (until_ms - now_ms) / 1_000,
-            primary.kind.kind.to_lowercase(),
-            primary.name.name,
+            first.target().kind.kind.to_lowercase(),
+            first.target().name.name,
         );
-        self.queue.add_at(until_ms, &controller.plugin, key.clone(), Lane::Retry);
         effects.push(Effect::Observe(Observation::BreakerOpened {
             controller: Arc::clone(&controller.label),
             object: primary.reference(),
             message: message.clone(),
         }));
-        self.tell(key, primary, true, "Fighting", &message, effects);
-        self.stall(key, Some(Stall::new("Fighting", message)));
-        let ending = Ending { result: ReconcileResult::Error, requeue_ms: Some(until_ms - now_ms) };
+        self.stall(key, primary, Stall::new("Fighting", message), effects);
+        let ending = Ending::new(ReconcileResult::Error, Some(until_ms - now_ms));
         self.write_stall_only(key, primary, ending, true, effects);
         false
     }
@@ -362,26 +411,24 @@ impl Driver {
             fault,
         }));
         self.note_fault(key, format!("{}: {message}", primary.reference()), effects);
-        self.tell(key, primary, true, reason, &message, effects);
-        self.stall(key, Some(Stall::new(reason, message)));
-        let requeue_ms = Some(self.count_failure(key, false));
-        let ending = Ending { result: ReconcileResult::Error, requeue_ms };
-        self.write_stall_only(key, primary, ending, false, effects);
+        self.stall(key, primary, Stall::new(reason, message), effects);
+        let requeue_ms = Some(self.count_failure(key, Patience::Failed));
+        self.write_stall_only(key, primary, Ending::new(ReconcileResult::Error, requeue_ms), false, effects);
     }
 
     fn on_retry_asked(&mut self, key: &Key, primary: &Arc<Object>, message: &str, effects: &mut Vec<Effect>) {
         self.tell(key, primary, true, "Retry", message, effects);
         self.clear_fault(key);
-        let requeue_ms = Some(self.count_failure(key, false));
-        let ending = Ending { result: ReconcileResult::Error, requeue_ms };
-        self.write_stall_only(key, primary, ending, false, effects);
+        self.clear_stall(key);
+        let requeue_ms = Some(self.count_failure(key, Patience::Failed));
+        self.write_stall_only(key, primary, Ending::new(ReconcileResult::Error, requeue_ms), false, effects);
     }
 
     /// Counts a failure of a key and says how long it has to wait (Q3).
-    pub(super) fn count_failure(&mut self, key: &Key, unreachable: bool) -> u64 {
+    pub(super) fn count_failure(&mut self, key: &Key, patience: Patience) -> u64 {
         let Some(state) = self.keys.get_mut(key) else { return 0 };
         state.failures = state.failures.saturating_add(1);
-        delay_ms(state.failures, &key.name.to_string(), unreachable)
+        delay_ms(state.failures, &key.name.to_string(), patience)
     }
 
     /// Ends a key's turn: it comes back when it was woken meanwhile, when the guest asked for it, or at the resync.
@@ -412,9 +459,13 @@ impl Driver {
             state.mark_dirty(Lane::Live);
         }
         let again = state.dirty.take().or((run.look_again && !failed).then_some(Lane::Live));
+        let again = again.filter(|_| !run.ending.hold);
         self.queue.add_at(due_ms, &controller.plugin, key.clone(), lane);
         if let Some(lane) = again {
             self.wake(key, lane, effects);
+        }
+        if !failed {
+            self.clear_denials(key);
         }
     }
 
@@ -489,5 +540,5 @@ enum Trouble {
     Retry(String),
 }
 
-/// The inputs of the calls that are under way.
-pub(super) type CallInputs = Map<CallId, (crate::event::Digest, Arc<str>, Arc<Object>)>;
+/// What the calls that are under way were given: digest, configuration, the controller's label, the object.
+pub(super) type CallInputs = Map<CallId, (Digest, Arc<str>, Arc<str>, Arc<Object>)>;

@@ -61,13 +61,14 @@ impl Driver {
         };
         let plugin = &self.plugins[name];
         if let Some(due_ms) = self.tells_progress_at(plugin, &live) {
-            self.timers.insert((due_ms, Timer::Report(Arc::clone(name))));
+            self.arm(due_ms - self.now.mono_ms, Timer::Report(Arc::clone(name)));
             return;
         }
         let (fields, conditions) = (self.status_fields(plugin), self.conditions(plugin));
         let shape =
             StatusShape { subresource: true, observed_generation: true, conditions: true, condition_generation: true };
-        let wanted = Wanted { fields: Some(&fields), conditions: Some(&conditions), stalled: None };
+        let wanted =
+            Wanted { fields: Some(&fields), conditions: Some(&conditions), stalled: None, generation: live.generation };
         if let Some(body) = status::patch(&live, MANAGER, shape, &wanted, self.now) {
             self.send_report(name, WriteOp::PatchStatus { target, body }, effects);
             self.tell_transitions(name, &live, &conditions, effects);
@@ -133,7 +134,6 @@ impl Driver {
         result: Result<Written, WriteError>,
         effects: &mut Vec<Effect>,
     ) {
-        let now_ms = self.now.mono_ms;
         if let Err(error) = &result {
             let (controller, target, error) = (Arc::from(MANAGER), op.target().clone(), error.clone());
             effects.push(Effect::Observe(Observation::WriteFailed { controller, target, error }));
@@ -152,8 +152,8 @@ impl Driver {
             }
             Err(error) => {
                 *failures += 1;
-                let delay = delay_ms(*failures, name, Self::is_passing(error.class));
-                self.timers.insert((now_ms + delay.max(100), Timer::Report(Arc::clone(name))));
+                let delay = delay_ms(*failures, name, Self::patience(error.class));
+                self.arm(delay.max(100), Timer::Report(Arc::clone(name)));
                 return;
             }
         }
@@ -175,10 +175,15 @@ impl Driver {
         }
     }
 
-    /// A Plugin object has changed: our own write has come, or somebody else touched it.
+    /// A Plugin object has changed: our own write has come, perhaps after its plugin has gone, or somebody else touched it.
     pub(super) fn on_plugin_object_change(&mut self, object: &Object, effects: &mut Vec<Effect>) {
-        if object.kind == plugin_object::kind() {
+        if object.kind != plugin_object::kind() {
+            return;
+        }
+        if self.plugins.contains_key(&object.name.name) {
             self.report(&Arc::clone(&object.name.name), effects);
+        } else {
+            self.report_orphans(effects);
         }
     }
 
@@ -257,9 +262,9 @@ impl Driver {
     }
 
     fn permitted(&self, plugin: &PluginState) -> Condition {
-        if let Some(((kind, verb), message)) = plugin.denied.iter().next() {
+        if let Some(((kind, verb), denial)) = plugin.denied.iter().next() {
             let rule = Self::missing_rule(kind, verb);
-            return no("Permitted", "Forbidden", format!("{message}\n{rule}"));
+            return no("Permitted", "Forbidden", format!("{}\n{rule}", denial.message));
         }
         for kind in self.kinds_of(plugin) {
             if let Some(WatchError::Denied(message)) = self.kinds.get(&kind).and_then(|state| state.error.as_ref()) {

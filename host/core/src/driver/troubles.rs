@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use super::{Driver, Timer};
+use crate::backoff::Patience;
 use crate::event::{Effect, WriteErrorClass, WriteOp};
 use crate::object::Kind;
 use crate::queue::Key;
 use crate::rbac;
 
-/// How long a fault that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
-const FAULT_PASSED_MS: u64 = 3_000;
+/// How long a trouble that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
+const TROUBLE_PASSED_MS: u64 = 3_000;
 
 /// What RBAC calls a write, with the status subresource apart.
 fn permission(op: &WriteOp) -> &'static str {
@@ -29,7 +30,9 @@ impl Driver {
             return;
         }
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        plugin.denied.insert((op.target().kind.clone(), permission(op)), message.to_owned());
+        let denial = plugin.denied.entry((op.target().kind.clone(), permission(op))).or_default();
+        denial.message = message.to_owned();
+        denial.keys.insert(key.clone());
         self.report(&name, effects);
     }
 
@@ -39,6 +42,19 @@ impl Driver {
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), permission(op))).is_some() {
             self.report(&name, effects);
+        }
+    }
+
+    /// The key needs no refused right any more: its turn went well, or its object is gone.
+    pub(super) fn clear_denials(&mut self, key: &Key) {
+        let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
+            return;
+        };
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        let before = plugin.denied.len();
+        plugin.denied.retain(|_, denial| !(denial.keys.remove(key) && denial.keys.is_empty()));
+        if plugin.denied.len() != before {
+            self.arm(TROUBLE_PASSED_MS, Timer::Report(name));
         }
     }
 
@@ -60,7 +76,7 @@ impl Driver {
         };
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         if plugin.faults.remove(key).is_some() {
-            self.timers.insert((self.now.mono_ms + FAULT_PASSED_MS, Timer::Report(name)));
+            self.arm(TROUBLE_PASSED_MS, Timer::Report(name));
         }
     }
 
@@ -69,11 +85,17 @@ impl Driver {
         if verb == PATCH_STATUS { rbac::missing_status_rule_text(kind) } else { rbac::missing_rule_text(kind, verb) }
     }
 
-    /// True for an answer that says that a write may be tried again soon.
-    pub(super) fn is_passing(class: WriteErrorClass) -> bool {
-        matches!(
-            class,
-            WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. }
-        )
+    /// How long it is worth waiting after an error of this class.
+    pub(super) fn patience(class: WriteErrorClass) -> Patience {
+        match class {
+            WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. } => {
+                Patience::Unreachable
+            }
+            WriteErrorClass::Denied => Patience::Denied,
+            WriteErrorClass::AlreadyExists
+            | WriteErrorClass::Conflict
+            | WriteErrorClass::NotFound
+            | WriteErrorClass::Invalid => Patience::Failed,
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::keys::Work;
 use super::{Controller, Driver};
 use crate::event::{Effect, Observation};
-use crate::object::{Controller as OwnerReference, Kind, Name, Object};
+use crate::object::{Controller as OwnerReference, Kind, Name, Object, ObjectRef};
 use crate::queue::{ControllerId, Key, Lane};
 use crate::read_set::{Interest, ReadSet};
 use crate::store::Change;
@@ -15,6 +15,8 @@ use crate::store::Change;
 #[derive(Debug, Default)]
 pub(super) struct Interests {
     keys: BTreeMap<Interest, BTreeSet<Key>>,
+    /// Objects of others whose names a key wants for its children: it gets on when they go.
+    taken: BTreeMap<ObjectRef, BTreeSet<Key>>,
 }
 
 impl Interests {
@@ -35,6 +37,28 @@ impl Interests {
         }
     }
 
+    /// Puts `after` in the place of `before` as what stands in a key's way.
+    pub fn replace_taken(&mut self, key: &Key, before: &[ObjectRef], after: &[ObjectRef]) {
+        for target in before {
+            if let Some(keys) = self.taken.get_mut(target) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.taken.remove(target);
+                }
+            }
+        }
+        for target in after {
+            self.taken.entry(target.clone()).or_default().insert(key.clone());
+        }
+    }
+
+    fn held_up_by(&self, object: &Object) -> BTreeSet<Key> {
+        if self.taken.is_empty() {
+            return BTreeSet::new();
+        }
+        self.taken.get(&object.reference()).cloned().unwrap_or_default()
+    }
+
     fn asked_about(&self, change: &Change) -> BTreeSet<Key> {
         change.interests().iter().filter_map(|interest| self.keys.get(interest)).flatten().cloned().collect()
     }
@@ -51,6 +75,9 @@ impl Driver {
             if let Some(owner) = &side.controller {
                 self.wake_owner(&side.kind, &side.name.namespace, owner, effects);
             }
+        }
+        for key in self.interests.held_up_by(&object) {
+            self.wake(&key, Lane::Live, effects);
         }
         for key in self.interests.asked_about(change) {
             let last = self.keys.get(&key).and_then(|state| state.last.as_ref());
@@ -82,7 +109,13 @@ impl Driver {
                 Some(_) if by_list || is_new_generation => self.wake(&key, Lane::Live, effects),
                 // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
                 // see that very write is let through.
-                Some(after) if state.status_version == Some(after.resource_version) => {
+                // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
+                // see that very write is let through. A write that the API server found to change nothing has the
+                // version of somebody else's change, hence the second look.
+                Some(after)
+                    if state.status_version == Some(after.resource_version)
+                        && change.before.as_ref().is_some_and(|before| before.differs_only_in_status(after)) =>
+                {
                     if state.gated_since_ms.is_some() {
                         self.wake(&key, Lane::Live, effects);
                     }
@@ -138,11 +171,31 @@ impl Driver {
         }
     }
 
+    /// Looks again at the keys that wait to see a write of theirs to this kind: what came and went unseen is only shown by
+    /// how far the kind as a whole has come.
+    pub(super) fn wake_gated(&mut self, kind: &Kind, effects: &mut Vec<Effect>) {
+        let waits = |key: &&Key| {
+            let state = self.keys.get(*key);
+            state.is_some_and(|state| state.own_writes.first().is_some_and(|write| write.target.kind == *kind))
+        };
+        let keys: Vec<Key> = self.gated.iter().filter(waits).cloned().collect();
+        for key in keys {
+            self.wake(&key, Lane::Live, effects);
+        }
+    }
+
     /// Forgets a key whose object is gone.
     pub(super) fn drop_key(&mut self, key: &Key) {
         self.queue.remove(key);
         self.clear_fault(key);
-        if let Some(last) = self.keys.remove(key).and_then(|state| state.last) {
+        self.clear_denials(key);
+        self.gated.remove(key);
+        let Some(state) = self.keys.remove(key) else { return };
+        if matches!(state.work, Work::Writing(_)) {
+            self.keys_writing = self.keys_writing.saturating_sub(1);
+        }
+        self.interests.replace_taken(key, &state.taken, &[]);
+        if let Some(last) = state.last {
             self.interests.remove(key, &last.reads);
         }
     }

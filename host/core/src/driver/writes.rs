@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::keys::{KeyState, Run, RunFailure, Work};
+use super::keys::{KeyState, Run, RunFailure, Stall, Work};
 use super::{Driver, ReadFor, WriteFor};
+use crate::backoff::Patience;
 use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use crate::kube_event::Happening;
 use crate::object::{Object, ObjectRef};
@@ -58,24 +59,30 @@ impl Driver {
             driver.store.snapshot().get(&controller.spec.primary, &key.name).cloned()
         };
         let Some(primary) = name(self) else {
+            if let Some(controller) = self.controllers.get(&key.controller) {
+                let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
+                let controller = Arc::clone(&controller.label);
+                effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
+            }
             self.drop_key(key);
             return;
         };
         let Some(failure) = run.failed.take() else { return self.end_turn(key, &run, effects) };
-        let unreachable = matches!(failure.class, WriteErrorClass::Unavailable | WriteErrorClass::Unknown);
-        let mut requeue_ms = self.count_failure(key, unreachable);
+        let patience = Self::patience(failure.class);
+        let mut requeue_ms = self.count_failure(key, patience);
         if let WriteErrorClass::TooManyRequests { retry_after_ms } = failure.class {
             requeue_ms = requeue_ms.max(retry_after_ms);
         }
         run.ending.result = ReconcileResult::Error;
         run.ending.requeue_ms = Some(requeue_ms);
+        if let Some(state) = self.keys.get_mut(key) {
+            // X11 counts anew from the plan that goes through: a status of before it is as old as ever.
+            state.deferred_since_ms = None;
+        }
+        run.ending.hold = patience == Patience::Unreachable;
         let Some(stall) = failure.stall else { return self.end_turn(key, &run, effects) };
-        self.tell(key, &primary, true, &stall.reason, &stall.message, effects);
-        let Some(state) = self.keys.get_mut(key) else { return };
-        // The condition is written once; a second failure of the same kind finds it standing.
-        let status_failed = failure.message.is_empty();
-        state.stalled = Some(stall);
-        if status_failed {
+        self.stall(key, &primary, stall, effects);
+        if failure.of_status {
             return self.end_turn(key, &run, effects);
         }
         self.write_stall_only(key, &primary, run.ending, run.skipped, effects);
@@ -182,12 +189,10 @@ impl Driver {
             (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, effects),
             _ => {}
         }
-        let is_status = matches!(op, WriteOp::PatchStatus { .. });
         let failure = RunFailure {
             class: error.class,
-            // A status that is refused cannot carry the condition that says so.
-            message: if is_status { String::new() } else { error.message.clone() },
             stall: Self::stall_of(op, error),
+            of_status: matches!(op, WriteOp::PatchStatus { .. }),
         };
         if let Some(KeyState { work: Work::Writing(run), .. }) = self.keys.get_mut(key) {
             run.failed.get_or_insert(failure);
@@ -231,15 +236,12 @@ impl Driver {
                     return;
                 }
                 let message = format!("{target} exists already and is not controlled by this object");
-                let stall = Some(super::keys::Stall::new("ChildExists", message.clone()));
-                RunFailure { class: WriteErrorClass::Conflict, message, stall }
+                let stall = Some(Stall::new("ChildExists", message));
+                RunFailure { class: WriteErrorClass::Conflict, stall, of_status: false }
             }
-            Ok(None) => RunFailure {
-                class: WriteErrorClass::Conflict,
-                message: format!("{target} existed and is gone again"),
-                stall: None,
-            },
-            Err(error) => RunFailure { class: error.class, message: error.message.clone(), stall: None },
+            // It existed and is gone again.
+            Ok(None) => RunFailure { class: WriteErrorClass::Conflict, stall: None, of_status: false },
+            Err(error) => RunFailure { class: error.class, stall: None, of_status: false },
         };
         if let Work::Writing(run) = &mut state.work {
             run.failed.get_or_insert(failure);

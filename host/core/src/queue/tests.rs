@@ -75,6 +75,17 @@ fn q2_plugins_share_by_measured_time_and_idleness_earns_no_credit() {
 }
 
 #[test]
+fn q2_lanes_hold_among_the_controllers_of_one_plugin_too() {
+    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    queue.add(0, &plugin, key(0, "resync"), Lane::Resync);
+    queue.add(1, &plugin, key(1, "live"), Lane::Live);
+    assert_eq!(take(&mut queue, 2).as_deref(), Some("live"));
+    queue.add(3, &plugin, key(1, "later"), Lane::Live);
+    assert_eq!(take(&mut queue, AGEING_MS).as_deref(), Some("resync"));
+    assert_eq!(take(&mut queue, AGEING_MS).as_deref(), Some("later"));
+}
+
+#[test]
 fn q4_a_controller_that_may_not_run_does_not_hold_up_others() {
     let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "full"), Lane::Live);

@@ -67,6 +67,7 @@ fn everything(metrics: &Metrics, at: Instant) {
     }
     let done = CallDone { result: CallResult::Done(Outcome::default()), reads: ReadSet::default(), elapsed_us: 30 };
     metrics.called(&controller(), &done);
+    metrics.called(&controller(), &CallDone { result: CallResult::HostFault("no room".to_owned()), ..done });
     metrics.compiled(200, false);
     metrics.concurrency(&controller(), 8);
     for class in [None, Some(WriteErrorClass::Conflict)] {
@@ -129,7 +130,9 @@ fn mortises_own_series_tell_of_guests_plugins_cache_and_writes() {
     let text = metrics.encode(now, &scraped()).unwrap();
     for line in [
         r#"mortise_guest_calls_total{controller="podset/PodSet",result="done"} 1"#,
-        r#"mortise_guest_call_seconds_count{controller="podset/PodSet"} 1"#,
+        r#"mortise_guest_calls_total{controller="podset/PodSet",result="host_fault"} 1"#,
+        r#"mortise_guest_call_seconds_count{controller="podset/PodSet"} 2"#,
+        r#"mortise_host_faults_total{controller="podset/PodSet"} 1"#,
         r#"mortise_guest_faults_total{controller="podset/PodSet",reason="Trap"} 1"#,
         r#"mortise_guest_faults_total{controller="podset/PodSet",reason="DeadlineExceeded"} 1"#,
         r#"mortise_breaker_openings_total{controller="podset/PodSet"} 1"#,
@@ -166,6 +169,20 @@ fn work_in_progress_is_aged_at_the_scrape_and_gone_when_it_ends() {
     let text = metrics.encode(start + Duration::from_secs(10), &Scraped::default()).unwrap();
     has(&text, &format!("workqueue_longest_running_processor_seconds{labels} 4.0"));
     has(&text, r#"controller_runtime_active_workers{controller="podset/PodSet"} 1"#);
+}
+
+#[test]
+fn a_turn_that_ends_without_a_result_is_no_longer_in_work_and_counts_as_no_reconcile() {
+    let (metrics, start) = (Metrics::new(), Instant::now());
+    for _ in 0..2 {
+        metrics.observe(start, &Observation::Taken { controller: controller(), queued_ms: 0 });
+        metrics.observe(start, &Observation::TurnEnded { controller: controller(), object: object() });
+    }
+    let text = metrics.encode(start + Duration::from_secs(10), &Scraped::default()).unwrap();
+    let labels = r#"{name="podset/PodSet",controller="podset/PodSet"}"#;
+    has(&text, &format!("workqueue_unfinished_work_seconds{labels} 0.0"));
+    has(&text, r#"controller_runtime_active_workers{controller="podset/PodSet"} 0"#);
+    assert!(!text.contains("controller_runtime_reconcile_total{"), "{text}");
 }
 
 #[test]

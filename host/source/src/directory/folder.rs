@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long a file has to stay as it is before it is read. Compilers and editors write within milliseconds.
 const SETTLE: Duration = Duration::from_millis(150);
 /// How long a file that is not whole is waited for. Copies over a network pause; after this a file is what it is, and
-/// whoever reads it says what is wrong with it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// whoever reads it says what is wrong with it. A directory is waited for no longer than that until it counts as listed.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What tells one state of a file from another.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,6 +100,17 @@ impl Folder {
         true
     }
 
+    /// The names of which nothing was told yet. They count as told from now on, and are still read when they come to rest.
+    pub(super) fn give_up_on_untold(&mut self) -> Vec<String> {
+        let untold = self.entries.iter_mut().filter(|(_, entry)| !entry.told);
+        untold
+            .map(|(name, entry)| {
+                entry.told = true;
+                name.clone()
+            })
+            .collect()
+    }
+
     /// How long until something has to be looked at again; None when everything has come to rest.
     pub(super) fn next_look(&self, now: Instant) -> Option<Duration> {
         let next = self.entries.values().filter_map(Entry::due_at).min()?;
@@ -180,6 +191,17 @@ mod tests {
         folder.observe(start + SETTLE, found(&[("a", 2), ("b", 1)]));
         assert_eq!(folder.observe(start + SETTLE, found(&[])), ["a"]);
         assert!(folder.observe(start + SETTLE, found(&[])).is_empty());
+    }
+
+    #[test]
+    fn what_is_given_up_on_is_named_once_and_still_read_or_gone_later() {
+        let (mut folder, start) = (Folder::default(), Instant::now());
+        folder.observe(start, found(&[("a", 1), ("b", 1), ("c", 1)]));
+        folder.settle(start + SETTLE, "a", true);
+        assert_eq!(folder.give_up_on_untold(), ["b", "c"]);
+        assert!(folder.give_up_on_untold().is_empty());
+        assert_eq!(folder.observe(start + SETTLE, found(&[("a", 1), ("b", 1)])), ["c"]);
+        assert_eq!(names(folder.due(start + SETTLE)), ["b"]);
     }
 
     #[test]

@@ -38,14 +38,18 @@ impl Watched {
     }
 
     fn next(&self) -> String {
-        match self.events.recv_timeout(DEADLINE).unwrap() {
-            SourceEvent::Found { offer, bytes } => {
-                format!("found {} {} {}", offer.name, String::from_utf8_lossy(&bytes[10..]), offer.config)
-            }
-            SourceEvent::Unreadable { name, refusal, .. } => format!("unreadable {name} {}", refusal.reason),
-            SourceEvent::Gone(name) => format!("gone {name}"),
-            SourceEvent::Listed => "listed".to_owned(),
+        words(self.events.recv_timeout(DEADLINE).unwrap())
+    }
+}
+
+fn words(event: SourceEvent) -> String {
+    match event {
+        SourceEvent::Found { offer, bytes } => {
+            format!("found {} {} {}", offer.name, String::from_utf8_lossy(&bytes[10..]), offer.config)
         }
+        SourceEvent::Unreadable { name, refusal, .. } => format!("unreadable {name} {}", refusal.reason),
+        SourceEvent::Gone(name) => format!("gone {name}"),
+        SourceEvent::Listed => "listed".to_owned(),
     }
 }
 
@@ -106,6 +110,53 @@ fn a_file_that_is_being_written_is_offered_once_and_whole() {
     std::io::Write::write_all(&mut file, &whole[12..]).unwrap();
     drop(file);
     assert_eq!(watched.next(), "found a a component of some length {}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_at_first_is_not_told_as_listed_until_it_can() {
+    let outside = tempfile::tempdir().unwrap();
+    let (here, away) = (outside.path().join("plugins"), outside.path().join("away"));
+    fs::create_dir(&here).unwrap();
+    fs::write(here.join("a.wasm"), wasm("one")).unwrap();
+    let (opened, stop) = Directory::open(&here).unwrap();
+    // A mount that is not there yet, or rights that come late.
+    fs::rename(&here, &away).unwrap();
+    let (sender, events) = channel();
+    let thread = std::thread::spawn(move || opened.run(|event| drop(sender.send(event))));
+    let early = events.recv_timeout(Duration::from_millis(500));
+    assert!(early.is_err(), "told of a directory that cannot be read: {early:?}");
+    fs::rename(&away, &here).unwrap();
+    // Says to look; without it the next look would come by itself, only later.
+    fs::write(here.join("notes.txt"), "nothing").unwrap();
+    assert_eq!(words(events.recv_timeout(DEADLINE).unwrap()), "found a one {}");
+    assert_eq!(words(events.recv_timeout(DEADLINE).unwrap()), "listed");
+    drop(stop);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_file_that_is_written_without_end_does_not_keep_listed_from_coming_and_is_read_when_it_rests() {
+    let writing = Arc::new(AtomicBool::new(true));
+    let mut writer = None;
+    let watched = Watched::open(|path| {
+        fs::write(path.join("calm.wasm"), wasm("one")).unwrap();
+        let (busy, writing) = (path.join("busy.wasm"), Arc::clone(&writing));
+        fs::write(&busy, wasm("")).unwrap();
+        writer = Some(std::thread::spawn(move || {
+            // Each time another size, and never at rest for as long as a file has to be.
+            for length in (0..100).cycle().take_while(|_| writing.load(Ordering::Acquire)) {
+                fs::write(&busy, wasm(&"x".repeat(length))).unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            fs::write(&busy, wasm("two")).unwrap();
+        }));
+    });
+    assert_eq!(watched.next(), "found calm one {}");
+    assert_eq!(watched.next(), "unreadable busy StillBeingWritten");
+    assert_eq!(watched.next(), "listed");
+    writing.store(false, Ordering::Release);
+    writer.unwrap().join().unwrap();
+    assert_eq!(watched.next(), "found busy two {}");
 }
 
 #[test]

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use mortise_core::digest;
 use mortise_core::event::{Digest, Refusal};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
 use super::{CompileError, host_error};
-use crate::digest::sha256_hex;
 
 /// Components that are remembered. Each artifact has some 0.5 MiB (Rust) to 35 MiB (Python).
 const MAX_ENTRIES: usize = 200;
@@ -34,7 +34,7 @@ pub(super) enum Entry {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Record {
-    Compiled { sha256: String },
+    Compiled { code: String },
     Refused { reason: String, message: String },
 }
 
@@ -73,9 +73,9 @@ impl Cache {
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
         let record = fs::read(self.record_path(digest)).ok()?;
         match serde_json::from_slice(&record) {
-            Ok(Record::Compiled { sha256 }) => {
+            Ok(Record::Compiled { code }) => {
                 let path = self.artifact_path(digest);
-                let intact = fs::read(&path).is_ok_and(|code| sha256_hex(&code) == sha256);
+                let intact = fs::read(&path).is_ok_and(|found| *digest::of(&found).0 == *code);
                 if !intact {
                     warn!(%digest, path = %path.display(), "a compiled component is damaged; it is compiled again");
                 }
@@ -96,7 +96,7 @@ impl Cache {
     pub(super) fn store(&self, digest: &Digest, code: &[u8]) -> Result<PathBuf, CompileError> {
         let path = self.artifact_path(digest);
         self.write(&path, code)?;
-        self.write_record(digest, &Record::Compiled { sha256: sha256_hex(code) })?;
+        self.write_record(digest, &Record::Compiled { code: digest::of(code).to_string() })?;
         self.prune();
         Ok(path)
     }

@@ -28,7 +28,7 @@ fn with_function(locals: usize, body: &str) -> Vec<u8> {
 fn a_plugin_passes_and_shows_what_it_imports_and_exports() {
     let wasm = idle_guest();
     let scan = prescan(&wasm).unwrap();
-    assert_eq!(scan.digest, crate::digest::of(&wasm));
+    assert_eq!(scan.digest, mortise_core::digest::of(&wasm));
     assert!(scan.imports.iter().any(|import| import == "mortise:host/clock@0.1.0"), "{:?}", scan.imports);
     assert_eq!(scan.exports, ["mortise:plugin/reconciler@0.1.0"]);
     assert_eq!((scan.sizes.modules, scan.sizes.memory_bytes), (2, 2 << 16));

@@ -7,9 +7,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -49,8 +50,6 @@ struct PodSetStatus {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the watch of Pods has ended")]
-    CacheGone,
     #[error("create pod {0}: {1}")]
     Create(String, #[source] kube::Error),
     #[error("delete pod {0}: {1}")]
@@ -62,6 +61,8 @@ enum Error {
 struct Context {
     client: Client,
     pods: Store<Pod>,
+    /// Whether the first list of Pods is complete.
+    is_filled: AtomicBool,
 }
 
 /// What the wanted Pods and the cached ones differ by.
@@ -93,13 +94,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .applied_objects()
         .predicate_filter(predicates::generation, PredicateConfig::default());
 
-    let filled = pods.clone();
+    let context = Arc::new(Context { client, pods, is_filled: AtomicBool::new(false) });
+    // One task alone waits for the cache: a store wakes only the last of those that wait for it.
+    let waiting = Arc::clone(&context);
     tokio::spawn(async move {
-        if filled.wait_until_ready().await.is_ok() {
+        if waiting.pods.wait_until_ready().await.is_ok() {
+            waiting.is_filled.store(true, Ordering::Release);
             println!("the cache of Pods is filled");
         }
     });
-    let context = Arc::new(Context { client, pods });
     Controller::for_stream(set_events, set_store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
         .owns_stream(pod_events)
@@ -115,11 +118,9 @@ async fn reconcile(set: Arc<PodSet>, context: Arc<Context>) -> Result<Action, Er
         // Its Pods are collected by their owner references.
         return Ok(Action::await_change());
     }
-    // Before the first list of Pods is complete, all of them would seem to be missing. To wait for it here would be to wait
-    // for ever: with every slot taken, the controller no longer polls the stream that fills the cache.
-    match context.pods.wait_until_ready().now_or_never() {
-        Some(ready) => ready.map_err(|_| Error::CacheGone)?,
-        None => return Ok(Action::requeue(FILLING)),
+    if !context.is_filled.load(Ordering::Acquire) {
+        // All Pods would seem to be missing.
+        return Ok(Action::requeue(FILLING));
     }
     let owned = context.pods.state().into_iter().filter(|pod| is_controlled_by(pod, &set)).collect::<Vec<_>>();
     let difference = compare(&set, &owned);

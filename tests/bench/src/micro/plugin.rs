@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use mortise_core::digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::object::Kind;
 use mortise_core::view::Access;
 use mortise_wasm::compile::Compiler;
-use mortise_wasm::digest;
 use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
 

@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use mortise_core::contract::{CallResult, Outcome};
 use mortise_core::limits::CallLimits;
 use mortise_core::object::{Interner, Object};
-use mortise_core::store::Snapshot;
+use mortise_core::store::{Snapshot, Store};
 use mortise_core::view::{Access, View};
 use mortise_wasm::plugin::{CallReport, Plugin};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::plugin::{self, Podset};
@@ -22,8 +23,6 @@ use crate::table::Table;
 const PODS: usize = 10;
 /// Calls per round: some milliseconds' worth.
 const CALLS: usize = 500;
-/// Different snapshots in which one Pod has just changed, so that its projection is not remembered.
-const CHANGES: usize = 100;
 const TARGET: Duration = Duration::from_micros(15);
 /// What podset asks for; the native reference is given the same.
 const FIELDS: [&str; 4] =
@@ -43,12 +42,12 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    pub(crate) fn new(podset: &'a Podset) -> Result<Self> {
+    pub(crate) fn new(podset: &'a Podset, template: Option<Value>) -> Result<Self> {
         let mut interner = Interner::default();
-        let primary = Arc::new(Object::decode(sample::pod_set(PODS).as_bytes(), &mut interner)?);
+        let primary = Arc::new(Object::decode(sample::pod_set(PODS, template).as_bytes(), &mut interner)?);
         let mut scene = Self {
             podset,
-            snapshot: snapshot(&mut interner, None)?,
+            snapshot: cache(&mut interner)?.snapshot(),
             primary,
             access: plugin::access(),
             config: "{}".into(),
@@ -74,17 +73,19 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Every sample Pod of the owner, one of them perhaps in another version than the others.
-fn snapshot(interner: &mut Interner, changed: Option<u64>) -> Result<Snapshot> {
-    let mut objects = vec![Object::decode(sample::pod_set(PODS).as_bytes(), interner)?];
-    for index in 0..PODS {
-        let mut pod = Pod::new(0, index);
-        if let (0, Some(version)) = (index, changed) {
-            pod.version = version;
+/// A cache that holds every sample Pod of the owner, listed completely.
+fn cache(interner: &mut Interner) -> Result<Store> {
+    let mut store = Store::new();
+    for kind in [plugin::pod_set(), plugin::pod()] {
+        store.begin_list(&kind);
+        if kind == plugin::pod() {
+            for index in 0..PODS {
+                store.list_item(Object::decode(Pod::new(0, index).json().as_bytes(), interner)?);
+            }
         }
-        objects.push(Object::decode(pod.json().as_bytes(), interner)?);
+        store.end_list(&kind, store.max_seen(&kind));
     }
-    Ok(Snapshot::of(&[plugin::pod_set(), plugin::pod()], objects))
+    Ok(store)
 }
 
 fn outcome(report: CallReport) -> Result<Outcome> {
@@ -94,28 +95,21 @@ fn outcome(report: CallReport) -> Result<Outcome> {
     }
 }
 
-/// The rows of this step.
-pub(crate) fn cases<'a>(scene: &'a Scene<'_>, cases: &mut Vec<Case<'a>>) {
-    let repeated = Case::new("reconcile in a fresh instance, podset with 10 Pods", move |stopwatch| {
-        for _ in 0..CALLS {
-            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &scene.snapshot)))?;
-        }
-        Ok(())
-    });
-    cases.push(repeated.target(TARGET));
+/// The rows of this step. `large` is the same scene with a template whose Pods have some 5 KB.
+pub(crate) fn cases<'a>(scene: &'a Scene<'_>, large: &'a Scene<'_>, cases: &mut Vec<Case<'a>>) {
+    let name = "reconcile in a fresh instance, podset with 10 Pods";
+    cases.push(repeated(name, scene).target(TARGET));
+    cases.push(repeated("the same with a template of 3 KB", large));
     cases.push(Case::new("the same when one Pod has just changed", move |stopwatch| {
         let mut interner = Interner::default();
-        let all = (0..CHANGES).map(|number| snapshot(&mut interner, Some(100 + number as u64)));
-        let all = all.collect::<Result<Vec<_>>>()?;
-        for view in &all {
-            // The other nine are remembered, as they are in a host that has seen them before.
-            for index in 1..PODS {
-                let name = mortise_core::object::Name::new("default", &format!("sample-0-{index}"));
-                let pod = view.get(&plugin::pod(), &name).context("a sample Pod is missing")?;
-                let fields = mortise_core::projection::Projection::parse(&FIELDS.map(str::to_owned))?;
-                drop(fields.project(pod));
-            }
-            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, view)))?;
+        let mut store = cache(&mut interner)?;
+        // What the others show of themselves is remembered from this call on.
+        outcome(scene.call(&scene.podset.plugin, &store.snapshot()))?;
+        for number in 0..CALLS {
+            let pod = Pod { version: 1_000 + number as u64, ..Pod::new(0, number % PODS) };
+            store.apply(Object::decode(pod.json().as_bytes(), &mut interner)?);
+            let snapshot = store.snapshot();
+            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &snapshot)))?;
         }
         Ok(())
     }));
@@ -131,6 +125,15 @@ pub(crate) fn cases<'a>(scene: &'a Scene<'_>, cases: &mut Vec<Case<'a>>) {
             Ok(())
         }));
     }
+}
+
+fn repeated<'a>(name: &str, scene: &'a Scene<'_>) -> Case<'a> {
+    Case::new(name, move |stopwatch| {
+        for _ in 0..CALLS {
+            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &scene.snapshot)))?;
+        }
+        Ok(())
+    })
 }
 
 #[derive(Deserialize)]

@@ -117,12 +117,9 @@ impl Running<'_> {
             let (set, replicas) = (set_name(step / 2), if step % 2 == 0 { REPLICAS + 1 } else { REPLICAS });
             self.scale_one(&set, replicas).await?;
         }
-        let (begin, audit) = (mark.at, mark.audit);
-        let wall = begin.elapsed();
         let (phase, _, records) = self.end(mark).await?;
-        let (all, _) = self.stage.cluster.plane.audit_since(audit)?;
-        let reactions_ms = reactions(&all, &records, self.namespace)?;
-        Ok((Phase { wall, ..phase }, reactions_ms))
+        let reactions_ms = reactions(self.which, &records, self.namespace)?;
+        Ok((phase, reactions_ms))
     }
 
     async fn scale_one(&self, set: &str, replicas: usize) -> Result<()> {
@@ -154,7 +151,7 @@ impl Running<'_> {
     async fn mark(&self) -> Result<Mark> {
         let operator = self.operator.quiet().await?;
         let cluster = &self.stage.cluster;
-        let (_, audit) = cluster.requests_of(self.which, 0)?;
+        let audit = cluster.audit_mark()?;
         Ok(Mark { operator, api_server: cluster.api_server_usage()?, audit, at: Instant::now() })
     }
 
@@ -163,53 +160,56 @@ impl Running<'_> {
         let wall = mark.at.elapsed();
         self.observer.until("every Pod to run", |world| world.runs()).await?;
         let operator = self.operator.quiet().await?;
-        let (records, _) = self.stage.cluster.requests_of(self.which, mark.audit)?;
+        let records = self.stage.cluster.requests_since(mark.audit)?;
         let api_cpu = self.stage.cluster.api_server_usage()?.cpu.saturating_sub(mark.api_server.cpu);
         let cpu = operator.cpu.saturating_sub(mark.operator.cpu);
-        Ok((phase(wall, cpu, api_cpu, &records), operator, records))
+        Ok((phase(self.which, wall, cpu, api_cpu, &records), operator, records))
     }
 }
 
 /// Starts an operator whose PodSets are all as they should be, and waits until it has seen that.
 async fn restarted_operator(stage: &Stage, which: Which) -> Result<(Operator, Phase, Usage)> {
-    let (_, audit) = stage.cluster.requests_of(which, 0)?;
+    let audit = stage.cluster.audit_mark()?;
     let api_server = stage.cluster.api_server_usage()?;
     let begin = Instant::now();
     let operator = stage.start(which).await?;
     let wall = begin.elapsed();
     let usage = operator.quiet().await?;
-    let (records, _) = stage.cluster.requests_of(which, audit)?;
+    let records = stage.cluster.requests_since(audit)?;
     let api_cpu = stage.cluster.api_server_usage()?.cpu.saturating_sub(api_server.cpu);
-    Ok((operator, phase(wall, usage.cpu, api_cpu, &records), usage))
+    Ok((operator, phase(which, wall, usage.cpu, api_cpu, &records), usage))
 }
 
-fn phase(wall: Duration, cpu: Duration, api_cpu: Duration, records: &[AuditRecord]) -> Phase {
+fn phase(which: Which, wall: Duration, cpu: Duration, api_cpu: Duration, records: &[AuditRecord]) -> Phase {
+    let own = || records.iter().filter(|record| record.user == which.user());
     Phase {
         wall,
         cpu,
         api_cpu,
-        requests: tally(records.iter().filter(|record| !is_watching(record))),
-        watching: tally(records.iter().filter(|record| is_watching(record))),
-        refused: records.iter().filter(|record| matches!(record.code, 409 | 422)).count(),
+        requests: tally(own().filter(|record| !is_watching(record))),
+        watching: tally(own().filter(|record| is_watching(record))),
+        refused: own().filter(|record| matches!(record.code, 409 | 422)).count(),
     }
 }
 
 /// From each scale request to the operator's first write after it, by the API server's own clock. Steps are waited for
 /// one by one, so the first write after a step is the answer to it.
-fn reactions(all: &[AuditRecord], own: &[AuditRecord], namespace: &str) -> Result<Vec<f64>> {
+fn reactions(which: Which, records: &[AuditRecord], namespace: &str) -> Result<Vec<f64>> {
+    let is_own = |record: &AuditRecord| record.user == which.user();
     let is_step = |record: &&AuditRecord| {
-        record.verb == "patch"
+        !is_own(record)
+            && record.verb == "patch"
             && record.resource == "podsets"
             && record.subresource.is_empty()
             && record.namespace == namespace
     };
     let mut writes = Vec::new();
-    for record in own.iter().filter(|record| record.is_write() && record.resource == "pods") {
+    for record in records.iter().filter(|record| is_own(record) && record.is_write() && record.resource == "pods") {
         writes.push(received_ms(record)?);
     }
     writes.sort_by(f64::total_cmp);
     let mut reactions = Vec::new();
-    for step in all.iter().filter(is_step) {
+    for step in records.iter().filter(is_step) {
         let begin = received_ms(step)?;
         let first = writes.iter().find(|write| **write > begin).context("a step without a write after it")?;
         reactions.push(first - begin);
@@ -226,10 +226,10 @@ pub(crate) fn requests_per(phase: &Phase, units: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn record(verb: &str, resource: &str, received: &str) -> AuditRecord {
+    fn record(user: &str, verb: &str, resource: &str, received: &str) -> AuditRecord {
         AuditRecord {
             verb: verb.to_owned(),
-            user: String::new(),
+            user: user.to_owned(),
             user_agent: String::new(),
             group: String::new(),
             resource: resource.to_owned(),
@@ -244,23 +244,29 @@ mod tests {
 
     #[test]
     fn a_reaction_lasts_from_a_step_to_the_first_write_after_it() {
-        let all = [record("patch", "podsets", "010000"), record("patch", "podsets", "050000")];
-        let own = [
-            record("create", "pods", "025500"),
-            record("patch", "podsets", "030000"),
-            record("delete", "pods", "070000"),
+        let records = [
+            record("admin", "patch", "podsets", "010000"),
+            record("mortise", "create", "pods", "025500"),
+            record("mortise", "patch", "podsets", "030000"),
+            record("admin", "patch", "podsets", "050000"),
+            record("kwok", "patch", "pods", "060000"),
+            record("mortise", "delete", "pods", "070000"),
         ];
-        let reactions = reactions(&all, &own, "n").unwrap();
+        let reactions = reactions(Which::Mortise, &records, "n").unwrap();
         let wanted = [15.5, 20.0];
         assert!(reactions.iter().zip(wanted).all(|(is, wanted)| (is - wanted).abs() < 0.01), "{reactions:?}");
         assert_eq!(reactions.len(), wanted.len());
     }
 
     #[test]
-    fn lists_and_watches_are_not_counted_as_requests() {
-        let records =
-            [record("create", "pods", "010000"), record("list", "pods", "020000"), record("get", "", "030000")];
-        let phase = phase(Duration::ZERO, Duration::ZERO, Duration::ZERO, &records);
+    fn lists_watches_and_what_others_ask_for_are_not_counted_as_requests() {
+        let records = [
+            record("kube-rs", "create", "pods", "010000"),
+            record("kube-rs", "list", "pods", "020000"),
+            record("kube-rs", "get", "", "030000"),
+            record("mortise", "create", "pods", "040000"),
+        ];
+        let phase = phase(Which::KubeRs, Duration::ZERO, Duration::ZERO, Duration::ZERO, &records);
         assert_eq!(requests_per(&phase, 1), 1.0);
         assert_eq!(phase.watching.len(), 2);
         assert_eq!(phase.refused, 1);

@@ -1,0 +1,201 @@
+//! Manifests in, what they say or the words of their refusal out.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The smallest manifest with something in every place.
+fn manifest() -> Value {
+    json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "podset", "version": "0.1.0",
+        "customResources": [{
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "podsets.app.example.com"},
+            "spec": {
+                "group": "app.example.com", "scope": "Namespaced", "names": {"kind": "PodSet", "plural": "podsets"},
+                "versions": [
+                    {"name": "v1alpha1", "served": true, "storage": true},
+                    {"name": "v1alpha0", "served": false, "storage": false},
+                ],
+            },
+        }],
+        "controllers": [{
+            "for": {"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"},
+            "owns": [
+                {"apiVersion": "v1", "kind": "Pod", "update": "recreate"},
+                {"apiVersion": "v1", "kind": "ConfigMap"},
+            ],
+            "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "Pod"}],
+            "concurrency": 3,
+        }],
+        "limits": {"memoryBytes": 1048576, "deadlineMs": 250},
+    })
+}
+
+/// The same with another value in one place ("/limits/deadlineMs"); an object's key may be new.
+fn with(place: &str, value: Value) -> Value {
+    let mut manifest = manifest();
+    let (parent, key) = place.rsplit_once('/').unwrap();
+    match manifest.pointer_mut(parent).unwrap() {
+        Value::Object(object) => drop(object.insert(key.to_owned(), value)),
+        Value::Array(array) => array[key.parse::<usize>().unwrap()] = value,
+        other => panic!("{parent} is {other}"),
+    }
+    manifest
+}
+
+fn refusal(manifest: &Value) -> Refusal {
+    match Manifest::parse(&manifest.to_string()) {
+        Err(refusal) => refusal,
+        Ok(parsed) => panic!("accepted: {parsed:?}"),
+    }
+}
+
+/// Every case is refused as invalid with these words.
+#[track_caller]
+fn invalid(cases: impl IntoIterator<Item = (&'static str, Value, &'static str)>) {
+    for (place, value, words) in cases {
+        let refusal = refusal(&with(place, value));
+        assert_eq!(refusal.reason, "InvalidManifest", "{place}");
+        assert!(refusal.message.contains(words), "{place}: {words:?} is not in: {}", refusal.message);
+        assert!(refusal.message.starts_with("the manifest is not valid: "), "{}", refusal.message);
+    }
+}
+
+#[test]
+fn a_manifest_says_what_it_says() {
+    let parsed = Manifest::parse(&manifest().to_string()).unwrap();
+    assert_eq!((&*parsed.name, &*parsed.version), ("podset", "0.1.0"));
+    let kind = |api_version, kind| Kind::new(api_version, kind);
+    let podset = kind("app.example.com/v1alpha1", "PodSet");
+    let crd = &parsed.custom_resources[0];
+    assert_eq!((&*crd.name, &*crd.plural, crd.namespaced), ("podsets.app.example.com", "podsets", true));
+    assert_eq!(crd.kinds, [podset.clone()], "only what is served");
+    let controller = &parsed.controllers[0];
+    assert_eq!((&controller.primary, controller.concurrency), (&podset, 3));
+    assert_eq!(controller.readable(), [podset, kind("v1", "Pod"), kind("v1", "ConfigMap"), kind("v1", "Node")]);
+    assert_eq!(controller.update_of(&kind("v1", "Pod")), Some(Update::Recreate));
+    assert_eq!(controller.update_of(&kind("v1", "ConfigMap")), Some(Update::Apply));
+    assert_eq!(controller.update_of(&kind("v1", "Node")), None);
+    assert_eq!((parsed.limits.memory_bytes, parsed.limits.deadline_ms), (1 << 20, 250));
+}
+
+#[test]
+fn what_is_left_out_has_the_defaults() {
+    let least = json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "least",
+        "controllers": [{"for": {"apiVersion": "example.com/v1", "kind": "Thing"}}],
+    });
+    let parsed = Manifest::parse(&least.to_string()).unwrap();
+    assert_eq!((parsed.limits, parsed.custom_resources.len()), (CallLimits::default(), 0));
+    assert_eq!(parsed.controllers[0].concurrency, DEFAULT_CONCURRENCY);
+}
+
+#[test]
+fn a_text_that_is_no_manifest_of_this_version_is_refused() {
+    invalid([
+        (
+            "/apiVersion",
+            json!("mortise.dev/v2"),
+            "it is mortise.dev/v2 PluginManifest, this host reads mortise.dev/v1alpha1",
+        ),
+        ("/kind", json!("Pod"), "it is mortise.dev/v1alpha1 Pod"),
+        ("/colour", json!("red"), "unknown field `colour`"),
+        ("/controllers/0/watches", json!([]), "unknown field `watches`"),
+        ("/limits/fuel", json!(1), "unknown field `fuel`"),
+        ("/name", json!(7), "invalid type"),
+        ("/controllers", json!([]), "controllers: there is none"),
+    ]);
+    let not_json = Manifest::parse("{").unwrap_err();
+    assert!(not_json.message.contains("EOF while parsing"), "{}", not_json.message);
+    let too_long = Manifest::parse(&" ".repeat(MAX_MANIFEST_BYTES + 1)).unwrap_err();
+    assert!(too_long.message.contains("it has 1048577 bytes, the most is 1048576"), "{}", too_long.message);
+}
+
+#[test]
+fn what_this_version_does_not_do_is_refused_and_not_ignored() {
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    invalid([
+        ("/admission", json!([config_map]), "serves no admission yet"),
+        ("/writes", json!([config_map]), "writes only children and status"),
+        ("/controllers/0/finalize", json!(true), "controllers[0].finalize: this version of mortise runs no finalizers"),
+        (
+            "/controllers/0/where",
+            json!({"labels": "a=b"}),
+            "controllers[0].where: this version of mortise reconciles all",
+        ),
+        ("/controllers/0/owns/0/update", json!("onDelete"), "\"onDelete\" is none of \"apply\" and \"recreate\""),
+    ]);
+}
+
+#[test]
+fn controllers_that_make_no_sense_are_refused_with_their_place() {
+    let podset = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
+    let twice = json!([{"for": podset}, {"for": podset}]);
+    invalid([
+        ("/controllers", twice, "app.example.com/v1alpha1/PodSet is reconciled by two of them"),
+        ("/controllers/0/for/kind", json!(""), "controllers[0].for: apiVersion"),
+        ("/controllers/0/for/apiVersion", json!("a.b/c/v1"), "names no kind"),
+        ("/controllers/0/reads/1", json!({"apiVersion": "apps/", "kind": "Deployment"}), "controllers[0].reads[1]: "),
+        ("/controllers/0/owns/1", json!({"apiVersion": "", "kind": "Pod"}), "controllers[0].owns[1]: "),
+        ("/controllers/0/owns/1", json!({"apiVersion": "v1", "kind": "Pod"}), "owns[1]: v1/Pod is owned twice"),
+        ("/controllers/0/owns/1", podset, "cannot be its own child"),
+        ("/controllers/0/concurrency", json!(0), "concurrency: 0 is not within 1 and 256"),
+        ("/controllers/0/concurrency", json!(257), "257 is not within 1 and 256"),
+    ]);
+}
+
+#[test]
+fn limits_beyond_what_a_host_gives_are_refused_with_the_most() {
+    invalid([
+        ("/limits/memoryBytes", json!(0), "limits.memoryBytes: 0 is not within 1 and 268435456"),
+        ("/limits/memoryBytes", json!(MAX_MEMORY_BYTES + 1), "268435457 is not within"),
+        ("/limits/deadlineMs", json!(0), "limits.deadlineMs: 0 is not within 1 and 10000"),
+        ("/limits/deadlineMs", json!(MAX_DEADLINE_MS + 1), "10001 is not within"),
+    ]);
+}
+
+#[test]
+fn custom_resources_that_are_none_are_refused_with_their_place() {
+    invalid([
+        ("/customResources/0", json!({}), "customResources[0]: missing field `kind`"),
+        (
+            "/customResources/0/kind",
+            json!("Deployment"),
+            "its kind is \"Deployment\", expected CustomResourceDefinition",
+        ),
+        ("/customResources/0/metadata/name", json!("podset"), "it has to be \"podsets.app.example.com\""),
+        ("/customResources/0/spec/versions", json!([{"name": "v1"}]), "customResources[0]: no version is served"),
+    ]);
+}
+
+#[test]
+fn l2_kinds_of_kubernetes_itself_are_never_reconciled() {
+    for (api_version, kind) in [
+        ("v1", "Pod"),
+        ("apps/v1", "Deployment"),
+        ("batch/v1", "Job"),
+        ("networking.k8s.io/v1", "Ingress"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ] {
+        let refusal = refusal(&with("/controllers/0/for", json!({"apiVersion": api_version, "kind": kind})));
+        assert_eq!(refusal.reason, "CoreKindClaimed", "{api_version} {kind}");
+        let words = format!("controllers[0].for: {api_version}/{kind} is a kind of Kubernetes itself");
+        assert!(refusal.message.starts_with(&words), "{}", refusal.message);
+    }
+}
+
+#[test]
+fn l4_a_custom_resource_in_a_group_of_kubernetes_is_refused() {
+    for group in ["apps", "resource.k8s.io", "rbac.authorization.k8s.io"] {
+        let mut manifest = with("/customResources/0/spec/group", json!(group));
+        manifest["customResources"][0]["metadata"]["name"] = json!(format!("podsets.{group}"));
+        let refusal = refusal(&manifest);
+        assert_eq!(refusal.reason, "ProtectedGroup", "{group}");
+        assert!(refusal.message.contains(&format!("the group {group:?} belongs to Kubernetes")), "{}", refusal.message);
+    }
+    // A project of Kubernetes' own is left to the API server, which asks for an approval.
+    let mut manifest = with("/customResources/0/spec/group", json!("gateway.networking.k8s.io"));
+    manifest["customResources"][0]["metadata"]["name"] = json!("podsets.gateway.networking.k8s.io");
+    assert!(Manifest::parse(&manifest.to_string()).is_ok());
+}
