@@ -21,6 +21,8 @@ use crate::simulation::world::{Mutant, World};
 const STEP_MS: u64 = 120_000;
 /// How long a lost watch is away.
 const WATCH_AWAY_MS: u64 = 10_000;
+/// What a story that does not end in a fixed point shows of its end.
+const TRACE_LINES: usize = 100;
 /// Alike lines in a row that are written out one by one.
 const ALIKE_LINES: usize = 6;
 /// Longest block of lines that is recognised when it comes again and again.
@@ -39,9 +41,6 @@ struct Scenario {
     #[serde(default)]
     given: Vec<Value>,
     steps: Vec<Step>,
-    /// A host that starts anew calls and writes nothing that matters; false where a fault lasts.
-    #[serde(default = "yes")]
-    restarts: bool,
 }
 
 #[derive(Deserialize)]
@@ -56,8 +55,14 @@ struct Step {
 #[serde(rename_all = "kebab-case")]
 enum Act {
     Create(Value),
-    Edit { object: String, patch: Value },
-    PatchStatus { object: String, status: Value },
+    Edit {
+        object: String,
+        patch: Value,
+    },
+    PatchStatus {
+        object: String,
+        status: Value,
+    },
     /// As a person does it: Pods go gracefully.
     Delete(String),
     /// Gone at once.
@@ -70,7 +75,12 @@ enum Act {
     Rival(String),
     Withdraw(String),
     /// The next write that begins so is answered so.
-    Answer { to: String, class: String, #[serde(default)] lands: bool },
+    Answer {
+        to: String,
+        class: String,
+        #[serde(default)]
+        lands: bool,
+    },
     DenyRead(String),
     DenyWrite(String),
     Allow,
@@ -81,15 +91,15 @@ enum Act {
     /// Milliseconds.
     Wait(u64),
     /// Somebody deletes the children of this key of an object, whenever there is one, ten times a second.
-    Fight { kind: String, key: String, times: u32 },
+    Fight {
+        kind: String,
+        key: String,
+        times: u32,
+    },
 }
 
 fn scripted() -> String {
     "scripted".to_owned()
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn data() -> PathBuf {
@@ -139,7 +149,7 @@ impl Story {
         let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted];
         let program = programs.into_iter().find(|program| Guest::new(*program, 1).name() == scenario.plugin);
         let guest = Guest::new(program.expect("the plugin is one of the simulation's"), 1);
-        let mut world = World::new(1, Mutant::None);
+        let mut world = World::new(1, Mutant::None).traced(TRACE_LINES);
         world.log = Some(Vec::new());
         let config = if scenario.config.is_null() { json!({}) } else { scenario.config.clone() };
         let config = config.to_string();
@@ -217,7 +227,9 @@ impl Story {
             Act::Wait(ms) => self.world.run_until(self.world.now_ms + ms),
             Act::Fight { kind: name, key, times } => (0..times).try_for_each(|_| {
                 let is_it = |life: &&Life| {
-                    life.deleted_at.is_none() && life.target.kind == kind(&name) && life.child_key.as_ref() == Some(&key)
+                    life.deleted_at.is_none()
+                        && life.target.kind == kind(&name)
+                        && life.child_key.as_ref() == Some(&key)
                 };
                 let found = self.world.cluster.lives.values().find(is_it).map(|life| life.target.clone());
                 found.iter().for_each(|target| self.world.cluster.remove(target));
@@ -240,7 +252,8 @@ fn shortened(lines: &[String]) -> String {
     let (mut text, mut at) = (String::new(), 0);
     while at < lines.len() {
         let rest = &lines[at..];
-        let repeats = |block: usize| rest.chunks(block).take_while(|chunk| *chunk == &rest[..block.min(rest.len())]).count();
+        let repeats =
+            |block: usize| rest.chunks(block).take_while(|chunk| *chunk == &rest[..block.min(rest.len())]).count();
         let repeated = (1..=MAX_BLOCK).map(|block| (block, repeats(block))).find(|(_, repeats)| *repeats > 3);
         let alike = rest.iter().take_while(|line| head(line) == head(&rest[0])).count();
         if let Some((block, repeats)) = repeated {
@@ -279,13 +292,14 @@ fn check(name: &str) {
         step.acts.into_iter().for_each(|act| story.act(act));
         let _ = write!(told, "\n{}\n{}", step.when, shortened(&story.rest()));
     }
-    story.world.check_quiet().unwrap_or_else(|violation| panic!("{name}: {violation}"));
-    if scenario.restarts {
-        let before = story.world.requests.len();
-        story.world.crash().unwrap_or_else(|violation| panic!("{name}: {violation}"));
-        story.rest();
-        assert_eq!(story.world.requests[before..], Vec::<String>::new()[..], "{name}: a restart writes");
+    if let Err(violation) = story.world.check_quiet() {
+        let trace: Vec<String> = story.world.trace.into_iter().flatten().collect();
+        panic!("{name}: {violation}\n{}", trace.join("\n"));
     }
+    let before = story.world.requests.len();
+    story.world.crash().unwrap_or_else(|violation| panic!("{name}: {violation}"));
+    story.rest();
+    assert_eq!(story.world.requests[before..], Vec::<String>::new()[..], "{name}: a restart writes");
     expect_test::expect_file![data().join(format!("{name}.txt"))].assert_eq(&told);
 }
 

@@ -38,8 +38,22 @@ const EDGES: [(&str, &[&str]); 9] = [
 /// What the pure core must not reach by any path: runtimes, clients, engines, clocks and sources of chance. (imbl brings
 /// a seeded generator, which is none.)
 const IMPURE: [&str; 16] = [
-    "tokio", "mio", "async-std", "smol", "futures-executor", "kube", "kube-client", "kube-runtime", "hyper", "reqwest",
-    "wasmtime", "wasmtime-wasi", "rand", "getrandom", "rustix", "crossbeam-channel",
+    "tokio",
+    "mio",
+    "async-std",
+    "smol",
+    "futures-executor",
+    "kube",
+    "kube-client",
+    "kube-runtime",
+    "hyper",
+    "reqwest",
+    "wasmtime",
+    "wasmtime-wasi",
+    "rand",
+    "getrandom",
+    "rustix",
+    "crossbeam-channel",
 ];
 
 /// What a guest must not carry.

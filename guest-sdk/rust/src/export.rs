@@ -6,7 +6,7 @@ use crate::bindings::mortise::plugin::desired;
 use crate::error::Failure;
 use crate::manifest::Plugin;
 use crate::object::ObjectKey;
-use crate::outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
+use crate::outcome::{Action, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::mortise::host::cluster::Snapshot;
@@ -39,7 +39,14 @@ pub use contract_outcome as reconcile;
 /// Terminal, when something in it could not be written as JSON.
 pub fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
     let children = match outcome.children {
-        Some(children) => Some(children.into_iter().map(child).collect::<Result<_, _>>()?),
+        Some(children) => {
+            // Not collected: a `Result` in between hides how many there are, and the list would grow step by step.
+            let mut list = Vec::with_capacity(children.len());
+            for child in children {
+                list.push(desired::Child { key: child.key, object: child.object.into_text()? });
+            }
+            Some(list)
+        }
         None => None,
     };
     Ok(desired::Outcome {
@@ -51,10 +58,6 @@ pub fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
         requeue_after_ms: outcome.requeue_after.map(|delay| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)),
         finalized: outcome.finalized,
     })
-}
-
-fn child(child: Child) -> Result<desired::Child, Failure> {
-    Ok(desired::Child { key: child.key, object: child.object.into_text()? })
 }
 
 fn action(action: Action) -> Result<desired::Action, Failure> {

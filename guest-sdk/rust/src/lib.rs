@@ -88,6 +88,7 @@ mod outcome;
 mod query;
 mod scan;
 mod schema;
+mod status;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod text;
@@ -102,6 +103,7 @@ pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
 pub use outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
 pub use query::Query;
 pub use scan::{FromJson, Scanner};
+pub use status::Status;
 pub use serde_json::{Value, json};
 
 /// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
@@ -115,7 +117,7 @@ pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 pub mod prelude {
     pub use crate::{
         Child, Condition, Context, CustomResource, Event, Failure, Json, Object, ObjectKey, ObjectMeta, Outcome,
-        PodTemplate, Projection, Query, RawJson, Resource, json, reconciler,
+        PodTemplate, Projection, Query, RawJson, Resource, Status, json, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -128,7 +130,7 @@ pub mod __private {
     pub use crate::bindings;
     pub use crate::export::{manifest, reconcile};
     pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
-    pub use crate::object::parts;
+    pub use crate::object::{parts, status};
     pub use crate::scan::{FromJson, Part, Reason, Scanner, Wanted};
     pub use crate::scan::{optional, optional_text, required, required_text};
     pub use serde;

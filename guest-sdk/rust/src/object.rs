@@ -12,6 +12,7 @@ use crate::CHILD_KEY_ANNOTATION;
 use crate::json::RawJson;
 use crate::manifest::Definition;
 use crate::scan::{self, Part, Reason, Scanner, Wanted};
+use crate::status::Status;
 
 /// An apiVersion and a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -274,14 +275,11 @@ impl JsonSchema for PodTemplate {
     }
 }
 
-/// The three parts of an object of a plugin's own kind. A status that does not fit is none: it may be an older build's,
-/// or hold nothing but conditions yet, and no plugin should stop working over what it will overwrite anyway.
+/// The three parts of an object of a plugin's own kind.
 ///
 /// # Errors
 /// When there is no spec, or the spec or the metadata does not fit.
-pub fn parts<'a, S: Deserialize<'a>, T: Deserialize<'a>>(
-    input: &mut Scanner<'a>,
-) -> Result<(ObjectMeta, S, Option<T>), Reason> {
+pub fn parts<'a, S: Deserialize<'a>>(input: &mut Scanner<'a>) -> Result<(ObjectMeta, S, Option<&'a str>), Reason> {
     const WANTED: [Wanted; 3] = [
         Wanted { name: "metadata", part: Part::Whole(0) },
         Wanted { name: "spec", part: Part::Whole(1) },
@@ -291,6 +289,10 @@ pub fn parts<'a, S: Deserialize<'a>, T: Deserialize<'a>>(
     input.fields(&WANTED, &mut found)?;
     let [metadata, spec, status] = found;
     let metadata = ObjectMeta::scan(metadata.unwrap_or("{}"))?;
-    let status = scan::optional(status, "status").unwrap_or_default();
     Ok((metadata, scan::required(spec, "spec")?, status))
+}
+
+/// The status of an object, from its text.
+pub fn status<T>(text: Option<&str>) -> Status<T> {
+    text.map_or_else(Status::none, Status::unread)
 }

@@ -133,7 +133,8 @@ impl<'a> Scanner<'a> {
         let (mut from, mut at) = (model.start, self.at);
         for value in &model.values {
             at = after_same(bytes, from..value.start, at)?;
-            let end = value_end(bytes, at)?;
+            // Most values are text.
+            let end = if bytes.get(at) == Some(&b'"') { text_end(bytes, at + 1) } else { value_end(bytes, at) }?;
             *found.get_mut(value.number)? = self.text.get(at..end);
             (from, at) = (value.end, end);
         }
@@ -148,12 +149,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether this byte comes next; moves behind it if so.
+    #[inline(always)]
     fn takes(&mut self, wanted: u8) -> bool {
         let at = self.after(self.at, wanted);
         self.at = at.unwrap_or(self.at);
         at.is_some()
     }
 
+    #[inline(always)]
     fn expect(&mut self, wanted: u8) -> Result<(), Reason> {
         if self.takes(wanted) { Ok(()) } else { Err(self.malformed()) }
     }
@@ -191,7 +194,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The position behind a byte, when it is the next one that is no blank.
-    #[inline]
+    #[inline(always)]
     fn after(&self, at: usize, wanted: u8) -> Option<usize> {
         if self.text.as_bytes().get(at) == Some(&wanted) {
             return Some(at + 1);
@@ -215,6 +218,7 @@ impl<'a> Scanner<'a> {
 
 /// The position behind the bytes at `at`, when they are the same as those of a part of the text. Eight at a time: the
 /// C library's comparison for WebAssembly looks at single bytes.
+#[inline(always)]
 fn after_same(bytes: &[u8], part: Range<usize>, at: usize) -> Option<usize> {
     let end = at.checked_add(part.len())?;
     let (model, model_rest) = bytes.get(part)?.as_chunks::<8>();
@@ -255,33 +259,35 @@ fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where the text ends whose opening quote is just before `at`: behind the closing one. Looks at eight bytes at a time,
-/// since most of every object is text.
+/// Where the text ends whose opening quote is just before `at`: behind the closing one.
 fn text_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at = special(bytes, at)?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at + 1);
+        }
+        // A backslash, and whatever it escapes.
+        at += 2;
+    }
+}
+
+/// Where the next quote or backslash is, from `at` on. Looks at eight bytes at a time, since most of every object is text.
+#[inline(always)]
+fn special(bytes: &[u8], mut at: usize) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
     // The lowest bit that is set belongs to the first byte that is zero; borrows only reach bytes behind it.
     let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    loop {
-        let found = match bytes.get(at..)?.first_chunk::<8>() {
-            Some(chunk) => {
-                let word = u64::from_le_bytes(*chunk);
-                let hits = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
-                if hits == 0 {
-                    at += chunk.len();
-                    continue;
-                }
-                at += (hits.trailing_zeros() / 8) as usize;
-                *bytes.get(at)?
-            }
-            None => *bytes.get(at)?,
-        };
-        match found {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        let hits = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
+        at += chunk.len();
     }
+    let rest = bytes.get(at..)?;
+    rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|offset| at + offset)
 }
 
 /// The value of a wanted field whose type serde knows.
@@ -304,6 +310,7 @@ pub fn optional<'a, T: Deserialize<'a>>(text: Option<&'a str>, path: &str) -> Re
 ///
 /// # Errors
 /// That it is missing, no text, or has escapes and cannot be borrowed.
+#[inline]
 pub fn required_text<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, Reason> {
     at(path, borrow(present(text, path)?))
 }
@@ -312,6 +319,7 @@ pub fn required_text<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, R
 ///
 /// # Errors
 /// That it is no text, or has escapes and cannot be borrowed.
+#[inline]
 pub fn optional_text<'a>(text: Option<&'a str>, path: &str) -> Result<Option<&'a str>, Reason> {
     match text {
         None | Some("null") => Ok(None),
@@ -334,15 +342,27 @@ fn present<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, Reason> {
     text.ok_or_else(|| [path, " is missing"].concat())
 }
 
+#[inline(always)]
 fn at<T>(path: &str, result: Result<T, Reason>) -> Result<T, Reason> {
-    result.map_err(|reason| [path, ": ", &reason].concat())
+    result.map_err(|reason| named(path, &reason))
+}
+
+#[cold]
+fn named(path: &str, reason: &str) -> Reason {
+    [path, ": ", reason].concat()
+}
+
+#[cold]
+fn not_plain(text: &str) -> Reason {
+    ["a text without escapes is expected (String takes any), this is ", text].concat()
 }
 
 fn borrow(text: &str) -> Result<&str, Reason> {
-    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-    match inner.filter(|inner| !inner.as_bytes().contains(&b'\\')) {
-        Some(inner) => Ok(inner),
-        None => Err(["a text without escapes is expected (String takes any), this is ", text].concat()),
+    // Behind the opening quote, the next quote or backslash is the end of the text only when there is no escape in it.
+    let is_plain = text.starts_with('"') && special(text.as_bytes(), 1) == Some(text.len() - 1) && text.ends_with('"');
+    match text.get(1..text.len().saturating_sub(1)) {
+        Some(inner) if is_plain => Ok(inner),
+        _ => Err(not_plain(text)),
     }
 }
 

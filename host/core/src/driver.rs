@@ -117,7 +117,9 @@ pub struct Driver {
     digests: BTreeMap<Digest, DigestState>,
     kinds: BTreeMap<Kind, KindState>,
     calls: Map<CallId, Key>,
-    call_inputs: CallInputs,
+    call_inputs: Map<CallId, CallInputs>,
+    /// Calls under way, by plugin.
+    plugin_calls: BTreeMap<Arc<str>, usize>,
     writes: Map<WriteId, WriteFor>,
     live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
     /// CRDs whose registration is under way, by plugin and name, with the version that asked for it.
@@ -152,7 +154,8 @@ impl Driver {
             digests: BTreeMap::new(),
             kinds: BTreeMap::new(),
             calls: Map::default(),
-            call_inputs: CallInputs::default(),
+            call_inputs: Map::default(),
+            plugin_calls: BTreeMap::new(),
             writes: Map::default(),
             live_reads: BTreeMap::new(),
             registrations: BTreeMap::new(),

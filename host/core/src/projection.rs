@@ -91,12 +91,12 @@ impl Projection {
     /// The kept fields as one JSON object, members in the order of the object's own text. The object remembers the
     /// result, so asking again costs a pointer.
     pub fn project(&self, object: &Object) -> Arc<str> {
-        if self.is_whole() { object.json().clone() } else { self.memoized(object).text }
+        self.answer(object).0
     }
 
     /// A hash of what [`Self::project`] returns; for whole objects, [`Object::content_hash`]. Never 0.
     pub fn projected_hash(&self, object: &Object) -> u64 {
-        if self.is_whole() { object.content_hash() } else { self.memoized(object).hash }
+        if self.is_whole() { object.content_hash() } else { self.memoized(object).1 }
     }
 
     /// Text and hash in one lookup.
@@ -104,20 +104,19 @@ impl Projection {
         if self.is_whole() {
             return (object.json().clone(), object.content_hash());
         }
-        let Projected { text, hash, .. } = self.memoized(object);
-        (text, hash)
+        self.memoized(object)
     }
 
-    fn memoized(&self, object: &Object) -> Projected {
+    fn memoized(&self, object: &Object) -> (Arc<str>, u64) {
         if let Some(known) = object.projections().get(self) {
             return known;
         }
         let text = cut::cut(object.json(), &self.0.tree);
         let mut hasher = DefaultHasher::new();
         hasher.write(text.as_bytes());
-        let new = Projected { projection: self.clone(), hash: hasher.finish().max(1), text };
-        object.projections().put(new.clone());
-        new
+        let hash = hasher.finish().max(1);
+        object.projections().put(Projected { projection: self.clone(), hash, text: text.clone() });
+        (text, hash)
     }
 }
 
@@ -152,7 +151,6 @@ impl fmt::Debug for Projection {
 #[derive(Default)]
 pub(crate) struct Memo(Mutex<Vec<Projected>>);
 
-#[derive(Clone)]
 struct Projected {
     projection: Projection,
     hash: u64,
@@ -160,9 +158,10 @@ struct Projected {
 }
 
 impl Memo {
-    fn get(&self, projection: &Projection) -> Option<Projected> {
+    fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().find(|entry| entry.projection == *projection).cloned()
+        let known = entries.iter().find(|entry| entry.projection == *projection)?;
+        Some((known.text.clone(), known.hash))
     }
 
     fn put(&self, new: Projected) {

@@ -1,8 +1,9 @@
 //! Whether the host lives and is ready, in the words of kube-apiserver's own probes, so that people and tools who know
 //! `/readyz?verbose` there can read it here.
 //!
-//! Live: the event loop answers. Ready: the sources were read once and the kinds of every serving plugin were listed. A
-//! plugin that was refused is shown, but makes nobody unready: the others serve, and a restart would not help it.
+//! Live: the event loop answers. Ready: the sources were read once, and the kinds of every plugin that serves were listed,
+//! as was the host's own. A plugin that was refused, or whose kinds are still being listed before it serves, is shown and
+//! makes nobody unready: the others serve, and a restart would not help it.
 
 use mortise_core::driver::Health;
 

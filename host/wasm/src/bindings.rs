@@ -1,8 +1,6 @@
 //! Version 0.1 of the contract, generated from wit/, and its translation into the core's own types. Generated types
 //! stay in this crate: a later minor version of the contract gets a module like this one, and the core stays as it is.
 
-use std::sync::Arc;
-
 use mortise_core::contract;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
@@ -64,39 +62,6 @@ impl From<view::AccessError> for AccessError {
             view::AccessError::TooLarge(limit) => Self::TooLarge(limit),
             view::AccessError::Invalid(message) => Self::Invalid(message),
         }
-    }
-}
-
-/// How a reconcile ended, in the core's types.
-pub(crate) fn call_result(answer: Result<desired::Outcome, desired::Failure>) -> contract::CallResult {
-    match answer {
-        Ok(outcome) => contract::CallResult::Done(outcome.into()),
-        Err(desired::Failure::Retry(message)) => contract::CallResult::Failed(contract::Failure::Retry(message)),
-        Err(desired::Failure::Terminal(message)) => contract::CallResult::Failed(contract::Failure::Terminal(message)),
-    }
-}
-
-impl From<desired::Outcome> for contract::Outcome {
-    fn from(outcome: desired::Outcome) -> Self {
-        Self {
-            children: outcome.children.map(into_all),
-            actions: into_all(outcome.actions),
-            status: outcome.status.map(Arc::from),
-            conditions: into_all(outcome.conditions),
-            events: into_all(outcome.events),
-            requeue_after_ms: outcome.requeue_after_ms,
-            finalized: outcome.finalized,
-        }
-    }
-}
-
-fn into_all<A, B: From<A>>(list: Vec<A>) -> Vec<B> {
-    list.into_iter().map(B::from).collect()
-}
-
-impl From<desired::Child> for contract::Child {
-    fn from(child: desired::Child) -> Self {
-        Self { key: child.key.into(), object: child.object.into() }
     }
 }
 

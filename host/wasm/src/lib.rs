@@ -12,6 +12,7 @@ mod fault;
 mod host;
 mod limiter;
 pub mod log;
+mod outcome;
 pub mod plugin;
 pub mod scan;
 #[cfg(test)]

@@ -11,13 +11,14 @@ use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
 use mortise_core::read_set::ReadSet;
 use mortise_core::view::View;
 use wasmtime::Store;
-use wasmtime::component::Component;
+use wasmtime::component::{Component, ComponentExportIndex};
 
-use crate::bindings::{PluginPre, Snapshot, call_result};
+use crate::bindings::{PluginPre, Snapshot};
 use crate::engine::Engine;
 use crate::fault;
 use crate::host::CallState;
 use crate::log::{LogLevel, LogLine};
+use crate::outcome::{Reconcile, call_result};
 
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,18 @@ mod tests;
 /// the first time, perhaps on a machine that is busy compiling others.
 const MANIFEST_DEADLINE_MS: u64 = 5_000;
 
+/// The interface that every plugin exports, and its function that a call calls.
+const INTERFACE: &str = "mortise:plugin/reconciler@0.1.0";
+const RECONCILE: &str = "reconcile";
+
 /// A component that linked, instantiated and told its manifest. Cheap to keep: its code is mapped from a file.
 pub struct Plugin {
     engine: Engine,
     digest: Digest,
     manifest: Arc<str>,
     pre: PluginPre<CallState>,
+    /// Where its reconcile function is, so that no call has to look for it by name.
+    reconcile: ComponentExportIndex,
 }
 
 /// What came of one call.
@@ -71,7 +78,10 @@ impl Plugin {
         let pre = PluginPre::new(pre).map_err(|error| {
             Refusal::new("ContractMismatch", format!("the component's exports do not fit the contract: {error:#}"))
         })?;
-        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), pre };
+        let reconcile = reconcile_index(component).ok_or_else(|| {
+            Refusal::new("ContractMismatch", format!("the component exports no function {INTERFACE}#{RECONCILE}"))
+        })?;
+        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), pre, reconcile };
         plugin.manifest = plugin.ask_manifest()?.into();
         Ok(plugin)
     }
@@ -145,9 +155,10 @@ impl Plugin {
     }
 
     fn reconcile(&self, store: &mut Store<CallState>, object: &str) -> wasmtime::Result<CallResult> {
-        let instance = self.pre.instantiate(&mut *store)?;
+        let instance = self.pre.instance_pre().instantiate(&mut *store)?;
+        let reconcile: Reconcile<'_> = instance.get_typed_func(&mut *store, self.reconcile)?;
         let snapshot = store.data_mut().table.push(Snapshot)?;
-        let answer = instance.mortise_plugin_reconciler().call_reconcile(store, object, snapshot)?;
+        let (answer,) = reconcile.call(store, (object, snapshot))?;
         Ok(call_result(answer))
     }
 
@@ -168,6 +179,12 @@ impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plugin").field("digest", &self.digest).finish_non_exhaustive()
     }
+}
+
+/// Where a component's reconcile function is. Its type was checked when the exports were.
+fn reconcile_index(component: &Component) -> Option<ComponentExportIndex> {
+    let interface = component.get_export_index(None, INTERFACE)?;
+    component.get_export_index(Some(&interface), RECONCILE)
 }
 
 /// Fuel of a call on an engine that counts it; without a limit there is more than any deadline lets burn.

@@ -85,8 +85,8 @@ fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
         None => Json::raw(SLEEPER),
     };
     // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
-    let is_finished = |key: &str| pods.iter().any(|pod| pod.is_finished() && pod.key == Some(key));
-    let keys = (0..wanted).map(|n| n.to_string()).filter(|key| !is_finished(key));
+    let finished: Vec<&str> = pods.iter().filter(|pod| pod.is_finished()).filter_map(|pod| pod.key).collect();
+    let keys = (0..wanted).map(|n| n.to_string()).filter(|key| !finished.contains(&key.as_str()));
     let children = keys.map(|key| Child::new(key, pod.clone()));
     let reason = if active == wanted { "AllPodsActive" } else { "PodsMissing" };
     let message = format!("{active} of {wanted} Pods are {ACTIVE}");

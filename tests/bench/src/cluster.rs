@@ -89,12 +89,13 @@ impl Cluster {
         patched.map(drop).with_context(|| format!("scale PodSet {namespace}/{set}"))
     }
 
-    /// Deletes Pods by name, as kubectl does it.
-    pub(crate) async fn delete_pods(&self, namespace: &str, names: Vec<String>) -> Result<()> {
+    /// Deletes Pods by name: at once and for good, or as kubectl does it, which leaves them a while to end.
+    pub(crate) async fn delete_pods(&self, namespace: &str, names: Vec<String>, at_once: bool) -> Result<()> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let params = DeleteParams { grace_period_seconds: at_once.then_some(0), ..DeleteParams::default() };
         let delete = |name: String| {
-            let api = &api;
-            async move { api.delete(&name, &DeleteParams::default()).await.map(drop) }
+            let (api, params) = (&api, &params);
+            async move { api.delete(&name, params).await.map(drop) }
         };
         let deleted = stream::iter(names.into_iter().map(delete)).buffer_unordered(IN_FLIGHT).try_collect::<()>().await;
         deleted.with_context(|| format!("delete Pods in {namespace}"))

@@ -42,6 +42,9 @@ struct Arguments {
     /// Rounds to take the median of [default: 11 for micro, 3 for the others]
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
+    /// Measure what was built before, without looking whether it is up to date
+    #[arg(long)]
+    no_build: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -79,7 +82,9 @@ fn run(arguments: &Arguments) -> Result<()> {
             "This build is not optimised: it shows that the benchmarks work, and no figure of it means anything.\n"
         );
     }
-    programs::guests()?;
+    if !arguments.no_build {
+        programs::build_guests()?;
+    }
     if chosen(Part::Micro) {
         micro::run(rounds(11))?;
     }
@@ -87,7 +92,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let programs = programs::operators()?;
+    if !arguments.no_build {
+        programs::build_operators()?;
+    }
+    let programs = programs::find_operators()?;
     if chosen(Part::Memory) {
         runtime.block_on(memory::run(&programs, rounds(3)))?;
     }

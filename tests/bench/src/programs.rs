@@ -20,23 +20,28 @@ pub(crate) fn podset() -> Result<Vec<u8>> {
 }
 
 /// Builds the plugins' components.
-pub(crate) fn guests() -> Result<()> {
+pub(crate) fn build_guests() -> Result<()> {
     cargo(&["xtask", "guests"])
 }
 
 /// Builds the operators in the profile that this program was built in.
-pub(crate) fn operators() -> Result<Programs> {
+pub(crate) fn build_operators() -> Result<()> {
     // One at a time: built together, the host would be given the features of the dependencies that only the peer needs.
     for selection in [&["--package", "mortise"][..], &["--package", "mortise-bench", "--bin", "kube-rs-podset"]] {
         let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
         cargo(&[&["build"], profile, selection].concat())?;
     }
+    Ok(())
+}
+
+/// The built operators, which stand beside this program.
+pub(crate) fn find_operators() -> Result<Programs> {
     let own = std::env::current_exe().context("find this program")?;
     let folder = own.parent().context("find the folder of this program")?;
     let program = |name: &str| {
         let path = folder.join(name);
         if !path.is_file() {
-            bail!("{} is not there: run this with `cargo run --release -p mortise-bench`", path.display());
+            bail!("{} is not there: run this without --no-build", path.display());
         }
         Ok(path)
     };

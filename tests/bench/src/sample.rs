@@ -154,7 +154,7 @@ pub(crate) fn template() -> Value {
         json!({
             "name": name, "image": format!("registry.example.com/web/{name}:1.2.3"),
             "command": [format!("/bin/{name}"), "--listen=:8080", "--log-format=json"],
-            "env": (0..11).map(variable).collect::<Vec<_>>(),
+            "env": (0..8).map(variable).collect::<Vec<_>>(),
             "ports": [{"name": "http", "containerPort": 8080}],
             "resources": {"limits": {"memory": "256Mi"}, "requests": {"cpu": "10m", "memory": "16Mi"}},
             "livenessProbe": probe("/healthz"), "readinessProbe": probe("/readyz"),

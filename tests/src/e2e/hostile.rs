@@ -47,7 +47,7 @@ fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
         ("invalid-name", "BadOutcome", "\"Not/A Name\" is not a name"),
         ("duplicate-child", "BadOutcome", "the key is there twice"),
         ("invalid-json", "BadOutcome", "it is not JSON"),
-        ("invalid-utf8", "BadOutcome", ""),
+        ("invalid-utf8", "BadOutcome", "utf-8"),
         // What it logs beyond its hundred lines is cut; that it goes on is what ends it.
         ("log-flood", "TooManyHostCalls", "more than 10000 calls into the host"),
         // The read fails, and the guest passes on in words what it was told.
@@ -78,14 +78,22 @@ fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
     });
     // The flood reached the host's log as far as the lines of one call go, and that it was cut is said.
     let log = std::fs::read_to_string(world.host().process.log()).unwrap();
-    for (words, stands) in [("line 99 of a flood", true), ("line 100 of a flood", false), ("than it may in one call", true)] {
+    for (words, stands) in
+        [("line 99 of a flood", true), ("line 100 of a flood", false), ("than it may in one call", true)]
+    {
         assert_eq!(log.contains(words), stands, "{words:?} in the log:\n{}", world.host().process.tail());
     }
     assert_eq!(world.host().process.pid(), pid);
     assert!(world.host().process.ended().unwrap().is_none());
     let message = world.wait_condition("hostile", "Ready", "True", "GuestFault");
     assert!(message.contains("serves"), "{message}");
-    for (reason, fewest) in [("DeadlineExceeded", 1.0), ("MemoryExceeded", 1.0), ("TooManyHostCalls", 2.0), ("Trap", 2.0), ("BadOutcome", 7.0)] {
+    for (reason, fewest) in [
+        ("DeadlineExceeded", 1.0),
+        ("MemoryExceeded", 1.0),
+        ("TooManyHostCalls", 2.0),
+        ("Trap", 2.0),
+        ("BadOutcome", 7.0),
+    ] {
         let label = format!("reason=\"{reason}\"");
         assert!(world.metric("mortise_guest_faults_total", &label) >= fewest, "{reason} is not counted");
     }
@@ -98,7 +106,12 @@ fn l5_a_trap_is_told_once_as_event_and_condition_and_is_gone_when_it_is_mended()
     stalled(&world, "trap");
     world.wait_condition("hostile", "Ready", "True", "GuestFault");
     let events = world.until("the trap is told as an Event", || {
-        let found = world.kubectl_here(&["get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}"]);
+        let found = world.kubectl_here(&[
+            "get",
+            "events",
+            "-o",
+            "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}",
+        ]);
         found.contains("it traps because").then_some(found)
     });
     assert_eq!(events.lines().filter(|line| line.starts_with("Trap ")).count(), 1, "{events}");

@@ -45,7 +45,14 @@ fn what_is_no_plugin_is_refused_in_words_and_nobody_else_notices() {
     }
     assert_eq!(world.metric("mortise_plugin_refusals_total", ""), cases.len() as f64);
     world.wait_condition("podset", "Ready", "True", "Serving");
-    let events = world.kubectl(&["get", "events", "-n", "default", "-o", "jsonpath={range .items[*]}{.reason} {.regarding.name}{.involvedObject.name}{\"\\n\"}{end}"]);
+    let events = world.kubectl(&[
+        "get",
+        "events",
+        "-n",
+        "default",
+        "-o",
+        "jsonpath={range .items[*]}{.reason} {.regarding.name}{.involvedObject.name}{\"\\n\"}{end}",
+    ]);
     assert_eq!(events.lines().filter(|line| line.starts_with("NotAComponent")).count(), 1, "told once: {events}");
     let (status, _) = world.probe("/readyz");
     assert_eq!(status, 200, "a refused plugin does not make the host unready");
@@ -99,12 +106,16 @@ fn a_component_over_the_limit_of_a_configmap_is_refused_by_push_with_the_other_w
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success());
     for part in ["1048576", "--plugin-dir"] {
-        assert!(words.replace([',', '_'], "").contains(part) || words.contains("1 MiB") || words.contains("1.00 MiB"), "{part}: {words}");
+        assert!(
+            words.replace([',', '_'], "").contains(part) || words.contains("1 MiB") || words.contains("1.00 MiB"),
+            "{part}: {words}"
+        );
     }
     assert!(words.contains("--plugin-dir"), "{words}");
     let pushed = push(&built("plugins/podset.wasm"));
     assert!(pushed.status.success(), "{}", String::from_utf8_lossy(&pushed.stderr));
-    let labelled = world.kubectl(&["get", "configmaps", "-n", "mortise-system", "-l", "mortise.dev/plugin=true", "-o", "name"]);
+    let labelled =
+        world.kubectl(&["get", "configmaps", "-n", "mortise-system", "-l", "mortise.dev/plugin=true", "-o", "name"]);
     assert_eq!(labelled.trim(), "configmap/podset");
 }
 

@@ -24,7 +24,10 @@ pub fn create_sets(world: &World, sets: usize, replicas: i64) {
         .collect();
     world.block_on(async {
         for batch in objects.chunks(12) {
-            let creates = batch.iter().map(|object| api.create(&PostParams { dry_run: false, field_manager: None }, object)).collect::<Vec<_>>();
+            let creates = batch
+                .iter()
+                .map(|object| api.create(&PostParams { dry_run: false, field_manager: None }, object))
+                .collect::<Vec<_>>();
             for created in futures::future::join_all(creates).await {
                 created.unwrap();
             }

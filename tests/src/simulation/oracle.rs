@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use mortise_core::event::{
-    Call, CallId, Digest, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written,
-};
+use mortise_core::event::{Call, CallId, Digest, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use mortise_core::limits::MAX_CHILDREN;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::selector::Selector;
@@ -57,7 +55,7 @@ pub struct Oracle {
     calls: BTreeMap<CallId, Primary>,
     writes: BTreeMap<WriteId, (Primary, WriteOp)>,
     /// What the API server truly did, whatever the driver is told.
-    landed: BTreeMap<WriteId, Written>,
+    landed: BTreeMap<WriteId, (ObjectRef, Written)>,
     /// UIDs whose delete was answered that they are gone.
     missed: BTreeSet<Arc<str>>,
     /// When a second began in which a request was sent, and how often it was since.
@@ -156,7 +154,9 @@ impl Oracle {
         let at_once = self.calls.values().any(|(plugin, name, _)| *plugin == primary.0 && *name == primary.1);
         self.check("Q1 one call per key", !at_once, || format!("{} is called twice at once", primary.1))?;
         let writing = self.writes.values().any(|(other, _)| *other == primary);
-        self.check("Q1 no call while writes are under way", !writing, || format!("{} is called while it writes", primary.1))?;
+        self.check("Q1 no call while writes are under way", !writing, || {
+            format!("{} is called while it writes", primary.1)
+        })?;
         for kind in readable {
             let listed = self.listed.contains(kind);
             self.check("R4 no call before all is listed", listed, || format!("{kind} was not listed before a call"))?;
@@ -236,9 +236,7 @@ impl Oracle {
         let (since_ms, count) = self.repeated.get(line).copied().unwrap_or((now_ms, 0));
         let (since_ms, count) = if now_ms - since_ms < 1_000 { (since_ms, count + 1) } else { (now_ms, 1) };
         self.repeated.insert(line.to_owned(), (since_ms, count));
-        self.check("no busy loops", count <= MAX_REPEATED, || {
-            format!("{count} times within a second: {line}")
-        })
+        self.check("no busy loops", count <= MAX_REPEATED, || format!("{count} times within a second: {line}"))
     }
 
     /// The driver asks for a write.
@@ -283,9 +281,10 @@ impl Oracle {
     }
 
     /// The API server has accepted a write.
-    pub fn on_landed(&mut self, id: WriteId, written: &Written) {
-        if self.writes.contains_key(&id) {
-            self.landed.insert(id, written.clone());
+    pub fn on_landed(&mut self, id: WriteId, written: &Written, cluster: &Cluster) {
+        let life = cluster.lives.get(&written.uid);
+        if let (Some(life), true) = (life, self.writes.contains_key(&id)) {
+            self.landed.insert(id, (life.target.clone(), written.clone()));
         }
     }
 
@@ -297,14 +296,10 @@ impl Oracle {
         {
             self.missed.insert(Arc::clone(uid));
         }
-        let Some(written) = self.landed.remove(&id).filter(|_| answer.is_ok()) else { return };
+        let Some((target, written)) = self.landed.remove(&id).filter(|_| answer.is_ok()) else { return };
         let seen = match &op {
-            WriteOp::Delete { target, uid } => Seen { target: target.clone(), uid: Arc::clone(uid), version: None },
-            _ => Seen {
-                target: op.target().clone(),
-                uid: Arc::clone(&written.uid),
-                version: Some(written.resource_version.0),
-            },
+            WriteOp::Delete { uid, .. } => Seen { target, uid: Arc::clone(uid), version: None },
+            _ => Seen { target, uid: written.uid, version: Some(written.resource_version.0) },
         };
         let list = self.own_writes.entry(primary).or_default();
         list.retain(|before| before.target != seen.target);
@@ -316,7 +311,8 @@ impl Oracle {
         for list in self.own_writes.values_mut() {
             list.retain(|write| {
                 let same = live.filter(|live| live.uid == write.uid);
-                let is_left = if write.version.is_some() { same.is_some() } else { same.is_none_or(|live| live.deleting) };
+                let is_left =
+                    if write.version.is_some() { same.is_some() } else { same.is_none_or(|live| live.deleting) };
                 write.target != *target || is_left
             });
         }

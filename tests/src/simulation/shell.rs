@@ -240,7 +240,7 @@ impl World {
         }
         if let Some(delay) = reply_ms.filter(|_| incarnation == self.incarnation) {
             if let Ok(written) = &result {
-                self.oracle.on_landed(write.id, written);
+                self.oracle.on_landed(write.id, written, &self.cluster);
             }
             self.tell_in(delay, Event::Wrote(write.id, self.mutated(result)));
         }
@@ -314,7 +314,12 @@ fn logged(op: &WriteOp) -> Option<String> {
         WriteOp::Apply { target, body, .. } if is_kube_event(target) => {
             let body: Value = serde_json::from_str(body).ok()?;
             let regarding = format!("{} {}", text(&body["regarding"]["kind"]), text(&body["regarding"]["name"]));
-            Some(format!("event {} {} about {regarding}: {}", text(&body["type"]), text(&body["reason"]), text(&body["note"])))
+            Some(format!(
+                "event {} {} about {regarding}: {}",
+                text(&body["type"]),
+                text(&body["reason"]),
+                text(&body["note"])
+            ))
         }
         WriteOp::PatchStatus { target, body } if target.kind == mortise_core::plugin_object::kind() => {
             let body: Value = serde_json::from_str(body).ok()?;

@@ -15,7 +15,7 @@ use super::world::{Mutant, World};
 /// Seeds of an ordinary test run; `MORTISE_SEEDS` asks for another number.
 const SEEDS: u64 = 300;
 /// How long the faults of one run last, in simulated time.
-const CHAOS_MS: u64 = 40_000;
+const CHAOS_MS: u64 = 30_000;
 /// Lines of the story that a failing seed tells; `MORTISE_TRACE` asks for more.
 const TRACE_LINES: u64 = 60;
 /// Seeds within which every mistake has to be found.

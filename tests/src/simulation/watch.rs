@@ -45,7 +45,18 @@ pub enum Told {
 
 impl Watch {
     pub fn new(kind: Kind, epoch: u64) -> Self {
-        Self { kind, epoch, connected: false, pumping: false, listed: false, delivered: 0, first: None, list: VecDeque::new(), cursor: 0, began: 0 }
+        Self {
+            kind,
+            epoch,
+            connected: false,
+            pumping: false,
+            listed: false,
+            delivered: 0,
+            first: None,
+            list: VecDeque::new(),
+            cursor: 0,
+            began: 0,
+        }
     }
 
     /// The connection is gone; what was to come by it is void.

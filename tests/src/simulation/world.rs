@@ -196,12 +196,7 @@ impl World {
 
     /// A plugin under another name than its own.
     pub fn offer_as(&mut self, name: &str, guest: Guest, config: &str) {
-        let offer = Offer {
-            name: name.into(),
-            source: source_of(name),
-            digest: guest.digest(),
-            config: config.into(),
-        };
+        let offer = Offer { name: name.into(), source: source_of(name), digest: guest.digest(), config: config.into() };
         self.offers.insert(name.to_owned(), offer);
         self.schedule(1, Happening::Source(self.incarnation, name.to_owned()));
     }

@@ -161,3 +161,14 @@ fn without_visibility(line: &str) -> &str {
         None => line,
     }
 }
+
+#[test]
+fn modules_and_functions_are_read_from_the_text() {
+    let text = "//! x\nmod one;\npub(crate) mod two;\nmod inline {\n    pub(super) async fn long(\n        a: u8,\n    ) {\n    }\n}\nfn short() {}\n";
+    let source = Source { path: "a/src/lib.rs".into(), text: text.to_owned() };
+    let modules = source.modules();
+    assert!(modules.contains(&"a/src/one.rs".into()) && modules.contains(&"a/src/two/mod.rs".into()), "{modules:?}");
+    assert_eq!(source.functions(), [("long".to_owned(), 4)]);
+    let below = Source { path: "a/src/one.rs".into(), text: "mod deep;\n".to_owned() };
+    assert_eq!(below.modules(), [PathBuf::from("a/src/one/deep.rs"), PathBuf::from("a/src/one/deep/mod.rs")]);
+}

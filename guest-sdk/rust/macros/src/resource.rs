@@ -80,9 +80,9 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
         Some(status) => (
             quote! {
                 /// What was last observed.
-                pub status: ::core::option::Option<#status>,
+                pub status: ::mortise_sdk::Status<#status>,
             },
-            quote!(status: ::core::option::Option::None,),
+            quote!(status: ::mortise_sdk::Status::none(),),
         ),
         None => (quote!(), quote!()),
     };
@@ -109,18 +109,16 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
 
 /// Objects are read without their apiVersion and kind, which the type says already.
 fn deserialize(spec: &Ident, kind: &Ident, status: Option<&Type>) -> TokenStream {
-    let (status_type, status) = match status {
-        Some(status) => (quote!(#status), Some(quote!(status,))),
-        None => (quote!(()), None),
+    let (text, status) = match status {
+        Some(_) => (quote!(status), Some(quote!(status: ::mortise_sdk::__private::status(status),))),
+        None => (quote!(_), None),
     };
-    let ignored = status.is_none().then(|| quote!(let _ = status;));
     quote! {
         impl<'de> ::mortise_sdk::FromJson<'de> for #kind {
             fn from_json(
                 input: &mut ::mortise_sdk::Scanner<'de>,
             ) -> ::core::result::Result<Self, ::std::string::String> {
-                let (metadata, spec, status) = ::mortise_sdk::__private::parts::<#spec, #status_type>(input)?;
-                #ignored
+                let (metadata, spec, #text) = ::mortise_sdk::__private::parts::<#spec>(input)?;
                 ::core::result::Result::Ok(Self { metadata, spec, #status })
             }
         }
@@ -132,7 +130,7 @@ fn serialize(kind: &Ident, has_status: bool) -> TokenStream {
     let name = kind.to_string();
     let status = has_status.then(|| {
         quote! {
-            if let ::core::option::Option::Some(status) = &self.status {
+            if let ::core::option::Option::Some(status) = self.status.get() {
                 object.serialize_field("status", status)?;
             }
         }

@@ -15,6 +15,8 @@ use crate::read_set::ReadSet;
 /// One key's state.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
+    /// The object that all of this is about; empty before its first turn.
+    pub uid: Arc<str>,
     pub work: Work,
     /// It woke while it was at work, and goes back into the queue when that ends.
     pub dirty: Option<Lane>,
@@ -144,6 +146,15 @@ impl Run {
 }
 
 impl KeyState {
+    /// Begins anew when another object has taken the name: its failures, its breaker and its conditions were not those of
+    /// this one. What the driver has registered under the key stays until it is replaced.
+    pub fn meet(&mut self, uid: &Arc<str>) {
+        if self.uid != *uid {
+            let Self { own_writes, last, taken, .. } = std::mem::take(self);
+            *self = Self { uid: Arc::clone(uid), own_writes, last, taken, ..Self::default() };
+        }
+    }
+
     pub fn is_idle(&self) -> bool {
         matches!(self.work, Work::Idle)
     }

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::keys::{Answer, Ending, LastCall, Run, Stage, Stall, Work};
-use super::{Driver, MAX_KEYS_WRITING, Map, ReadFor};
+use super::{Driver, MAX_KEYS_WRITING, ReadFor};
 use crate::backoff::{Patience, delay_ms};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::contract::{CallResult, Failure, GuestFault};
@@ -40,10 +40,14 @@ impl Driver {
             }
         }
         while !self.draining && self.calls.len() < self.config.call_slots && self.keys_writing < MAX_KEYS_WRITING {
-            let controllers = &self.controllers;
+            let (controllers, plugin_calls) = (&self.controllers, &self.plugin_calls);
+            let share = most_calls_of_a_plugin(self.config.call_slots);
             let may_run = |id| {
-                let controller = controllers.get(&id);
-                controller.is_some_and(|controller| controller.ready && controller.calls < controller.spec.concurrency)
+                controllers.get(&id).is_some_and(|controller| {
+                    controller.ready
+                        && controller.calls < controller.spec.concurrency
+                        && plugin_calls.get(&controller.plugin).is_none_or(|calls| *calls < share)
+                })
             };
             let Some(taken) = self.queue.take(self.now.mono_ms, may_run) else { break };
             self.begin(taken, effects);
@@ -73,6 +77,7 @@ impl Driver {
             // Its children are collected with it; there is nothing to reconcile any more.
             return;
         }
+        state.meet(&primary.uid);
         state.own_writes.retain(|write| !write.is_shown_by(&snapshot));
         if let Some(write) = state.own_writes.first() {
             let since_ms = *state.gated_since_ms.get_or_insert(now_ms);
@@ -128,6 +133,7 @@ impl Driver {
         let id = CallId(self.next_id());
         let controller = self.controllers.get_mut(&key.controller).expect("begin has seen this controller");
         controller.calls += 1;
+        *self.plugin_calls.entry(Arc::clone(&controller.plugin)).or_default() += 1;
         let view = View::new(
             self.store.snapshot(),
             Arc::clone(&primary),
@@ -148,17 +154,25 @@ impl Driver {
         state.work = Work::Calling;
         // The inputs are known now and the answer is not: until it comes, nothing can be skipped.
         self.calls.insert(id, key.clone());
-        let inputs =
-            (controller.digest.clone(), Arc::clone(&controller.config), Arc::clone(&controller.label), primary);
+        let inputs = CallInputs {
+            digest: controller.digest.clone(),
+            config: Arc::clone(&controller.config),
+            plugin: Arc::clone(&controller.plugin),
+            label: Arc::clone(&controller.label),
+            called_with: primary,
+        };
         self.call_inputs.insert(id, inputs);
     }
 
     pub(super) fn on_call_done(&mut self, id: CallId, done: CallDone, effects: &mut Vec<Effect>) {
-        let (Some(key), Some((digest, config, label, called_with))) =
-            (self.calls.remove(&id), self.call_inputs.remove(&id))
-        else {
-            return;
-        };
+        let (Some(key), Some(inputs)) = (self.calls.remove(&id), self.call_inputs.remove(&id)) else { return };
+        let CallInputs { digest, config, plugin, label, called_with } = inputs;
+        if let Some(calls) = self.plugin_calls.get_mut(&plugin) {
+            *calls = calls.saturating_sub(1);
+            if *calls == 0 {
+                self.plugin_calls.remove(&plugin);
+            }
+        }
         let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
         let Some(controller) = self.controllers.get_mut(&key.controller) else {
             effects.push(Effect::Observe(ended));
@@ -540,5 +554,18 @@ enum Trouble {
     Retry(String),
 }
 
-/// What the calls that are under way were given: digest, configuration, the controller's label, the object.
-pub(super) type CallInputs = Map<CallId, (Digest, Arc<str>, Arc<str>, Arc<Object>)>;
+/// What a call that is under way was given.
+#[derive(Debug)]
+pub(super) struct CallInputs {
+    digest: Digest,
+    config: Arc<str>,
+    plugin: Arc<str>,
+    label: Arc<str>,
+    called_with: Arc<Object>,
+}
+
+/// Q4: three quarters of the slots. A plugin whose calls all spin leaves the others some to go on with, and one that is
+/// alone loses little, because there are more slots than workers.
+fn most_calls_of_a_plugin(slots: usize) -> usize {
+    (slots * 3 / 4).max(1)
+}

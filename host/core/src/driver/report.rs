@@ -321,14 +321,17 @@ impl Driver {
 }
 
 /// Refusals that come after the bytes themselves were found to be a component of the contract.
-const COMPILE_REASONS: [&str; 7] = [
+const COMPILE_REASONS: [&str; 10] = [
     "TooCostlyToCompile",
     "CompileFailed",
+    "CompilerUnavailable",
     "ArtifactUnusable",
     "ContractMismatch",
+    "InstantiationFailed",
     "ManifestFailed",
     "InvalidManifest",
     "CoreKindClaimed",
+    "ProtectedGroup",
 ];
 
 fn starting(plugin: &PluginState) -> String {

@@ -70,7 +70,7 @@ fn a_manifest_says_what_it_says() {
     let podset = kind("app.example.com/v1alpha1", "PodSet");
     let crd = &parsed.custom_resources[0];
     assert_eq!((&*crd.name, &*crd.plural, crd.namespaced), ("podsets.app.example.com", "podsets", true));
-    assert_eq!(crd.kinds, [podset.clone()], "only what is served");
+    assert_eq!(crd.kinds, std::slice::from_ref(&podset), "only what is served");
     let controller = &parsed.controllers[0];
     assert_eq!((&controller.primary, controller.concurrency), (&podset, 3));
     assert_eq!(controller.readable(), [podset, kind("v1", "Pod"), kind("v1", "ConfigMap"), kind("v1", "Node")]);

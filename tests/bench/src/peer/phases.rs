@@ -42,7 +42,10 @@ pub(crate) struct Run {
     pub(crate) which: Which,
     pub(crate) converge: Phase,
     pub(crate) scale: Phase,
+    /// Pods are deleted without a grace period: gone when they are seen to go.
     pub(crate) churn: Phase,
+    /// Pods are deleted with a grace period: each is missing for a while, and a status that is true says so.
+    pub(crate) graceful: Phase,
     pub(crate) restart: Phase,
     /// Anonymous memory in bytes.
     pub(crate) converged_bytes: f64,
@@ -79,7 +82,8 @@ pub(super) async fn run(stage: &Stage, which: Which, round: usize) -> Result<Run
     let (converge, converged) = running.converge().await.context("converge")?;
     let pod_bytes = stage.cluster.mean_pod_bytes(&namespace).await?;
     let (scale, reactions_ms) = running.scale().await.context("scale")?;
-    let churn = running.churn().await.context("delete Pods")?;
+    let churn = running.churn(true).await.context("delete Pods at once")?;
+    let graceful = running.churn(false).await.context("delete Pods gracefully")?;
     running.operator.stop().await?;
     let (restart, restarted);
     (running.operator, restart, restarted) = restarted_operator(stage, which).await.context("restart")?;
@@ -93,6 +97,7 @@ pub(super) async fn run(stage: &Stage, which: Which, round: usize) -> Result<Run
         converge,
         scale,
         churn,
+        graceful,
         restart,
         converged_bytes: converged.anonymous_bytes as f64,
         restarted_bytes: restarted.anonymous_bytes as f64,
@@ -129,12 +134,12 @@ impl Running<'_> {
         self.observer.until(&what, done).await
     }
 
-    async fn churn(&self) -> Result<Phase> {
+    async fn churn(&self, at_once: bool) -> Result<Phase> {
         let victims = self.observer.world().one_pod_of_each(DELETED);
         ensure!(victims.len() == DELETED, "there are Pods of {} PodSets only", victims.len());
         let (names, uids): (Vec<_>, BTreeSet<_>) = victims.into_iter().unzip();
         let mark = self.mark().await?;
-        self.stage.cluster.delete_pods(self.namespace, names).await?;
+        self.stage.cluster.delete_pods(self.namespace, names, at_once).await?;
         let replaced = |world: &World| world.lost(&uids) && world.has_converged(SETS);
         self.observer.until("every deleted Pod to be replaced", replaced).await?;
         Ok(self.end(mark).await?.0)
@@ -215,6 +220,11 @@ fn reactions(which: Which, records: &[AuditRecord], namespace: &str) -> Result<V
         reactions.push(first - begin);
     }
     Ok(reactions)
+}
+
+/// What an operator has written in a phase.
+pub(crate) fn writes(phase: &Phase) -> f64 {
+    phase.requests.iter().filter(|(what, _)| !what.starts_with("get ")).map(|(_, count)| *count as f64).sum()
 }
 
 /// All that an operator asked for in a phase, per unit of work.

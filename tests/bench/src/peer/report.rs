@@ -1,9 +1,8 @@
 //! The two operators beside each other: runs go in, tables come out. Medians of the rounds, their ratio, and the target.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use super::phases::{DELETED, Phase, REPLICAS, Run, SETS, STEPS, requests_per};
+use super::phases::{DELETED, Phase, REPLICAS, Run, SETS, STEPS, requests_per, writes};
 use crate::cluster::Requests;
 use crate::measure::{median, quantile};
 use crate::table::{Table, verdict};
@@ -13,6 +12,9 @@ const CPU_TARGET: f64 = 0.8;
 /// Anonymous memory beside the peer's.
 const MEMORY_TARGET: f64 = 0.5;
 const MIB: f64 = 1024.0 * 1024.0;
+
+/// One phase of a run.
+type Of = fn(&Run) -> &Phase;
 
 /// What has to hold for a row.
 #[derive(Clone, Copy)]
@@ -37,7 +39,7 @@ fn figures(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
     let pod = median(mortise.iter().map(|run| run.pod_bytes).collect());
     let title = format!(
         "The same operator with mortise and with kube-rs: {SETS} PodSets x {REPLICAS} Pods of {pod:.0} bytes, {STEPS} scale \
-         steps by one, {DELETED} Pods deleted, a restart (medians of {rounds} rounds)"
+         steps by one, {DELETED} Pods deleted at once and as many gracefully, a restart (medians of {rounds} rounds)"
     );
     let mut table = Table::new(title, &["figure", "mortise", "kube-rs", "ratio", "target", ""]);
     let mut row = |name: &str, digits: usize, target: Target, of: &dyn Fn(&Run) -> f64| {
@@ -56,16 +58,21 @@ fn figures(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
         let ratio = if peer == 0.0 { "-".to_owned() } else { format!("{ratio:.2}x") };
         table.row([name.to_owned(), format!("{own:.digits$}"), format!("{peer:.digits$}"), ratio, wanted, met]);
     };
-    type Of = fn(&Run) -> &Phase;
-    let phases: [(&str, Of, usize, f64, &str); 4] = [
-        ("converge", |run| &run.converge, SETS, 4.0, "per new PodSet"),
-        ("scale", |run| &run.scale, STEPS, 2.0, "per change by one"),
-        ("churn", |run| &run.churn, DELETED, 1.0, "per deleted Pod"),
-        ("restart", |run| &run.restart, 1, 0.0, "in all"),
-    ];
-    for (name, of, units, fewest, unit) in phases {
-        row(&format!("{name}: requests {unit}"), 2, Target::Exactly(fewest), &|run| requests_per(of(run), units));
-        row(&format!("{name}: answers 409 or 422"), 0, Target::Exactly(0.0), &|run| of(run).refused as f64);
+    let exactly = Target::Exactly;
+    for (name, of, units, unit, fewest) in [
+        ("converge", (|run| &run.converge) as Of, SETS, "new PodSet", exactly(4.0)),
+        ("scale", |run| &run.scale, STEPS, "change by one", exactly(2.0)),
+        ("churn", |run| &run.churn, DELETED, "deleted Pod", exactly(1.0)),
+        ("graceful churn", |run| &run.graceful, DELETED, "deleted Pod", Target::None),
+        ("restart", |run| &run.restart, 1, "", exactly(0.0)),
+    ] {
+        if unit.is_empty() {
+            // A start has to read; it has nothing to write.
+            row(&format!("{name}: writes"), 0, fewest, &|run| writes(of(run)));
+        } else {
+            row(&format!("{name}: requests per {unit}"), 2, fewest, &|run| requests_per(of(run), units));
+        }
+        row(&format!("{name}: answers 409 or 422"), 0, exactly(0.0), &|run| of(run).refused as f64);
         row(&format!("{name}: operator CPU s"), 2, Target::Ratio(CPU_TARGET), &|run| of(run).cpu.as_secs_f64());
         row(&format!("{name}: API server CPU s"), 2, Target::None, &|run| of(run).api_cpu.as_secs_f64());
         row(&format!("{name}: wall s"), 2, Target::None, &|run| of(run).wall.as_secs_f64());
@@ -90,18 +97,17 @@ fn latency(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
 fn requests(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
     let title = "Requests by verb and resource, all rounds together (lists and watches, which are no requests above, in brackets)";
     let mut table = Table::new(title, &["phase and request", "mortise", "kube-rs"]);
-    type Of = fn(&Run) -> (&Phase, Duration);
-    let phases: [(&str, Of); 4] = [
-        ("converge", |run| (&run.converge, run.converge.wall)),
-        ("scale", |run| (&run.scale, run.scale.wall)),
-        ("churn", |run| (&run.churn, run.churn.wall)),
-        ("restart", |run| (&run.restart, run.restart.wall)),
-    ];
-    for (name, of) in phases {
+    for (name, of) in [
+        ("converge", (|run| &run.converge) as Of),
+        ("scale", |run| &run.scale),
+        ("churn", |run| &run.churn),
+        ("graceful churn", |run| &run.graceful),
+        ("restart", |run| &run.restart),
+    ] {
         let sums = |of_phase: &dyn Fn(&Phase) -> Requests| {
             [mortise, kube_rs].map(|runs| {
                 let mut sum = Requests::new();
-                for (what, count) in runs.iter().flat_map(|run| of_phase(of(run).0)) {
+                for (what, count) in runs.iter().flat_map(|run| of_phase(of(run))) {
                     *sum.entry(what).or_default() += count;
                 }
                 sum
