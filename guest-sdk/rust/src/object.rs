@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::CHILD_KEY_ANNOTATION;
 use crate::json::RawJson;
 use crate::manifest::Definition;
-use crate::scan::{self, Part, Reason, Scanner, Wanted};
+use crate::scan::{self, Found, Part, Reason, Scanner, Wanted};
 use crate::status::Status;
 
 /// An apiVersion and a kind.
@@ -114,33 +114,6 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// Reads metadata without what nobody uses.
-    pub(crate) fn scan(text: &str) -> Result<Self, Reason> {
-        const WANTED: [Wanted; 8] = [
-            Wanted { name: "name", part: Part::Whole(0) },
-            Wanted { name: "namespace", part: Part::Whole(1) },
-            Wanted { name: "uid", part: Part::Whole(2) },
-            Wanted { name: "generation", part: Part::Whole(3) },
-            Wanted { name: "labels", part: Part::Whole(4) },
-            Wanted { name: "annotations", part: Part::Whole(5) },
-            Wanted { name: "creationTimestamp", part: Part::Whole(6) },
-            Wanted { name: "deletionTimestamp", part: Part::Whole(7) },
-        ];
-        let mut found = [None; WANTED.len()];
-        Scanner::new(text).fields(&WANTED, &mut found)?;
-        let [name, namespace, uid, generation, labels, annotations, created, deleted] = found;
-        Ok(Self {
-            name: scan::owned_text(name)?.unwrap_or_default(),
-            namespace: scan::owned_text(namespace)?,
-            uid: scan::owned_text(uid)?.unwrap_or_default(),
-            generation: scan::optional(generation, "metadata.generation")?.unwrap_or_default(),
-            labels: scan::optional(labels, "metadata.labels")?.unwrap_or_default(),
-            annotations: scan::optional(annotations, "metadata.annotations")?.unwrap_or_default(),
-            creation_timestamp: scan::owned_text(created)?,
-            deletion_timestamp: scan::owned_text(deleted)?,
-        })
-    }
-
     /// The metadata of a new object without a namespace.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
@@ -275,24 +248,47 @@ impl JsonSchema for PodTemplate {
     }
 }
 
-/// The three parts of an object of a plugin's own kind.
+/// The three parts of an object of a plugin's own kind, in one walk over its text.
 ///
 /// # Errors
 /// When there is no spec, or the spec or the metadata does not fit.
-pub fn parts<'a, S: Deserialize<'a>>(input: &mut Scanner<'a>) -> Result<(ObjectMeta, S, Option<&'a str>), Reason> {
-    const WANTED: [Wanted; 3] = [
-        Wanted { name: "metadata", part: Part::Whole(0) },
-        Wanted { name: "spec", part: Part::Whole(1) },
-        Wanted { name: "status", part: Part::Whole(2) },
-    ];
-    let mut found = [None; WANTED.len()];
-    input.fields(&WANTED, &mut found)?;
-    let [metadata, spec, status] = found;
-    let metadata = ObjectMeta::scan(metadata.unwrap_or("{}"))?;
+pub fn parts<'a, S: Deserialize<'a>>(input: &mut Scanner<'a>) -> Result<(ObjectMeta, S, Option<Found<'a>>), Reason> {
+    let mut found = [None; 10];
+    input.fields(PARTS, &mut found)?;
+    let [name, namespace, uid, generation, labels, annotations, created, deleted, spec, status] = found;
+    let metadata = ObjectMeta {
+        name: scan::owned_text(name, "metadata.name")?.unwrap_or_default(),
+        namespace: scan::owned_text(namespace, "metadata.namespace")?,
+        uid: scan::owned_text(uid, "metadata.uid")?.unwrap_or_default(),
+        generation: scan::optional(generation, "metadata.generation")?.unwrap_or_default(),
+        labels: scan::optional(labels, "metadata.labels")?.unwrap_or_default(),
+        annotations: scan::optional(annotations, "metadata.annotations")?.unwrap_or_default(),
+        creation_timestamp: scan::owned_text(created, "metadata.creationTimestamp")?,
+        deletion_timestamp: scan::owned_text(deleted, "metadata.deletionTimestamp")?,
+    };
     Ok((metadata, scan::required(spec, "spec")?, status))
 }
 
+/// What [`parts`] wants: the metadata that plugins use, the spec and the status.
+const PARTS: &[Wanted] = &[
+    Wanted {
+        name: "metadata",
+        part: Part::Fields(&[
+            Wanted { name: "name", part: Part::Whole(0) },
+            Wanted { name: "namespace", part: Part::Whole(1) },
+            Wanted { name: "uid", part: Part::Whole(2) },
+            Wanted { name: "generation", part: Part::Whole(3) },
+            Wanted { name: "labels", part: Part::Whole(4) },
+            Wanted { name: "annotations", part: Part::Whole(5) },
+            Wanted { name: "creationTimestamp", part: Part::Whole(6) },
+            Wanted { name: "deletionTimestamp", part: Part::Whole(7) },
+        ]),
+    },
+    Wanted { name: "spec", part: Part::Whole(8) },
+    Wanted { name: "status", part: Part::Whole(9) },
+];
+
 /// The status of an object, from its text.
-pub fn status<T>(text: Option<&str>) -> Status<T> {
-    text.map_or_else(Status::none, Status::unread)
+pub fn status<T>(found: Option<Found<'_>>) -> Status<T> {
+    found.map_or_else(Status::none, |found| Status::unread(found.json))
 }

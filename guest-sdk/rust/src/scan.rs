@@ -17,6 +17,14 @@ pub struct Scanner<'a> {
     model: Option<Model>,
 }
 
+/// A wanted value as it stands in the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found<'a> {
+    pub(crate) json: &'a str,
+    /// Text without escapes, which nearly all text is: what stands between its quotes is its value.
+    pub(crate) is_plain: bool,
+}
+
 /// Where the wanted values of an object were. The objects of a list mostly differ in nothing else, so the next one is
 /// compared with this one instead of being read: whatever equals the text between two values also means the same.
 struct Model {
@@ -104,7 +112,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// When this is no object.
-    pub fn fields(&mut self, wanted: &'static [Wanted], found: &mut [Option<&'a str>]) -> Result<(), Reason> {
+    pub fn fields(&mut self, wanted: &'static [Wanted], found: &mut [Option<Found<'a>>]) -> Result<(), Reason> {
         if let Some(model) = &self.model
             && std::ptr::eq(model.wanted, wanted)
         {
@@ -119,7 +127,7 @@ impl<'a> Scanner<'a> {
         let end = self.walk(start, wanted, &mut values).ok_or_else(|| self.malformed())?;
         for value in &values {
             let place = found.get_mut(value.number).ok_or_else(|| self.malformed())?;
-            *place = self.text.get(value.start..value.end);
+            *place = self.found(value.start);
         }
         self.at = end;
         self.model = Some(Model { wanted, start, values, end });
@@ -128,17 +136,31 @@ impl<'a> Scanner<'a> {
 
     /// Where the object at this position ends, when it differs from an earlier one in its wanted values at most. Puts
     /// those under their numbers; some of them also when it finds out late that this is another object.
-    fn like(&self, model: &Model, found: &mut [Option<&'a str>]) -> Option<usize> {
+    fn like(&self, model: &Model, found: &mut [Option<Found<'a>>]) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let (mut from, mut at) = (model.start, self.at);
         for value in &model.values {
             at = after_same(bytes, from..value.start, at)?;
-            // Most values are text.
-            let end = if bytes.get(at) == Some(&b'"') { text_end(bytes, at + 1) } else { value_end(bytes, at) }?;
-            *found.get_mut(value.number)? = self.text.get(at..end);
-            (from, at) = (value.end, end);
+            let this = self.found(at)?;
+            at += this.json.len();
+            *found.get_mut(value.number)? = Some(this);
+            from = value.end;
         }
         after_same(bytes, from..model.end, at)
+    }
+
+    /// The value that begins at `at`.
+    #[inline]
+    fn found(&self, at: usize) -> Option<Found<'a>> {
+        let bytes = self.text.as_bytes();
+        if bytes.get(at) == Some(&b'"') {
+            let end = special(bytes, at + 1)?;
+            if bytes.get(end) == Some(&b'"') {
+                return Some(Found { json: self.text.get(at..=end)?, is_plain: true });
+            }
+        }
+        let end = value_end(bytes, at)?;
+        Some(Found { json: self.text.get(at..end)?, is_plain: false })
     }
 
     /// The text of the value at this position.
@@ -294,16 +316,19 @@ fn special(bytes: &[u8], mut at: usize) -> Option<usize> {
 ///
 /// # Errors
 /// That it is missing, or how it does not fit.
-pub fn required<'a, T: Deserialize<'a>>(text: Option<&'a str>, path: &str) -> Result<T, Reason> {
-    at(path, parse(present(text, path)?))
+pub fn required<'a, T: Deserialize<'a>>(found: Option<Found<'a>>, path: &str) -> Result<T, Reason> {
+    match found {
+        Some(found) => at(path, parse(found.json)),
+        None => Err(missing(path)),
+    }
 }
 
 /// The same for a field that may be missing.
 ///
 /// # Errors
 /// How it does not fit.
-pub fn optional<'a, T: Deserialize<'a>>(text: Option<&'a str>, path: &str) -> Result<Option<T>, Reason> {
-    text.map_or(Ok(None), |text| at(path, parse(text)))
+pub fn optional<'a, T: Deserialize<'a>>(found: Option<Found<'a>>, path: &str) -> Result<Option<T>, Reason> {
+    found.map_or(Ok(None), |found| at(path, parse(found.json)))
 }
 
 /// The text of a wanted field, borrowed.
@@ -311,8 +336,11 @@ pub fn optional<'a, T: Deserialize<'a>>(text: Option<&'a str>, path: &str) -> Re
 /// # Errors
 /// That it is missing, no text, or has escapes and cannot be borrowed.
 #[inline]
-pub fn required_text<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, Reason> {
-    at(path, borrow(present(text, path)?))
+pub fn required_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<&'a str, Reason> {
+    match found {
+        Some(found) => found.plain().ok_or_else(|| not_plain(found, path)),
+        None => Err(missing(path)),
+    }
 }
 
 /// The same for a field that may be missing.
@@ -320,26 +348,31 @@ pub fn required_text<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, R
 /// # Errors
 /// That it is no text, or has escapes and cannot be borrowed.
 #[inline]
-pub fn optional_text<'a>(text: Option<&'a str>, path: &str) -> Result<Option<&'a str>, Reason> {
-    match text {
-        None | Some("null") => Ok(None),
-        Some(text) => at(path, borrow(text)).map(Some),
+pub fn optional_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<Option<&'a str>, Reason> {
+    match found {
+        None | Some(Found { json: "null", .. }) => Ok(None),
+        found => required_text(found, path).map(Some),
     }
 }
 
 /// A text of its own, whatever is in it; nothing when there is none.
-pub(crate) fn owned_text(text: Option<&str>) -> Result<Option<String>, Reason> {
-    match text {
-        None | Some("null") => Ok(None),
-        Some(text) => match borrow(text) {
-            Ok(text) => Ok(Some(text.to_owned())),
-            Err(_) => parse(text),
-        },
+pub(crate) fn owned_text(found: Option<Found<'_>>, path: &str) -> Result<Option<String>, Reason> {
+    match found.and_then(Found::plain) {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => optional::<Option<String>>(found, path).map(Option::flatten),
     }
 }
 
-fn present<'a>(text: Option<&'a str>, path: &str) -> Result<&'a str, Reason> {
-    text.ok_or_else(|| [path, " is missing"].concat())
+impl<'a> Found<'a> {
+    #[inline]
+    fn plain(self) -> Option<&'a str> {
+        if self.is_plain { self.json.get(1..self.json.len() - 1) } else { None }
+    }
+}
+
+#[cold]
+fn missing(path: &str) -> Reason {
+    [path, " is missing"].concat()
 }
 
 #[inline(always)]
@@ -353,17 +386,8 @@ fn named(path: &str, reason: &str) -> Reason {
 }
 
 #[cold]
-fn not_plain(text: &str) -> Reason {
-    ["a text without escapes is expected (String takes any), this is ", text].concat()
-}
-
-fn borrow(text: &str) -> Result<&str, Reason> {
-    // Behind the opening quote, the next quote or backslash is the end of the text only when there is no escape in it.
-    let is_plain = text.starts_with('"') && special(text.as_bytes(), 1) == Some(text.len() - 1) && text.ends_with('"');
-    match text.get(1..text.len().saturating_sub(1)) {
-        Some(inner) if is_plain => Ok(inner),
-        _ => Err(not_plain(text)),
-    }
+fn not_plain(found: Found<'_>, path: &str) -> Reason {
+    named(path, &["a text without escapes is expected (String takes any), this is ", found.json].concat())
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Reason> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Part, Scanner, Wanted, optional_text, read, read_list, required, required_text};
+use super::{Found, Part, Scanner, Wanted, optional_text, read, read_list, required, required_text};
 
 const WANTED: &[Wanted] = &[
     Wanted { name: "metadata", part: Part::Fields(&[Wanted { name: "name", part: Part::Whole(0) }]) },
@@ -18,7 +18,12 @@ const WANTED: &[Wanted] = &[
 fn found(text: &str) -> [Option<&str>; 3] {
     let mut found = [None; 3];
     Scanner::new(text).fields(WANTED, &mut found).unwrap();
-    found
+    found.map(|found| found.map(|found| found.json))
+}
+
+/// A value, as the scanner finds it.
+fn value(json: &str) -> Option<Found<'_>> {
+    Scanner::new(json).found(0)
 }
 
 #[test]
@@ -67,6 +72,7 @@ fn objects_of_a_list_read_as_each_of_them_alone_however_they_differ() {
             for (each, object) in [first, second, first].into_iter().enumerate() {
                 let mut together = [None; 3];
                 scanner.fields(WANTED, &mut together).unwrap();
+                let together = together.map(|found| found.map(|found| found.json));
                 assert_eq!(together, found(object), "object {each} of {text}");
                 assert_eq!(scanner.takes(b','), each < 2);
             }
@@ -104,13 +110,13 @@ fn nonsense_is_an_error_and_no_panic() {
 
 #[test]
 fn texts_are_borrowed_unless_they_have_escapes() {
-    assert_eq!(required_text(Some("\"web\""), "a"), Ok("web"));
-    assert_eq!(optional_text(Some("null"), "a"), Ok(None));
+    assert_eq!(required_text(value("\"web\""), "a"), Ok("web"));
+    assert_eq!(optional_text(value("null"), "a"), Ok(None));
     assert_eq!(required_text(None, "metadata.name"), Err("metadata.name is missing".into()));
-    let refused = required_text(Some(r#""a\nb""#), "status.message").unwrap_err();
+    let refused = required_text(value(r#""a\nb""#), "status.message").unwrap_err();
     assert!(refused.starts_with("status.message: a text without escapes is expected"), "{refused}");
-    assert_eq!(required::<String>(Some(r#""a\nb""#), "a"), Ok("a\nb".into()));
-    assert!(required::<u8>(Some("300"), "spec.n").unwrap_err().starts_with("spec.n: "));
+    assert_eq!(required::<String>(value(r#""a\nb""#), "a"), Ok("a\nb".into()));
+    assert!(required::<u8>(value("300"), "spec.n").unwrap_err().starts_with("spec.n: "));
 }
 
 #[test]
