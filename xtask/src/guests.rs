@@ -1,6 +1,7 @@
 //! `cargo xtask guests`: plugins and the tests' guest programs, from Rust packages to components in known places. Which
 //! packages there are, cargo itself tells; nothing here lists them.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -89,9 +90,34 @@ fn ensure_target(checkout: &Checkout) -> Result<()> {
 fn cargo_build(checkout: &Checkout, workspace: &str, more: &[&str]) -> Result<()> {
     let mut cargo = checkout.cargo();
     cargo.args(["build", "--release", "--locked", "--target", TARGET]).arg("--target-dir").arg(target_dir(checkout));
+    cargo.arg("--config").arg(remapped(&checkout.path("."), &cargo_home()?)?);
     // Flags of the user's own, such as a linker for the host, do not fit this target.
-    execute(cargo.args(more).current_dir(checkout.path(workspace)).env_remove("RUSTFLAGS"))
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    execute(cargo.args(more).current_dir(checkout.path(workspace)))
         .with_context(|| format!("build the guests in {workspace}/"))
+}
+
+/// The setting that keeps this machine's folders out of a component, whose panics name source files. Cargo adds it to the
+/// flags of the workspace's own .cargo/config.toml, where `RUSTFLAGS` would take their place.
+fn remapped(checkout: &Path, cargo_home: &Path) -> Result<String> {
+    let mut flags = Vec::new();
+    for (folder, name) in [(checkout, "/mortise"), (cargo_home, "/cargo")] {
+        // As rustc is given them: without a dot or a slash at the end.
+        let folder = fs::canonicalize(folder).with_context(|| format!("find {}", folder.display()))?;
+        let folder = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
+        flags.push(format!("--remap-path-prefix={folder}={name}"));
+    }
+    // A JSON list of such texts is TOML as well.
+    Ok(format!("target.{TARGET}.rustflags={}", Value::from(flags)))
+}
+
+/// Where cargo keeps the sources of dependencies.
+fn cargo_home() -> Result<PathBuf> {
+    if let Some(home) = env::var_os("CARGO_HOME") {
+        return Ok(home.into());
+    }
+    let home = env::home_dir().context("find the home directory, in which cargo keeps its sources; set CARGO_HOME")?;
+    Ok(home.join(".cargo"))
 }
 
 /// The packages of a workspace that become components, and the files that cargo leaves for them.
@@ -165,6 +191,19 @@ mod tests {
         ]});
         let expected = [("pod-set", "pod_set.wasm"), ("endless-loop", "endless-loop.wasm")];
         assert_eq!(artifacts(&metadata), expected.map(|(name, file)| (name.to_owned(), file.to_owned())));
+    }
+
+    #[test]
+    fn folders_of_this_machine_get_names_that_are_the_same_everywhere() {
+        let home = tempfile::tempdir().unwrap();
+        let home_path = fs::canonicalize(home.path()).unwrap();
+        let setting = remapped(&home.path().join("."), home.path()).unwrap();
+        let expected = format!(
+            r#"target.wasm32-wasip2.rustflags=["--remap-path-prefix={0}=/mortise","--remap-path-prefix={0}=/cargo"]"#,
+            home_path.display()
+        );
+        assert_eq!(setting, expected);
+        assert!(remapped(&home.path().join("none"), home.path()).unwrap_err().to_string().contains("none"));
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
 pub use outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
 pub use query::Query;
 pub use scan::{FromJson, Scanner};
-pub use status::Status;
 pub use serde_json::{Value, json};
+pub use status::Status;
 
 /// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
 /// condition instead of returning more.
@@ -131,7 +131,7 @@ pub mod __private {
     pub use crate::export::{manifest, reconcile};
     pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
     pub use crate::object::{parts, status};
-    pub use crate::scan::{FromJson, Part, Reason, Scanner, Wanted};
+    pub use crate::scan::{Found, FromJson, Part, Reason, Scanner, Wanted};
     pub use crate::scan::{optional, optional_text, required, required_text};
     pub use serde;
 }

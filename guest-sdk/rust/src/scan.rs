@@ -238,16 +238,20 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The position behind the bytes at `at`, when they are the same as those of a part of the text. Eight at a time: the
-/// C library's comparison for WebAssembly looks at single bytes.
+/// The position behind the bytes at `at`, when they are the same as those of a part of the text. Eight at a time, the last
+/// eight perhaps over some that were compared already: the C library's comparison for WebAssembly looks at single bytes.
 #[inline(always)]
 fn after_same(bytes: &[u8], part: Range<usize>, at: usize) -> Option<usize> {
     let end = at.checked_add(part.len())?;
-    let (model, model_rest) = bytes.get(part)?.as_chunks::<8>();
-    let (other, other_rest) = bytes.get(at..end)?.as_chunks::<8>();
-    let same = model.iter().zip(other).all(|(one, other)| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*other))
-        && model_rest.iter().eq(other_rest);
-    same.then_some(end)
+    let (model, other) = (bytes.get(part)?, bytes.get(at..end)?);
+    let is_same = match (model.last_chunk::<8>(), other.last_chunk::<8>()) {
+        (Some(model_end), Some(other_end)) => {
+            let (model, other) = (model.as_chunks::<8>().0, other.as_chunks::<8>().0);
+            model_end == other_end && model.iter().zip(other).all(|(one, other)| one == other)
+        }
+        _ => model.iter().eq(other),
+    };
+    is_same.then_some(end)
 }
 
 /// Where the value ends that begins at `at`, or None when it does not.

@@ -43,8 +43,10 @@ struct Deployment<'a> {
 )]
 fn reconcile(site: &Site, cx: &Context) -> Result<Outcome, Failure> {
     let deployments: Vec<Deployment> = cx.owned()?;
-    let described: Vec<Value> =
-        deployments.iter().map(|each| json!([each.key, each.page, each.replicas, site.status.get().is_some()])).collect();
+    let described: Vec<Value> = deployments
+        .iter()
+        .map(|each| json!([each.key, each.page, each.replicas, site.status.get().is_some()]))
+        .collect();
     Ok(Outcome::new().status(&described))
 }
 

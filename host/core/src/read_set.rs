@@ -294,11 +294,20 @@ impl Answer {
     }
 }
 
+fn hash_of(question: &Question) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    question.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Questions that are compared one by one. Most calls ask one or two, and need no table to tell them apart.
+const FEW_QUESTIONS: usize = 8;
+
 /// Collects a read set while a call runs.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     reads: ReadSet,
-    /// Where a question with this hash stands.
+    /// Where a question with this hash stands, once there are more than [`FEW_QUESTIONS`].
     places: HashMap<u64, usize, BuildHasherDefault<DefaultHasher>>,
 }
 
@@ -316,20 +325,31 @@ impl Recorder {
             self.add_whole_kind(kind.clone(), snapshot);
             return;
         }
-        let mut hasher = DefaultHasher::new();
-        question.hash(&mut hasher);
-        let hash = hasher.finish();
-        if let Some(place) = self.places.get(&hash)
-            && self.reads.questions[*place].0 == question
-        {
+        if self.knows(&question) {
             return;
         }
         if self.reads.questions.len() >= MAX_QUESTIONS {
             self.collapse(snapshot);
             return self.record(question, answer_hash, snapshot);
         }
-        self.places.insert(hash, self.reads.questions.len());
         self.reads.questions.push((question, answer_hash));
+        match self.reads.questions.len() {
+            0..=FEW_QUESTIONS => {}
+            len if self.places.is_empty() => {
+                let questions = &self.reads.questions[..len];
+                self.places.extend(questions.iter().enumerate().map(|(place, (each, _))| (hash_of(each), place)));
+            }
+            len => _ = self.places.insert(hash_of(&self.reads.questions[len - 1].0), len - 1),
+        }
+    }
+
+    /// Whether a question was asked before.
+    fn knows(&self, question: &Question) -> bool {
+        let questions = &self.reads.questions;
+        if questions.len() <= FEW_QUESTIONS {
+            return questions.iter().any(|(known, _)| known == question);
+        }
+        self.places.get(&hash_of(question)).is_some_and(|place| questions[*place].0 == *question)
     }
 
     /// Gives up remembering questions one by one.

@@ -24,7 +24,8 @@ fn add_one() {
 }
 
 #[expect(unsafe_code, reason = "there is no other way to count allocations than to be the allocator")]
-// SAFETY: every call goes to the system's allocator with the arguments that it came with, and counting allocates nothing.
+// SAFETY: every call goes to the system's allocator with the arguments that it came with, and counting allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add_one();

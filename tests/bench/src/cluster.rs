@@ -172,8 +172,12 @@ pub(crate) fn pod_set_resource() -> ApiResource {
 pub(crate) fn tally<'a>(records: impl IntoIterator<Item = &'a AuditRecord>) -> Requests {
     let mut requests = Requests::new();
     for record in records {
-        let slash = if record.subresource.is_empty() { "" } else { "/" };
-        let what = format!("{} {}{slash}{}", record.verb, record.resource, record.subresource);
+        let what = match (record.resource.as_str(), record.subresource.as_str()) {
+            ("", _) => record.uri.split('?').next().unwrap_or_default().to_owned(),
+            (resource, "") => resource.to_owned(),
+            (resource, subresource) => format!("{resource}/{subresource}"),
+        };
+        let what = format!("{} {what}", record.verb);
         *requests.entry(what).or_default() += 1;
     }
     requests

@@ -1,10 +1,11 @@
 //! From an event to the write that follows it, on a real control plane.
 //!
-//! PodSets are scaled by one, one step at a time, while nothing else happens. Two clocks are started for each step: when
-//! the API server received the scale request (audit log), and when its watch event arrived at a watcher of our own, which
-//! gets it from the API server in the same moment as mortise. Both are stopped when the API server received mortise's
-//! first write of a Pod (audit log). All of it is one machine's clock. The second figure is mortise's own share: the event
-//! read, decoded, indexed, the key woken, the guest called, the plan made, the request sent and its head read.
+//! PodSets are scaled by one, one step at a time, while nothing else happens. Two clocks are started for each step:
+//! when the API server received the scale request (audit log), and when its watch event arrived at a watcher of our
+//! own, which gets it from the API server in the same moment as mortise. Both are stopped when the API server received
+//! mortise's first write of a Pod (audit log). All of it is one machine's clock. The second figure is mortise's own
+//! share: the event read, decoded, indexed, the key woken, the guest called, the plan made, the request sent and its
+//! head read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -118,8 +119,8 @@ impl Arrivals {
                 let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 let replicas = event["object"]["spec"]["replicas"].as_u64().unwrap_or_default() as usize;
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                // The state before is not coming back: only the newest of the two directions is of interest. Events of the
-                // status repeat the state, and the first one counts.
+                // The state before is not coming back: only the newest of the two directions is of interest. Events of
+                // the status repeat the state, and the first one counts.
                 kept.retain(|(other, count), _| *other != name || *count == replicas);
                 kept.entry((name, replicas)).or_insert(now_ms);
             }

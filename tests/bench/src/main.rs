@@ -1,5 +1,5 @@
-//! The benchmarks: what mortise costs in time, memory and requests, each beside a figure that it is to be compared with.
-//! A part is chosen on the command line; tables come out. `--help` names the parts.
+//! The benchmarks: what mortise costs in time, memory and requests, each beside a figure that it is to be compared
+//! with. A part is chosen on the command line; tables come out. `--help` names the parts.
 //!
 //! Figures are medians of rounds that are interleaved, so that what else the machine does hits all rows alike, and each
 //! table says how far the rounds of one row lie apart. Counts (fuel, allocations, page faults, requests) do not wobble.

@@ -1,5 +1,5 @@
-//! Rounds of measurements and their medians. Functions to measure go in; [`Figure`]s come out. Nothing here knows what is
-//! measured.
+//! Rounds of measurements and their medians. Functions to measure go in; [`Figure`]s come out. Nothing here knows what
+//! is measured.
 
 use std::time::{Duration, Instant};
 
@@ -47,11 +47,13 @@ struct Sample {
     allocations: f64,
 }
 
+type Run<'a> = Box<dyn FnMut(&mut Stopwatch) -> Result<()> + 'a>;
+
 /// Something to measure: each call does a good number of operations under the stopwatch.
 pub(crate) struct Case<'a> {
     name: String,
     target: Option<Duration>,
-    run: Box<dyn FnMut(&mut Stopwatch) -> Result<()> + 'a>,
+    run: Run<'a>,
 }
 
 impl<'a> Case<'a> {

@@ -30,7 +30,8 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
     for plugins in PLUGINS {
         let folder = folders.path().join(plugins.to_string());
         write_plugins(&folder, plugins)?;
-        // The first start compiles in child processes; from the second on, the host does what it does after any restart.
+        // The first start compiles in child processes; from the second on, the host does what it does after any
+        // restart.
         let first = anonymous(&cluster, programs, &folder).await?;
         let mut again = Vec::new();
         for _ in 0..rounds {

@@ -1,5 +1,5 @@
-//! What one step of the way costs, in this process: a watch event decoded and indexed, a driver step, a snapshot, a fresh
-//! guest call. `micro/` has one file per step; here is only the order of the rounds, and the table.
+//! What one step of the way costs, in this process: a watch event decoded and indexed, a driver step, a snapshot, a
+//! fresh guest call. `micro/` has one file per step; here is only the order of the rounds, and the table.
 
 mod cycle;
 mod decode;
@@ -37,7 +37,7 @@ pub(crate) fn run(rounds: usize) -> Result<()> {
 
 fn times(figures: &[Figure], rounds: usize) -> Table {
     let title = format!(
-        "One step of the way (medians of {rounds} interleaved rounds; halves: even rounds by odd ones, 1.00 is a quiet machine)"
+        "One step of the way (medians of {rounds} interleaved rounds; halves: even rounds by odd ones, 1.00 is quiet)"
     );
     let mut table = Table::new(title, &["operation", "time", "halves", "allocations", "target", ""]);
     for figure in figures {

@@ -1,5 +1,5 @@
-//! An independent watcher: what a namespace's PodSets and Pods look like to somebody who is neither the operator nor asks
-//! it. Watch events go in; whether all is as it should be comes out.
+//! An independent watcher: what a namespace's PodSets and Pods look like to somebody who is neither the operator nor
+//! asks it. Watch events go in; whether all is as it should be comes out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -54,8 +54,8 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Starts mortise with every component of a folder. Compiled ones are kept in a folder of the control plane, so only
-    /// the first start with a component compiles it.
+    /// Starts mortise with every component of a folder. Compiled ones are kept in a folder of the control plane, so
+    /// only the first start with a component compiles it.
     pub(crate) async fn mortise(cluster: &Cluster, programs: &Programs, plugin_dir: &Path) -> Result<Self> {
         let plugins = fs::read_dir(plugin_dir).with_context(|| format!("list {}", plugin_dir.display()))?.count();
         // Free at this moment: the host is the next to ask for a port.

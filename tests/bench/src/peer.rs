@@ -1,9 +1,10 @@
-//! The same operator twice, with mortise and with kube-rs, on one API server: converging, scaling, losing Pods, starting
-//! again. `peer/phases.rs` takes one operator through it, `peer/report.rs` sets the two beside each other; here is the
-//! order of the runs.
+//! The same operator twice, with mortise and with kube-rs, on one API server: converging, scaling, losing Pods,
+//! starting again. `peer/phases.rs` takes one operator through it, `peer/report.rs` sets the two beside each other;
+//! here is the order of the runs.
 //!
-//! Each run has PodSets of its own in a namespace of its own, and the two operators never run at once, since they are for
-//! one kind. Who begins changes from round to round, so that a control plane that grows slower is nobody's advantage.
+//! Each run has PodSets of its own in a namespace of its own, and the two operators never run at once, since they are
+//! for one kind. Who begins changes from round to round, so that a control plane that grows slower is nobody's
+//! advantage.
 
 mod phases;
 mod report;

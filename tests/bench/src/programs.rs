@@ -1,5 +1,5 @@
-//! What is measured, built: the plugins' components and the two operators. Cargo decides what there is to do; paths come
-//! out.
+//! What is measured, built: the plugins' components and the two operators. Cargo decides what there is to do; paths
+//! come out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -59,7 +59,9 @@ fn x8_a_host_killed_at_any_moment_neither_doubles_nor_loses_a_pod() {
     let (ever, deleted) = witness.with(|seen| (seen.ever.len(), seen.deleted.len()));
     let mut deletes = std::collections::BTreeMap::<String, usize>::new();
     let (records, _) = world.plane.audit_since(0).unwrap();
-    for record in records.iter().filter(|r| r.verb == "delete" && r.resource == "pods" && r.namespace == world.namespace) {
+    for record in
+        records.iter().filter(|r| r.verb == "delete" && r.resource == "pods" && r.namespace == world.namespace)
+    {
         *deletes.entry(format!("{} {}", record.user_agent, record.code)).or_default() += 1;
     }
     assert_eq!(deleted % (SETS * 4), 0, "Pods were deleted that nobody had scaled away: {deletes:#?}");

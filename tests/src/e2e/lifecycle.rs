@@ -43,7 +43,12 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     world.apply(&world.podset("example-podset", 3));
     wait_for(&world, 3);
     let requests = |world: &World| world.writes_by_host().len();
-    assert_eq!(requests(&world), 4, "a new set of three costs three creates and a status: {:#?}", world.writes_by_host());
+    assert_eq!(
+        requests(&world),
+        4,
+        "a new set of three costs three creates and a status: {:#?}",
+        world.writes_by_host()
+    );
 
     for (replicas, expected) in [("5", 5), ("2", 2), ("0", 0), ("3", 3)] {
         world.kubectl_here(&["scale", "podset/example-podset", "--replicas", replicas]);
@@ -60,10 +65,24 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     assert_eq!(before, after, "the successor has the name of the one before it");
 
     world.kubectl_here(&[
-        "patch", "pod", &before[1], "--subresource=status", "--type=merge", "-p", r#"{"status":{"phase":"Failed"}}"#,
+        "patch",
+        "pod",
+        &before[1],
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"phase":"Failed"}}"#,
     ]);
     world.until("the failed Pod is replaced", || {
-        let phase = world.plane.kubectl_output(&["-n", &world.namespace, "get", "pod", &before[1], "-o", "jsonpath={.status.phase}"]);
+        let phase = world.plane.kubectl_output(&[
+            "-n",
+            &world.namespace,
+            "get",
+            "pod",
+            &before[1],
+            "-o",
+            "jsonpath={.status.phase}",
+        ]);
         phase.is_ok_and(|phase| phase == "Running").then_some(())
     });
     wait_for(&world, 3);

@@ -65,8 +65,16 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
     }
     let component = built("plugins/podset.wasm");
     grant(&world, &[component.to_str().unwrap()]);
-    let role = world.kubectl(&["get", "clusterroles", "-l", "mortise.dev/aggregate-to-host=true", "-o", "jsonpath={.items[*].metadata.name}"]);
-    let role = role.split(' ').find(|name| name.contains("podset")).unwrap_or_else(|| panic!("no role of podset in {role}"));
+    let role = world.kubectl(&[
+        "get",
+        "clusterroles",
+        "-l",
+        "mortise.dev/aggregate-to-host=true",
+        "-o",
+        "jsonpath={.items[*].metadata.name}",
+    ]);
+    let role =
+        role.split(' ').find(|name| name.contains("podset")).unwrap_or_else(|| panic!("no role of podset in {role}"));
     bind(&world, "e2e-podset", role);
     world.wait_ready("podset");
     let witness = Witness::watch(&world);

@@ -89,8 +89,7 @@ impl World {
         });
         let cache = tempfile::tempdir().unwrap();
         let namespace = format!("e2e-{name}");
-        let mut world =
-            Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, _turn: turn };
+        let mut world = Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, _turn: turn };
         world.clean();
         world.until("the namespace is free", || {
             world.plane.kubectl_output(&["create", "namespace", &world.namespace]).ok()
@@ -112,7 +111,10 @@ impl World {
         self.runtime.block_on(future)
     }
 
-    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
         self.runtime.spawn(future)
     }
 

@@ -61,7 +61,7 @@ fn objects_of_a_list_read_as_each_of_them_alone_however_they_differ() {
         r#"{"metadata":{"name":"a","x":2},"status":{"phase":"Running","list":[]}}"#,
         r#"{"metadata":{"name": "a","x":1},"status":{"phase":"Running","list":[]}}"#,
         r#"{"metadata":{"name":"a","x":1},"status":{"phase":"Running"}}"#,
-        r#"{"status":{"list":12,"phase":"Failed"},"metadata":{"name":""b"}}"#,
+        r#"{"status":{"list":12,"phase":"Failed"},"metadata":{"name":"\"b"}}"#,
         "{}",
         r#"{"metadata":{"name":"a","x":1},"status":{"phase":"Running","list":[]},"more":{}}"#,
     ];

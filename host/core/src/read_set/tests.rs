@@ -228,6 +228,19 @@ fn the_interests_of_a_change_are_those_of_both_sides_each_once() {
 }
 
 #[test]
+fn a_question_that_is_asked_again_counts_once_however_many_there_are() {
+    let world = snapshot(&[]);
+    for questions in [1, FEW_QUESTIONS, FEW_QUESTIONS + 1, 10 * FEW_QUESTIONS] {
+        let set = read(&world, |view| {
+            for number in (0..questions).chain(0..questions) {
+                view.get(&pod(&number.to_string()).build().reference()).unwrap();
+            }
+        });
+        assert_eq!(set.questions().len(), questions);
+    }
+}
+
+#[test]
 fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
     let mut store = Store::new();
     for kind in [pods(), Kind::new("v1", "Node")] {

@@ -1,9 +1,9 @@
-//! The peer: the podset operator as a careful author writes it with kube-rs's Controller, to be measured beside mortise.
-//! PodSets and Pods flow in through one watch each; Pods and status patches flow out.
+//! The peer: the podset operator as a careful author writes it with kube-rs's Controller, to be measured beside
+//! mortise. PodSets and Pods flow in through one watch each; Pods and status patches flow out.
 //!
-//! It does what helps it: one shared watch of Pods with a cache, managedFields cut from it, no wake-up by its own status
-//! writes, Pods created by POST under fixed names and all at once, a status patched only when it differs. It must know
-//! nothing of mortise, not even its types.
+//! It does what helps it: one shared watch of Pods with a cache, managedFields cut from it, no wake-up by its own
+//! status writes, Pods created by POST under fixed names and all at once, a status patched only when it differs. It
+//! must know nothing of mortise, not even its types.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 use std::sync::Arc;
@@ -136,6 +136,11 @@ async fn reconcile(set: Arc<PodSet>, context: Arc<Context>) -> Result<Action, Er
         return Ok(Action::requeue(RETRY));
     }
 
+    if owned.iter().any(|pod| went_just_now(pod, Timestamp::now())) {
+        // A replacement usually follows at once, and then nothing needs to be said.
+        return Ok(Action::requeue(RETRY));
+    }
+
     let mut names = difference.active;
     names.extend(difference.missing);
     names.sort();
@@ -162,6 +167,14 @@ fn is_controlled_by(pod: &Pod, set: &PodSet) -> bool {
 fn is_finished(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Whether its deletion began less than a second ago. The deletion timestamp is when it has to be gone.
+fn went_just_now(pod: &Pod, now: Timestamp) -> bool {
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let gone_by = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second());
+    // Timestamps are cut to seconds, so a deletion of this second or the last one may have begun just now.
+    gone_by.is_some_and(|gone_by| now.as_second() - (gone_by - grace) <= 1)
 }
 
 /// A Pod that is on its way out keeps its name until it is gone, and its deletion wakes the PodSet again.
@@ -242,4 +255,49 @@ fn wanted_status(set: &PodSet, pod_names: Vec<String>) -> PodSetStatus {
         ready.last_transition_time = known.last_transition_time.clone();
     }
     PodSetStatus { replicas: i32::try_from(active).unwrap_or(i32::MAX), pod_names, conditions: vec![ready] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(replicas: i32) -> PodSet {
+        let mut set = PodSet::new("set", PodSetSpec { replicas, template: None });
+        set.metadata.uid = Some("uid".to_owned());
+        set
+    }
+
+    fn pod(name: &str, phase: &str, deleted_at: Option<i64>) -> Arc<Pod> {
+        let deletion = deleted_at.map(|second| json!(Time(Timestamp::from_second(second).unwrap())));
+        let metadata = json!({"name": name, "deletionTimestamp": deletion, "deletionGracePeriodSeconds": 30});
+        Arc::new(serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap())
+    }
+
+    #[test]
+    fn a_pod_on_its_way_out_keeps_its_name_and_a_finished_one_is_replaced() {
+        let owned = [pod("set-0", "Running", Some(100)), pod("set-1", "Failed", None), pod("set-7", "Running", None)];
+        let difference = compare(&set(3), &owned);
+        assert_eq!(difference.missing, ["set-2"]);
+        assert_eq!(difference.surplus.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["set-1", "set-7"]);
+        assert_eq!(difference.active, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_status_that_says_the_same_is_the_same() {
+        let mut set = set(1);
+        let status = wanted_status(&set, vec!["set-0".to_owned()]);
+        set.status = Some(PodSetStatus { replicas: 1, ..status.clone() });
+        assert_eq!(wanted_status(&set, vec!["set-0".to_owned()]), status);
+        assert_ne!(wanted_status(&set, Vec::new()), status);
+    }
+
+    #[test]
+    fn a_deletion_is_young_for_a_second() {
+        let now = |second| Timestamp::from_second(second).unwrap();
+        // It has to be gone by 130, so it began at 100.
+        let leaving = pod("set-0", "Running", Some(130));
+        assert!(went_just_now(&leaving, now(101)));
+        assert!(!went_just_now(&leaving, now(102)));
+        assert!(!went_just_now(&pod("set-0", "Running", None), now(100)));
+    }
 }

@@ -1,5 +1,5 @@
-//! What a watch event costs before anybody thinks about it: JSON text to an indexed object, and the same text to the types
-//! that kube-rs would keep.
+//! What a watch event costs before anybody thinks about it: JSON text to an indexed object, and the same text to the
+//! types that kube-rs would keep.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1 as k8s;

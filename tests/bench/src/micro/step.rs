@@ -28,7 +28,8 @@ pub(crate) fn converged(podset: &Podset) -> Result<RefCell<Cycle<'_>>> {
         json!({
             "apiVersion": "app.example.com/v1alpha1", "kind": "PodSet",
             "metadata": {
-                "name": format!("set-{number}"), "namespace": "default", "generation": 1, "uid": sample::owner_uid(number + 1),
+                "name": format!("set-{number}"), "namespace": "default", "generation": 1,
+                "uid": sample::owner_uid(number + 1),
             },
             "spec": {"replicas": PODS, "template": sample::template()},
         })

@@ -1,5 +1,5 @@
-//! One operator's run: its PodSets are created, scaled one step at a time, robbed of Pods; then it is started again. What
-//! each phase took is read from /proc and from the audit log when the operator has nothing left to do.
+//! One operator's run: its PodSets are created, scaled one step at a time, robbed of Pods; then it is started again.
+//! What each phase took is read from /proc and from the audit log when the operator has nothing left to do.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -224,7 +224,7 @@ fn reactions(which: Which, records: &[AuditRecord], namespace: &str) -> Result<V
 
 /// What an operator has written in a phase.
 pub(crate) fn writes(phase: &Phase) -> f64 {
-    phase.requests.iter().filter(|(what, _)| !what.starts_with("get ")).map(|(_, count)| *count as f64).sum()
+    phase.requests.iter().filter(|(what, _)| !what.starts_with("get ")).map(|(_, count)| count).sum::<usize>() as f64
 }
 
 /// All that an operator asked for in a phase, per unit of work.

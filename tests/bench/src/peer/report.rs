@@ -1,4 +1,5 @@
-//! The two operators beside each other: runs go in, tables come out. Medians of the rounds, their ratio, and the target.
+//! The two operators beside each other: runs go in, tables come out. Medians of the rounds, their ratio, and the
+//! target.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +39,8 @@ fn figures(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
     let rounds = mortise.len();
     let pod = median(mortise.iter().map(|run| run.pod_bytes).collect());
     let title = format!(
-        "The same operator with mortise and with kube-rs: {SETS} PodSets x {REPLICAS} Pods of {pod:.0} bytes, {STEPS} scale \
-         steps by one, {DELETED} Pods deleted at once and as many gracefully, a restart (medians of {rounds} rounds)"
+        "The same operator with mortise and with kube-rs: {SETS} PodSets x {REPLICAS} Pods of {pod:.0} bytes, {STEPS} \
+         scale steps by one, {DELETED} Pods deleted at once and as many gracefully, a restart (medians of {rounds})"
     );
     let mut table = Table::new(title, &["figure", "mortise", "kube-rs", "ratio", "target", ""]);
     let mut row = |name: &str, digits: usize, target: Target, of: &dyn Fn(&Run) -> f64| {
@@ -95,7 +96,8 @@ fn latency(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
 
 /// What was asked for, by verb and resource, summed over the rounds.
 fn requests(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
-    let title = "Requests by verb and resource, all rounds together (lists and watches, which are no requests above, in brackets)";
+    let title =
+        "Requests by verb and resource, all rounds together (in brackets: lists and watches, not counted above)";
     let mut table = Table::new(title, &["phase and request", "mortise", "kube-rs"]);
     for (name, of) in [
         ("converge", (|run| &run.converge) as Of),
