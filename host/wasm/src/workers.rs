@@ -125,8 +125,7 @@ struct Queue {
 struct State {
     /// In the order in which they came.
     waiting: VecDeque<Job>,
-    /// By worker, the plugin that it works for. One that has just ended a call still counts for its plugin while it
-    /// takes the next, so that a single worker serves plugins in turn.
+    /// By worker, the plugin that it works for, or has just worked for while it takes the next.
     occupied: Vec<Option<Arc<str>>>,
     closed: bool,
 }
@@ -157,7 +156,7 @@ impl Queue {
     fn take(&self, worker: usize) -> Option<Job> {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.next() {
+            if let Some(job) = state.next(worker) {
                 state.occupied[worker] = Some(Arc::clone(&job.call.plugin));
                 return Some(job);
             }
@@ -176,11 +175,17 @@ impl Queue {
 }
 
 impl State {
-    /// The oldest job of the plugin that occupies the fewest workers.
-    fn next(&mut self) -> Option<Job> {
-        let occupies = |plugin: &str| self.occupied.iter().flatten().filter(|other| ***other == *plugin).count();
+    /// The oldest job of the plugin that occupies the fewest other workers. Where that says nothing, another plugin than the
+    /// one that this worker has just worked for goes first, so that a single worker serves plugins in turn.
+    fn next(&mut self, worker: usize) -> Option<Job> {
+        let (occupied, own) = (&self.occupied, self.occupied[worker].as_deref());
+        let others = |plugin: &str| {
+            let others = occupied.iter().enumerate().filter(|(other, _)| *other != worker);
+            others.filter(|(_, occupied)| occupied.as_deref() == Some(plugin)).count()
+        };
+        let urgency = |plugin: &str| (others(plugin), own == Some(plugin));
         let jobs = self.waiting.iter().enumerate();
-        let (at, _) = jobs.min_by_key(|(_, job)| occupies(&job.call.plugin))?;
+        let (at, _) = jobs.min_by_key(|(_, job)| urgency(&job.call.plugin))?;
         self.waiting.remove(at)
     }
 }
