@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
@@ -22,6 +22,11 @@ use crate::operator::Which;
 /// Requests of the benchmark's own that are in flight at once: enough to keep an operator busy, far below the budget of
 /// the API server.
 const IN_FLIGHT: usize = 20;
+
+/// CPU time that a second may take of an API server at rest: leases and probes take a few hundredths.
+const CALM: Duration = Duration::from_millis(200);
+/// Longest that it may take to come to rest; the garbage collector is done with a thousand Pods in ten seconds.
+const CALM_SECONDS: usize = 60;
 
 /// A running control plane, with a client of its administrator.
 pub(crate) struct Cluster {
@@ -142,6 +147,21 @@ impl Cluster {
     /// What the API server has used so far.
     pub(crate) fn api_server_usage(&self) -> Result<Usage> {
         usage_of(self.plane.apiserver_pid()?)
+    }
+
+    /// Waits until the API server has dealt with what came before, such as Pods that other components still collect: the
+    /// next phase must not be charged for it.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        let mut before = self.api_server_usage()?.cpu;
+        for _ in 0..CALM_SECONDS {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let now = self.api_server_usage()?.cpu;
+            if now.saturating_sub(before) < CALM {
+                return Ok(());
+            }
+            before = now;
+        }
+        bail!("the API server did not come to rest within {CALM_SECONDS} s")
     }
 
     /// The present end of the audit log.

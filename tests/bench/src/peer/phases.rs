@@ -24,6 +24,8 @@ pub(crate) const DELETED: usize = 200;
 pub(crate) struct Phase {
     /// Until all was as it should be.
     pub(crate) wall: Duration,
+    /// Until nothing was left to do, which is what CPU times are measured up to.
+    pub(crate) quiet: Duration,
     /// CPU time of the operator.
     pub(crate) cpu: Duration,
     /// CPU time of the API server.
@@ -154,8 +156,9 @@ impl Running<'_> {
     }
 
     async fn mark(&self) -> Result<Mark> {
-        let operator = self.operator.quiet().await?;
         let cluster = &self.stage.cluster;
+        cluster.settle().await?;
+        let operator = self.operator.quiet().await?;
         let audit = cluster.audit_mark()?;
         Ok(Mark { operator, api_server: cluster.api_server_usage()?, audit, at: Instant::now() })
     }
@@ -166,14 +169,20 @@ impl Running<'_> {
         self.observer.until("every Pod to run", |world| world.runs()).await?;
         let operator = self.operator.quiet().await?;
         let records = self.stage.cluster.requests_since(mark.audit)?;
-        let api_cpu = self.stage.cluster.api_server_usage()?.cpu.saturating_sub(mark.api_server.cpu);
-        let cpu = operator.cpu.saturating_sub(mark.operator.cpu);
-        Ok((phase(self.which, wall, cpu, api_cpu, &records), operator, records))
+        let phase = Phase {
+            wall,
+            quiet: mark.at.elapsed(),
+            cpu: operator.cpu.saturating_sub(mark.operator.cpu),
+            api_cpu: self.stage.cluster.api_server_usage()?.cpu.saturating_sub(mark.api_server.cpu),
+            ..asked_for(self.which, &records)
+        };
+        Ok((phase, operator, records))
     }
 }
 
 /// Starts an operator whose PodSets are all as they should be, and waits until it has seen that.
 async fn restarted_operator(stage: &Stage, which: Which) -> Result<(Operator, Phase, Usage)> {
+    stage.cluster.settle().await?;
     let audit = stage.cluster.audit_mark()?;
     let api_server = stage.cluster.api_server_usage()?;
     let begin = Instant::now();
@@ -181,19 +190,24 @@ async fn restarted_operator(stage: &Stage, which: Which) -> Result<(Operator, Ph
     let wall = begin.elapsed();
     let usage = operator.quiet().await?;
     let records = stage.cluster.requests_since(audit)?;
-    let api_cpu = stage.cluster.api_server_usage()?.cpu.saturating_sub(api_server.cpu);
-    Ok((operator, phase(which, wall, usage.cpu, api_cpu, &records), usage))
+    let phase = Phase {
+        wall,
+        quiet: begin.elapsed(),
+        cpu: usage.cpu,
+        api_cpu: stage.cluster.api_server_usage()?.cpu.saturating_sub(api_server.cpu),
+        ..asked_for(which, &records)
+    };
+    Ok((operator, phase, usage))
 }
 
-fn phase(which: Which, wall: Duration, cpu: Duration, api_cpu: Duration, records: &[AuditRecord]) -> Phase {
+/// What an operator asked for, as far as these records tell; nothing else of the phase.
+fn asked_for(which: Which, records: &[AuditRecord]) -> Phase {
     let own = || records.iter().filter(|record| record.user == which.user());
     Phase {
-        wall,
-        cpu,
-        api_cpu,
         requests: tally(own().filter(|record| !is_watching(record))),
         watching: tally(own().filter(|record| is_watching(record))),
         refused: own().filter(|record| matches!(record.code, 409 | 422)).count(),
+        ..Phase::default()
     }
 }
 
@@ -276,7 +290,7 @@ mod tests {
             record("kube-rs", "get", "", "030000"),
             record("mortise", "create", "pods", "040000"),
         ];
-        let phase = phase(Which::KubeRs, Duration::ZERO, Duration::ZERO, Duration::ZERO, &records);
+        let phase = asked_for(Which::KubeRs, &records);
         assert_eq!(requests_per(&phase, 1), 1.0);
         assert_eq!(phase.watching.len(), 2);
         assert_eq!(phase.refused, 1);

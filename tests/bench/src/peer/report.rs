@@ -76,6 +76,7 @@ fn figures(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
         row(&format!("{name}: answers 409 or 422"), 0, exactly(0.0), &|run| of(run).refused as f64);
         row(&format!("{name}: operator CPU s"), 2, Target::Ratio(CPU_TARGET), &|run| of(run).cpu.as_secs_f64());
         row(&format!("{name}: API server CPU s"), 2, Target::None, &|run| of(run).api_cpu.as_secs_f64());
+        row(&format!("{name}: s until all is quiet"), 1, Target::None, &|run| of(run).quiet.as_secs_f64());
         row(&format!("{name}: wall s"), 2, Target::None, &|run| of(run).wall.as_secs_f64());
     }
     row("anonymous MiB after converging", 1, Target::Ratio(MEMORY_TARGET), &|run| run.converged_bytes / MIB);
