@@ -332,6 +332,7 @@ scenarios! {
     x10_children_and_deletes_are_capped: "x10-caps",
     x11_a_status_waits_for_the_children_it_tells_of: "x11-status",
     r5_a_kind_that_may_not_be_read_blocks_its_plugin_and_is_never_an_empty_list: "r5-denied",
+    r5_nothing_is_made_for_an_object_that_may_be_gone_unseen: "r5-lost",
     r6_what_vanished_while_a_watch_was_lost_wakes_its_owner: "r6-relist",
     w1_what_a_call_has_read_wakes_it_and_nothing_else_does: "w1-reads",
     w2_w3_unchanged_inputs_are_not_asked_about_again: "w2-unchanged",

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use crate::event::{CallId, Digest, Effect, Event, Now, Observation, WatchError, WatchEvent, Write, WriteId, WriteOp};
+use crate::event::{
+    CallId, Cause, Digest, Effect, Event, Now, Observation, WatchError, WatchEvent, Write, WriteId, WriteOp,
+};
 use crate::kube_event::EventLog;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
@@ -82,7 +84,7 @@ struct KindState {
 enum WriteFor {
     Key(Key, WriteOp),
     Plugin(Arc<str>, WriteOp),
-    /// An Event: nobody waits for it.
+    /// An Event, or the end of a Plugin object whose plugin is gone: nobody waits for it.
     Nobody(ObjectRef),
 }
 
@@ -290,8 +292,19 @@ impl Driver {
 
     fn send(&mut self, plugin: Option<Arc<str>>, op: WriteOp, whose: WriteFor, effects: &mut Vec<Effect>) -> WriteId {
         let id = WriteId(self.next_id());
+        let cause = match &whose {
+            WriteFor::Key(key, _) => self.cause(key),
+            WriteFor::Plugin(..) | WriteFor::Nobody(_) => None,
+        };
         self.writes.insert(id, whose);
-        effects.push(Effect::Write(Box::new(Write { id, plugin, op })));
+        effects.push(Effect::Write(Box::new(Write { id, plugin, cause, op })));
         id
+    }
+
+    /// What a key's turn is called outside.
+    fn cause(&self, key: &Key) -> Option<Cause> {
+        let controller = self.controllers.get(&key.controller)?;
+        let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
+        Some(Cause { controller: Arc::clone(&controller.label), object })
     }
 }

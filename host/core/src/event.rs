@@ -303,8 +303,19 @@ pub struct Write {
     pub id: WriteId,
     /// The plugin that wants it, or None for the host itself; the field manager is `mortise/<plugin>` or `mortise`.
     pub plugin: Option<Arc<str>>,
+    /// The reconcile that it belongs to; None for what the host does of its own accord, such as Events.
+    pub cause: Option<Cause>,
     /// What to do.
     pub op: WriteOp,
+}
+
+/// The reconcile that something is part of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cause {
+    /// "podset/PodSet".
+    pub controller: Arc<str>,
+    /// The reconciled object.
+    pub object: ObjectRef,
 }
 
 impl Write {
@@ -464,8 +475,8 @@ pub enum Observation {
     },
     /// A write was refused by the API server.
     WriteFailed {
-        /// "podset/PodSet", or "mortise" for the host's own.
-        controller: Arc<str>,
+        /// The reconcile that it was part of, or None for the host's own.
+        cause: Option<Cause>,
         /// What was written.
         target: ObjectRef,
         /// The error.

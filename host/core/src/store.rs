@@ -77,8 +77,14 @@ impl Store {
 
     /// An event of a kind's watch: the object is new or has changed. Watches deliver in order, so this also moves
     /// [`Snapshot::progress`]; the answer to a write must not come in here, for events before it may still be under way.
+    ///
+    /// An object that is not there though everything up to its version was told is one that is gone: the event is a
+    /// replay of what a list has overtaken, perhaps from before this process began, so that no grave tells of it (R3).
     pub fn apply(&mut self, object: Object) -> Change {
         let (table, writing) = self.kind(&object.kind);
+        if object.resource_version <= table.progress && table.find(&object.name).is_none() {
+            return Change::default();
+        }
         table.progress = table.progress.max(object.resource_version);
         put(table, writing, object)
     }

@@ -179,7 +179,12 @@ mod tests {
 
     fn write(plugin: Option<&str>) -> Write {
         let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("ns", "a") };
-        Write { id: WriteId(1), plugin: plugin.map(Into::into), op: WriteOp::Delete { target, uid: "u".into() } }
+        Write {
+            id: WriteId(1),
+            plugin: plugin.map(Into::into),
+            cause: None,
+            op: WriteOp::Delete { target, uid: "u".into() },
+        }
     }
 
     #[test]

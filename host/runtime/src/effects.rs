@@ -18,6 +18,7 @@ use mortise_kube::watch::{self, Scope};
 use mortise_wasm::workers::{Job, Workers};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tracing::Instrument as _;
 
 use crate::components::{Components, Loaded};
 use crate::event_loop::Input;
@@ -97,19 +98,20 @@ impl Performer {
     }
 
     fn write(&self, write: Box<Write>) {
-        let (api, metrics) = (self.api.clone(), Arc::clone(&self.metrics));
-        self.answer("a write", async move {
+        let (api, metrics, span) = (self.api.clone(), Arc::clone(&self.metrics), self.reconciles.span_of(&write));
+        let task = async move {
             let result = api.execute(&write).await;
             metrics.wrote(&write, result.as_ref().map(|_| ()));
             tracing::debug!(
                 verb = write.op.verb(),
-                object = %write.op.target(),
+                target = %write.op.target(),
                 manager = write.manager(),
                 error = result.as_ref().err().map(|error| &*error.message),
                 "write"
             );
             Event::Wrote(write.id, result)
-        });
+        };
+        self.answer("a write", task.instrument(span));
     }
 
     fn read_live(&self, target: ObjectRef) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use mortise_core::contract::GuestFault;
-use mortise_core::event::{Call, Digest, Observation};
+use mortise_core::event::{Call, Digest, Observation, Write};
 use mortise_core::object::ObjectRef;
 use mortise_wasm::log::{LogLevel, LogLine};
 use mortise_wasm::workers::JobDone;
@@ -106,8 +106,17 @@ impl Reconciles {
             Observation::Fault { controller, object, .. } | Observation::BreakerOpened { controller, object, .. } => {
                 self.span(controller, object).in_scope(|| line(observation));
             }
+            Observation::WriteFailed { cause: Some(cause), .. } => {
+                self.span(&cause.controller, &cause.object).in_scope(|| line(observation));
+            }
             _ => line(observation),
         }
+    }
+
+    /// The span of a write that is about to be sent: the one of its reconcile, so that its lines stand with the guest's.
+    pub(crate) fn span_of(&self, write: &Write) -> Span {
+        let cause = write.cause.as_ref().filter(|_| tracing::enabled!(tracing::Level::DEBUG));
+        cause.map_or_else(Span::none, |cause| self.span(&cause.controller, &cause.object))
     }
 
     fn forget(&self, controller: &Arc<str>, object: &ObjectRef) {
@@ -162,8 +171,8 @@ fn line(observation: &Observation) {
         Observation::BreakerOpened { message, .. } => warn!("writes are stopped as a fight: {message}"),
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
-        Observation::WriteFailed { controller, target, error } => {
-            info!(%controller, object = %target, class = ?error.class, "a write was refused: {}", error.message);
+        Observation::WriteFailed { target, error, .. } => {
+            info!(%target, class = ?error.class, "a write was refused: {}", error.message);
         }
     }
 }

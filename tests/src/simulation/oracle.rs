@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use mortise_core::event::{Call, CallId, Digest, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use mortise_core::event::{
+    Call, CallId, Digest, WatchEvent, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written,
+};
 use mortise_core::limits::MAX_CHILDREN;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::selector::Selector;
@@ -64,6 +66,8 @@ pub struct Oracle {
     shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
     /// Kinds that were listed completely since their watch began.
     listed: BTreeSet<Kind>,
+    /// Kinds whose watch has failed, and has told nothing since.
+    lost: BTreeSet<Kind>,
     loaded: BTreeSet<Digest>,
     live_children: BTreeMap<(Arc<str>, Kind, String), BTreeSet<Arc<str>>>,
 }
@@ -82,6 +86,7 @@ impl Oracle {
         self.landed.clear();
         self.missed.clear();
         self.listed.clear();
+        self.lost.clear();
         self.loaded.clear();
     }
 
@@ -127,8 +132,18 @@ impl Oracle {
         self.listed.insert(kind.clone());
     }
 
+    pub fn on_watch(&mut self, kind: &Kind, event: &WatchEvent) {
+        match event {
+            WatchEvent::Failed(_) => self.lost.insert(kind.clone()),
+            // A list that has only begun shows nothing yet.
+            WatchEvent::Listing | WatchEvent::Listed(_) => false,
+            _ => self.lost.remove(kind),
+        };
+    }
+
     pub fn on_watch_stopped(&mut self, kind: &Kind) {
         self.listed.remove(kind);
+        self.lost.remove(kind);
     }
 
     pub fn on_compile(&mut self, digest: &Digest) {
@@ -156,6 +171,10 @@ impl Oracle {
         let writing = self.writes.values().any(|(other, _)| *other == primary);
         self.check("Q1 no call while writes are under way", !writing, || {
             format!("{} is called while it writes", primary.1)
+        })?;
+        let lost = self.lost.contains(&call.object.kind);
+        self.check("R5 no call for what may be gone unseen", !lost, || {
+            format!("{} is called though its watch is lost", primary.1)
         })?;
         for kind in readable {
             let listed = self.listed.contains(kind);

@@ -281,6 +281,7 @@ impl World {
             Event::Wrote(id, answer) => self.oracle.on_wrote(*id, answer),
             Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
+            Event::Watch(kind, event) => self.oracle.on_watch(kind, event),
             _ => {}
         }
         self.note(|| format!("> {}", super::shell::shown_event(&event)));

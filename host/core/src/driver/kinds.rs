@@ -17,6 +17,12 @@ impl Driver {
         self.store.synced(kind) && !matches!(error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
     }
 
+    /// Its watch works, as far as is known. A primary that may have been deleted unseen is not acted for: its children
+    /// would be made again while the garbage collector removes them.
+    fn is_current(&self, kind: &Kind) -> bool {
+        self.kinds.get(kind).is_some_and(|state| state.error.is_none())
+    }
+
     /// Brings watches, components and the readiness of controllers in line with what the plugins are now.
     pub(super) fn settle(&mut self, effects: &mut Vec<Effect>) {
         self.settle_kinds(effects);
@@ -24,7 +30,10 @@ impl Driver {
         let ready: Vec<(ControllerId, bool)> = self
             .controllers
             .iter()
-            .map(|(id, controller)| (*id, controller.access.readable.iter().all(|kind| self.is_readable(kind))))
+            .map(|(id, controller)| {
+                let readable = controller.access.readable.iter().all(|kind| self.is_readable(kind));
+                (*id, readable && self.is_current(&controller.spec.primary))
+            })
             .collect();
         for (id, ready) in ready {
             if let Some(controller) = self.controllers.get_mut(&id) {

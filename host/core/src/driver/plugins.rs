@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::keys::Work;
 use super::{Controller, Driver, Timer};
 use crate::crd;
 use crate::event::{Compiled, CrdError, Digest, Effect, Observation, Offer, Refusal};
 use crate::manifest::{CustomResource, Manifest};
-use crate::object::{Kind, Name};
+use crate::object::{Kind, Name, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::queue::{ControllerId, Key, Lane};
 use crate::selector::Selector;
@@ -211,7 +212,7 @@ impl Driver {
         let ids: Vec<ControllerId> =
             self.controllers.iter().filter(|(_, controller)| controller.plugin == *name).map(|(id, _)| *id).collect();
         for id in ids {
-            self.remove_controller(id);
+            self.remove_controller(id, effects);
         }
         self.timers.retain(
             |(_, timer)| !matches!(timer, Timer::RegisterCrd(plugin, _) | Timer::Report(plugin) if plugin == name),
@@ -439,11 +440,15 @@ impl Driver {
             self.controllers.insert(id, controller);
             self.enqueue_all(id, effects);
         }
+        let is_kind_freed = !before.is_empty();
         for id in before.into_values() {
-            self.remove_controller(id);
+            self.remove_controller(id, effects);
         }
         effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
         self.settle(effects);
+        if is_kind_freed {
+            self.retry_claims(effects);
+        }
     }
 
     /// W1: a new version, or a new configuration, is a reason to look at every object again.
@@ -461,12 +466,17 @@ impl Driver {
         }
     }
 
-    fn remove_controller(&mut self, id: ControllerId) {
-        self.controllers.remove(&id);
+    fn remove_controller(&mut self, id: ControllerId, effects: &mut Vec<Effect>) {
+        let Some(controller) = self.controllers.remove(&id) else { return };
         self.queue.remove_controller(id);
         let mut gone: Vec<Key> = self.keys.keys().filter(|key| key.controller == id).cloned().collect();
         gone.sort();
         for key in gone {
+            if self.keys.get(&key).is_some_and(|state| matches!(state.work, Work::Writing(_))) {
+                let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
+                let controller = Arc::clone(&controller.label);
+                effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
+            }
             self.drop_key(&key);
         }
     }

@@ -209,9 +209,9 @@ impl Driver {
                 Err(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
             },
             CallResult::Failed(Failure::Terminal(message)) => (Answer::Terminal(message), None),
-            CallResult::Failed(Failure::Retry(message)) | CallResult::HostFault(message) => {
-                (Answer::Nothing, Some(Trouble::Retry(message)))
-            }
+            CallResult::Failed(Failure::Retry(message)) => (Answer::Nothing, Some(Trouble::Retry(message))),
+            // The guest was never asked: what is known of its last answer still holds, and still wakes the key.
+            CallResult::HostFault(message) => return self.on_host_fault(&key, &primary, &message, effects),
             CallResult::Fault(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
         };
         // What changed during the call found nobody who had asked for it yet.
@@ -428,6 +428,13 @@ impl Driver {
         self.stall(key, primary, Stall::new(reason, message), effects);
         let requeue_ms = Some(self.count_failure(key, Patience::Failed));
         self.write_stall_only(key, primary, Ending::new(ReconcileResult::Error, requeue_ms), false, effects);
+    }
+
+    /// The host could not run the call. Nobody can mend that on the object, so its conditions stay as they are.
+    fn on_host_fault(&mut self, key: &Key, primary: &Arc<Object>, message: &str, effects: &mut Vec<Effect>) {
+        self.tell(key, primary, true, "HostFault", message, effects);
+        let requeue_ms = Some(self.count_failure(key, Patience::Failed));
+        self.begin_run(key, Run::new(None, Ending::new(ReconcileResult::Error, requeue_ms), false), effects);
     }
 
     fn on_retry_asked(&mut self, key: &Key, primary: &Arc<Object>, message: &str, effects: &mut Vec<Effect>) {

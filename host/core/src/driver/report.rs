@@ -42,7 +42,7 @@ impl Driver {
             return;
         }
         let snapshot = self.store.snapshot();
-        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let Some(plugin) = self.plugins.get_mut(name) else { return self.report_orphans(effects) };
         if plugin.report.expected.as_ref().is_some_and(|write| write.is_shown_by(&snapshot)) {
             plugin.report.expected = None;
         }
@@ -135,8 +135,8 @@ impl Driver {
         effects: &mut Vec<Effect>,
     ) {
         if let Err(error) = &result {
-            let (controller, target, error) = (Arc::from(MANAGER), op.target().clone(), error.clone());
-            effects.push(Effect::Observe(Observation::WriteFailed { controller, target, error }));
+            let (target, error) = (op.target().clone(), error.clone());
+            effects.push(Effect::Observe(Observation::WriteFailed { cause: None, target, error }));
         }
         let Some(Report { in_flight, expected, failures }) =
             self.plugins.get_mut(name).map(|plugin| &mut plugin.report)

@@ -4,16 +4,19 @@
 use std::sync::Arc;
 
 use super::keys::{KeyState, Run, RunFailure, Stall, Work};
-use super::{Driver, ReadFor, WriteFor};
+use super::{Driver, ReadFor, Timer, WriteFor};
 use crate::backoff::Patience;
 use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use crate::kube_event::Happening;
 use crate::object::{Object, ObjectRef};
 use crate::own_write::OwnWrite;
+use crate::plugin_object;
 use crate::queue::Key;
 
 /// Deletes and status writes of one key that may be in flight at once.
 const MAX_BATCH: usize = 16;
+/// How soon a Plugin object that could not be deleted is tried again. Nobody waits for its going.
+const ORPHAN_RETRY_MS: u64 = 3_000;
 
 impl Driver {
     pub(super) fn begin_run(&mut self, key: &Key, run: Run, effects: &mut Vec<Effect>) {
@@ -54,16 +57,12 @@ impl Driver {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Work::Writing(mut run) = std::mem::take(&mut state.work) else { return };
         self.keys_writing = self.keys_writing.saturating_sub(1);
-        let name = |driver: &Self| {
-            let controller = driver.controllers.get(&key.controller)?;
-            driver.store.snapshot().get(&controller.spec.primary, &key.name).cloned()
-        };
-        let Some(primary) = name(self) else {
-            if let Some(controller) = self.controllers.get(&key.controller) {
-                let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
-                let controller = Arc::clone(&controller.label);
-                effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
-            }
+        // A key lives no longer than its controller.
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
+        let Some(primary) = self.store.snapshot().get(&object.kind, &object.name).cloned() else {
+            let controller = Arc::clone(&controller.label);
+            effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
             self.drop_key(key);
             return;
         };
@@ -85,6 +84,7 @@ impl Driver {
         if failure.of_status {
             return self.end_turn(key, &run, effects);
         }
+        // The guest's status stays back, however often this happens: it may well say that the child was made.
         self.write_stall_only(key, &primary, run.ending, run.skipped, effects);
     }
 
@@ -94,8 +94,10 @@ impl Driver {
             Some(WriteFor::Plugin(plugin, op)) => self.on_report_wrote(&plugin, &op, result, effects),
             Some(WriteFor::Nobody(target)) => {
                 if let Err(error) = result {
-                    let controller = Arc::from("mortise");
-                    effects.push(Effect::Observe(Observation::WriteFailed { controller, target, error }));
+                    if target.kind == plugin_object::kind() {
+                        self.arm(ORPHAN_RETRY_MS, Timer::Report(Arc::clone(&target.name.name)));
+                    }
+                    effects.push(Effect::Observe(Observation::WriteFailed { cause: None, target, error }));
                 }
             }
             None => {}
@@ -115,15 +117,8 @@ impl Driver {
                 self.note_own_write(key, op, written);
             }
             Err(error) => {
-                if let Some(controller) = self.controllers.get(&key.controller) {
-                    let controller = Arc::clone(&controller.label);
-                    let target = op.target().clone();
-                    effects.push(Effect::Observe(Observation::WriteFailed {
-                        controller,
-                        target,
-                        error: error.clone(),
-                    }));
-                }
+                let (cause, target) = (self.cause(key), op.target().clone());
+                effects.push(Effect::Observe(Observation::WriteFailed { cause, target, error: error.clone() }));
                 if self.on_key_write_error(key, op, &error, effects) {
                     // The answer comes with the live read; until then the write counts as in flight.
                     return;

@@ -83,6 +83,12 @@ fn r3_a_replayed_event_does_not_bring_a_deleted_object_back() {
 }
 
 #[test]
+fn r3_an_event_from_before_the_first_list_brings_nothing_back() {
+    check(&["begin", "item a/y@2", "end@5", "apply a/x@4"], "+a/y@2  | a/y");
+    check(&["begin", "item a/y@2", "end@5", "bookmark@9", "apply a/x@8", "apply a/x@10"], "+a/y@2  +a/x@10 | a/x a/y");
+}
+
+#[test]
 fn r6_what_a_list_does_not_show_is_deleted_unless_it_is_newer() {
     check(
         &["apply a/x@1", "apply a/y@2", "apply a/z@9", "begin", "item a/x@1", "end@5"],
@@ -198,11 +204,12 @@ fn the_graves_of_a_kind_are_bounded() {
     for number in 0..10_000 {
         store.remove(&pods(), &Name::new("a", &number.to_string()), ResourceVersion(number));
     }
-    let apply = |store: &mut Store, number: u64| {
-        text(&store.apply(Sample::pod("a", &number.to_string()).version(number).build()))
+    let list = |store: &mut Store, number: u64| {
+        text(&store.list_item(Sample::pod("a", &number.to_string()).version(number).build()))
     };
-    assert_eq!(apply(&mut store, 9_999), "");
-    assert_eq!(apply(&mut store, 1), "+a/1@1");
+    store.begin_list(&pods());
+    assert_eq!(list(&mut store, 9_999), "");
+    assert_eq!(list(&mut store, 1), "+a/1@1");
 }
 
 /// A small generator of numbers, so that failures repeat.

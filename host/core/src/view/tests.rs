@@ -31,12 +31,13 @@ fn store() -> Store {
         Sample::pod("shop", "other").owner("78"),
         Sample::pod("db", "sql").label("app", "sql"),
     ];
-    for kind in [sets(), pods(), Kind::new("v1", "Secret")] {
-        store.begin_list(&kind);
-        store.end_list(&kind, ResourceVersion(0));
-    }
+    let kinds = [sets(), pods(), Kind::new("v1", "Secret")];
+    kinds.iter().for_each(|kind| store.begin_list(kind));
     for object in &objects {
-        store.apply(object.build());
+        store.list_item(object.build());
+    }
+    for kind in &kinds {
+        store.end_list(kind, ResourceVersion(1));
     }
     store
 }

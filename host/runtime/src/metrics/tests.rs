@@ -38,7 +38,7 @@ fn write(class: Option<WriteErrorClass>) -> (Write, Result<(), WriteError>) {
     let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a-0") };
     let op = WriteOp::Create { target, body: "{}".into() };
     let error = class.map(|class| WriteError { class, message: "no".to_owned() });
-    (Write { id: WriteId(1), plugin: Some("podset".into()), op }, error.map_or(Ok(()), Err))
+    (Write { id: WriteId(1), plugin: Some("podset".into()), cause: None, op }, error.map_or(Ok(()), Err))
 }
 
 /// Everything that can happen, once.

@@ -77,7 +77,7 @@ impl Cache {
         let (mut store, mut interner) = (Store::new(), Interner::default());
         for number in 0..OBJECTS {
             let pod = Pod::new(number / 10, number % 10);
-            store.apply(Object::decode(pod.json().as_bytes(), &mut interner)?);
+            store.list_item(Object::decode(pod.json().as_bytes(), &mut interner)?);
         }
         Ok(Self { store, interner, version: 1_000_000, text: String::new() })
     }

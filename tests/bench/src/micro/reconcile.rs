@@ -107,7 +107,7 @@ pub(crate) fn cases<'a>(scene: &'a Scene<'_>, large: &'a Scene<'_>, cases: &mut 
         outcome(scene.call(&scene.podset.plugin, &store.snapshot()))?;
         for number in 0..CALLS {
             let pod = Pod { version: 1_000 + number as u64, ..Pod::new(0, number % PODS) };
-            store.apply(Object::decode(pod.json().as_bytes(), &mut interner)?);
+            store.list_item(Object::decode(pod.json().as_bytes(), &mut interner)?);
             let snapshot = store.snapshot();
             outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &snapshot)))?;
         }

@@ -21,7 +21,7 @@ pub(crate) fn stores() -> Result<Vec<(usize, Store)>> {
 fn filled(objects: usize) -> Result<Store> {
     let (mut store, mut interner) = (Store::new(), Interner::default());
     for number in 0..objects {
-        store.apply(Object::decode(Pod::new(number / 10, number % 10).json().as_bytes(), &mut interner)?);
+        store.list_item(Object::decode(Pod::new(number / 10, number % 10).json().as_bytes(), &mut interner)?);
     }
     Ok(store)
 }

@@ -94,7 +94,7 @@ fn pod_text(number: usize) -> String {
 fn filled(pods: usize) -> (Store, Interner) {
     let (mut store, mut interner) = (Store::new(), Interner::default());
     for number in 0..pods {
-        store.apply(Object::decode(pod_text(number).as_bytes(), &mut interner).unwrap());
+        store.list_item(Object::decode(pod_text(number).as_bytes(), &mut interner).unwrap());
     }
     (store, interner)
 }
@@ -149,8 +149,8 @@ fn an_event_after_a_snapshot_copies_a_path_and_not_the_table() {
 fn a_query_costs_what_the_narrowest_of_its_parts_finds() {
     let (mut store, mut interner) = filled(10_000);
     let rare = pod_text(10_000).replace(r#""pod-template-hash":"7c9d6f5b8""#, r#""pod-template-hash":"rare""#);
-    store.apply(Object::decode(rare.as_bytes(), &mut interner).unwrap());
-    store.apply(Sample::pod("small", "only").label("app.kubernetes.io/name", "web").build());
+    store.list_item(Object::decode(rare.as_bytes(), &mut interner).unwrap());
+    store.list_item(Sample::pod("small", "only").label("app.kubernetes.io/name", "web").build());
     let snapshot = store.snapshot();
     for (namespace, selector) in [
         (None, "app.kubernetes.io/name=web,pod-template-hash=rare"),
