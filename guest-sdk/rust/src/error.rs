@@ -67,9 +67,7 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Undeclared(kind) => {
-                write!(f, "{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]")
-            }
+            Self::Undeclared(why) => f.write_str(why),
             Self::Denied(why) => write!(f, "the read was denied: {why}"),
             Self::TooLarge(limit) => {
                 write!(f, "the answer is larger than {limit} bytes: narrow the query or read fewer fields")
@@ -94,7 +92,7 @@ impl From<ReadError> for Failure {
 impl From<AccessError> for ReadError {
     fn from(error: AccessError) -> Self {
         match error {
-            AccessError::Undeclared(kind) => Self::Undeclared(kind),
+            AccessError::Undeclared(why) => Self::Undeclared(why),
             AccessError::Denied(why) => Self::Denied(why),
             AccessError::TooLarge(limit) => Self::TooLarge(limit),
             AccessError::Invalid(why) => Self::Invalid(why),

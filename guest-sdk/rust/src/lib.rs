@@ -135,3 +135,8 @@ pub mod __private {
     pub use crate::scan::{optional, optional_text, required, required_text};
     pub use serde;
 }
+
+/// The plugin of the project's README is compiled as a doctest, so that it cannot rot.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -297,7 +297,9 @@ pub(crate) struct View {
 impl View {
     fn of_kind(&self, api_version: &str, kind: &str) -> Result<Vec<&Value>, ReadError> {
         if !self.kinds.iter().any(|known| known.api_version == api_version && known.kind == kind) {
-            return Err(ReadError::Undeclared(format!("{api_version}/{kind}")));
+            let why =
+                format!("{api_version}/{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]");
+            return Err(ReadError::Undeclared(why));
         }
         let is_asked = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;
         let mut found: Vec<&Value> = self.objects.iter().filter(is_asked).collect();

@@ -88,7 +88,7 @@ fn reads_keep_the_fields_that_were_asked_for_and_nothing_else() {
 fn a_kind_that_is_not_declared_cannot_be_read() {
     let read = |_: &str, cx: &Context| {
         let refused = cx.list(&Query::<Object>::of_kind("v1", "Secret")).unwrap_err();
-        assert_eq!(refused, ReadError::Undeclared("v1/Secret".into()));
+        assert!(matches!(&refused, ReadError::Undeclared(why) if why.contains("v1/Secret is not declared")));
         Err(refused.into())
     };
     assert!(matches!(names(read), Err(Failure::Terminal(why)) if why.contains("v1/Secret is not declared")));
