@@ -260,3 +260,23 @@ fn the_architecture_is_told_on_a_few_pages() {
         assert!(lines <= MAX_ARCHITECTURE_LINES, "ARCHITECTURE.md has {lines} lines");
     }
 }
+
+/// "**R1**" in the text is a rule; `fn r1_…`, or a name of several rules like `fn w2_w3_…`, is a test of it.
+#[test]
+fn every_rule_of_the_architecture_has_a_test_that_carries_its_number() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the architecture is written down");
+    let rules = text.split("**").filter(|word| {
+        let (letter, number) = word.split_at_checked(1).unwrap_or_default();
+        letter.chars().all(|c| c.is_ascii_uppercase()) && number.parse::<u8>().is_ok()
+    });
+    let rules: BTreeSet<String> = rules.map(str::to_lowercase).collect();
+    assert!(rules.len() > 30, "{} rules were found", rules.len());
+    let mut tested: BTreeSet<String> = BTreeSet::new();
+    for source in sources() {
+        // A test is a function, or a name in a macro's list of tests.
+        for word in source.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            tested.extend(word.split('_').map_while(|part| rules.get(part)).cloned());
+        }
+    }
+    expect_none("rules without a test", rules.difference(&tested).cloned().collect());
+}

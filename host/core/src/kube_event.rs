@@ -33,7 +33,8 @@ pub struct Happening {
 
 #[derive(Clone, Debug)]
 struct Series {
-    first_ms: u64,
+    /// In Unix time: it stands in the Event.
+    first_unix_ms: u64,
     last_ms: u64,
     count: u32,
 }
@@ -80,7 +81,7 @@ impl EventLog {
                 if !self.spend(now.mono_ms, &about.uid) {
                     return None;
                 }
-                let series = Series { first_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
+                let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
                 self.series.insert(key.clone(), series.clone());
                 series
             }
@@ -119,14 +120,14 @@ impl EventLog {
         let type_ = if *warning { "Warning" } else { "Normal" };
         // Events live in namespaces; those about cluster-scoped objects in "default", where kubectl looks for them.
         let namespace = if about.name.namespace.is_empty() { "default" } else { &about.name.namespace };
-        let hash = name_hash(&[&about.uid, type_, reason, note, &series.first_ms.to_string()]);
+        let hash = name_hash(&[&about.uid, type_, reason, note, &series.first_unix_ms.to_string()]);
         let stem: String = about.name.name.chars().take(240).collect();
         let name = Name::new(namespace, &format!("{stem}.{hash}"));
         let mut body = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": &*name.name, "namespace": namespace},
-            "eventTime": time::micros(series.first_ms),
+            "eventTime": time::micros(series.first_unix_ms),
             "reportingController": plugin.map_or_else(|| "mortise.dev/host".to_owned(), |name| format!("mortise.dev/{name}")),
             "reportingInstance": &*self.instance,
             "action": "Reconcile",
@@ -155,4 +156,78 @@ impl EventLog {
 fn cut(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::object::tests::Sample;
+
+    /// What was sent: the Event's name, its count and its note.
+    fn told(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
+        let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
+        let happening = Happening { warning: true, reason: "Trap".to_owned(), note: note.to_owned() };
+        let op = log.tell(now, Some("podset"), about, happening)?;
+        let WriteOp::Apply { target, body, force: true } = op else { panic!("{op:?}") };
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let note = body["note"].as_str().unwrap().to_owned();
+        Some((target.name.name.to_string(), body["series"]["count"].as_u64().unwrap_or(1), note))
+    }
+
+    fn log() -> EventLog {
+        EventLog::new("mortise-0".into())
+    }
+
+    #[test]
+    fn x10_repetitions_are_one_event_that_is_sent_again_when_its_count_has_doubled() {
+        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        let sent: Vec<_> = (0..100).filter_map(|second| told(&mut log, second * 1_000, &pod, "boom")).collect();
+        assert_eq!(sent.iter().map(|(_, count, _)| *count).collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64]);
+        assert!(sent.iter().all(|(name, ..)| *name == sent[0].0), "{sent:?}");
+    }
+
+    #[test]
+    fn what_happens_again_after_the_window_is_another_event() {
+        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        let (first, ..) = told(&mut log, 0, &pod, "boom").unwrap();
+        let (second, count, _) = told(&mut log, WINDOW_MS, &pod, "boom").unwrap();
+        assert_eq!(count, 1);
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn x10_an_object_has_a_burst_of_events_and_one_more_every_five_minutes() {
+        let (mut log, pod, other) = (log(), Sample::pod("a", "x").build(), Sample::pod("a", "y").uid("other").build());
+        let sent = |log: &mut EventLog, from: u64, at: u64| {
+            (from..from + 40).filter(|number| told(log, at, &pod, &format!("note {number}")).is_some()).count()
+        };
+        assert_eq!(sent(&mut log, 0, 0), 25);
+        assert_eq!(sent(&mut log, 100, REFILL_MS - 1), 0);
+        assert!(told(&mut log, REFILL_MS - 1, &other, "boom").is_some(), "others have bursts of their own");
+        assert_eq!(sent(&mut log, 200, REFILL_MS), 1);
+    }
+
+    #[test]
+    fn a_note_is_cut_to_what_the_api_server_takes_between_two_characters() {
+        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        let (_, _, note) = told(&mut log, 0, &pod, &"ä".repeat(600)).unwrap();
+        assert_eq!(note, "ä".repeat(512));
+        let (_, _, note) = told(&mut log, 0, &pod, &format!("x{}", "ä".repeat(600))).unwrap();
+        assert_eq!(note.len(), 1_023);
+    }
+
+    #[test]
+    fn the_log_forgets_the_oldest_first() {
+        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        told(&mut log, 0, &pod, "first");
+        let happening = |number: u64| Happening { warning: true, reason: "Trap".to_owned(), note: number.to_string() };
+        for number in 0..u64::try_from(MAX_REMEMBERED).unwrap() + 10 {
+            let about = Sample::pod("a", "x").uid(&number.to_string()).build();
+            log.tell(Now { mono_ms: 1 + number, unix_ms: 1 + number }, None, &about, happening(number));
+        }
+        assert!(log.series.len() <= MAX_REMEMBERED);
+        assert!(!log.series.keys().any(|(_, happening)| happening.note == "first"));
+    }
 }

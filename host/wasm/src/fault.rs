@@ -120,7 +120,7 @@ mod tests {
     use super::last_words;
 
     #[test]
-    fn the_last_words_of_each_language_are_found() {
+    fn g6_the_last_words_of_each_language_are_found() {
         let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:27:39:\nreplicas is 666\nnote: run with\n";
         assert_eq!(last_words(rust).unwrap(), "panicked at src/lib.rs:27:39: replicas is 666");
         let go = "panic: replicas is 666\n\ngoroutine 1 [running]:\nmain.reconcile()\n\tpodset.go:36\n";
