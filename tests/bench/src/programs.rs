@@ -19,6 +19,20 @@ pub(crate) fn podset() -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("read {}", path.display()))
 }
 
+/// The program that starts itself to compile components: this one, or the host where this one is a test.
+pub(crate) fn compiler() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("find this program")?;
+    if !cfg!(test) {
+        return Ok(own);
+    }
+    let profile = own.ancestors().nth(2).context("find the folder of this profile")?;
+    let host = profile.join("mortise");
+    if !host.is_file() {
+        bail!("{} is not there: cargo build -p mortise", host.display());
+    }
+    Ok(host)
+}
+
 /// Builds the plugins' components.
 pub(crate) fn build_guests() -> Result<()> {
     cargo(&["xtask", "guests"])

@@ -28,8 +28,8 @@ impl Podset {
         let wasm = programs::podset()?;
         let engine = Engine::new(EngineOptions { fuel, ..EngineOptions::default() })?;
         let cache = tempfile::tempdir().context("make a folder for the compiled plugin")?;
-        let own = std::env::current_exe().context("find this program")?;
-        let compiler = Compiler::new(own, vec![COMPILE.into()], &cache.path().join("cache"), &engine)?;
+        let compiler =
+            Compiler::new(programs::compiler()?, vec![COMPILE.into()], &cache.path().join("cache"), &engine)?;
         let artifact = compiler.compile(&wasm).context("compile podset.wasm")?;
         let artifact_bytes = std::fs::metadata(&artifact.path).context("measure the compiled plugin")?.len();
         // The folder may go: what is loaded stays mapped.
