@@ -13,3 +13,4 @@ mod quiet;
 mod refusals;
 mod reload;
 mod world;
+mod writes;

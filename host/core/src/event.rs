@@ -223,10 +223,12 @@ pub struct WriteError {
 /// The classes of write errors that lead to different decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteErrorClass {
-    /// 409 AlreadyExists on a create.
+    /// 409 on a create, by POST or by an apply of what is to be absent.
     AlreadyExists,
-    /// 409: a precondition (UID, version) or a field owner is in the way.
+    /// 409: a precondition does not hold: another UID or version is there.
     Conflict,
+    /// 409 on an apply: another manager owns a field, and the message names both.
+    FieldConflict,
     /// 404: the object, or its namespace, is not there.
     NotFound,
     /// 422 or 400: the API server finds the object wrong.
@@ -343,6 +345,8 @@ pub enum WriteOp {
         body: Arc<str>,
         /// Take fields over from other managers.
         force: bool,
+        /// Server-side apply knows no difference between creating and changing; the writer does.
+        only_if: Precondition,
     },
     /// DELETE with a UID precondition, background propagation.
     Delete {
@@ -358,6 +362,17 @@ pub enum WriteOp {
         /// The patch: carries metadata.uid, so that another object of the same name is a conflict.
         body: Arc<str>,
     },
+}
+
+/// What has to be there for an apply to happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Precondition {
+    /// Nothing of that name; an object that is there is answered by [`WriteErrorClass::AlreadyExists`].
+    Absent,
+    /// The object of this UID; another one, or none, is a [`WriteErrorClass::Conflict`].
+    Is(Arc<str>),
+    /// It does not matter.
+    None,
 }
 
 impl WriteOp {

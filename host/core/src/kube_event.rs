@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::digest::name_hash;
-use crate::event::{Now, WriteOp};
+use crate::event::{Now, Precondition, WriteOp};
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::time;
 
@@ -148,7 +148,7 @@ impl EventLog {
             body["series"] = json!({"count": series.count, "lastObservedTime": time::micros(now.unix_ms)});
         }
         let target = ObjectRef { kind: Kind::new("events.k8s.io/v1", "Event"), name };
-        WriteOp::Apply { target, body: body.to_string().into(), force: true }
+        WriteOp::Apply { target, body: body.to_string().into(), force: true, only_if: Precondition::None }
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
         let happening = Happening { warning: true, reason: "Trap".to_owned(), note: note.to_owned() };
         let op = log.tell(now, Some("podset"), about, happening)?;
-        let WriteOp::Apply { target, body, force: true } = op else { panic!("{op:?}") };
+        let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
         let body: Value = serde_json::from_str(&body).unwrap();
         let note = body["note"].as_str().unwrap().to_owned();
         Some((target.name.name.to_string(), body["series"]["count"].as_u64().unwrap_or(1), note))

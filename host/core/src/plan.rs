@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::digest::{content_hash, name_hash};
-use crate::event::WriteOp;
+use crate::event::{Precondition, WriteOp};
 use crate::limits::{
     MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_DELETES_PER_PLAN, MAX_EVENTS, MAX_REQUEUE_MS, MAX_STATUS_BYTES,
     MIN_REQUEUE_MS,
@@ -361,7 +361,7 @@ fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
         }
         Update::Apply => {
             let body = child_body(child, primary, None).to_string().into();
-            WriteOp::Apply { target, body, force: false }
+            WriteOp::Apply { target, body, force: false, only_if: Precondition::Absent }
         }
     }
 }
@@ -374,13 +374,14 @@ fn apply(child: &PreparedChild, primary: &Object, live: &Object, manager: &str, 
     }
     let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
     let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
-    let live: Option<Value> = serde_json::from_str(live.json()).ok();
-    if let (Some(fields), Some(live)) = (fields, live)
-        && is_applied(&wanted, &live, &fields)
+    let stands: Option<Value> = serde_json::from_str(live.json()).ok();
+    if let (Some(fields), Some(stands)) = (fields, stands)
+        && is_applied(&wanted, &stands, &fields)
     {
         return None;
     }
-    Some(WriteOp::Apply { target: child.target.clone(), body, force: false })
+    let only_if = Precondition::Is(Arc::clone(&live.uid));
+    Some(WriteOp::Apply { target: child.target.clone(), body, force: false, only_if })
 }
 
 /// The guest's object with what the host writes into every child: name, namespace, owner, key.

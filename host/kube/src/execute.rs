@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use mortise_core::event::{Write, WriteError, WriteErrorClass, WriteOp, Written};
+use mortise_core::event::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
 use serde::Deserialize;
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
-use crate::failure::Failure;
+use crate::failure::{Failure, Refused};
 
 /// Longest a write may take as the host sees it. The API server's own objective is one second for 99 of 100.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,6 +22,9 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const SERVER_TIMEOUT_SECONDS: u64 = 9;
 /// The API server's limit for the name of a field manager.
 const MAX_MANAGER_CHARS: usize = 128;
+
+/// 409.
+const CONFLICT: u16 = 409;
 
 const JSON: &str = "application/json";
 /// JSON is YAML, so an apply body in JSON goes under the type that every supported API server knows.
@@ -97,9 +100,9 @@ impl ApiServer {
                 let path = format!("{}?{}", resource.collection_of(&target.name)?, query(strict));
                 request(Method::POST, &path, Some(JSON), body(text))
             }
-            WriteOp::Apply { target, body: text, force } => {
+            WriteOp::Apply { target, body: text, force, only_if } => {
                 let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}{strict}")));
-                request(Method::PATCH, &path, Some(APPLY), body(text))
+                request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)
             }
             WriteOp::PatchStatus { target, body: text } => {
                 let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
@@ -117,6 +120,13 @@ impl ApiServer {
                 if refused.code == NOT_FOUND && refused.names_object =>
             {
                 Ok(Written { uid: "".into(), resource_version: ResourceVersion(0) })
+            }
+            // What is to be absent has fields of nobody's, so whatever conflicts is an object that is there.
+            (Err(Failure::Answered(refused)), WriteOp::Apply { only_if: Precondition::Absent, .. })
+                if refused.code == CONFLICT =>
+            {
+                let reason = "AlreadyExists".to_owned();
+                Err(Failure::Answered(Refused { reason, field_conflict: false, ..refused }))
             }
             (Err(failure), _) => Err(failure),
         }
@@ -145,6 +155,21 @@ fn field_manager(write: &Write) -> Result<String, Failure> {
         )));
     }
     Ok(escape(&manager))
+}
+
+/// The body of an apply with its precondition in the metadata. An API server creates what is not there whatever
+/// resourceVersion the body names, and refuses to change what is there when it has another one; no object has the first
+/// version of all, so that one says "only if there is none".
+fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure> {
+    let (field, value) = match only_if {
+        Precondition::None => return Ok(Bytes::copy_from_slice(text.as_bytes())),
+        Precondition::Absent => ("resourceVersion", "1"),
+        Precondition::Is(uid) => ("uid", &**uid),
+    };
+    let mut body: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the object to apply: {error}")))?;
+    body["metadata"][field] = value.into();
+    Ok(body.to_string().into())
 }
 
 fn delete_options(uid: &str) -> String {

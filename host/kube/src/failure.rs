@@ -43,6 +43,8 @@ pub(crate) struct Refused {
     pub retry_after_ms: Option<u64>,
     /// The Status names an object, so the path exists and the object does not.
     pub names_object: bool,
+    /// A field of an apply belongs to another manager.
+    pub field_conflict: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -65,6 +67,14 @@ struct Details<'a> {
     name: Cow<'a, str>,
     #[serde(default)]
     retry_after_seconds: u64,
+    #[serde(borrow, default)]
+    causes: Vec<Cause<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Cause<'a> {
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
 }
 
 impl Refused {
@@ -100,6 +110,7 @@ impl Refused {
             retry_after_ms: (details.retry_after_seconds > 0)
                 .then(|| details.retry_after_seconds.saturating_mul(1_000)),
             names_object: !details.name.is_empty(),
+            field_conflict: details.causes.iter().any(|cause| cause.reason == "FieldManagerConflict"),
         })
     }
 
@@ -118,6 +129,7 @@ impl Refused {
     fn class(&self) -> WriteErrorClass {
         match self.code {
             409 if self.reason == "AlreadyExists" => WriteErrorClass::AlreadyExists,
+            409 if self.field_conflict => WriteErrorClass::FieldConflict,
             409 => WriteErrorClass::Conflict,
             // A built-in kind's status patch that carries another UID; "immutable" is not what the writer did wrong.
             422 if self.message.contains("metadata.uid: Invalid value") => WriteErrorClass::Conflict,

@@ -341,6 +341,7 @@ fn write_reason(class: WriteErrorClass) -> &'static str {
     match class {
         WriteErrorClass::AlreadyExists => "already_exists",
         WriteErrorClass::Conflict => "conflict",
+        WriteErrorClass::FieldConflict => "field_conflict",
         WriteErrorClass::NotFound => "not_found",
         WriteErrorClass::Invalid => "invalid",
         WriteErrorClass::Denied => "denied",

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mortise_core::event::{WriteError, WriteErrorClass, Written};
+use mortise_core::event::{Precondition, WriteError, WriteErrorClass, Written};
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use serde_json::{Map, Value, json};
 
@@ -152,15 +152,28 @@ impl Cluster {
         manager: &str,
         wanted: &Value,
         force: bool,
+        only_if: &Precondition,
     ) -> Result<Written, WriteError> {
         self.check_writable(target, "patch")?;
         let Some(live) = self.objects.get(target) else {
+            if let Precondition::Is(uid) = only_if {
+                return error(WriteErrorClass::Conflict, format!("{target} is to have the UID {uid} and is not there"));
+            }
             let mut object = wanted.clone();
             fields::record_apply(&mut object, manager, wanted);
             return self.create(target, object);
         };
+        match only_if {
+            Precondition::Absent => {
+                return error(WriteErrorClass::AlreadyExists, format!("{target} exists already"));
+            }
+            Precondition::Is(uid) if live["metadata"]["uid"] != **uid => {
+                return error(WriteErrorClass::Conflict, format!("the UID of {target} is not {uid}"));
+            }
+            _ => {}
+        }
         if !force && let Some(conflict) = fields::conflict(live, manager, wanted) {
-            return error(WriteErrorClass::Conflict, conflict);
+            return error(WriteErrorClass::FieldConflict, conflict);
         }
         let after = fields::applied(live, manager, wanted);
         Ok(self.replace(target, after))

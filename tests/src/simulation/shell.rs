@@ -255,8 +255,8 @@ impl World {
         let parse = |body: &str| serde_json::from_str::<Value>(body).expect("the driver writes JSON");
         Ok(match &write.op {
             WriteOp::Create { target, body } => self.create(target, parse(body)),
-            WriteOp::Apply { target, body, force } => {
-                self.cluster.apply(target, &write.manager(), &parse(body), *force)
+            WriteOp::Apply { target, body, force, only_if } => {
+                self.cluster.apply(target, &write.manager(), &parse(body), *force, only_if)
             }
             WriteOp::PatchStatus { target, body } => self.cluster.patch_status(target, &write.manager(), &parse(body)),
             WriteOp::Delete { target, uid } => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::breaker::Breaker;
 use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
-use crate::object::{ObjectRef, ResourceVersion};
+use crate::object::{Kind, ObjectRef, ResourceVersion};
 use crate::own_write::OwnWrite;
 use crate::plan::{Applied, Prepared};
 use crate::queue::Lane;
@@ -56,6 +56,11 @@ pub(super) struct Stall {
 impl Stall {
     pub fn new(reason: &str, message: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), message: message.into() }
+    }
+
+    /// Somebody else's object has the name of a child (X3).
+    pub fn child_exists(target: &ObjectRef, owner: &Kind) -> Self {
+        Self::new("ChildExists", format!("{target} exists already and is not controlled by this {}", owner.kind))
     }
 }
 

@@ -272,9 +272,7 @@ impl Driver {
         state.taken.clone_from(&diff.taken);
         match diff.taken.first() {
             Some(target) => {
-                let owner = &primary.kind.kind;
-                let message = format!("{target} exists already and is not controlled by this {owner}");
-                self.stall(key, primary, Stall::new("ChildExists", message), effects);
+                self.stall(key, primary, Stall::child_exists(target, &primary.kind), effects);
             }
             None => self.clear_stall(key),
         }
@@ -549,7 +547,7 @@ impl Driver {
         match error.class {
             WriteErrorClass::Invalid => Some(Stall::new("Invalid", what)),
             WriteErrorClass::Denied => Some(Stall::new("Forbidden", what)),
-            WriteErrorClass::Conflict if matches!(op, WriteOp::Apply { .. }) => Some(Stall::new("FieldConflict", what)),
+            WriteErrorClass::FieldConflict => Some(Stall::new("FieldConflict", what)),
             _ => None,
         }
     }

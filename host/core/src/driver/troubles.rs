@@ -94,6 +94,7 @@ impl Driver {
             WriteErrorClass::Denied => Patience::Denied,
             WriteErrorClass::AlreadyExists
             | WriteErrorClass::Conflict
+            | WriteErrorClass::FieldConflict
             | WriteErrorClass::NotFound
             | WriteErrorClass::Invalid => Patience::Failed,
         }

@@ -164,7 +164,7 @@ impl Driver {
     fn on_key_write_error(&mut self, key: &Key, op: &WriteOp, error: &WriteError, effects: &mut Vec<Effect>) -> bool {
         match (op, error.class) {
             // X3: our own first try may have made it. Whose it is decides.
-            (WriteOp::Create { target, .. }, WriteErrorClass::AlreadyExists) => {
+            (WriteOp::Create { target, .. } | WriteOp::Apply { target, .. }, WriteErrorClass::AlreadyExists) => {
                 self.read_live(key, target.clone(), ReadFor::Create, effects);
                 return true;
             }
@@ -230,8 +230,7 @@ impl Driver {
                     });
                     return;
                 }
-                let message = format!("{target} exists already and is not controlled by this object");
-                let stall = Some(Stall::new("ChildExists", message));
+                let stall = Some(Stall::child_exists(target, &controller.spec.primary));
                 RunFailure { class: WriteErrorClass::Conflict, stall, of_status: false }
             }
             // It existed and is gone again.
