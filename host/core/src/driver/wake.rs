@@ -108,8 +108,6 @@ impl Driver {
                 // that shows one is not, or not only, ours.
                 Some(_) if by_list || is_new_generation => self.wake(&key, Lane::Live, effects),
                 // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
-                // see that very write is let through.
-                // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
                 // see that very write is let through. A write that the API server found to change nothing has the
                 // version of somebody else's change, hence the second look.
                 Some(after)
