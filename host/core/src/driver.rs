@@ -68,6 +68,8 @@ struct Controller {
     access: Arc<Access>,
     limits: CallLimits,
     shape: StatusShape,
+    /// Keys of it that are being written.
+    writing: usize,
     /// Every kind it reads is listed, and none is forbidden.
     ready: bool,
     calls: u32,
@@ -102,6 +104,10 @@ enum ReadFor {
 enum Timer {
     RegisterCrd(Arc<str>, Arc<str>),
     Report(Arc<str>),
+    /// Look again whether the cluster lets a refused version in.
+    Refused(Arc<str>),
+    /// Look again whether a kind that another plugin had is free.
+    Claims,
 }
 
 /// The state machine. See the module's own words.
@@ -135,6 +141,8 @@ pub struct Driver {
     /// Kinds whose first list is known to be complete.
     listed: BTreeSet<Kind>,
     host_crd_established: bool,
+    /// Why the host's own CRD is not there.
+    host_crd_error: Option<String>,
     sources_listed: bool,
     draining: bool,
     wake_at: Option<u64>,
@@ -168,6 +176,7 @@ impl Driver {
             last_controller: 0,
             listed: BTreeSet::new(),
             host_crd_established: false,
+            host_crd_error: None,
             sources_listed: false,
             draining: false,
             wake_at: None,
@@ -261,6 +270,8 @@ impl Driver {
             match self.timers.pop_first() {
                 Some((_, Timer::RegisterCrd(plugin, crd))) => self.register_crd(&plugin, &crd, effects),
                 Some((_, Timer::Report(plugin))) => self.report(&plugin, effects),
+                Some((_, Timer::Refused(plugin))) => self.retry_refused(&plugin, effects),
+                Some((_, Timer::Claims)) => self.retry_claims(effects),
                 None => return,
             }
         }
@@ -278,11 +289,18 @@ impl Driver {
         }
     }
 
-    /// Sets a timer, unless the same one is set already.
+    /// Sets a timer; of two moments for the same one the earlier stands.
     fn arm(&mut self, delay_ms: u64, timer: Timer) {
-        if !self.timers.iter().any(|(_, known)| *known == timer) {
-            self.timers.insert((self.now.mono_ms + delay_ms, timer));
+        let due_ms = self.now.mono_ms.saturating_add(delay_ms);
+        let known = self.timers.iter().find(|(_, known)| *known == timer).cloned();
+        match known {
+            Some((before_ms, _)) if before_ms <= due_ms => return,
+            Some(later) => {
+                self.timers.remove(&later);
+            }
+            None => {}
         }
+        self.timers.insert((due_ms, timer));
     }
 
     fn next_id(&mut self) -> u64 {

@@ -104,14 +104,13 @@ impl EventLog {
     }
 
     fn forget_old(&mut self, now_ms: u64) {
-        if self.series.len() < MAX_REMEMBERED {
-            return;
+        if self.series.len() >= MAX_REMEMBERED {
+            self.series.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
+            keep_newest(&mut self.series, |series| series.last_ms);
         }
-        self.series.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
-        self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.refilled_ms) < REFILL_MS * u64::from(BURST));
-        while self.series.len() >= MAX_REMEMBERED {
-            let oldest = self.series.iter().min_by_key(|(_, series)| series.last_ms).map(|(key, _)| key.clone());
-            oldest.and_then(|key| self.series.remove(&key));
+        if self.buckets.len() >= MAX_REMEMBERED {
+            self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.refilled_ms) < REFILL_MS * u64::from(BURST));
+            keep_newest(&mut self.buckets, |bucket| bucket.refilled_ms);
         }
     }
 
@@ -150,6 +149,24 @@ impl EventLog {
         let target = ObjectRef { kind: Kind::new("events.k8s.io/v1", "Event"), name };
         WriteOp::Apply { target, body: body.to_string().into(), force: true, only_if: Precondition::None }
     }
+}
+
+/// Makes room for a quarter of what may be remembered, so that a flood does not look for the oldest at every event.
+fn keep_newest<K: Ord, V>(map: &mut BTreeMap<K, V>, at_ms: impl Fn(&V) -> u64) {
+    let most = MAX_REMEMBERED - MAX_REMEMBERED / 4;
+    if map.len() <= most {
+        return;
+    }
+    let mut times: Vec<u64> = map.values().map(&at_ms).collect();
+    let cut = times.len() - most;
+    let (_, newest_to_go, _) = times.select_nth_unstable(cut - 1);
+    let newest_to_go = *newest_to_go;
+    let mut excess = cut;
+    map.retain(|_, value| {
+        let goes = excess > 0 && at_ms(value) <= newest_to_go;
+        excess -= usize::from(goes);
+        !goes
+    });
 }
 
 /// The longest beginning of a text that has at most this many bytes.

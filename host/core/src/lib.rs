@@ -10,6 +10,7 @@ pub mod crd;
 pub mod digest;
 pub mod driver;
 pub mod event;
+pub mod json;
 pub mod kube_event;
 pub mod limits;
 pub mod manifest;

@@ -234,7 +234,8 @@ impl Manifest {
             .collect::<Result<Vec<_>, _>>()?;
         let mut primaries = BTreeSet::new();
         for controller in &controllers {
-            if !primaries.insert(controller.primary.clone()) {
+            let resource = (controller.primary.group().to_owned(), Arc::clone(&controller.primary.kind));
+            if !primaries.insert(resource) {
                 return refuse(format!("controllers: {} is reconciled by two of them", controller.primary));
             }
         }
@@ -268,6 +269,14 @@ fn controller_spec(index: usize, raw: RawController, crds: &[CustomResource]) ->
             ),
         ));
     }
+    if primary.group() == OWN_GROUP {
+        return Err(Refusal::new(
+            "ProtectedGroup",
+            format!(
+                "{place}.for: {primary} is the host's own record of its plugins; take a group of a domain of yours"
+            ),
+        ));
+    }
     if raw.finalize {
         return refuse(format!("{place}.finalize: this version of mortise runs no finalizers yet"));
     }
@@ -291,6 +300,9 @@ fn controller_spec(index: usize, raw: RawController, crds: &[CustomResource]) ->
         if kind == primary {
             return refuse(format!("{place}: {kind} cannot be its own child"));
         }
+        if let Some(why) = not_for_children(&kind) {
+            return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
+        }
         owns.push(OwnedKind { kind, update });
     }
     let reads = raw
@@ -304,6 +316,21 @@ fn controller_spec(index: usize, raw: RawController, crds: &[CustomResource]) ->
         return refuse(format!("{place}.concurrency: {concurrency} is not within 1 and {MAX_CONCURRENCY}"));
     }
     Ok(ControllerSpec { primary, owns, reads, concurrency })
+}
+
+/// The group of the host's own kinds.
+const OWN_GROUP: &str = "mortise.dev";
+
+/// Kinds that the host has rights to for its own work, which are no plugin's to use.
+fn not_for_children(kind: &Kind) -> Option<&'static str> {
+    match (kind.group(), &*kind.kind) {
+        (OWN_GROUP, _) => Some("the host keeps it"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            Some("a plugin's definitions stand in its manifest under customResources")
+        }
+        ("events.k8s.io" | "", "Event") => Some("a plugin's events stand in its outcome"),
+        _ => None,
+    }
 }
 
 /// The groups that the API server itself serves, beside those without a dot. Other `*.k8s.io` groups are left to the

@@ -47,6 +47,11 @@ impl Kind {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
+    /// Whether both are versions of one resource: the objects behind them are the same ones.
+    pub fn is_same_resource(&self, other: &Self) -> bool {
+        self.group() == other.group() && self.kind == other.kind
+    }
+
     /// The version without its group.
     pub fn version(&self) -> &str {
         self.api_version.split_once('/').map_or(&*self.api_version, |(_, version)| version)

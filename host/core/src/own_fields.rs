@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::json::is_same;
+
 /// True when applying `wanted` again would change neither a value nor the set of fields that we own.
 ///
 /// `fields` is the fieldsV1 object of our own apply entry. Identity (apiVersion, kind, name, namespace) is not part of
@@ -99,7 +101,7 @@ fn contains(wanted: &Value, live: &Value) -> bool {
         (Value::Array(wanted), Value::Array(live)) => {
             wanted.len() == live.len() && wanted.iter().zip(live).all(|(wanted, live)| contains(wanted, live))
         }
-        _ => wanted == live,
+        _ => is_same(wanted, live),
     }
 }
 

@@ -37,6 +37,8 @@ const LANES: [Lane; 3] = [Lane::Live, Lane::Retry, Lane::Resync];
 /// A key of a lower lane is taken before all others once it has waited this long. Half a second is below what a person
 /// calls slow, and long enough that live work goes first in every ordinary burst.
 const AGEING_MS: u64 = 500;
+/// Empty places of a lane that are not worth a sweep.
+const SWEPT_PLACES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -88,6 +90,7 @@ impl Queue {
         let since_ms = before.map_or(now_ms, |entry| entry.since_ms);
         line.entries.insert(key.name.clone(), Entry { lane, since_ms, ticket: self.tickets });
         line.lanes[lane as usize].push_back((self.tickets, key.name));
+        line.sweep(lane);
         before.is_none()
     }
 
@@ -216,6 +219,15 @@ impl Line {
             Some((if aged { Urgency::Aged(since_ms) } else { Urgency::Fresh(*lane, since_ms) }, *lane))
         };
         LANES.iter().filter_map(urgency).min()
+    }
+
+    /// Drops the places that nobody stands at any more once they are most of the lane: a controller that may not run for
+    /// long does not come to sweep them one by one.
+    fn sweep(&mut self, lane: Lane) {
+        let lane = &mut self.lanes[lane as usize];
+        if lane.len() > 2 * self.entries.len() + SWEPT_PLACES {
+            lane.retain(|(ticket, name)| self.entries.get(name).is_some_and(|entry| entry.ticket == *ticket));
+        }
     }
 
     fn take(&mut self, lane: Lane, now_ms: u64) -> Option<(Name, u64)> {

@@ -152,6 +152,11 @@ pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
             allow(&kind, "", &READ);
         }
         allow(&controller.primary, "/status", &["patch"]);
+        if !controller.owns.is_empty() {
+            // Children block their owner's foreground deletion. Where OwnerReferencesPermissionEnforcement is on, as in
+            // OpenShift, the API server lets only those say so who could keep the owner by a finalizer as well.
+            allow(&controller.primary, "/finalizers", &["update"]);
+        }
         for owned in &controller.owns {
             // An apply creates what is absent, for which the API server asks for `create` beside `patch`.
             let wanted: &[&str] = match owned.update {
@@ -208,6 +213,13 @@ pub fn host(namespace: &str) -> Vec<RbacObject> {
         RbacObject::new("Role", HOST, Some(namespace)).with_rules(config_maps),
         RbacObject::binding("RoleBinding", "Role", Some(namespace), namespace),
     ]
+}
+
+/// Whether a 403 is an authorizer's: quotas, admission and policies answer 403 too, and no rule helps against those.
+/// `User "system:serviceaccount:a:b" cannot create resource "pods" in API group "" in the namespace "default"`
+pub fn is_refused_by_rbac(message: &str) -> bool {
+    let Some((_, after)) = message.split_once("User \"") else { return false };
+    after.split_once("\" cannot ").is_some_and(|(_, what)| what.contains(" resource \""))
 }
 
 /// The rule to add when the API server refuses `verb` on objects of `kind`, with where to add it. A read that is

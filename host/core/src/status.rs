@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::contract::{Condition, ConditionStatus};
 use crate::event::Now;
+use crate::json::is_same;
 use crate::manifest::CustomResource;
 use crate::object::{Kind, Object};
 use crate::time;
@@ -173,7 +174,7 @@ fn difference(live: Option<&Value>, wanted: &Value, name: &str, changes: &mut Ma
                 changes.insert(name.to_owned(), Value::Object(inner));
             }
         }
-        (Some(live), wanted) if live == wanted => {}
+        (Some(live), wanted) if is_same(live, wanted) => {}
         _ => {
             changes.insert(name.to_owned(), wanted.clone());
         }

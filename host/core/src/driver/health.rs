@@ -53,10 +53,12 @@ impl Driver {
             .kinds
             .iter()
             .filter(|(kind, state)| serving.contains(*kind) && !snapshot.synced(kind) && !is_blocked(state));
+        let unestablished = (!self.host_crd_established).then(|| (plugin_object::kind(), self.host_crd_error.clone()));
         Health {
             sources_listed: self.sources_listed,
             unlisted: unlisted
                 .map(|(kind, state)| (kind.clone(), state.error.as_ref().map(|error| error.to_string())))
+                .chain(unestablished)
                 .collect(),
             plugins: self.plugins.iter().map(|(name, plugin)| self.plugin_health(name, plugin)).collect(),
         }

@@ -35,6 +35,8 @@ pub(super) struct KeyState {
     pub gated_since_ms: Option<u64>,
     /// The version that our last status write made (W3).
     pub status_version: Option<ResourceVersion>,
+    /// The version of the object, and what was wanted of it, when its status was found to need no write.
+    pub settled_status: Option<(ResourceVersion, Arc<Prepared>)>,
     /// Since when the status waits for the children (X11).
     pub deferred_since_ms: Option<u64>,
     pub breaker: Option<Breaker>,
@@ -133,7 +135,7 @@ pub(super) struct Ending {
     pub result: ReconcileResult,
     /// When to come back though nothing changes.
     pub requeue_ms: Option<u64>,
-    /// Not to come back sooner than that, whatever happens: the API server is away, or has asked for patience.
+    /// What woke the key during its turn waits until then too: the API server is away, or has asked for patience.
     pub hold: bool,
 }
 

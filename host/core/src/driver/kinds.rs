@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::plugins::{CRD_RETRY_MS, HOST, Stage};
+use super::plugins::{CRD_RETRY_MS, HOST, PluginState, Stage};
 use super::{Driver, KindState, Timer};
 use crate::event::{Digest, Effect, Observation, WatchError};
+use crate::manifest::Manifest;
 use crate::object::Kind;
 use crate::plugin_object;
 use crate::queue::ControllerId;
@@ -99,11 +100,25 @@ impl Driver {
             self.report_orphans(effects);
         }
         self.settle(effects);
-        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
-        for name in names {
+        for name in self.concerned_by(kind) {
             self.advance(&name, effects);
             self.report(&name, effects);
         }
+    }
+
+    /// The plugins whose state the state of this kind's watch is part of: all for the Plugin objects, which tell of them, else
+    /// those that read it, now or in the version that is on its way.
+    fn concerned_by(&self, kind: &Kind) -> Vec<Arc<str>> {
+        let reads = |manifest: &Arc<Manifest>| {
+            manifest.controllers.iter().any(|controller| controller.readable().contains(kind))
+        };
+        let is_concerned = |plugin: &PluginState| {
+            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
+            coming.into_iter().chain(plugin.active.as_ref().map(|active| &active.manifest)).any(reads)
+        };
+        let every = *kind == plugin_object::kind();
+        let names = self.plugins.iter().filter(|(_, plugin)| every || is_concerned(plugin));
+        names.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     pub(super) fn on_watch_failed(&mut self, kind: &Kind, error: WatchError, effects: &mut Vec<Effect>) {
@@ -126,8 +141,7 @@ impl Driver {
             state.error = Some(error);
         }
         self.settle(effects);
-        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
-        for name in names {
+        for name in self.concerned_by(kind) {
             self.report(&name, effects);
         }
     }

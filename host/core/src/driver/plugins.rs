@@ -11,7 +11,9 @@ use crate::event::{Compiled, CrdError, Digest, Effect, Observation, Offer, Refus
 use crate::manifest::{CustomResource, Manifest};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::own_write::OwnWrite;
+use crate::plan::MANAGED_BY;
 use crate::queue::{ControllerId, Key, Lane};
+use crate::rbac;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
@@ -19,6 +21,9 @@ use crate::view::Access;
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
 /// who gave it is still looking.
 pub(super) const CRD_RETRY_MS: u64 = 3_000;
+/// How soon a version that the cluster's state has kept out is tried again: what to do was said, and whoever has done it
+/// should see it work while still looking.
+const REFUSED_RETRY_MS: u64 = 15_000;
 
 /// What is known of a component's bytes.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub(super) struct PluginState {
     pub active: Option<Active>,
     /// Why the offered version does not serve, and which condition says so.
     pub refused: Option<(Step, Refusal)>,
+    /// The refusal that was observed last: trying again is no news.
+    pub told: Option<Refusal>,
     /// Verbs that RBAC has refused, with the API server's words.
     pub denied: BTreeMap<(Kind, &'static str), Denial>,
     /// Objects whose last call was a fault of the guest.
@@ -119,6 +126,12 @@ pub(super) struct Report {
     pub failures: u32,
 }
 
+/// Whether a refusal is about what stands in the cluster, and not about the component alone. A claimed kind is retried when
+/// it is free.
+fn is_of_the_cluster(step: Step, refusal: &Refusal) -> bool {
+    step == Step::Established && refusal.reason != "KindClaimed"
+}
+
 /// Under this the host registers its own CRD: no plugin can have an empty name.
 pub(super) const HOST: &str = "";
 
@@ -149,6 +162,7 @@ impl Driver {
         }
         plugin.offer = Some(offer);
         plugin.unreadable = None;
+        plugin.told = None;
         self.load(&name, effects);
     }
 
@@ -159,9 +173,9 @@ impl Driver {
         let Some(Offer { digest, config, .. }) = plugin.offer.clone() else { return };
         plugin.refused = None;
         let serves = |active: &Active| active.digest == digest && active.config == config;
-        if plugin.active.as_ref().is_some_and(serves) {
-            plugin.candidate = None;
-        } else {
+        let serves = plugin.active.as_ref().is_some_and(serves);
+        let may_free_a_kind = plugin.candidate.take().is_some();
+        if !serves {
             let (stage, since_ms) = (Stage::Compiling, now_ms);
             plugin.candidate = Some(Candidate { digest: digest.clone(), config, stage, since_ms, waits_for: None });
             match self.digests.get(&digest) {
@@ -173,6 +187,9 @@ impl Driver {
                 Some(DigestState::Compiling) => {}
                 Some(DigestState::Accepted(_) | DigestState::Refused(_)) => self.advance_compiled(name, effects),
             }
+        }
+        if may_free_a_kind {
+            self.arm(0, Timer::Claims);
         }
         self.settle(effects);
         self.report(name, effects);
@@ -196,6 +213,7 @@ impl Driver {
         plugin.unreadable = Some((source, refusal));
         plugin.candidate = None;
         plugin.offer = None;
+        self.arm(0, Timer::Claims);
         self.settle(effects);
         self.report(&name, effects);
     }
@@ -215,9 +233,9 @@ impl Driver {
             self.remove_controller(id, effects);
         }
         self.timers.retain(
-            |(_, timer)| !matches!(timer, Timer::RegisterCrd(plugin, _) | Timer::Report(plugin) if plugin == name),
+            |(_, timer)| !matches!(timer, Timer::RegisterCrd(plugin, _) | Timer::Report(plugin) | Timer::Refused(plugin) if plugin == name),
         );
-        self.retry_claims(effects);
+        self.arm(0, Timer::Claims);
         self.settle(effects);
         self.report_orphans(effects);
     }
@@ -279,7 +297,7 @@ impl Driver {
             let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
             let claimed = serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers);
             for theirs in claimed {
-                if manifest.controllers.iter().any(|ours| ours.primary == theirs.primary) {
+                if manifest.controllers.iter().any(|ours| ours.primary.is_same_resource(&theirs.primary)) {
                     let message = format!(
                         "{} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two",
                         theirs.primary
@@ -292,21 +310,44 @@ impl Driver {
     }
 
     /// A kind may have become free.
-    fn retry_claims(&mut self, effects: &mut Vec<Effect>) {
-        let refused = |(_, plugin): &(&Arc<str>, &PluginState)| {
-            plugin.refused.as_ref().is_some_and(|(_, refusal)| refusal.reason == "KindClaimed")
+    pub(super) fn retry_claims(&mut self, effects: &mut Vec<Effect>) {
+        let refused = |(name, plugin): (&Arc<str>, &PluginState)| {
+            let waits = plugin.refused.as_ref().is_some_and(|(_, refusal)| refusal.reason == "KindClaimed");
+            let offer = plugin.offer.as_ref().filter(|_| waits)?;
+            let Some(DigestState::Accepted(compiled)) = self.digests.get(&offer.digest) else { return None };
+            let manifest = Manifest::parse(&compiled.manifest).ok()?;
+            self.claimed_by_another(name, &manifest).is_none().then(|| Arc::clone(name))
         };
-        let names: Vec<Arc<str>> = self.plugins.iter().filter(refused).map(|(name, _)| Arc::clone(name)).collect();
+        let names: Vec<Arc<str>> = self.plugins.iter().filter_map(refused).collect();
         for name in names {
             self.load(&name, effects);
         }
     }
 
+    /// The cluster kept a version out: a CRD that narrows while objects exist, or belongs to somebody else. That may have
+    /// changed without a word to the host.
+    pub(super) fn retry_refused(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+        let Some(plugin) = self.plugins.get(name) else { return };
+        let by_cluster = |(step, refusal): &(Step, Refusal)| is_of_the_cluster(*step, refusal);
+        if plugin.refused.as_ref().is_some_and(by_cluster) && !self.draining {
+            self.load(name, effects);
+        }
+    }
+
     fn refuse(&mut self, name: &Arc<str>, step: Step, refusal: Refusal, effects: &mut Vec<Effect>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        plugin.candidate = None;
+        let may_free_a_kind = plugin.candidate.take().is_some_and(|candidate| candidate.stage.manifest().is_some());
         plugin.refused = Some((step, refusal.clone()));
-        effects.push(Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal }));
+        let is_news = plugin.told.replace(refusal.clone()).as_ref() != Some(&refusal);
+        if may_free_a_kind {
+            self.arm(0, Timer::Claims);
+        }
+        if is_of_the_cluster(step, &refusal) {
+            self.arm(REFUSED_RETRY_MS, Timer::Refused(Arc::clone(name)));
+        }
+        if is_news {
+            effects.push(Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal }));
+        }
     }
 
     /// Asks for a CRD to be registered, once at a time: which version of the plugin wanted it is remembered, because a
@@ -317,7 +358,7 @@ impl Driver {
             return;
         }
         let (body, digest) = if **plugin == *HOST {
-            (crd::prepare(crate::plan::MANAGED_BY.1, crate::plugin_object::CRD), None)
+            (crd::prepare(MANAGED_BY.1, crate::plugin_object::CRD), None)
         } else {
             let Some((found, digest)) = self.plugins.get(plugin).and_then(|state| state.custom_resource(crd)) else {
                 return;
@@ -345,9 +386,7 @@ impl Driver {
             self.arm(CRD_RETRY_MS, again);
         }
         if **name == *HOST {
-            self.host_crd_established |= result.is_ok();
-            self.settle(effects);
-            return;
+            return self.on_host_crd(crd, result, effects);
         }
         let wanted_by = self.plugins.get(name).and_then(|state| state.custom_resource(crd)).map(|(_, digest)| digest);
         if asked_by.as_ref() != wanted_by {
@@ -383,6 +422,36 @@ impl Driver {
         self.report(name, effects);
     }
 
+    /// The host's own CRD: without it no plugin's state can be told, so what keeps it away is told at once, to the log, the
+    /// metrics and the readiness probe, and tried again for as long as it takes.
+    fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, effects: &mut Vec<Effect>) {
+        let refusal = match result {
+            Ok(()) => {
+                self.host_crd_established = true;
+                self.host_crd_error = None;
+                return self.settle(effects);
+            }
+            Err(CrdError::Unavailable(message)) => {
+                self.host_crd_error = Some(message);
+                return;
+            }
+            Err(CrdError::Denied(message)) => {
+                let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+                let rule = rbac::missing_rule_text(&kind, "create");
+                Refusal::new("Forbidden", format!("{message}; {rule}"))
+            }
+            Err(CrdError::Refused(refusal)) => {
+                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(HOST), Arc::clone(crd)));
+                refusal
+            }
+        };
+        if self.host_crd_error.as_ref() != Some(&refusal.message) {
+            self.host_crd_error = Some(refusal.message.clone());
+            let plugin = Arc::from(MANAGED_BY.1);
+            effects.push(Effect::Observe(Observation::Refused { plugin, refusal }));
+        }
+    }
+
     /// Takes a candidate as far as it gets now.
     pub(super) fn advance(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
@@ -391,10 +460,11 @@ impl Driver {
             && missing.is_empty()
         {
             candidate.stage = Stage::Listing { manifest: Arc::clone(manifest) };
+            self.settle_kinds(effects);
         }
-        let Stage::Listing { manifest } = &candidate.stage else { return };
+        let candidate = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref());
+        let Some(Stage::Listing { manifest }) = candidate.map(|candidate| &candidate.stage) else { return };
         let manifest = Arc::clone(manifest);
-        self.settle_kinds(effects);
         let kinds = manifest.controllers.iter().flat_map(|controller| controller.readable());
         if kinds.into_iter().all(|kind| self.is_readable(&kind)) {
             self.activate(name, &manifest, effects);
@@ -409,6 +479,7 @@ impl Driver {
         plugin.active =
             Some(Active { digest: digest.clone(), config: Arc::clone(&config), manifest: Arc::clone(manifest) });
         plugin.refused = None;
+        plugin.told = None;
         plugin.faults.clear();
         plugin.denied.clear();
         let mine = |(_, controller): &(&ControllerId, &Controller)| controller.plugin == *name;
@@ -419,7 +490,7 @@ impl Driver {
                 self.last_controller += 1;
                 ControllerId(self.last_controller)
             });
-            let calls = self.controllers.get(&id).map_or(0, |controller| controller.calls);
+            let (calls, writing) = self.controllers.get(&id).map_or((0, 0), |before| (before.calls, before.writing));
             let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
             let controller = Controller {
                 plugin: Arc::clone(name),
@@ -434,6 +505,7 @@ impl Driver {
                 shape: crd.map_or(StatusShape { subresource: true, ..StatusShape::default() }, |crd| {
                     StatusShape::of(crd, &spec.primary)
                 }),
+                writing,
                 ready: true,
                 calls,
             };
@@ -447,7 +519,7 @@ impl Driver {
         effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
         self.settle(effects);
         if is_kind_freed {
-            self.retry_claims(effects);
+            self.arm(0, Timer::Claims);
         }
     }
 

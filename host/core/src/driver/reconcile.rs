@@ -4,18 +4,18 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::keys::{Answer, Ending, LastCall, Run, Stage, Stall, Work};
-use super::{Driver, MAX_KEYS_WRITING, ReadFor};
+use super::keys::{Answer, Ending, KeyState, LastCall, Run, Stage, Stall, Work};
+use super::{Controller, Driver, MAX_KEYS_WRITING, ReadFor};
 use crate::backoff::{Patience, delay_ms};
 use crate::breaker::{Breaker, CHANGING, HEALING};
-use crate::contract::{CallResult, Failure, GuestFault};
+use crate::contract::{CallResult, Failure, GuestFault, Outcome};
 use crate::digest::spread;
 use crate::event::{
     Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteOp,
 };
 use crate::kube_event::Happening;
 use crate::limits::{CONSISTENCY_TIMEOUT_MS, STATUS_DEFER_MS};
-use crate::object::{Object, ObjectRef};
+use crate::object::{Object, ObjectRef, ResourceVersion};
 use crate::plan::{self, Diff, Prepared};
 use crate::queue::{Key, Lane, Taken};
 use crate::read_set::Inputs;
@@ -42,11 +42,17 @@ impl Driver {
         while !self.draining && self.calls.len() < self.config.call_slots && self.keys_writing < MAX_KEYS_WRITING {
             let (controllers, plugin_calls) = (&self.controllers, &self.plugin_calls);
             let share = most_calls_of_a_plugin(self.config.call_slots);
+            let may_write = |plugin: &Arc<str>| {
+                let of_plugin = controllers.values().filter(|controller| controller.plugin == *plugin);
+                let writing: usize = of_plugin.map(|controller| controller.writing).sum();
+                writing < most_keys_writing_of_a_plugin(self.keys_writing - writing)
+            };
             let may_run = |id| {
                 controllers.get(&id).is_some_and(|controller| {
                     controller.ready
                         && controller.calls < controller.spec.concurrency
                         && plugin_calls.get(&controller.plugin).is_none_or(|calls| *calls < share)
+                        && may_write(&controller.plugin)
                 })
             };
             let Some(taken) = self.queue.take(self.now.mono_ms, may_run) else { break };
@@ -204,8 +210,8 @@ impl Driver {
         }
         state.discarded = 0;
         let (answer, trouble) = match done.result {
-            CallResult::Done(outcome) => match plan::prepare(&controller.spec, &primary, &outcome) {
-                Ok(prepared) => (Answer::Wants(Arc::new(prepared)), None),
+            CallResult::Done(outcome) => match prepared_anew(controller, state, &primary, &outcome) {
+                Ok(prepared) => (Answer::Wants(prepared), None),
                 Err(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
             },
             CallResult::Failed(Failure::Terminal(message)) => (Answer::Terminal(message), None),
@@ -270,6 +276,7 @@ impl Driver {
         let diff = plan::diff(prepared, &controller.spec, primary, &controller.manager, &snapshot, &state.applied);
         self.interests.replace_taken(key, &state.taken, &diff.taken);
         state.taken.clone_from(&diff.taken);
+        let is_taken_by_none = diff.taken.is_empty();
         match diff.taken.first() {
             Some(target) => {
                 self.stall(key, primary, Stall::child_exists(target, &primary.kind), effects);
@@ -289,7 +296,9 @@ impl Driver {
         if !diff.deletes.is_empty() {
             stages.push(Stage { writes: diff.deletes.into(), slow_start: false });
         }
-        let patch = if defer { None } else { self.status_patch(key, primary, Some(prepared), generation) };
+        // The same holds for a child whose name is somebody else's: only Stalled is written beside it.
+        let told = is_taken_by_none.then_some(prepared);
+        let patch = if defer { None } else { self.settled_status_patch(key, primary, told, generation) };
         let cost = if only_creates && patch.is_none() { HEALING } else { CHANGING };
         stages.extend(patch.map(|patch| Stage { writes: [patch].into(), slow_start: false }));
         let first = stages.first().and_then(|stage| stage.writes.front()).cloned();
@@ -320,6 +329,33 @@ impl Driver {
         }
         self.queue.add_at(due_ms, &plugin, key.clone(), Lane::Retry);
         true
+    }
+
+    /// [`Self::status_patch`], without looking again at a status that was found as wanted: neither the object nor what is
+    /// wanted of it has changed since.
+    fn settled_status_patch(
+        &mut self,
+        key: &Key,
+        primary: &Object,
+        prepared: Option<&Arc<Prepared>>,
+        generation: i64,
+    ) -> Option<WriteOp> {
+        let (Some(state), Some(wanted)) = (self.keys.get(key), prepared) else {
+            return self.status_patch(key, primary, None, generation);
+        };
+        let version = primary.resource_version;
+        let is_settled = |(at, settled): &(ResourceVersion, Arc<Prepared>)| {
+            *at == version && Arc::ptr_eq(settled, wanted) && state.stalled.is_none()
+        };
+        if state.settled_status.as_ref().is_some_and(is_settled) {
+            return None;
+        }
+        let patch = self.status_patch(key, primary, Some(wanted), generation);
+        if let Some(state) = self.keys.get_mut(key) {
+            let is_settled = patch.is_none() && state.stalled.is_none();
+            state.settled_status = is_settled.then(|| (version, Arc::clone(wanted)));
+        }
+        patch
     }
 
     fn status_patch(
@@ -468,7 +504,7 @@ impl Driver {
             state.failures = 0;
         }
         let due_ms = match run.ending.requeue_ms {
-            Some(requeue_ms) => now_ms + requeue_ms,
+            Some(requeue_ms) => now_ms.saturating_add(requeue_ms),
             None => now_ms + RESYNC_MS + spread(&[&controller.label, &key.name.to_string()], RESYNC_SPREAD_MS),
         };
         let lane = if run.ending.requeue_ms.is_some() { Lane::Retry } else { Lane::Resync };
@@ -479,6 +515,10 @@ impl Driver {
         }
         let again = state.dirty.take().or((run.look_again && !failed).then_some(Lane::Live));
         let again = again.filter(|_| !run.ending.hold);
+        if failed {
+            // What the plan had set to come back to, such as a status that waits, is overtaken by the backoff.
+            self.queue.cancel_delay(key);
+        }
         self.queue.add_at(due_ms, &controller.plugin, key.clone(), lane);
         if let Some(lane) = again {
             self.wake(key, lane, effects);
@@ -553,6 +593,24 @@ impl Driver {
     }
 }
 
+/// Checks an outcome. One that says what the last one said is the last one, so that what is known of that still holds.
+fn prepared_anew(
+    controller: &Controller,
+    state: &KeyState,
+    primary: &Object,
+    outcome: &Outcome,
+) -> Result<Arc<Prepared>, GuestFault> {
+    let same = |last: &&LastCall| {
+        last.digest == controller.digest && last.config == controller.config && last.uid == primary.uid
+    };
+    let before = match state.last.as_ref().filter(same).map(|last| &last.answer) {
+        Some(Answer::Wants(before)) => Some(before),
+        _ => None,
+    };
+    let prepared = plan::prepare(&controller.spec, primary, outcome, before.map(Arc::as_ref))?;
+    Ok(before.filter(|before| ***before == prepared).map_or_else(|| Arc::new(prepared), Arc::clone))
+}
+
 /// Why a call led to nothing.
 enum Trouble {
     Fault(GuestFault),
@@ -573,4 +631,25 @@ pub(super) struct CallInputs {
 /// alone loses little, because there are more slots than workers.
 fn most_calls_of_a_plugin(slots: usize) -> usize {
     (slots * 3 / 4).max(1)
+}
+
+/// Q4: half of what the others leave. However many plugins wait for writes that hang, there is room for one more.
+fn most_keys_writing_of_a_plugin(of_others: usize) -> usize {
+    (MAX_KEYS_WRITING.saturating_sub(of_others) / 2).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q4_plugins_whose_writes_hang_leave_room_for_one_more() {
+        let mut hanging = 0;
+        for plugin in 1..=6 {
+            let share = most_keys_writing_of_a_plugin(hanging);
+            assert!(share >= 1 && hanging + share < MAX_KEYS_WRITING, "plugin {plugin} gets {share} beside {hanging}");
+            hanging += share;
+        }
+        assert_eq!(most_keys_writing_of_a_plugin(0), MAX_KEYS_WRITING / 2);
+    }
 }

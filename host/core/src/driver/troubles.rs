@@ -25,8 +25,7 @@ impl Driver {
         let Some(name) = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin)) else {
             return;
         };
-        // Quotas and admission answer 403 too; only RBAC's own words name the verb that is missing.
-        if !message.contains("cannot ") {
+        if !rbac::is_refused_by_rbac(message) {
             return;
         }
         let Some(plugin) = self.plugins.get_mut(&name) else { return };

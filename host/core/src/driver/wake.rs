@@ -190,7 +190,7 @@ impl Driver {
         self.gated.remove(key);
         let Some(state) = self.keys.remove(key) else { return };
         if matches!(state.work, Work::Writing(_)) {
-            self.keys_writing = self.keys_writing.saturating_sub(1);
+            self.writing_ended(key);
         }
         self.interests.replace_taken(key, &state.taken, &[]);
         if let Some(last) = state.last {

@@ -23,6 +23,9 @@ impl Driver {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.work = Work::Writing(Box::new(run));
         self.keys_writing += 1;
+        if let Some(controller) = self.controllers.get_mut(&key.controller) {
+            controller.writing += 1;
+        }
         self.pump_run(key, effects);
     }
 
@@ -53,10 +56,18 @@ impl Driver {
         }
     }
 
+    /// A key is written no more: its run is through, or it is forgotten.
+    pub(super) fn writing_ended(&mut self, key: &Key) {
+        self.keys_writing = self.keys_writing.saturating_sub(1);
+        if let Some(controller) = self.controllers.get_mut(&key.controller) {
+            controller.writing = controller.writing.saturating_sub(1);
+        }
+    }
+
     fn end_run(&mut self, key: &Key, effects: &mut Vec<Effect>) {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Work::Writing(mut run) = std::mem::take(&mut state.work) else { return };
-        self.keys_writing = self.keys_writing.saturating_sub(1);
+        self.writing_ended(key);
         // A key lives no longer than its controller.
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };

@@ -132,8 +132,10 @@ fn what_this_version_does_not_do_is_refused_and_not_ignored() {
 fn controllers_that_make_no_sense_are_refused_with_their_place() {
     let podset = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
     let twice = json!([{"for": podset}, {"for": podset}]);
+    let versions = json!([{"for": podset}, {"for": {"apiVersion": "app.example.com/v1", "kind": "PodSet"}}]);
     invalid([
         ("/controllers", twice, "app.example.com/v1alpha1/PodSet is reconciled by two of them"),
+        ("/controllers", versions, "app.example.com/v1/PodSet is reconciled by two of them"),
         ("/controllers/0/for/kind", json!(""), "controllers[0].for: apiVersion"),
         ("/controllers/0/for/apiVersion", json!("a.b/c/v1"), "names no kind"),
         ("/controllers/0/reads/1", json!({"apiVersion": "apps/", "kind": "Deployment"}), "controllers[0].reads[1]: "),
@@ -198,4 +200,16 @@ fn l4_a_custom_resource_in_a_group_of_kubernetes_is_refused() {
     let mut manifest = with("/customResources/0/spec/group", json!("gateway.networking.k8s.io"));
     manifest["customResources"][0]["metadata"]["name"] = json!("podsets.gateway.networking.k8s.io");
     assert!(Manifest::parse(&manifest.to_string()).is_ok());
+}
+
+#[test]
+fn what_the_host_keeps_for_itself_is_no_plugins() {
+    let plugin = json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin"});
+    let own = refusal(&with("/controllers/0/for", plugin.clone()));
+    assert_eq!(own.reason, "ProtectedGroup", "{}", own.message);
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
+    for kind in [plugin, definition, json!({"apiVersion": "v1", "kind": "Event"})] {
+        let refusal = refusal(&with("/controllers/0/owns/1", kind));
+        assert_eq!(refusal.reason, "ProtectedKind", "{}", refusal.message);
+    }
 }

@@ -4,9 +4,10 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::contract::Action;
+use crate::contract::{Action, Child, Outcome};
+use crate::limits::MAX_CHILDREN;
 use crate::manifest::OwnedKind;
-use crate::object::Interner;
+use crate::object::{Interner, Kind, Name};
 
 const MANAGER: &str = "mortise/podset";
 
@@ -45,7 +46,7 @@ fn outcome(children: Vec<Child>) -> Outcome {
 
 /// The pods that a first plan would create, as the API server would show them.
 fn created(outcome: &Outcome) -> Vec<Value> {
-    let prepared = prepare(&spec(), &primary(), outcome).unwrap();
+    let prepared = prepare(&spec(), &primary(), outcome, None).unwrap();
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
     let diff = diff(&prepared, &spec(), &primary(), MANAGER, &Snapshot::of(&kinds, []), &Applied::new());
     let body = |(index, op): (usize, &WriteOp)| {
@@ -60,7 +61,7 @@ fn created(outcome: &Outcome) -> Vec<Value> {
 
 #[track_caller]
 fn check(outcome: &Outcome, live: Vec<Value>, expected: Expect) {
-    let text = match prepare(&spec(), &primary(), outcome) {
+    let text = match prepare(&spec(), &primary(), outcome, None) {
         Err(fault) => fault.message(),
         Ok(prepared) => {
             let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
@@ -221,6 +222,47 @@ fn x6_what_belongs_to_the_host_is_refused_by_name() {
 }
 
 #[test]
+fn x6_metadata_of_the_wrong_type_is_refused_and_not_replaced() {
+    for (field, value) in
+        [("name", json!(5)), ("namespace", json!(["a"])), ("labels", json!("x")), ("annotations", json!(1))]
+    {
+        let mut pod = pod("a");
+        pod["metadata"] = json!({field: value});
+        let fault = prepare(&spec(), &primary(), &outcome(vec![child("0", &pod)]), None).unwrap_err();
+        assert!(fault.message().contains(&format!("metadata.{field} is {value}, not ")), "{}", fault.message());
+    }
+}
+
+#[test]
+fn x6_the_hosts_own_condition_and_kinds_that_are_not_declared_are_refused_by_name() {
+    let condition = |name: &str| Outcome {
+        conditions: vec![Condition {
+            name: name.to_owned(),
+            status: crate::contract::ConditionStatus::True,
+            reason: "Said".to_owned(),
+            message: String::new(),
+        }],
+        ..Outcome::default()
+    };
+    let refused = |outcome: &Outcome| prepare(&spec(), &primary(), outcome, None).unwrap_err().message();
+    assert!(refused(&condition("Stalled")).contains("conditions: Stalled is the host's own"));
+    assert!(refused(&condition("not ready")).contains("both have to be CamelCase words"));
+    assert!(prepare(&spec(), &primary(), &condition("example.com/Synced"), None).is_ok());
+
+    let about = |kind: &str| Outcome {
+        events: vec![GuestEvent {
+            warning: false,
+            reason: "Said".to_owned(),
+            message: String::new(),
+            regarding: Some(ObjectRef { kind: Kind::new("v1", kind), name: Name::new("default", "a") }),
+        }],
+        ..Outcome::default()
+    };
+    assert!(refused(&about("Secret")).contains("Secret default/a, a kind that the manifest does not declare"));
+    assert!(prepare(&spec(), &primary(), &about("Pod"), None).is_ok());
+}
+
+#[test]
 fn x10_caps_bound_what_one_outcome_can_do() {
     let many: Vec<Child> = (0..=MAX_CHILDREN).map(|index| child(&index.to_string(), &pod("a"))).collect();
     check(
@@ -229,7 +271,7 @@ fn x10_caps_bound_what_one_outcome_can_do() {
         expect!["the outcome was refused: children: there are 501, one object may have 500"],
     );
     let most = outcome(many[..150].to_vec());
-    let prepared = prepare(&spec(), &primary(), &outcome(vec![])).unwrap();
+    let prepared = prepare(&spec(), &primary(), &outcome(vec![]), None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], created(&most).into_iter().map(decode));
     let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &Applied::new());
     assert_eq!((diff.deletes.len(), diff.more_deletes), (MAX_DELETES_PER_PLAN, true));
@@ -244,9 +286,9 @@ fn x10_caps_bound_what_one_outcome_can_do() {
 #[test]
 fn actions_and_finalized_are_refused_by_a_host_that_serves_neither() {
     let evict = Action::Evict { target: primary().reference() };
-    let refused = prepare(&spec(), &primary(), &Outcome { actions: vec![evict], ..Outcome::default() });
+    let refused = prepare(&spec(), &primary(), &Outcome { actions: vec![evict], ..Outcome::default() }, None);
     assert!(refused.unwrap_err().message().contains("writes only children and status"));
-    let refused = prepare(&spec(), &primary(), &Outcome { finalized: true, ..Outcome::default() });
+    let refused = prepare(&spec(), &primary(), &Outcome { finalized: true, ..Outcome::default() }, None);
     assert!(refused.unwrap_err().message().contains("no finalizer"));
 }
 
@@ -254,6 +296,24 @@ fn actions_and_finalized_are_refused_by_a_host_that_serves_neither() {
 fn a_requeue_is_kept_within_a_second_and_a_day() {
     for (asked_ms, granted_ms) in [(0, 1_000), (5_000, 5_000), (u32::MAX, 86_400_000)] {
         let outcome = Outcome { requeue_after_ms: Some(asked_ms), ..Outcome::default() };
-        assert_eq!(prepare(&spec(), &primary(), &outcome).unwrap().requeue_after_ms, Some(granted_ms));
+        assert_eq!(prepare(&spec(), &primary(), &outcome, None).unwrap().requeue_after_ms, Some(granted_ms));
     }
+}
+
+#[test]
+fn what_is_wanted_in_the_same_words_is_prepared_the_same_whether_it_is_known_or_not() {
+    let (one, two) = (pod("one"), pod("two"));
+    let first = outcome(vec![child("0", &one), child("1", &one), child("2", &two)]);
+    let known = prepare(&spec(), &primary(), &first, None).unwrap();
+    for next in [
+        vec![child("0", &one), child("1", &one), child("2", &two)],
+        vec![child("1", &one), child("0", &one)],
+        vec![child("0", &two), child("1", &one), child("2", &two), child("3", &one)],
+    ] {
+        let next = outcome(next);
+        let anew = prepare(&spec(), &primary(), &next, None).unwrap();
+        assert_eq!(prepare(&spec(), &primary(), &next, Some(&known)).unwrap(), anew);
+    }
+    let twice = outcome(vec![child("1", &two), child("1", &one)]);
+    assert!(prepare(&spec(), &primary(), &twice, Some(&known)).is_err(), "a known child may still be there twice");
 }

@@ -43,6 +43,9 @@ fn a_plugin_gets_the_rules_that_its_manifest_needs_and_no_other() {
   resources: ["podsetti"]
   verbs: ["get", "list", "watch"]
 - apiGroups: ["app.example.com"]
+  resources: ["podsetti/finalizers"]
+  verbs: ["update"]
+- apiGroups: ["app.example.com"]
   resources: ["podsetti/status"]
   verbs: ["patch"]
 - apiGroups: ["networking.k8s.io"]
@@ -131,5 +134,18 @@ fn plurals_are_those_of_kubernetes_own_resources() {
     ];
     for (kind, resource) in known {
         assert_eq!(plural(kind), resource, "the plural of {kind}");
+    }
+}
+
+#[test]
+fn only_an_authorizers_refusal_asks_for_a_rule() {
+    let rbac = r#"pods is forbidden: User "system:serviceaccount:mortise-system:mortise" cannot create resource "pods" in API group "" in the namespace "default""#;
+    assert!(is_refused_by_rbac(rbac));
+    for other in [
+        r#"pods "a" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5"#,
+        r#"pods "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>"#,
+        r#"admission webhook "images.example.com" denied the request: images without a digest cannot run"#,
+    ] {
+        assert!(!is_refused_by_rbac(other), "{other}");
     }
 }

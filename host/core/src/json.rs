@@ -1,0 +1,39 @@
+//! JSON values compared as the API server's storage leaves them. Nothing here knows what they mean.
+
+use serde_json::{Number, Value};
+
+/// Whether two values are the same to the API server: a number has no trailing zeros there, so that 1.0 is stored as 1.
+pub fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => is_same_number(one, other),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let is_there = |(name, value)| other.get(name).is_some_and(|other| is_same(value, other));
+            one.len() == other.len() && one.iter().all(is_there)
+        }
+        _ => one == other,
+    }
+}
+
+fn is_same_number(one: &Number, other: &Number) -> bool {
+    // Two integers are compared as such: a float has not enough digits for the larger ones.
+    one == other || ((one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::is_same;
+
+    #[test]
+    fn x5_numbers_are_compared_by_what_they_are_and_not_by_how_they_are_written() {
+        assert!(is_same(&json!({"a": [1.0, {"b": 2}]}), &json!({"a": [1, {"b": 2.0}]})));
+        assert!(!is_same(&json!(1.5), &json!(1)));
+        assert!(!is_same(&json!(9_007_199_254_740_993_u64), &json!(9_007_199_254_740_992_u64)));
+        assert!(!is_same(&json!({"a": 1}), &json!({"a": 1, "b": 2})));
+        assert!(!is_same(&json!("1"), &json!(1)));
+    }
+}
