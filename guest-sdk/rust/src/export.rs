@@ -6,7 +6,7 @@ use crate::bindings::mortise::plugin::desired;
 use crate::error::Failure;
 use crate::manifest::Plugin;
 use crate::object::ObjectKey;
-use crate::outcome::{Action, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
+use crate::outcome::{Condition, ConditionStatus, Event, Outcome, Severity};
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::mortise::host::cluster::Snapshot;
@@ -51,39 +51,13 @@ pub fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
     };
     Ok(desired::Outcome {
         children,
-        actions: outcome.actions.into_iter().map(action).collect::<Result<_, _>>()?,
+        // The contract has a place for both, the host of this version refuses both, so the SDK offers neither.
+        actions: Vec::new(),
+        finalized: false,
         status: outcome.status.map(crate::Json::into_text).transpose()?,
         conditions: outcome.conditions.into_iter().map(condition).collect(),
         events: outcome.events.into_iter().map(event).collect(),
         requeue_after_ms: outcome.requeue_after.map(|delay| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)),
-        finalized: outcome.finalized,
-    })
-}
-
-fn action(action: Action) -> Result<desired::Action, Failure> {
-    Ok(match action {
-        Action::Apply { object, force } => {
-            desired::Action::Apply(desired::Apply { object: object.into_text()?, force })
-        }
-        Action::Patch { target, kind, body, subresource } => desired::Action::Patch(desired::Patch {
-            target: target.into(),
-            kind: match kind {
-                PatchKind::Merge => desired::PatchKind::Merge,
-                PatchKind::Json => desired::PatchKind::JsonPatch,
-                PatchKind::Strategic => desired::PatchKind::Strategic,
-            },
-            body: body.into_text()?,
-            subresource,
-        }),
-        Action::Delete { target, propagation } => desired::Action::Delete(desired::Delete {
-            target: target.into(),
-            propagation: match propagation {
-                Propagation::Background => desired::Propagation::Background,
-                Propagation::Foreground => desired::Propagation::Foreground,
-                Propagation::Orphan => desired::Propagation::Orphan,
-            },
-        }),
-        Action::Evict(target) => desired::Action::Evict(target.into()),
     })
 }
 

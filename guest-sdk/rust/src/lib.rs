@@ -71,6 +71,12 @@
 //!
 //! Nothing here reads a clock or draws a random number, and a plugin should not either: the host gives fixed values to
 //! whoever asks WASI, because the same inputs have to give the same outcome. Time is [`Context::now_unix_ms`].
+//!
+//! # What mortise 0.1 does not serve yet
+//!
+//! Admission, conversion, finalizers, actions (writes to objects that are no children) and reconciling only some objects
+//! of a kind have their places in the contract, and the host of this version refuses whatever asks for them. So the SDK
+//! has no types for them, and the attributes are refused when a plugin is compiled, with what to do instead.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 #[cfg(all(feature = "bump-allocator", target_arch = "wasm32"))]
@@ -97,10 +103,10 @@ mod view;
 pub use context::Context;
 pub use error::{Failure, ReadError};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update, Write};
+pub use manifest::{Controller, Limits, Owned, Plugin, Update};
 pub use mortise_sdk_macros::{CustomResource, Projection, reconciler};
 pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
-pub use outcome::{Action, Child, Condition, ConditionStatus, Event, Outcome, PatchKind, Propagation, Severity};
+pub use outcome::{Child, Condition, ConditionStatus, Event, Outcome, Severity};
 pub use query::Query;
 pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};

@@ -22,8 +22,6 @@ pub struct Plugin {
     pub version: &'static str,
     /// One entry per reconciled kind.
     pub controllers: &'static [Controller],
-    /// Kinds that are written to without being children.
-    pub writes: &'static [Write],
     /// What one call may use.
     pub limits: Limits,
 }
@@ -38,10 +36,6 @@ pub struct Controller {
     pub owns: &'static [Owned],
     /// Kinds that are only read.
     pub reads: &'static [Kind],
-    /// Which objects are reconciled.
-    pub selection: Selection,
-    /// Whether deletion waits for this controller.
-    pub finalize: bool,
     /// Calls at once; None is the host's default.
     pub concurrency: Option<u32>,
     /// The function, from the object's JSON text.
@@ -58,15 +52,12 @@ pub struct Owned {
 
 /// How a child comes to its wanted form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Update {
     /// Changed in place by server-side apply.
     Apply,
     /// Deleted and created anew.
     Recreate,
-    /// The same, a few at a time.
-    RollingRecreate,
-    /// Created anew only once somebody else deleted it.
-    OnDelete,
 }
 
 impl Update {
@@ -74,33 +65,15 @@ impl Update {
         match self {
             Self::Apply => "apply",
             Self::Recreate => "recreate",
-            Self::RollingRecreate => "rollingRecreate",
-            Self::OnDelete => "onDelete",
         }
     }
 }
 
-/// Which objects of a kind are reconciled; all of them by default.
-pub struct Selection {
-    /// A label selector.
-    pub labels: Option<&'static str>,
-    /// Annotations that an object must have, with their values.
-    pub annotations: &'static [(&'static str, &'static str)],
-}
-
-/// A kind that the plugin writes to without owning it.
-pub struct Write {
-    /// The kind.
-    pub kind: Kind,
-    /// RBAC verbs: "patch", "delete".
-    pub verbs: &'static [&'static str],
-}
-
 /// What one call may use; None is the host's default.
 pub struct Limits {
-    /// Linear memory.
+    /// Bytes of linear memory; the default is 64 MiB, the most 256 MiB.
     pub memory_bytes: Option<u64>,
-    /// Wall time.
+    /// Wall time in milliseconds; the default is 1000, the most 10,000.
     pub deadline_ms: Option<u64>,
 }
 
@@ -121,13 +94,6 @@ impl Plugin {
             controller.write(&mut out);
         }
         out.close(b']');
-        if !self.writes.is_empty() {
-            out.name("writes").open(b'[');
-            for write in self.writes {
-                write.kind.open(&mut out).texts("verbs", write.verbs).close(b'}');
-            }
-            out.close(b']');
-        }
         out.name("limits").open(b'{');
         if let Some(bytes) = self.limits.memory_bytes {
             out.name("memoryBytes").value(&bytes);
@@ -187,32 +153,8 @@ impl Controller {
             }
             out.close(b']');
         }
-        self.selection.write(out);
-        if self.finalize {
-            out.flag("finalize");
-        }
         if let Some(concurrency) = self.concurrency {
             out.name("concurrency").value(&concurrency);
-        }
-        out.close(b'}');
-    }
-}
-
-impl Selection {
-    fn write(&self, out: &mut Text) {
-        if self.labels.is_none() && self.annotations.is_empty() {
-            return;
-        }
-        out.name("where").open(b'{');
-        if let Some(labels) = self.labels {
-            out.text("labels", labels);
-        }
-        if !self.annotations.is_empty() {
-            out.name("annotations").open(b'{');
-            for (name, value) in self.annotations {
-                out.text(name, value);
-            }
-            out.close(b'}');
         }
         out.close(b'}');
     }

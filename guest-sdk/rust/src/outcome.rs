@@ -26,18 +26,14 @@ pub struct Outcome {
     /// The whole desired set: members are created or updated, owned objects of the declared kinds that are not in it
     /// are deleted. None leaves children alone; an empty set deletes all of them.
     pub children: Option<Vec<Child>>,
-    /// Writes to objects that are no children.
-    pub actions: Vec<Action>,
     /// The status fields that this plugin owns. None leaves the status alone.
     pub status: Option<Json>,
     /// Merged into status.conditions by type.
     pub conditions: Vec<Condition>,
     /// Told to whoever looks at the object.
     pub events: Vec<Event>,
-    /// Reconcile again after this long even if nothing changes.
+    /// Reconcile again after this long even if nothing changes, within a second and a day.
     pub requeue_after: Option<Duration>,
-    /// On an object that is being deleted, for a controller that declares `finalize`: the cleanup is complete.
-    pub finalized: bool,
 }
 
 impl Outcome {
@@ -86,20 +82,6 @@ impl Outcome {
         self
     }
 
-    /// Wants a write to an object that is no child.
-    #[must_use]
-    pub fn action(mut self, action: Action) -> Self {
-        self.actions.push(action);
-        self
-    }
-
-    /// Says that the cleanup of an object that is being deleted is complete.
-    #[must_use]
-    pub fn finalized(mut self) -> Self {
-        self.finalized = true;
-        self
-    }
-
     /// The keys of the desired set, in its order; none when children are left alone. For tests.
     pub fn child_keys(&self) -> Vec<&str> {
         self.children.iter().flatten().map(|child| child.key.as_str()).collect()
@@ -137,60 +119,6 @@ impl Child {
     pub fn new(key: impl Into<String>, object: impl Into<Json>) -> Self {
         Self { key: key.into(), object: object.into() }
     }
-}
-
-/// A write to an object that is no child.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Action {
-    /// Server-side apply of a partial object.
-    Apply {
-        /// The partial object.
-        object: Json,
-        /// Take fields over from other managers.
-        force: bool,
-    },
-    /// A patch of a named object.
-    Patch {
-        /// What to patch.
-        target: ObjectKey,
-        /// How `body` is read.
-        kind: PatchKind,
-        /// The patch.
-        body: Json,
-        /// "status", "scale"; None patches the object itself.
-        subresource: Option<String>,
-    },
-    /// A delete. The host adds the UID that was seen.
-    Delete {
-        /// What to delete.
-        target: ObjectKey,
-        /// What happens to its dependents.
-        propagation: Propagation,
-    },
-    /// An eviction of a Pod, which respects PodDisruptionBudgets and is retried when refused.
-    Evict(ObjectKey),
-}
-
-/// How a patch is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PatchKind {
-    /// RFC 7396.
-    Merge,
-    /// RFC 6902.
-    Json,
-    /// Kubernetes' own, for built-in kinds.
-    Strategic,
-}
-
-/// What happens to the dependents of a deleted object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Propagation {
-    /// Collected afterwards.
-    Background,
-    /// Collected first.
-    Foreground,
-    /// Left.
-    Orphan,
 }
 
 /// A condition of the reconciled object.

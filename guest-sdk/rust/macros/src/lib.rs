@@ -65,15 +65,16 @@ pub fn projection(input: TokenStream) -> TokenStream {
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how they change: "apply" (default), "recreate", "rollingRecreate", "onDelete"; may be repeated |
+/// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how they change: "apply" (default) in place, "recreate" by deleting and creating; may be repeated |
 /// | `reads("v1/Node", ConfigMap)` | kinds that are read, by text or by type |
-/// | `writes("apps/v1/Deployment", verbs("patch"))` | a kind that actions write to; may be repeated |
-/// | `labels = "tier=web"`, `annotation("name", "value")` | reconcile only objects that match |
-/// | `finalize` | deletion waits until an outcome is `finalized` |
-/// | `concurrency = 4` | calls at once |
-/// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use |
-/// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell |
+/// | `concurrency = 4` | calls at once, 1 to 256; 8 unless given |
+/// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
+/// | `kind = "example.com/v1/Site"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere |
 /// | `name = "..."`, `version = "..."` | the plugin's, the package's unless given |
+///
+/// What the manifest has a place for and mortise 0.1 refuses, is refused here when the plugin is compiled: `writes(...)`
+/// (actions on objects that are no children), `labels` and `annotation` (reconciling only some objects of a kind),
+/// `finalize`, `admission`, and the updates "rollingRecreate" and "onDelete".
 #[proc_macro_attribute]
 pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand(arguments.into(), item.into()))

@@ -5,23 +5,36 @@ use quote::quote;
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, FnArg, ItemFn, LitStr, Result, ReturnType, Token, Type};
 
-use crate::arguments::{list, number, read, set, text, value};
+use crate::arguments::{bounded, list, read, refuse_not_yet, set, text, value};
 use crate::kind::KindName;
 
-const ARGUMENTS: [&str; 11] =
-    ["owns", "reads", "writes", "labels", "annotation", "finalize", "concurrency", "limits", "kind", "name", "version"];
-const UPDATES: [(&str, &str); 4] =
-    [("apply", "Apply"), ("recreate", "Recreate"), ("rollingRecreate", "RollingRecreate"), ("onDelete", "OnDelete")];
+const ARGUMENTS: [&str; 7] = ["owns", "reads", "concurrency", "limits", "kind", "name", "version"];
+const UPDATES: [(&str, &str); 2] = [("apply", "Apply"), ("recreate", "Recreate")];
+
+/// What the manifest has a place for and the host of this version refuses: told here, so that no component is built only
+/// to be refused.
+const ARGUMENTS_NOT_YET: [(&str, &str); 5] = [
+    ("writes", "write to objects that are no children; own the kind with owns(...), or leave the object to its owner"),
+    ("labels", "select objects by labels; return Ok(Outcome::new()) for those that are none of yours"),
+    ("annotation", "select objects by annotations; return Ok(Outcome::new()) for those that are none of yours"),
+    ("finalize", "run finalizers; let children be collected through their owner reference, which the host sets"),
+    ("admission", "serve admission; put rules into the schema and tell the rest in a condition"),
+];
+const UPDATES_NOT_YET: [(&str, &str); 2] = [
+    ("rollingRecreate", "recreate children a few at a time; take \"recreate\", and want fewer changes per outcome"),
+    ("onDelete", "leave changed children until somebody deletes them; take \"recreate\" or \"apply\""),
+];
+
+/// The most calls of one controller at once, memory of one call and deadline of one call that the host grants.
+const MAX_CONCURRENCY: u32 = 256;
+const MAX_MEMORY_BYTES: u64 = 256 << 20;
+const MAX_DEADLINE_MS: u64 = 10_000;
 
 /// What the attribute says, as expressions.
 #[derive(Default)]
 struct Arguments {
     owns: Vec<TokenStream>,
     reads: Vec<KindName>,
-    writes: Vec<TokenStream>,
-    labels: Option<LitStr>,
-    annotations: Vec<TokenStream>,
-    finalize: Option<bool>,
     concurrency: Option<u32>,
     memory_bytes: Option<u64>,
     deadline_ms: Option<u64>,
@@ -31,20 +44,8 @@ struct Arguments {
 }
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let Arguments {
-        owns,
-        reads,
-        writes,
-        labels,
-        annotations,
-        finalize,
-        concurrency,
-        memory_bytes,
-        deadline_ms,
-        kind,
-        name,
-        version,
-    } = (|input: ParseStream<'_>| Arguments::read(input)).parse2(arguments)?;
+    let Arguments { owns, reads, concurrency, memory_bytes, deadline_ms, kind, name, version } =
+        (|input: ParseStream<'_>| Arguments::read(input)).parse2(arguments)?;
     let function: ItemFn = syn::parse2(item).map_err(|error| {
         Error::new(error.span(), "#[reconciler] goes on a function: fn reconcile(object: &PodSet, cx: &Context)")
     })?;
@@ -55,8 +56,6 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     };
     let call = &function.sig.ident;
     let visibility = &function.vis;
-    let labels = option(labels);
-    let finalize = finalize.unwrap_or(false);
     let concurrency = option(concurrency);
     let (memory_bytes, deadline_ms) = (option(memory_bytes), option(deadline_ms));
     let name = name.map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), |name| quote!(#name));
@@ -75,12 +74,9 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
                 definition: #custom_resource,
                 owns: &[#(#owns),*],
                 reads: &[#(#reads),*],
-                selection: ::mortise_sdk::Selection { labels: #labels, annotations: &[#(#annotations),*] },
-                finalize: #finalize,
                 concurrency: #concurrency,
                 reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
             }],
-            writes: &[#(#writes),*],
             limits: ::mortise_sdk::Limits { memory_bytes: #memory_bytes, deadline_ms: #deadline_ms },
         };
 
@@ -152,7 +148,7 @@ fn option<T: quote::ToTokens>(value: Option<T>) -> TokenStream {
 impl Arguments {
     fn read(input: ParseStream<'_>) -> Result<Self> {
         let mut this = Self::default();
-        read(input, &ARGUMENTS, |name, input| this.argument(name, input))?;
+        read(input, &ARGUMENTS, &ARGUMENTS_NOT_YET, |name, input| this.argument(name, input))?;
         Ok(this)
     }
 
@@ -165,18 +161,14 @@ impl Arguments {
                 })?;
                 self.reads.extend(kinds);
             }
-            "writes" => self.writes.push(list(name, input, write)?),
-            "labels" => set(&mut self.labels, name, text(name, input)?)?,
-            "annotation" => self.annotations.push(list(name, input, annotation)?),
-            "finalize" => set(&mut self.finalize, name, true)?,
-            "concurrency" => set(&mut self.concurrency, name, number(name, input)?)?,
+            "concurrency" => set(&mut self.concurrency, name, bounded(name, input, MAX_CONCURRENCY)?)?,
             "limits" => list(name, input, |input| {
-                read(input, &["memory_bytes", "deadline_ms"], |name, input| {
-                    let place = if name == "memory_bytes" { &mut self.memory_bytes } else { &mut self.deadline_ms };
-                    set(place, name, number(name, input)?)
+                read(input, &["memory_bytes", "deadline_ms"], &[], |name, input| match name.to_string().as_str() {
+                    "memory_bytes" => set(&mut self.memory_bytes, name, bounded(name, input, MAX_MEMORY_BYTES)?),
+                    _ => set(&mut self.deadline_ms, name, bounded(name, input, MAX_DEADLINE_MS)?),
                 })
             })?,
-            "kind" => set(&mut self.kind, name, KindName::from_text(&value(name, input, "\"apps/v1/Deployment\"")?)?)?,
+            "kind" => set(&mut self.kind, name, primary_kind(&value(name, input, "\"example.com/v1/Site\"")?)?)?,
             "name" => set(&mut self.name, name, text(name, input)?)?,
             _ => set(&mut self.version, name, text(name, input)?)?,
         }
@@ -189,8 +181,9 @@ fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
     let mut update = None;
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
-        read(input, &["update"], |name, input| {
+        read(input, &["update"], &[], |name, input| {
             let wanted = text(name, input)?;
+            refuse_not_yet(&wanted.value(), wanted.span(), &UPDATES_NOT_YET)?;
             let Some((_, variant)) = UPDATES.iter().find(|(text, _)| wanted.value() == *text) else {
                 let all: Vec<&str> = UPDATES.iter().map(|(text, _)| *text).collect();
                 return Err(Error::new(wanted.span(), format!("an update is one of: {}", all.join(", "))));
@@ -203,27 +196,18 @@ fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
     Ok(quote!(::mortise_sdk::Owned { kind: #kind, update: #update }))
 }
 
-fn write(input: ParseStream<'_>) -> Result<TokenStream> {
-    let kind: KindName = input.parse()?;
-    let mut verbs = Vec::new();
-    if !input.is_empty() {
-        input.parse::<Token![,]>()?;
-        read(input, &["verbs"], |name, input| {
-            let listed =
-                list(name, input, |input| input.parse_terminated(<LitStr as syn::parse::Parse>::parse, Token![,]))?;
-            verbs.extend(listed);
-            Ok(())
-        })?;
+/// A kind that is reconciled without bringing its CustomResourceDefinition.
+fn primary_kind(text: &LitStr) -> Result<KindName> {
+    let kind = KindName::from_text(text)?;
+    if let KindName::Text { api_version, .. } = &kind
+        && !api_version.split_once('/').is_some_and(|(group, _)| group.contains('.'))
+    {
+        let message = format!(
+            "{:?} is a kind of Kubernetes itself and its status belongs to Kubernetes; a plugin reconciles kinds of custom \
+             resources and may own or read this one",
+            text.value()
+        );
+        return Err(Error::new(text.span(), message));
     }
-    if verbs.is_empty() {
-        return Err(input.error("say what is done to this kind: writes(\"apps/v1/Deployment\", verbs(\"patch\"))"));
-    }
-    Ok(quote!(::mortise_sdk::Write { kind: #kind, verbs: &[#(#verbs),*] }))
-}
-
-fn annotation(input: ParseStream<'_>) -> Result<TokenStream> {
-    let name: LitStr = input.parse()?;
-    input.parse::<Token![,]>()?;
-    let value: LitStr = input.parse()?;
-    Ok(quote!((#name, #value)))
+    Ok(kind)
 }

@@ -222,6 +222,16 @@ fn plural_of(singular: &str) -> String {
     }
 }
 
+/// A group that is not Kubernetes' own: the host protects those, and the API server asks for an approval on CRDs in them.
+fn own_group(group: LitStr) -> Result<LitStr> {
+    let text = group.value();
+    if text.contains('.') && !text.ends_with(".k8s.io") && !text.ends_with(".kubernetes.io") {
+        return Ok(group);
+    }
+    let message = format!("the group {text:?} belongs to Kubernetes; take a group of a domain of yours");
+    Err(Error::new(group.span(), message))
+}
+
 /// The doc comment as one text, paragraphs kept.
 fn doc_text(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).filter_map(|attribute| {
@@ -238,7 +248,7 @@ impl Arguments {
         let mut this = Self::default();
         for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("resource")) {
             attribute.parse_args_with(|input: ParseStream<'_>| {
-                read(input, &ARGUMENTS, |name, input| this.argument(name, input))
+                read(input, &ARGUMENTS, &[], |name, input| this.argument(name, input))
             })?;
         }
         Ok(this)
@@ -246,7 +256,7 @@ impl Arguments {
 
     fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
         match name.to_string().as_str() {
-            "group" => set(&mut self.group, name, text(name, input)?)?,
+            "group" => set(&mut self.group, name, own_group(text(name, input)?)?)?,
             "version" => set(&mut self.version, name, text(name, input)?)?,
             "kind" => set(&mut self.kind, name, text(name, input)?)?,
             "status" => set(&mut self.status, name, value(name, input, "PodSetStatus")?)?,
@@ -268,7 +278,7 @@ impl Arguments {
 
 fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
     let (mut spec, mut status, mut selector) = (None, None, None);
-    read(input, &["spec", "status", "selector"], |name, input| {
+    read(input, &["spec", "status", "selector"], &[], |name, input| {
         let place = match name.to_string().as_str() {
             "spec" => &mut spec,
             "status" => &mut status,
@@ -289,12 +299,14 @@ fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
 
 fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {
     let (mut title, mut kind, mut at, mut description, mut wide) = (None, None, None, None, None);
-    read(input, &["name", "type", "path", "description", "wide"], |name, input| match name.to_string().as_str() {
-        "name" => set(&mut title, name, text(name, input)?),
-        "type" => set(&mut kind, name, column_type(name, input)?),
-        "path" => set(&mut at, name, path(name, input)?),
-        "description" => set(&mut description, name, text(name, input)?),
-        _ => set(&mut wide, name, true),
+    read(input, &["name", "type", "path", "description", "wide"], &[], |name, input| {
+        match name.to_string().as_str() {
+            "name" => set(&mut title, name, text(name, input)?),
+            "type" => set(&mut kind, name, column_type(name, input)?),
+            "path" => set(&mut at, name, path(name, input)?),
+            "description" => set(&mut description, name, text(name, input)?),
+            _ => set(&mut wide, name, true),
+        }
     })?;
     let (Some(title), Some(at)) = (title, at) else {
         let example = "column(name = \"Desired\", path = \".spec.replicas\", type = \"integer\")";

@@ -45,7 +45,7 @@ fn an_unknown_argument_is_answered_with_the_known_ones() {
     let unknown = resource_error(quote!(grup = "a.b"));
     assert!(unknown.starts_with("unknown argument `grup`; it is one of: group, version, kind, status"), "{unknown}");
     let unknown = reconciler_error(quote!(own("v1/Pod")), good());
-    assert!(unknown.starts_with("unknown argument `own`; it is one of: owns, reads, writes"), "{unknown}");
+    assert!(unknown.starts_with("unknown argument `own`; it is one of: owns, reads, concurrency"), "{unknown}");
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
     assert_eq!(unknown, "unknown argument `updates`; it is one of: update");
 }
@@ -68,7 +68,45 @@ fn a_kind_is_version_and_kind() {
         assert!(told.contains("names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\""), "{wrong}: {told}");
     }
     assert!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()).contains("apply, recreate"));
-    assert!(reconciler_error(quote!(writes("apps/v1/Deployment")), good()).contains("verbs(\"patch\")"));
+}
+
+#[test]
+fn what_this_version_of_the_host_refuses_is_refused_when_the_plugin_is_compiled() {
+    let not_yet = [
+        (quote!(writes("v1/Node", verbs("patch"))), "`writes`", "no children"),
+        (quote!(labels = "tier=web"), "`labels`", "Outcome::new()"),
+        (quote!(annotation("a", "b")), "`annotation`", "Outcome::new()"),
+        (quote!(finalize), "`finalize`", "owner reference"),
+        (quote!(admission("v1/Pod")), "`admission`", "schema"),
+        (quote!(owns("v1/Pod", update = "rollingRecreate")), "`rollingRecreate`", "\"recreate\""),
+        (quote!(owns("v1/Pod", update = "onDelete")), "`onDelete`", "\"apply\""),
+    ];
+    for (attribute, name, instead) in not_yet {
+        let told = reconciler_error(attribute, good());
+        assert!(told.starts_with(&format!("{name}: this version of mortise does not yet ")), "{told}");
+        assert!(told.contains(instead), "{told}");
+    }
+}
+
+#[test]
+fn bounds_and_protected_groups_are_told_before_the_host_tells_them() {
+    let concurrency = "`concurrency` is a number from 1 to 256";
+    assert_eq!(reconciler_error(quote!(concurrency = 0), good()), concurrency);
+    assert_eq!(reconciler_error(quote!(concurrency = 257), good()), concurrency);
+    let memory = reconciler_error(quote!(limits(memory_bytes = 268435457)), good());
+    assert_eq!(memory, "`memory_bytes` is a number from 1 to 268435456");
+    let deadline = reconciler_error(quote!(limits(deadline_ms = 10001)), good());
+    assert_eq!(deadline, "`deadline_ms` is a number from 1 to 10000");
+    let most = quote!(concurrency = 256, limits(memory_bytes = 268435456, deadline_ms = 10000));
+    assert!(reconciler::expand(most, good()).is_ok());
+    for wrong in ["apps/v1/Deployment", "v1/Pod"] {
+        assert!(reconciler_error(quote!(kind = #wrong), good()).contains("is a kind of Kubernetes itself"), "{wrong}");
+    }
+    assert!(reconciler::expand(quote!(kind = "example.com/v1/Site"), good()).is_ok());
+    for group in ["apps", "networking.k8s.io", "a.kubernetes.io"] {
+        let told = resource_error(quote!(group = #group, version = "v1", kind = "A"));
+        assert_eq!(told, format!("the group {group:?} belongs to Kubernetes; take a group of a domain of yours"));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Cluster;
-use crate::manifest::{Controller, Limits, Owned, Plugin, Selection};
+use crate::manifest::{Controller, Limits, Owned, Plugin};
 use crate::{Child, Context, Failure, Kind, Object, ObjectKey, Outcome, Query, ReadError, Value};
 
 type Reconcile = fn(&str, &Context) -> Result<Outcome, Failure>;
@@ -19,8 +19,6 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         definition: None,
         owns: &[Owned { kind: POD, update: None }],
         reads: &[NODE],
-        selection: Selection { labels: None, annotations: &[] },
-        finalize: false,
         concurrency: None,
         reconcile,
     };
@@ -29,7 +27,6 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         name: "test",
         version: "0.0.0",
         controllers: Box::leak(Box::new([controller])),
-        writes: &[],
         limits,
     })))
 }
