@@ -1,24 +1,23 @@
 //! Runs a plugin natively against objects that a test writes down: no WebAssembly, no cluster, no host. Reads follow
 //! the host's rules (only declared kinds, projected fields, label selectors, the same order), so what passes here
-//! asks the same questions there.
+//! asks the same questions there; and an outcome that the host would refuse is refused, in the host's words.
 //!
-//! What this does not do is the host's part: names, owner references, patches, admission.
-
-use std::collections::BTreeSet;
+//! What this does not do is the host's and the API server's part: names, owner references, patches, schemas, quotas.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::CHILD_KEY_ANNOTATION;
 use crate::context::Context;
 use crate::error::{Failure, ReadError};
-use crate::manifest::{Controller, Plugin};
+use crate::manifest::{Controller, Owned, Plugin};
 use crate::object::{Kind, ObjectKey};
 use crate::outcome::{ConditionStatus, Outcome};
 use crate::query::Query;
 use crate::view::Questions;
-use crate::{CHILD_KEY_ANNOTATION, MAX_CHILDREN};
 
 mod fields;
+mod refusals;
 mod selector;
 #[cfg(test)]
 mod tests;
@@ -141,7 +140,8 @@ impl Cluster {
         found
     }
 
-    /// One call of the plugin, checked as the host checks it.
+    /// One call of the plugin. Its outcome is checked as the host checks it: kinds, names, namespaces and metadata of
+    /// children, repeated keys, fields of the status that are the host's, reasons, and how many and how large they may be.
     ///
     /// # Errors
     /// The plugin's failure, or what the host would refuse about the outcome as a terminal one.
@@ -155,7 +155,8 @@ impl Cluster {
             now_unix_ms: self.now_unix_ms,
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
-        check(&outcome, &self.owned_kinds(&object))?;
+        let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
+        refusals::check(&outcome, &owns, &object)?;
         crate::export::contract_outcome(outcome.clone())?;
         Ok(outcome)
     }
@@ -210,42 +211,12 @@ impl Cluster {
         self.plugin.controllers.iter().filter(move |each| each.primary.kind == kind)
     }
 
-    fn owned_kinds(&self, object: &Value) -> Vec<Kind> {
-        self.controllers(object).flat_map(|each| each.owns).map(|owned| owned.kind).collect()
-    }
-
     /// The kinds that the host would let the controller of this object see.
     fn readable_kinds(&self, object: &Value) -> Vec<Kind> {
+        let owned = self.controllers(object).flat_map(|each| each.owns).map(|owned| owned.kind);
         let others = self.controllers(object).flat_map(|each| each.reads.iter().chain([&each.primary]).copied());
-        self.owned_kinds(object).into_iter().chain(others).collect()
+        owned.chain(others).collect()
     }
-}
-
-/// What the host refuses about an outcome and can be told without a cluster.
-fn check(outcome: &Outcome, owned: &[Kind]) -> Result<(), Failure> {
-    let refuse = |why: String| Err(Failure::terminal(format!("the host would refuse this outcome: {why}")));
-    let children = outcome.children.as_deref().unwrap_or_default();
-    if children.len() > MAX_CHILDREN {
-        return refuse(format!("{} children, the most is {MAX_CHILDREN}", children.len()));
-    }
-    let mut places = BTreeSet::new();
-    for child in children {
-        let object = child.object.value()?;
-        let (api_version, kind) = (text(&object, "/apiVersion"), text(&object, "/kind"));
-        if api_version.is_empty() || kind.is_empty() {
-            return refuse(format!("child {:?} has no apiVersion or no kind", child.key));
-        }
-        if !owned.iter().any(|owned| owned.api_version == api_version && owned.kind == kind) {
-            return refuse(format!("child {:?}: {api_version}/{kind} is not declared in owns(...)", child.key));
-        }
-        if object.pointer("/metadata/ownerReferences").is_some() {
-            return refuse(format!("child {:?} sets metadata.ownerReferences, which the host does", child.key));
-        }
-        if !places.insert((api_version.to_owned(), kind.to_owned(), child.key.clone())) {
-            return refuse(format!("two children of kind {kind} have the key {:?}", child.key));
-        }
-    }
-    Ok(())
 }
 
 fn tree<T: Serialize>(object: &T) -> Value {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Cluster;
 use crate::manifest::{Controller, Limits, Owned, Plugin};
-use crate::{Child, Context, Failure, Kind, Object, ObjectKey, Outcome, Query, ReadError, Value};
+use crate::{Child, Context, Event, Failure, Json, Kind, Object, ObjectKey, Outcome, Query, ReadError, Value};
 
 type Reconcile = fn(&str, &Context) -> Result<Outcome, Failure>;
 
@@ -45,12 +45,12 @@ fn names(reconcile: Reconcile) -> Result<Value, Failure> {
     cluster.add(&node("b", json!({"tier": "web", "zone": "1"})));
     cluster.add(&node("a", json!({"tier": "db"})));
     cluster.add(&node("c", json!({})));
-    Ok(cluster.reconcile(&team())?.status_value())
+    Ok(cluster.reconcile(&team())?.status_value()["found"].take())
 }
 
 fn answer(nodes: Vec<Object>) -> Result<Outcome, Failure> {
     let names: Vec<&str> = nodes.iter().map(Object::name).collect();
-    Ok(Outcome::new().status(&names))
+    Ok(Outcome::new().status(&json!({"found": names})))
 }
 
 fn nodes() -> Query<Object> {
@@ -76,7 +76,7 @@ fn reads_keep_the_fields_that_were_asked_for_and_nothing_else() {
     let read = |_: &str, cx: &Context| {
         let found: Vec<Value> =
             cx.list(&Query::of_kind("v1", "Node").fields(&["metadata.labels[\"tier\"]"]).limit(1))?;
-        Ok(Outcome::new().status(&found[0]))
+        Ok(Outcome::new().status(&json!({"found": found[0]})))
     };
     assert_eq!(names(read).unwrap(), json!({"metadata": {"labels": {"tier": "db"}}}));
 }
@@ -96,15 +96,15 @@ fn owned_objects_are_those_that_the_object_controls() {
     let mut cluster = cluster(|_, cx| {
         let pods: Vec<Object> = cx.owned_of_kind("v1", "Pod", &[])?;
         let keys: Vec<Option<&str>> = pods.iter().map(Object::child_key).collect();
-        Ok(Outcome::new().status(&keys))
+        Ok(Outcome::new().status(&json!({"found": keys})))
     });
     let pod = json!({"apiVersion": "v1", "kind": "Pod"});
     cluster.add_child(&team(), "1", &pod).add_child(&team(), "0", &pod);
     let other = json!({"apiVersion": "example.com/v1", "kind": "Team", "metadata": {"name": "b"}});
     cluster.add_child(&other, "9", &pod);
-    assert_eq!(cluster.reconcile(&team()).unwrap().status_value(), json!(["0", "1"]));
+    assert_eq!(cluster.reconcile(&team()).unwrap().status_value()["found"], json!(["0", "1"]));
     assert!(cluster.remove(&ObjectKey::new("v1", "Pod", Some("default"), "a-1")));
-    assert_eq!(cluster.reconcile(&team()).unwrap().status_value(), json!(["0"]));
+    assert_eq!(cluster.reconcile(&team()).unwrap().status_value()["found"], json!(["0"]));
 }
 
 #[test]
@@ -114,30 +114,61 @@ fn time_configuration_and_single_objects_are_what_the_test_said() {
         let node: Option<Object> = cx.get_key(&ObjectKey::new("v1", "Node", None, "n"))?;
         let missing: Option<Object> = cx.get_key(&ObjectKey::new("v1", "Node", None, "m"))?;
         let keys = cx.keys(&Query::<Object>::of_kind("v1", "Node"))?;
-        Ok(Outcome::new().status(&json!([
-            cx.now_unix_ms(),
-            config["a"],
-            node.is_some(),
-            missing.is_some(),
-            keys.len()
-        ])))
+        let found = json!([cx.now_unix_ms(), config["a"], node.is_some(), missing.is_some(), keys.len()]);
+        Ok(Outcome::new().status(&json!({"found": found})))
     });
     cluster.set_now_unix_ms(7).set_config(json!({"a": 1})).add(&node("n", json!({})));
-    assert_eq!(cluster.reconcile(&team()).unwrap().status_value(), json!([7, 1, true, false, 1]));
+    assert_eq!(cluster.reconcile(&team()).unwrap().status_value()["found"], json!([7, 1, true, false, 1]));
+}
+
+/// What a test is told about a child of this kind with this metadata.
+fn refused_child(kind: &str, metadata: &str) -> String {
+    let child = |_: &str, cx: &Context| {
+        let config: Value = cx.config()?;
+        let child = json!({"apiVersion": "v1", "kind": config["kind"], "metadata": config["metadata"]});
+        Ok(Outcome::children([Child::new("a", &child)]))
+    };
+    let metadata = Json::raw(metadata).value().unwrap();
+    let mut cluster = cluster(child);
+    cluster.set_config(json!({"kind": kind, "metadata": metadata}));
+    cluster.reconcile(&team()).map_or_else(|failure| failure.message().to_owned(), |_| String::new())
 }
 
 #[test]
-fn an_outcome_that_the_host_would_refuse_is_refused_here() {
-    let twice: Reconcile = |_, _| {
+fn a_child_that_the_host_would_refuse_is_refused_here() {
+    assert_eq!(refused_child("Pod", r#"{"name": "a.b", "namespace": "default", "labels": {"app": "a"}}"#), "");
+    for (kind, metadata, why) in [
+        ("ConfigMap", "null", "v1/ConfigMap is not among the kinds that the manifest declares under owns"),
+        ("Pod", "[]", "metadata is not an object"),
+        ("Pod", r#"{"namespace": "other"}"#, "a child lives in its owner's namespace, \"default\""),
+        ("Pod", r#"{"name": "Not/A Name"}"#, "\"Not/A Name\" is not a name that Kubernetes accepts"),
+        ("Pod", r#"{"finalizers": ["a/b"]}"#, "metadata.finalizers is set"),
+        ("Pod", r#"{"ownerReferences": []}"#, "metadata.ownerReferences is set"),
+        ("Pod", r#"{"labels": {"mortise.dev/a": ""}}"#, "everything under mortise.dev/ is the host's"),
+        ("Pod", r#"{"annotations": {"mortise.dev/a": ""}}"#, "everything under mortise.dev/ is the host's"),
+    ] {
+        let told = refused_child(kind, metadata);
+        assert!(told.starts_with("the host would refuse this outcome: child \"a\": "), "{metadata}: {told}");
+        assert!(told.ends_with(why) || told.contains(&format!("{why}:")), "{metadata}: {told}");
+    }
+}
+
+#[test]
+fn the_rest_of_an_outcome_that_the_host_would_refuse_is_refused_here() {
+    let refused = |reconcile: Reconcile| cluster(reconcile).reconcile(&team()).unwrap_err().message().to_owned();
+    let twice = refused(|_, _| {
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
         Ok(Outcome::children([Child::new("a", &pod), Child::new("a", &pod)]))
-    };
-    let refused = cluster(twice).reconcile(&team()).unwrap_err();
-    assert!(refused.message().contains("have the key \"a\""), "{refused}");
-    let undeclared =
-        cluster(|_, _| Ok(Outcome::children([Child::new("a", &json!({"apiVersion": "v1", "kind": "ConfigMap"}))])));
-    let refused = undeclared.reconcile(&team()).unwrap_err();
-    assert!(refused.message().contains("ConfigMap is not declared in owns"), "{refused}");
+    });
+    assert!(twice.ends_with("child \"a\": the key is there twice for v1/Pod"), "{twice}");
+    let large = refused(|_, _| Ok(Outcome::new().status(&json!({"a": "x".repeat(256 << 10)}))));
+    assert!(large.contains("status: it has ") && large.ends_with("the most is 262144"), "{large}");
+    let times = refused(|_, _| Ok(Outcome::new().status(&json!({"conditions": []}))));
+    assert!(times.contains("return conditions in the outcome's own list"), "{times}");
+    let reason = refused(|_, _| Ok(Outcome::new().ready(true, "not a word", "")));
+    assert!(reason.ends_with("\"Ready\" with reason \"not a word\": both have to be CamelCase words"), "{reason}");
+    let event = refused(|_, _| Ok(Outcome::new().event(Event::normal("not-a-word", ""))));
+    assert!(event.ends_with("events: the reason \"not-a-word\" is not a CamelCase word"), "{event}");
 }
 
 #[test]

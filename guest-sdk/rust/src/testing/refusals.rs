@@ -1,0 +1,211 @@
+//! What the host refuses about an outcome, told natively: an outcome and the object that it is about go in, the first
+//! broken rule comes out, in the host's own words. A test of the workspace holds these rules against the host's.
+//!
+//! Only what can be told without a cluster stands here. What the API server refuses (a schema, a quota, a name that its
+//! kind does not take) shows on a cluster alone.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::text;
+use crate::MAX_CHILDREN;
+use crate::error::Failure;
+use crate::json::Json;
+use crate::manifest::Owned;
+use crate::outcome::{Child, Condition, Event, Outcome};
+
+/// Bytes of everything that one call returns. Four MiB is eight of the largest children.
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
+/// Bytes of one child: etcd takes 1.5 MiB at once, and server-side apply adds managedFields to the object.
+const MAX_CHILD_BYTES: usize = 512 << 10;
+/// Bytes of a status.
+const MAX_STATUS_BYTES: usize = 256 << 10;
+/// Bytes of a child's key: as long as a name, because a key may well be the name of a node.
+const MAX_KEY_BYTES: usize = 253;
+/// Bytes of an object's name, as Kubernetes has it.
+const MAX_NAME_BYTES: usize = 253;
+/// Bytes of a condition's or event's reason; the API server takes longer ones neither.
+const MAX_REASON_BYTES: usize = 128;
+/// Conditions of one outcome.
+const MAX_CONDITIONS: usize = 32;
+/// Events of one outcome. client-go lets a burst of 25 through per object; a reconcile needs far fewer.
+const MAX_EVENTS: usize = 16;
+/// How much of a text that is out of place is shown.
+const SHOWN_CHARS: usize = 60;
+
+/// Everything of the host's in labels and annotations begins with this.
+const HOST_PREFIX: &str = "mortise.dev/";
+/// Metadata that the host or the API server writes.
+const HOST_FIELDS: [&str; 9] = [
+    "ownerReferences",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "generateName",
+    "managedFields",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "finalizers",
+];
+
+/// The first rule that an outcome breaks, in one sentence.
+type Refused = Result<(), String>;
+
+/// Checks an outcome about `primary` of a controller that owns these kinds.
+///
+/// # Errors
+/// Terminal: the rule that it breaks, with the child and the field.
+pub(super) fn check(outcome: &Outcome, owns: &[&Owned], primary: &Value) -> Result<(), Failure> {
+    let checked = output_bytes(outcome)
+        .and_then(|()| children(outcome.children.as_deref().unwrap_or_default(), owns, primary))
+        .and_then(|()| outcome.status.as_ref().map_or(Ok(()), status))
+        .and_then(|()| conditions(&outcome.conditions))
+        .and_then(|()| events(&outcome.events));
+    checked.map_err(|why| Failure::terminal(format!("the host would refuse this outcome: {why}")))
+}
+
+/// The host counts a few bytes more for each list; what is refused here is refused there in any case.
+fn output_bytes(outcome: &Outcome) -> Refused {
+    let json = |json: &Json| json.text().map_or(0, str::len);
+    let children = outcome.children.iter().flatten().map(|child| child.key.len() + json(&child.object));
+    let conditions = outcome.conditions.iter().map(|each| each.name.len() + each.reason.len() + each.message.len());
+    let events = outcome.events.iter().map(|each| each.reason.len() + each.message.len());
+    let bytes = children.chain(conditions).chain(events).sum::<usize>() + outcome.status.as_ref().map_or(0, json);
+    match bytes {
+        ..=MAX_OUTPUT_BYTES => Ok(()),
+        _ => Err(format!("the outcome is larger than {MAX_OUTPUT_BYTES} bytes")),
+    }
+}
+
+fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
+    if children.len() > MAX_CHILDREN {
+        return Err(format!("children: there are {}, one object may have {MAX_CHILDREN}", children.len()));
+    }
+    let (mut keys, mut targets) = (BTreeSet::new(), BTreeSet::new());
+    for child in children {
+        let key = &child.key;
+        let at = |why: String| format!("child {:?}: {why}", shown(key));
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(at(format!("a key has 1 to {MAX_KEY_BYTES} bytes")));
+        }
+        let object = json(&child.object, MAX_CHILD_BYTES).map_err(at)?;
+        metadata(&object, owns, primary).map_err(at)?;
+        let (api_version, kind) = (text(&object, "/apiVersion").to_owned(), text(&object, "/kind").to_owned());
+        // A name that the host gives is always a valid one, and as unique as its key.
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+        if let Some(name) = name.as_ref().filter(|name| !is_object_name(name)) {
+            return Err(at(format!("{name:?} is not a name that Kubernetes accepts")));
+        }
+        if !keys.insert((api_version.clone(), kind.clone(), key)) {
+            return Err(at(format!("the key is there twice for {api_version}/{kind}")));
+        }
+        let namespace = object.pointer("/metadata/namespace").or_else(|| primary.pointer("/metadata/namespace"));
+        let place = namespace.and_then(Value::as_str).map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        if let Some(name) = name
+            && !targets.insert((api_version, kind.clone(), place.clone(), name.clone()))
+        {
+            return Err(at(format!("{kind} {place}{name} is there twice")));
+        }
+    }
+    Ok(())
+}
+
+/// What the text of a child or a status says.
+fn json(json: &Json, most_bytes: usize) -> Result<Value, String> {
+    let text = json.text().map_err(|failure| failure.message().to_owned())?;
+    if text.len() > most_bytes {
+        return Err(format!("it has {} bytes, the most is {most_bytes}", text.len()));
+    }
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+/// Kind and metadata of a child.
+fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
+    let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {
+        return Err("apiVersion and kind are missing".to_owned());
+    };
+    if !owns.iter().any(|owned| owned.kind.api_version == api_version && owned.kind.kind == kind) {
+        return Err(format!("{api_version}/{kind} is not among the kinds that the manifest declares under owns"));
+    }
+    let metadata = &object["metadata"];
+    if !metadata.is_object() && !metadata.is_null() {
+        return Err("metadata is not an object".to_owned());
+    }
+    if let Some(field) = HOST_FIELDS.iter().find(|field| !metadata[**field].is_null()) {
+        return Err(format!("metadata.{field} is set: it belongs to the host or to the API server"));
+    }
+    for map in ["labels", "annotations"] {
+        let of_host = metadata[map].as_object().and_then(|map| map.keys().find(|key| key.starts_with(HOST_PREFIX)));
+        if let Some(key) = of_host {
+            return Err(format!("metadata.{map}[{key:?}] is set: everything under {HOST_PREFIX} is the host's"));
+        }
+    }
+    let own = text(primary, "/metadata/namespace");
+    match metadata["namespace"].as_str() {
+        Some(namespace) if !own.is_empty() && own != namespace => {
+            Err(format!("metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {own:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn status(status: &Json) -> Refused {
+    match json(status, MAX_STATUS_BYTES).map_err(|why| format!("status: {why}"))? {
+        Value::Object(fields) if fields.contains_key("observedGeneration") => {
+            Err("status.observedGeneration: the host writes it".to_owned())
+        }
+        Value::Object(fields) if fields.contains_key("conditions") => {
+            Err("status.conditions: return conditions in the outcome's own list, the host merges and stamps them"
+                .to_owned())
+        }
+        Value::Object(_) => Ok(()),
+        other => Err(format!("status: expected a JSON object, found {}", shown(&other.to_string()))),
+    }
+}
+
+fn conditions(conditions: &[Condition]) -> Refused {
+    if conditions.len() > MAX_CONDITIONS {
+        return Err(format!("conditions: there are {}, the most is {MAX_CONDITIONS}", conditions.len()));
+    }
+    let mut names = BTreeSet::new();
+    for Condition { name, reason, .. } in conditions {
+        if name.is_empty() || !is_reason(reason) {
+            return Err(format!("conditions: {name:?} with reason {reason:?}: both have to be CamelCase words"));
+        }
+        if !names.insert(name) {
+            return Err(format!("conditions: {name:?} is there twice"));
+        }
+    }
+    Ok(())
+}
+
+fn events(events: &[Event]) -> Refused {
+    if events.len() > MAX_EVENTS {
+        return Err(format!("events: there are {}, the most is {MAX_EVENTS}", events.len()));
+    }
+    match events.iter().find(|event| !is_reason(&event.reason)) {
+        Some(event) => Err(format!("events: the reason {:?} is not a CamelCase word", event.reason)),
+        None => Ok(()),
+    }
+}
+
+/// What the API server accepts as a condition's reason.
+fn is_reason(reason: &str) -> bool {
+    reason.starts_with(|first: char| first.is_ascii_alphabetic())
+        && reason.len() <= MAX_REASON_BYTES
+        && reason.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
+/// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind.
+fn is_object_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(is_letter) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}

@@ -1,0 +1,217 @@
+//! What the SDK's native tests refuse about an outcome is what the host refuses, in the same words: each outcome here goes
+//! through `mortise_core::plan` and through `mortise_sdk::testing`, which share no code. An author who tests natively
+//! would otherwise learn on a cluster what the rules are.
+
+use std::cell::RefCell;
+
+use mortise_core::contract::{self, GuestFault};
+use mortise_core::limits::{MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
+use mortise_core::manifest::{ControllerSpec, OwnedKind, Update};
+use mortise_core::object::{Interner, Kind, Object};
+use mortise_core::plan;
+use mortise_sdk::testing::Cluster;
+use mortise_sdk::{
+    Child, Condition, ConditionStatus, Controller, Event, Json, Limits, Outcome, Owned, Plugin, Severity,
+};
+use serde_json::{Value, json};
+
+thread_local! {
+    /// What the plugin answers: a plugin is a plain function, so it cannot carry its answer along.
+    static ANSWER: RefCell<Outcome> = RefCell::default();
+}
+
+const fn owned(kind: &'static str) -> Owned {
+    Owned { kind: mortise_sdk::Kind { api_version: "v1", kind }, update: None }
+}
+
+static PLUGIN: Plugin = Plugin {
+    name: "teams",
+    version: "0.0.0",
+    controllers: &[Controller {
+        primary: mortise_sdk::Kind { api_version: "example.com/v1", kind: "Team" },
+        definition: None,
+        owns: &[owned("Pod"), owned("ConfigMap")],
+        reads: &[],
+        concurrency: None,
+        reconcile: |_, _| Ok(ANSWER.with_borrow(Outcome::clone)),
+    }],
+    limits: Limits { memory_bytes: None, deadline_ms: None },
+};
+
+fn spec() -> ControllerSpec {
+    let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply };
+    ControllerSpec {
+        primary: Kind::new("example.com/v1", "Team"),
+        owns: vec![owned("Pod"), owned("ConfigMap")],
+        reads: vec![],
+        concurrency: 1,
+    }
+}
+
+fn team(namespace: Option<&str>) -> Value {
+    let mut team = json!({"apiVersion": "example.com/v1", "kind": "Team",
+        "metadata": {"name": "a", "uid": "u-1", "resourceVersion": "1"}});
+    if let Some(namespace) = namespace {
+        team["metadata"]["namespace"] = namespace.into();
+    }
+    team
+}
+
+/// The outcome as it crosses to the host.
+fn crossed(outcome: &Outcome) -> contract::Outcome {
+    let child =
+        |child: &Child| contract::Child { key: child.key.as_str().into(), object: child.object.text().unwrap().into() };
+    let condition = |condition: &Condition| contract::Condition {
+        name: condition.name.clone(),
+        status: match condition.status {
+            ConditionStatus::True => contract::ConditionStatus::True,
+            ConditionStatus::False => contract::ConditionStatus::False,
+            ConditionStatus::Unknown => contract::ConditionStatus::Unknown,
+        },
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+    };
+    let event = |event: &Event| contract::GuestEvent {
+        warning: event.severity == Severity::Warning,
+        reason: event.reason.clone(),
+        message: event.message.clone(),
+        regarding: None,
+    };
+    contract::Outcome {
+        children: outcome.children.as_ref().map(|children| children.iter().map(child).collect()),
+        status: outcome.status.as_ref().map(|status| status.text().unwrap().into()),
+        conditions: outcome.conditions.iter().map(condition).collect(),
+        events: outcome.events.iter().map(event).collect(),
+        ..contract::Outcome::default()
+    }
+}
+
+/// What both say about an outcome; empty when both take it.
+#[track_caller]
+fn verdict(outcome: &Outcome, namespace: Option<&str>) -> String {
+    let team = team(namespace);
+    let primary = Object::decode(team.to_string().as_bytes(), &mut Interner::default()).unwrap();
+    let host = match plan::prepare(&spec(), &primary, &crossed(outcome)) {
+        Ok(_) => String::new(),
+        Err(GuestFault::BadOutcome { message }) => message,
+        Err(fault) => panic!("{fault:?}"),
+    };
+    ANSWER.set(outcome.clone());
+    let sdk = match Cluster::of(&PLUGIN).reconcile(&team) {
+        Ok(_) => String::new(),
+        Err(failure) => failure.message().trim_start_matches("the host would refuse this outcome: ").to_owned(),
+    };
+    assert_eq!(sdk, host, "the SDK's tests (left) and the host (right) differ about {outcome:?}");
+    host
+}
+
+#[track_caller]
+fn accepted(outcome: &Outcome) {
+    assert_eq!(verdict(outcome, Some("default")), "");
+}
+
+#[track_caller]
+fn refused(outcome: &Outcome, why: &str) {
+    let told = verdict(outcome, Some("default"));
+    assert!(!told.is_empty() && told.contains(why), "expected {why:?}, told {told:?}");
+}
+
+fn child(key: &str, metadata: &Value) -> Child {
+    Child::new(key, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+}
+
+fn one(metadata: &Value) -> Outcome {
+    Outcome::children([child("a", metadata)])
+}
+
+fn raw(object: impl Into<String>) -> Outcome {
+    Outcome::children([Child::new("a", Json::raw(object))])
+}
+
+#[test]
+fn x6_native_tests_refuse_what_the_host_refuses_about_a_child() {
+    accepted(&Outcome::children([]));
+    accepted(&one(&json!(null)));
+    accepted(&one(&json!({"name": "a.b-1", "namespace": "default", "labels": {"app": "a"}, "finalizers": null})));
+    for field in ["ownerReferences", "finalizers", "managedFields"] {
+        refused(&one(&json!({field: []})), &format!("metadata.{field} is set"));
+    }
+    for field in ["uid", "resourceVersion", "generateName", "creationTimestamp", "deletionTimestamp"] {
+        refused(&one(&json!({field: "1"})), &format!("metadata.{field} is set"));
+    }
+    refused(&one(&json!({"generation": 1})), "metadata.generation is set");
+    for map in ["labels", "annotations"] {
+        refused(&one(&json!({map: {"mortise.dev/desired": "x"}})), &format!("metadata.{map}[\"mortise.dev/desired\"]"));
+    }
+    refused(&one(&json!([])), "metadata is not an object");
+    refused(&one(&json!({"namespace": "kube-system"})), "a child lives in its owner's namespace");
+    assert_eq!(verdict(&one(&json!({"namespace": "kube-system"})), None), "", "the owner is cluster-scoped");
+    for name in ["", "A", "a_b", "-a", "a-", "a..b", "../a", "a/b", "ä", &"a".repeat(254)] {
+        refused(&one(&json!({"name": name})), "is not a name that Kubernetes accepts");
+    }
+    accepted(&one(&json!({"name": "a".repeat(253)})));
+    refused(&raw(r#"{"apiVersion": "v1", "kind": "Secret"}"#), "v1/Secret is not among the kinds");
+    refused(&raw(r#"{"apiVersion": "v2", "kind": "Pod"}"#), "v2/Pod is not among the kinds");
+    refused(&raw(r#"{"kind": "Pod"}"#), "apiVersion and kind are missing");
+    refused(&raw("[]"), "apiVersion and kind are missing");
+    refused(&raw("{"), "it is not JSON: EOF");
+}
+
+#[test]
+fn x3_native_tests_refuse_what_the_host_refuses_about_keys_and_names() {
+    let none = json!({});
+    refused(&Outcome::children([child("", &none)]), "a key has 1 to 253 bytes");
+    refused(&Outcome::children([child(&"k".repeat(254), &none)]), "a key has 1 to 253 bytes");
+    accepted(&Outcome::children([child(&"k".repeat(253), &none), child("A key / of any letters", &none)]));
+    refused(&Outcome::children([child("a", &none), child("a", &none)]), "the key is there twice for v1/ConfigMap");
+    let pod = Child::new("a", &json!({"apiVersion": "v1", "kind": "Pod"}));
+    accepted(&Outcome::children([child("a", &none), pod]));
+    let named = json!({"name": "x"});
+    refused(&Outcome::children([child("a", &named), child("b", &named)]), "ConfigMap default/x is there twice");
+    let twice = Outcome::children([child("a", &named), child("b", &named)]);
+    assert!(verdict(&twice, None).contains("ConfigMap x is there twice"));
+}
+
+#[test]
+fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
+    accepted(&Outcome::new().status(&json!({"a": {"conditions": []}})));
+    refused(&Outcome::new().status(&json!({"conditions": []})), "return conditions in the outcome's own list");
+    refused(&Outcome::new().status(&json!({"observedGeneration": 1})), "the host writes it");
+    refused(&Outcome::new().status(&json!([1])), "expected a JSON object, found [1]");
+    refused(&Outcome { status: Some(Json::raw("{\"a\":")), ..Outcome::new() }, "status: it is not JSON: EOF");
+    let reasons = ["A", "Ready_2", &"A".repeat(128)];
+    for reason in reasons {
+        accepted(&Outcome::new().ready(true, reason, "").event(Event::normal(reason, "")));
+    }
+    for reason in ["", "two words", "2Fast", "_A", "not-a-word", "Ä", &"A".repeat(129)] {
+        refused(&Outcome::new().ready(true, reason, ""), "both have to be CamelCase words");
+        refused(&Outcome::new().event(Event::warning(reason, "")), "is not a CamelCase word");
+    }
+    refused(&Outcome::new().condition(Condition::new("", true, "A", "")), "both have to be CamelCase words");
+    refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" is there twice");
+}
+
+#[test]
+fn x10_native_tests_have_the_hosts_caps() {
+    let children = |count: usize| Outcome::children((0..count).map(|key| child(&key.to_string(), &json!({}))));
+    accepted(&children(MAX_CHILDREN));
+    refused(&children(MAX_CHILDREN + 1), "one object may have");
+    let with = |bytes: usize| {
+        let (head, tail) = ("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"a\":\"", "\"}");
+        raw([head, &"x".repeat(bytes - head.len() - tail.len()), tail].concat())
+    };
+    accepted(&with(MAX_CHILD_BYTES));
+    refused(&with(MAX_CHILD_BYTES + 1), "it has 524289 bytes, the most is 524288");
+    let status = |bytes: usize| Outcome::new().status(&json!({"a": "x".repeat(bytes - "{\"a\":\"\"}".len())}));
+    accepted(&status(MAX_STATUS_BYTES));
+    refused(&status(MAX_STATUS_BYTES + 1), "status: it has 262145 bytes, the most is 262144");
+    let conditions = |count: usize| {
+        (0..count).fold(Outcome::new(), |outcome, n| outcome.condition(Condition::new(format!("C{n}"), true, "A", "")))
+    };
+    accepted(&conditions(MAX_CONDITIONS));
+    refused(&conditions(MAX_CONDITIONS + 1), "conditions: there are 33, the most is 32");
+    let events = |count: usize| (0..count).fold(Outcome::new(), |outcome, _| outcome.event(Event::normal("A", "")));
+    accepted(&events(MAX_EVENTS));
+    refused(&events(MAX_EVENTS + 1), "events: there are 17, the most is 16");
+    assert_eq!(mortise_sdk::MAX_CHILDREN, MAX_CHILDREN, "what authors are told is what the host has");
+}
