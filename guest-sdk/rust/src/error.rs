@@ -49,7 +49,7 @@ impl fmt::Display for Failure {
 pub enum ReadError {
     /// The plugin's manifest does not declare this kind: add it to `owns(...)` or `reads(...)`.
     Undeclared(String),
-    /// The plugin's ServiceAccount may not read this kind.
+    /// The host has no complete view of this kind: it may not read it, or has not listed it yet.
     Denied(String),
     /// The answer has more than this many bytes: narrow the query, or read fewer fields.
     TooLarge(u64),

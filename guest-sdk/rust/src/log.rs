@@ -31,7 +31,8 @@ impl Level {
     }
 }
 
-/// Writes one line with fields. The macros [`crate::info!`] and its siblings format the message.
+/// Writes one line with fields. The host keeps 100 lines and 64 KiB of a call, cuts texts at 8 KiB, and says how many lines
+/// it dropped. The macros [`crate::info!`] and its siblings format the message.
 pub fn emit(level: Level, message: &str, fields: &[(&str, &str)]) {
     let fields: Vec<(String, String)> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

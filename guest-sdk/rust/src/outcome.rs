@@ -21,16 +21,21 @@ use crate::object::ObjectKey;
 ///     .requeue_after(Duration::from_secs(60));
 /// assert_eq!(outcome.child_keys(), ["config"]);
 /// ```
+///
+/// The host checks an outcome as a whole before it acts on any of it; one that breaks a rule named below changes nothing
+/// and is reported as a fault of the plugin. [`crate::testing`] checks the same rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// The whole desired set: members are created or updated, owned objects of the declared kinds that are not in it
-    /// are deleted. None leaves children alone; an empty set deletes all of them.
+    /// are deleted. None leaves children alone; an empty set deletes all of them. At most [`crate::MAX_CHILDREN`].
     pub children: Option<Vec<Child>>,
-    /// The status fields that this plugin owns. None leaves the status alone.
+    /// The status fields that this plugin owns: an object of at most 256 KiB without `conditions` and
+    /// `observedGeneration`, which the host writes. None leaves the status alone.
     pub status: Option<Json>,
-    /// Merged into status.conditions by type.
+    /// Merged into status.conditions by type, at most 32 of different types. Those that an earlier outcome stated and this
+    /// one does not are removed.
     pub conditions: Vec<Condition>,
-    /// Told to whoever looks at the object.
+    /// Told to whoever looks at the object, at most 16. A list that equals that of the call before is not told again.
     pub events: Vec<Event>,
     /// Reconcile again after this long even if nothing changes, within a second and a day.
     pub requeue_after: Option<Duration>,
@@ -106,10 +111,11 @@ impl Outcome {
 /// One member of the desired set.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Child {
-    /// Unique among the children of one kind of one object, and stable: "0", "1", a node's name, "config".
+    /// Unique among the children of one kind of one object, and stable: "0", "1", a node's name, "config". 1 to 253 bytes.
     pub key: String,
-    /// The fields that this plugin wants to own. Without metadata.name the host derives a name from the owner and the
-    /// key; owner references, the namespace and the host's labels are its business as well.
+    /// The fields that this plugin wants to own, in at most 512 KiB. Without metadata.name the host derives a name from the
+    /// owner and the key; owner references, finalizers, the namespace, and labels and annotations under `mortise.dev/` are
+    /// its business as well, and refused here.
     pub object: Json,
 }
 
@@ -124,13 +130,13 @@ impl Child {
 /// A condition of the reconciled object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// Its type: "Ready".
+    /// Its type, a CamelCase word: "Ready". "Stalled" is the host's own.
     pub name: String,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// Why, in one CamelCase word.
+    /// Why, in one CamelCase word of letters, digits and underscores, 1 to 128 bytes.
     pub reason: String,
-    /// Why, for a person.
+    /// Why, for a person; may be empty.
     pub message: String,
 }
 
@@ -168,11 +174,11 @@ impl From<bool> for ConditionStatus {
 pub struct Event {
     /// Normal or Warning.
     pub severity: Severity,
-    /// What happened, in one CamelCase word.
+    /// What happened, in one CamelCase word of letters, digits and underscores, 1 to 128 bytes.
     pub reason: String,
-    /// What happened, for a person.
+    /// What happened, for a person; what is longer than 1024 bytes is cut.
     pub message: String,
-    /// What it is about; None is the reconciled object.
+    /// What it is about, of a declared kind; None, or an object that the host does not see, is the reconciled object.
     pub regarding: Option<ObjectKey>,
 }
 

@@ -58,7 +58,7 @@ impl<T> Query<T> {
         }
     }
 
-    /// Only this namespace; all that the plugin may read otherwise.
+    /// Only this namespace; every namespace otherwise, since the host reads cluster-wide with its own identity.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());

@@ -45,7 +45,7 @@ const CONDITIONS: &str = concat!(
 /// Makes the schema of a type, with everything it refers to inside.
 pub type Schema = fn(&mut SchemaGenerator) -> schemars::Schema;
 
-/// Writes the structural schema of a type: [`JsonSchema::json_schema`] of whatever is a spec.
+/// Writes the structural schema of a type: [`schemars::JsonSchema::json_schema`] of whatever is a spec.
 pub(crate) fn write(schema: Schema, out: &mut Text) {
     Node::of(&[derive(schema)]).write(out, false);
 }
