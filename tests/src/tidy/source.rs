@@ -13,6 +13,9 @@ const TEXT: [&str; 14] =
 /// Deep enough for every folder there is; a loop of links ends here.
 const MAX_DEPTH: usize = 16;
 
+/// How a list of tests begins whose functions a macro writes.
+const TEST_LIST: &str = "scenarios! {";
+
 /// One Rust file.
 pub struct Source {
     /// Relative to the repository.
@@ -113,6 +116,28 @@ impl Source {
         modules
     }
 
+    /// The names of the tests: functions under `#[test]` or `#[tokio::test]`, and what a list such as `scenarios! { … }` makes
+    /// tests of, one name a line.
+    pub fn tests(&self) -> Vec<String> {
+        let (mut found, mut is_test, mut in_list) = (Vec::new(), false, false);
+        for line in self.text.lines() {
+            if in_list {
+                in_list = line != "}";
+                found.extend(line.trim_start().split_once(": \"").map(|(name, _)| name.to_owned()));
+                continue;
+            }
+            in_list = line == TEST_LIST;
+            let line = line.trim_start();
+            if line == "#[test]" || line.starts_with("#[tokio::test") {
+                is_test = true;
+            } else if let Some(name) = function_in(line) {
+                found.extend(is_test.then(|| name.to_owned()));
+                is_test = false;
+            }
+        }
+        found
+    }
+
     /// Every function with its length in lines.
     pub fn functions(&self) -> Vec<(String, usize)> {
         let lines: Vec<&str> = self.text.lines().collect();
@@ -171,4 +196,24 @@ fn modules_and_functions_are_read_from_the_text() {
     assert_eq!(source.functions(), [("long".to_owned(), 4)]);
     let below = Source { path: "a/src/one.rs".into(), text: "mod deep;\n".to_owned() };
     assert_eq!(below.modules(), [PathBuf::from("a/src/one/deep.rs"), PathBuf::from("a/src/one/deep/mod.rs")]);
+}
+
+#[test]
+fn tests_are_functions_that_the_harness_runs_and_nothing_else() {
+    let text = [
+        "#[test]",
+        "fn r1_a_view_is_frozen() {",
+        "    let x1 = 0;",
+        "}",
+        "    #[tokio::test(flavor = \"multi_thread\")]",
+        "    #[cfg(unix)]",
+        "    async fn x7_a_claim_comes_first() {}",
+        "fn l1_is_no_test() {}",
+        "scenarios! {",
+        "    w2_w3_nothing_new: \"w2-unchanged\",",
+        "}",
+        "    l2_is_no_name: \"l2\",",
+    ];
+    let source = Source { path: "a/src/tests.rs".into(), text: text.join("\n") };
+    assert_eq!(source.tests(), ["r1_a_view_is_frozen", "x7_a_claim_comes_first", "w2_w3_nothing_new"]);
 }
