@@ -13,6 +13,46 @@ use crate::view::{Questions, View};
 
 /// The inputs of one call besides the object itself. Answers live as long as the context, so types may borrow from
 /// them (`&'a str` in a projection costs nothing).
+///
+/// ```
+/// use mortise_sdk::prelude::*;
+/// use mortise_sdk::testing::Cluster;
+///
+/// /// One ConfigMap for each Node with a label, for as many as the configuration admits.
+/// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// #[resource(group = "example.com", version = "v1", kind = "Census")]
+/// struct CensusSpec {
+///     label: String,
+/// }
+///
+/// #[derive(Deserialize)]
+/// struct Config {
+///     most: u32,
+/// }
+///
+/// #[derive(Projection)]
+/// #[projection("v1/Node")]
+/// struct Node<'a> {
+///     #[field("metadata.name")]
+///     name: &'a str,
+/// }
+///
+/// #[reconciler(owns("v1/ConfigMap"), reads(Node<'static>))]
+/// fn reconcile(census: &Census, cx: &Context) -> Result<Outcome, Failure> {
+///     let config: Config = cx.config()?;
+///     let nodes = cx.list(&Query::<Node>::new().selector(&census.spec.label).limit(config.most))?;
+///     let config_map = Json::of_kind("v1", "ConfigMap", &json!({}));
+///     Ok(Outcome::children(nodes.iter().map(|node| Child::new(node.name, config_map.clone()))))
+/// }
+///
+/// let mut cluster = Cluster::of(&PLUGIN);
+/// cluster.set_config(json!({"most": 1}));
+/// for name in ["a", "b"] {
+///     cluster.add(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"gpu": "1"}}}));
+/// }
+/// let census = Census::new("gpus", CensusSpec { label: "gpu".into() });
+/// assert_eq!(cluster.reconcile(&census).unwrap().child_keys(), ["a"]);
+/// ```
 pub struct Context {
     view: View,
     texts: Texts,

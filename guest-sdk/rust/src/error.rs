@@ -11,9 +11,10 @@ use crate::bindings::mortise::host::cluster::AccessError;
 /// [`Outcome`]: crate::Outcome
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Try again, with the queue's growing delays.
+    /// Try again: after 5 ms, doubled each time in a row up to 1000 s. Told in an Event.
     Retry(String),
-    /// Pointless to repeat until the object, or something that the call read, changes.
+    /// Pointless to repeat until the object, or something that the call read, changes. The object's condition `Stalled` has
+    /// the message until then.
     Terminal(String),
 }
 
@@ -51,7 +52,7 @@ pub enum ReadError {
     Undeclared(String),
     /// The host has no complete view of this kind: it may not read it, or has not listed it yet.
     Denied(String),
-    /// The answer has more than this many bytes: narrow the query, or read fewer fields.
+    /// The answer has more than this many bytes (16 MiB): narrow the query, or read fewer fields.
     TooLarge(u64),
     /// A malformed selector or field path.
     Invalid(String),
