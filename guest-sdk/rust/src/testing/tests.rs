@@ -163,6 +163,11 @@ fn the_rest_of_an_outcome_that_the_host_would_refuse_is_refused_here() {
     assert!(twice.ends_with("child \"a\": the key is there twice for v1/Pod"), "{twice}");
     let large = refused(|_, _| Ok(Outcome::new().status(&json!({"a": "x".repeat(256 << 10)}))));
     assert!(large.contains("status: it has ") && large.ends_with("the most is 262144"), "{large}");
+    let all = refused(|_, _| {
+        let pod = Json::of_kind("v1", "Pod", &json!({"a": "x".repeat(400 << 10)}));
+        Ok(Outcome::children((0..11).map(|key| Child::new(key.to_string(), pod.clone()))))
+    });
+    assert!(all.ends_with("the outcome is larger than 4194304 bytes"), "{all}");
     let times = refused(|_, _| Ok(Outcome::new().status(&json!({"conditions": []}))));
     assert!(times.contains("return conditions in the outcome's own list"), "{times}");
     let reason = refused(|_, _| Ok(Outcome::new().ready(true, "not a word", "")));
