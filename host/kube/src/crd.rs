@@ -158,7 +158,7 @@ impl ApiServer {
                     .map_err(|error| Failure::Lost(format!("its objects cannot be listed: {error}")))?;
                 Ok(list.items.is_none_or(|items| !items.is_empty()))
             }
-            Err(Failure::Answered(refused)) if matches!(refused.code, 401 | 403) => Ok(true),
+            Err(Failure::Answered(refused)) if refused.code == 403 => Ok(true),
             Err(failure) => Err(failure),
         }
     }

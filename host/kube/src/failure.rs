@@ -12,6 +12,10 @@ use serde::Deserialize;
 
 /// Longest message that is kept: an API server behind a proxy may answer with a page of HTML.
 const MAX_MESSAGE_CHARS: usize = 1_024;
+/// The longest wait that an answer may ask for. The API server's own flow control asks for seconds, and a drain for a
+/// minute; five minutes are more than either means, and whoever asks for more, such as a proxy that counts in other units,
+/// must not put a key to sleep for good.
+const MAX_RETRY_AFTER_MS: u64 = 5 * 60 * 1_000;
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +43,7 @@ pub(crate) struct Refused {
     pub reason: String,
     /// The API server's own words.
     pub message: String,
-    /// What it asks to wait.
+    /// What it asks to wait, as far as that is believed.
     pub retry_after_ms: Option<u64>,
     /// The Status names an object, so the path exists and the object does not.
     pub names_object: bool,
@@ -85,13 +89,16 @@ impl Refused {
             .get(header::RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.parse::<u64>().ok())
-            .map(|seconds| seconds.saturating_mul(1_000));
+            .map(believed_ms);
         let mut refused = Self::from_status(body)
             .unwrap_or_else(|| Self { message: cut(String::from_utf8_lossy(body).trim()), ..Self::default() });
         refused.code = code.as_u16();
         refused.retry_after_ms = header_ms.or(refused.retry_after_ms);
         if refused.message.is_empty() {
             refused.message = format!("HTTP {code}");
+        }
+        if code == StatusCode::UNAUTHORIZED {
+            refused.message = credentials_not_accepted(&refused.message);
         }
         refused
     }
@@ -107,8 +114,7 @@ impl Refused {
             code: status.code,
             reason: status.reason.into_owned(),
             message: cut(&status.message),
-            retry_after_ms: (details.retry_after_seconds > 0)
-                .then(|| details.retry_after_seconds.saturating_mul(1_000)),
+            retry_after_ms: (details.retry_after_seconds > 0).then(|| believed_ms(details.retry_after_seconds)),
             names_object: !details.name.is_empty(),
             field_conflict: details.causes.iter().any(|cause| cause.reason == "FieldManagerConflict"),
         })
@@ -136,7 +142,9 @@ impl Refused {
             // How server-side apply answers to a field of the wrong type.
             500 if self.message.starts_with("failed to create typed patch object") => WriteErrorClass::Invalid,
             404 => WriteErrorClass::NotFound,
-            401 | 403 => WriteErrorClass::Denied,
+            // Nobody knows who asked, so no rule is missing: renewed credentials are what helps, for every kind at once.
+            401 => WriteErrorClass::Unavailable,
+            403 => WriteErrorClass::Denied,
             429 => WriteErrorClass::TooManyRequests { retry_after_ms: self.retry_after_ms.unwrap_or(0) },
             // A gateway that lost its backend, or the API server's own deadline: the write may be in etcd.
             502 | 504 => WriteErrorClass::Unknown,
@@ -196,7 +204,7 @@ impl Failure {
     pub(crate) fn to_watch_error(&self) -> WatchError {
         let message = self.message();
         match self {
-            Self::Answered(refused) if matches!(refused.code, 401 | 403) => WatchError::Denied(message),
+            Self::Answered(refused) if refused.code == 403 => WatchError::Denied(message),
             Self::Answered(refused) if refused.code == 404 => WatchError::NotServed(message),
             Self::NotServed(_) => WatchError::NotServed(message),
             _ => WatchError::Unavailable(message),
@@ -236,6 +244,18 @@ fn never_sent(error: &kube::Error) -> bool {
         }
         _ => false,
     }
+}
+
+fn believed_ms(seconds: u64) -> u64 {
+    seconds.saturating_mul(1_000).min(MAX_RETRY_AFTER_MS)
+}
+
+/// The API server's own word for it, "Unauthorized", is read as a missing right by most.
+fn credentials_not_accepted(message: &str) -> String {
+    format!(
+        "the host's credentials were not accepted ({message}): its token or certificate has expired or is of another \
+         cluster; renew those of the kubeconfig, or the pod's ServiceAccount token"
+    )
 }
 
 /// An error and everything under it, in one line and without repetitions.
@@ -280,7 +300,7 @@ mod tests {
             (422, status("Invalid"), Class::Invalid),
             (400, status("BadRequest"), Class::Invalid),
             (413, String::new(), Class::Invalid),
-            (401, status("Unauthorized"), Class::Denied),
+            (401, status("Unauthorized"), Class::Unavailable),
             (403, status("Forbidden"), Class::Denied),
             (500, status("InternalError"), Class::Unknown),
             (503, status("ServiceUnavailable"), Class::Unavailable),
@@ -309,6 +329,34 @@ mod tests {
         let status = refused(429, None, r#"{"message":"m","details":{"retryAfterSeconds":2}}"#);
         assert_eq!(class(status), TooManyRequests { retry_after_ms: 2_000 });
         assert_eq!(class(refused(429, None, "")), TooManyRequests { retry_after_ms: 0 });
+    }
+
+    #[test]
+    fn a_delay_beyond_all_reason_is_not_believed() {
+        let delay = |refused: Refused| refused.retry_after_ms;
+        let greatest = u64::MAX.to_string();
+        let status = format!(r#"{{"message":"m","details":{{"retryAfterSeconds":{greatest}}}}}"#);
+        for refused in [refused(429, Some(&greatest), ""), refused(429, Some("86400"), ""), refused(429, None, &status)]
+        {
+            assert_eq!(delay(refused), Some(MAX_RETRY_AFTER_MS));
+        }
+        assert_eq!(delay(refused(503, Some("299"), "")), Some(299_000));
+    }
+
+    #[test]
+    fn credentials_that_are_not_accepted_are_no_missing_right() {
+        let unauthorized = || {
+            let body =
+                r#"{"kind":"Status","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
+            Failure::Answered(refused(401, None, body))
+        };
+        let write = unauthorized().into_write_error();
+        assert_eq!(write.class, WriteErrorClass::Unavailable);
+        let WatchError::Unavailable(watch) = unauthorized().to_watch_error() else { panic!("a watch is denied") };
+        let CrdError::Unavailable(crd) = unauthorized().into_crd_error() else { panic!("a registration is denied") };
+        for words in [write.message, watch, crd] {
+            assert!(words.contains("credentials were not accepted (Unauthorized)"), "{words}");
+        }
     }
 
     #[test]
