@@ -11,7 +11,7 @@ use mortise_core::limits::MAX_COMPONENT_BYTES;
 /// Kubernetes' limit for a DNS-1123 label.
 const MAX_NAME_BYTES: usize = 63;
 /// Largest configuration, as YAML and as the JSON that it becomes: it is handed to every call.
-const MAX_CONFIG_BYTES: usize = 256 << 10;
+pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
 /// Largest window that a zstd frame may ask for: 64 MiB, the first power of two above the largest component.
 const ZSTD_WINDOW_LOG: u32 = 26;
 
@@ -116,24 +116,28 @@ pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
 
 /// A configuration's YAML as a JSON object. Empty text is an empty object.
 pub(crate) fn config(yaml: &str) -> Result<Arc<str>, Refusal> {
-    let refuse = |why: String| {
-        Refusal::new("InvalidConfig", format!("the configuration (key config.yaml, or NAME.yaml beside a file) {why}"))
-    };
-    let too_large = || refuse(format!("is larger than {} KiB", MAX_CONFIG_BYTES >> 10));
     if yaml.len() > MAX_CONFIG_BYTES {
-        return Err(too_large());
+        return Err(config_too_large());
     }
     // The parser bounds aliases and depth by itself.
     let value: serde_json::Value =
-        serde_saphyr::from_str(yaml).map_err(|error| refuse(format!("is not valid YAML: {error}")))?;
+        serde_saphyr::from_str(yaml).map_err(|error| invalid_config(&format!("is not valid YAML: {error}")))?;
     match value {
         serde_json::Value::Null => Ok("{}".into()),
         serde_json::Value::Object(_) => {
             let text = value.to_string();
-            if text.len() > MAX_CONFIG_BYTES { Err(too_large()) } else { Ok(text.into()) }
+            if text.len() > MAX_CONFIG_BYTES { Err(config_too_large()) } else { Ok(text.into()) }
         }
-        other => Err(refuse(format!("has to be a mapping of keys to values, and is {other}"))),
+        other => Err(invalid_config(&format!("has to be a mapping of keys to values, and is {other}"))),
     }
+}
+
+pub(crate) fn config_too_large() -> Refusal {
+    invalid_config(&format!("is larger than {} KiB", MAX_CONFIG_BYTES >> 10))
+}
+
+fn invalid_config(why: &str) -> Refusal {
+    Refusal::new("InvalidConfig", format!("the configuration (key config.yaml, or NAME.yaml beside a file) {why}"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +22,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use thiserror::Error;
 
 use crate::SourceEvent;
-use crate::component::{Component, check_name, too_large};
+use crate::component::{Component, MAX_CONFIG_BYTES, check_name, config_too_large, too_large};
 
 mod folder;
 
@@ -205,17 +207,16 @@ impl Directory {
         let unreadable = |path: &Path, error: std::io::Error| {
             Refusal::new("UnreadableFile", format!("file {} cannot be read: {error}", path.display()))
         };
-        let size = std::fs::metadata(wasm).map_err(|error| unreadable(wasm, error))?.len();
-        if size > MAX_COMPONENT_BYTES as u64 {
-            return Err(too_large());
-        }
-        let bytes = std::fs::read(wasm).map_err(|error| unreadable(wasm, error))?;
+        let bytes =
+            read_bounded(wasm, MAX_COMPONENT_BYTES).map_err(|error| unreadable(wasm, error))?.ok_or_else(too_large)?;
         let yaml = self.path.join(format!("{name}.yaml"));
-        let config = match std::fs::read_to_string(&yaml) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        let config = match read_bounded(&yaml, MAX_CONFIG_BYTES) {
+            Ok(bytes) => Some(bytes.ok_or_else(config_too_large)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(unreadable(&yaml, error)),
         };
+        let config = config.map(String::from_utf8).transpose();
+        let config = config.map_err(|error| unreadable(&yaml, std::io::Error::new(ErrorKind::InvalidData, error)))?;
         Component::new(bytes, config.as_deref())
     }
 
@@ -260,6 +261,36 @@ fn says_something_changed(kind: EventKind) -> bool {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
         _ => true,
     }
+}
+
+/// What a regular file holds; None when that is more than `limit`. Anything else under the name is an error: a pipe
+/// would be waited for and a device read without end. A file that grows while it is read is cut at the limit, whatever
+/// its size was said to be.
+fn read_bounded(path: &Path, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
+    let file = open_at_once(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    if metadata.len() > limit as u64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(limit));
+    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= limit).then_some(bytes))
+}
+
+/// Opens a file to read it. Opening a pipe would wait for a writer; asked not to block, it does not.
+#[cfg(unix)]
+fn open_at_once(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    options.read(true).open(path)
+}
+
+#[cfg(not(unix))]
+fn open_at_once(path: &Path) -> std::io::Result<File> {
+    File::open(path)
 }
 
 /// None when there is no such file, or no longer.

@@ -159,6 +159,58 @@ fn a_file_that_is_written_without_end_does_not_keep_listed_from_coming_and_is_re
     assert_eq!(watched.next(), "found busy two {}");
 }
 
+/// A pipe, a device or a folder where a file should be, and files without end.
+#[test]
+#[cfg(unix)]
+fn what_is_no_regular_file_and_what_is_too_large_is_refused_and_the_rest_goes_on() {
+    let sparse = |path: &Path, bytes: u64| File::create(path).unwrap().set_len(bytes).unwrap();
+    let watched = Watched::open(|path| {
+        for name in ["device", "folder", "large-config", "pipe", "whole"] {
+            fs::write(path.join(format!("{name}.wasm")), wasm("one")).unwrap();
+        }
+        std::os::unix::fs::symlink("/dev/zero", path.join("device.yaml")).unwrap();
+        fs::create_dir(path.join("folder.yaml")).unwrap();
+        sparse(&path.join("large.wasm"), 1 << 34);
+        sparse(&path.join("large-config.yaml"), 1 << 34);
+        pipe(&path.join("pipe.yaml"));
+        // What is no file is no plugin, as a folder of that name is none.
+        pipe(&path.join("piped.wasm"));
+    });
+    for expected in [
+        "unreadable device UnreadableFile",
+        "unreadable folder UnreadableFile",
+        "unreadable large ComponentTooLarge",
+        "unreadable large-config InvalidConfig",
+        "unreadable pipe UnreadableFile",
+        "found whole one {}",
+        "listed",
+    ] {
+        assert_eq!(watched.next(), expected);
+    }
+    fs::remove_file(watched.path("pipe.yaml")).unwrap();
+    fs::write(watched.path("pipe.yaml"), "x: 1").unwrap();
+    assert_eq!(watched.next(), r#"found pipe one {"x":1}"#);
+}
+
+/// Nothing in the standard library makes one.
+#[cfg(unix)]
+fn pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success(), "mkfifo {}: {made}", path.display());
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_is_cut_at_the_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.wasm");
+    fs::write(&path, [7; 10]).unwrap();
+    assert_eq!(read_bounded(&path, 10).unwrap(), Some(vec![7; 10]));
+    assert_eq!(read_bounded(&path, 9).unwrap(), None);
+    // Says that it is empty, and is not.
+    #[cfg(target_os = "linux")]
+    assert_eq!(read_bounded(Path::new("/proc/self/status"), 9).unwrap(), None);
+}
+
 #[test]
 fn a_directory_that_is_not_there_is_an_error_that_names_it() {
     let error = Directory::open(Path::new("/nonexistent/plugins")).unwrap_err().to_string();
