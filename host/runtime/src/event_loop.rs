@@ -15,7 +15,7 @@ use tokio::time::sleep_until;
 use crate::components::Loaded;
 use crate::effects::Performer;
 use crate::http::Report;
-use crate::sources::{Offers, SourceInput};
+use crate::sources::{Found, Offers, Source, SourceInput};
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +33,8 @@ pub(crate) enum Input {
     Event(Event),
     /// From a source of plugins.
     Source(SourceInput),
+    /// The time for the first listing of a source is over.
+    ListingDue(Source),
     /// From a compile thread.
     Loaded(Digest, Loaded),
     /// Somebody wants to know how the host is.
@@ -83,12 +85,12 @@ impl EventLoop {
         match input {
             Input::Event(event) => self.step(event),
             Input::Source(input) => {
-                for found in self.offers.take(input) {
-                    if let Some((digest, bytes)) = found.bytes {
-                        self.performer.keep(digest, bytes);
-                    }
-                    self.step(found.event);
-                }
+                let found = self.offers.take(input);
+                self.offered(found);
+            }
+            Input::ListingDue(source) => {
+                let found = self.offers.listing_due(source);
+                self.offered(found);
             }
             Input::Loaded(digest, loaded) => {
                 let event = self.performer.loaded(digest, loaded);
@@ -98,6 +100,15 @@ impl EventLoop {
                 // Who asked may have given up by now.
                 let _ = answer.send(self.report());
             }
+        }
+    }
+
+    fn offered(&mut self, found: Vec<Found>) {
+        for found in found {
+            if let Some((digest, bytes)) = found.bytes {
+                self.performer.keep(digest, bytes);
+            }
+            self.step(found.event);
         }
     }
 

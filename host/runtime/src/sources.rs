@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mortise_core::event::{Digest, Event, Offer, Refusal};
 use mortise_kube::client::ApiServer;
 use mortise_source::SourceEvent;
 use mortise_source::directory::Directory;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::event_loop::Input;
@@ -21,6 +23,11 @@ mod config_maps;
 
 #[cfg(test)]
 mod tests;
+
+/// How long a source that goes first is waited for by those behind it. A folder is told as listed three seconds after it
+/// could be read, whatever is going on in it, and is looked at every ten: one that is not by now cannot be read, and every
+/// plugin of every other source would stand still for it.
+const FIRST_LISTING: Duration = Duration::from_secs(15);
 
 /// The sources that a configuration asks for.
 pub(crate) fn of(config: &Config) -> Vec<Source> {
@@ -38,6 +45,13 @@ pub(crate) fn start(
     config_maps::start(&config.namespace, api, inputs, supervisor)?;
     let Some(path) = &config.plugin_dir else { return Ok(()) };
     let (directory, stop) = Directory::open(path)?;
+    let (overdue, alarm) = (inputs.clone(), supervisor.alarm("the deadline of the plugin folder's first listing"));
+    tokio::spawn(async move {
+        let _alarm = alarm;
+        sleep(FIRST_LISTING).await;
+        // A loop that has ended waits for no folder.
+        let _ = overdue.send(Input::ListingDue(Source::Directory)).await;
+    });
     let inputs = inputs.clone();
     supervisor.thread("mortise-plugin-dir", move || {
         // Held, so that the directory is watched for as long as the process runs.
@@ -81,9 +95,13 @@ pub(crate) struct Offers {
     by_name: BTreeMap<Arc<str>, BTreeMap<Source, Reading>>,
     /// Sources that have not been listed yet.
     unlisted: Vec<Source>,
-    /// What a source told before those that go first were listed; else a restart would begin with the wrong one of two
-    /// plugins. A folder is listed within moments, so this holds what ConfigMaps were read in those.
-    held: Vec<SourceInput>,
+    /// Those of them that the ones behind them wait for; else a restart would begin with the wrong one of two plugins. A
+    /// folder is listed within moments, and waited for no longer than [`FIRST_LISTING`].
+    waited_for: Vec<Source>,
+    /// What the sources that wait have told: of each plugin the newest reading only, which may hold a component of many MiB.
+    held: BTreeMap<(Source, Arc<str>), SourceEvent>,
+    /// Sources that were listed while they waited.
+    held_listed: Vec<Source>,
     listed_told: bool,
     /// Only a plugin that may come back from behind another source's is offered twice, and only then are its bytes
     /// kept here: what serves needs them no longer once it is compiled.
@@ -109,7 +127,9 @@ impl Offers {
         Self {
             by_name: BTreeMap::new(),
             unlisted: sources.to_vec(),
-            held: Vec::new(),
+            waited_for: sources.to_vec(),
+            held: BTreeMap::new(),
+            held_listed: Vec::new(),
             listed_told: false,
             keeps_bytes: sources.len() > 1,
         }
@@ -117,18 +137,57 @@ impl Offers {
 
     /// Takes in what a source told; what comes out is for the driver, with the bytes that go before it.
     pub(crate) fn take(&mut self, input: SourceInput) -> Vec<Found> {
-        if self.unlisted.iter().any(|&unlisted| unlisted < input.source) {
-            self.held.push(input);
+        let source = input.source;
+        if self.waits(source) {
+            self.hold(input);
             return Vec::new();
         }
         let listed = matches!(input.event, SourceEvent::Listed);
         let mut found = self.take_now(input);
         if listed {
-            for held in std::mem::take(&mut self.held) {
-                found.extend(self.take(held));
-            }
+            found.extend(self.stop_waiting_for(source));
         }
         found
+    }
+
+    /// The time for a source's first listing is over. When it has not been listed, the others go on without it; that it
+    /// has no plugins is not believed, and what it has is taken when it tells.
+    pub(crate) fn listing_due(&mut self, source: Source) -> Vec<Found> {
+        if !self.waited_for.contains(&source) {
+            return Vec::new();
+        }
+        tracing::warn!(
+            waited_s = FIRST_LISTING.as_secs(),
+            "{source} could not be listed yet; plugins from elsewhere begin without waiting for it any longer"
+        );
+        self.stop_waiting_for(source)
+    }
+
+    fn waits(&self, source: Source) -> bool {
+        self.waited_for.iter().any(|&first| first < source)
+    }
+
+    /// Nothing of a source that waits was told, so a plugin that goes meanwhile leaves nothing to tell.
+    fn hold(&mut self, SourceInput { source, event }: SourceInput) {
+        let name = match &event {
+            SourceEvent::Found { offer, .. } => offer.name.clone(),
+            SourceEvent::Unreadable { name, .. } => name.clone(),
+            SourceEvent::Gone(name) => {
+                self.held.remove(&(source, name.clone()));
+                return;
+            }
+            SourceEvent::Listed => return self.held_listed.push(source),
+        };
+        self.held.insert((source, name), event);
+    }
+
+    fn stop_waiting_for(&mut self, source: Source) -> Vec<Found> {
+        self.waited_for.retain(|&waited_for| waited_for != source);
+        let held = std::mem::take(&mut self.held).into_iter().map(|((source, _), event)| SourceInput { source, event });
+        let listed = std::mem::take(&mut self.held_listed).into_iter();
+        let listed = listed.map(|source| SourceInput { source, event: SourceEvent::Listed });
+        // Whoever still waits for another is held anew.
+        held.chain(listed).flat_map(|input| self.take(input)).collect()
     }
 
     fn take_now(&mut self, input: SourceInput) -> Vec<Found> {

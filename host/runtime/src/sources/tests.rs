@@ -89,6 +89,44 @@ fn configmaps_wait_for_the_folder_so_that_a_restart_begins_with_the_right_one() 
 }
 
 #[test]
+fn of_a_plugin_that_waits_only_the_newest_reading_is_kept() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    for digest in ["a", "b", "c"] {
+        assert_eq!(words(offers.take(has(ConfigMaps, "podset", digest))), NOTHING);
+    }
+    offers.take(has(ConfigMaps, "crontab", "d"));
+    offers.take(gone(ConfigMaps, "crontab"));
+    assert_eq!(offers.held.len(), 1);
+    assert_eq!(words(offers.take(listed(Directory))), ["found podset c"]);
+    assert!(offers.held.is_empty());
+}
+
+#[test]
+fn a_folder_that_is_not_listed_in_time_keeps_nobody_waiting_and_comes_in_later() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(has(ConfigMaps, "podset", "a"));
+    offers.take(listed(ConfigMaps));
+    // Not "listed": whoever is told that takes plugins away that the folder may have.
+    assert_eq!(words(offers.listing_due(Directory)), ["found podset a"]);
+    assert_eq!(words(offers.take(has(ConfigMaps, "crontab", "c"))), ["found crontab c"]);
+    assert_eq!(words(offers.listing_due(Directory)), NOTHING);
+    assert_eq!(
+        words(offers.take(has(Directory, "podset", "b"))),
+        ["gone podset of the ConfigMaps, podset", "found podset b"]
+    );
+    assert_eq!(words(offers.take(listed(Directory))), ["listed"]);
+}
+
+#[test]
+fn a_folder_that_was_listed_in_time_is_not_overdue() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(listed(Directory));
+    offers.take(has(ConfigMaps, "podset", "a"));
+    assert_eq!(words(offers.listing_due(Directory)), NOTHING);
+    assert_eq!(words(offers.take(listed(ConfigMaps))), ["listed"]);
+}
+
+#[test]
 fn what_cannot_be_read_is_told_with_the_reason_and_may_be_mended() {
     let mut offers = Offers::new(&[ConfigMaps]);
     let refusal = Refusal::new("KeyMissing", "there is no key plugin.wasm");
