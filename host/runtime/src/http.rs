@@ -16,6 +16,7 @@ use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::event_loop::Input;
@@ -103,15 +104,21 @@ async fn readyz(State(inspector): State<Inspector>, RawQuery(query): RawQuery) -
 
 async fn metrics(State(scrape): State<Scrape>) -> Response {
     // A loop that gives no answer is when its counters are wanted most, so they are served without its states.
-    let mut scraped = scrape.inspector.report().await.map(|report| scraped(&report)).unwrap_or_default();
-    scraped.requests = (scrape.requests)();
-    match scrape.metrics.encode(Instant::now(), &scraped) {
+    let report = scrape.inspector.report().await.ok();
+    // Off the I/O threads, of which there are few: every cached object is looked at, and watches and writes must not wait.
+    let encoded = spawn_blocking(move || encode(&scrape, report.as_ref())).await;
+    match encoded.map_err(anyhow::Error::from).flatten() {
         Ok(text) => {
             let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
             (kind, text).into_response()
         }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
     }
+}
+
+fn encode(scrape: &Scrape, report: Option<&Report>) -> anyhow::Result<String> {
+    let scraped = Scraped { requests: (scrape.requests)(), ..report.map(scraped).unwrap_or_default() };
+    scrape.metrics.encode(Instant::now(), &scraped).context("writing the metrics")
 }
 
 fn scraped(report: &Report) -> Scraped {
@@ -128,7 +135,7 @@ fn scraped(report: &Report) -> Scraped {
     }
 }
 
-/// Walks every object of a kind, which only a scrape does, on its own thread and its own snapshot.
+/// Walks every object of a kind, which only a scrape does, on a thread for what blocks and on its own snapshot.
 fn cached(snapshot: &Snapshot, kind: &Kind) -> CacheState {
     let bytes = snapshot.list(kind, None, &Selector::default()).map(|object| object.json().len() as u64).sum();
     CacheState { kind: kind.to_string(), objects: snapshot.len(kind) as u64, bytes }
