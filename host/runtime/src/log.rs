@@ -1,6 +1,6 @@
-//! Where log lines go: standard error, for people or as JSON. What a guest logs, its faults and the end of its reconcile
-//! stand in a span that carries the controller, the object and the digest. Writes are lines of their own, which name the
-//! written object and its field manager: a write knows its plugin and not the reconcile that it came from.
+//! Where log lines go: standard error, for people or as JSON. What a guest logs, its faults, the writes that its outcome led
+//! to and the end of its reconcile stand in one span that carries the controller, the object and the digest. What the host
+//! writes of its own accord, such as Events, belongs to no reconcile and stands outside of any.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
