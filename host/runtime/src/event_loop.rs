@@ -2,7 +2,8 @@
 //! asks for before the next; it decides nothing and does no I/O itself. The driver has no other owner, so nothing is locked.
 //!
 //! Inputs come through one bounded channel: a watch that lists faster than the driver takes waits for it. Performing an
-//! effect never waits for anything that waits for an input, so the two directions cannot block each other.
+//! effect never waits for anything that waits for an input, so the two directions cannot block each other. The word to stop
+//! has a way of its own, so that it waits for no place in the channel and for nothing that stands in it.
 
 use std::collections::VecDeque;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -50,14 +51,22 @@ pub(crate) struct EventLoop {
     clock: Clock,
     /// When the driver wants its next tick.
     wake_at: Option<u64>,
+    /// Told, or dropped, when the host is to end.
+    stop: oneshot::Receiver<()>,
     stopping: bool,
     effects: Vec<Effect>,
 }
 
 impl EventLoop {
-    pub(crate) fn new(driver: Driver, inputs: mpsc::Receiver<Input>, performer: Performer, offers: Offers) -> Self {
+    pub(crate) fn new(
+        driver: Driver,
+        inputs: mpsc::Receiver<Input>,
+        stop: oneshot::Receiver<()>,
+        performer: Performer,
+        offers: Offers,
+    ) -> Self {
         let clock = Clock::start();
-        Self { driver, inputs, performer, offers, clock, wake_at: None, stopping: false, effects: Vec::new() }
+        Self { driver, inputs, performer, offers, clock, wake_at: None, stop, stopping: false, effects: Vec::new() }
     }
 
     /// Turns until the driver has finished after a shutdown.
@@ -67,6 +76,7 @@ impl EventLoop {
         while !(self.stopping && self.driver.is_drained()) {
             tokio::select! {
                 biased;
+                _ = &mut self.stop, if !self.stopping => self.step(Event::Shutdown),
                 _ = self.inputs.recv_many(&mut batch, BATCH) => {}
                 () = sleep_until(self.clock.instant(self.wake_at).into()), if self.wake_at.is_some() => {}
             }

@@ -66,7 +66,8 @@ async fn host(config: Config) -> anyhow::Result<()> {
         call_slots: config.workers.get() * 2,
     });
     let offers = Offers::new(&sources::of(&config));
-    let drained = start_loop(EventLoop::new(driver, receiver, performer, offers), &supervisor)?;
+    let (stop, stopped) = oneshot::channel();
+    let drained = start_loop(EventLoop::new(driver, receiver, stopped, performer, offers), &supervisor)?;
     sources::start(&config, &api, &inputs, &supervisor)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -75,24 +76,25 @@ async fn host(config: Config) -> anyhow::Result<()> {
         workers = config.workers,
         "mortise runs"
     );
-    end(&mut signals, &mut falls, &inputs, drained).await
+    end(&mut signals, &mut falls, stop, drained).await
 }
 
 /// Waits for the end, and for what is in flight.
 async fn end(
     signals: &mut Signals,
     falls: &mut Falls,
-    inputs: &mpsc::Sender<Input>,
+    stop: oneshot::Sender<()>,
     mut drained: oneshot::Receiver<()>,
 ) -> anyhow::Result<()> {
     tokio::select! {
         name = signals.next() => tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins"),
         fall = falls.next() => return Err(fall),
     }
-    inputs.send(Input::Event(Event::Shutdown)).await.context("the event loop has ended before the signal")?;
+    // Nothing stands between the signal and the bound below. A loop that has ended already is told by its fall.
+    let _ = stop.send(());
     tokio::select! {
         biased;
-        _ = &mut drained => {
+        Ok(()) = &mut drained => {
             tracing::info!("ended");
             Ok(())
         }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::driver::{self, Driver};
-use mortise_core::event::{Digest, Event, Offer};
+use mortise_core::event::{Digest, Offer};
 use mortise_kube::client::{Access, ApiServer};
 use mortise_source::SourceEvent;
 use mortise_wasm::engine::Pooling;
 use mortise_wasm::workers::Workers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::{EventLoop, INPUTS, Input};
@@ -32,7 +31,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Host {
     inputs: mpsc::Sender<Input>,
-    turning: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
     metrics: Arc<Metrics>,
     _falls: Falls,
     _folder: tempfile::TempDir,
@@ -40,6 +39,13 @@ struct Host {
 
 /// A host whose API server refuses every connection.
 async fn host() -> Host {
+    let (host, mut event_loop) = at_rest().await;
+    tokio::spawn(async move { event_loop.run().await });
+    host
+}
+
+/// The same, before its loop has begun to turn.
+async fn at_rest() -> (Host, EventLoop) {
     // Another test may have been first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
@@ -64,16 +70,16 @@ async fn host() -> Host {
         reconciles: Reconciles::default(),
     };
     let driver = Driver::new(driver::Config { instance: "test".into(), call_slots: 2 });
-    let mut event_loop = EventLoop::new(driver, receiver, performer, Offers::new(&[Source::ConfigMaps]));
-    let turning = tokio::spawn(async move { event_loop.run().await });
-    Host { inputs, turning, metrics, _falls: falls, _folder: folder }
+    let (stop, stopped) = oneshot::channel();
+    let event_loop = EventLoop::new(driver, receiver, stopped, performer, Offers::new(&[Source::ConfigMaps]));
+    (Host { inputs, stop, metrics, _falls: falls, _folder: folder }, event_loop)
 }
 
 /// Where one of the servers listens.
-async fn probes(host: &Host) -> String {
+async fn probes(inputs: mpsc::Sender<Input>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(serve_probes(listener, Inspector::new(host.inputs.clone())));
+    tokio::spawn(serve_probes(listener, Inspector::new(inputs)));
     address
 }
 
@@ -92,7 +98,7 @@ async fn get(address: &str, path: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_without_its_api_server_lives_and_is_not_ready() {
     let host = host().await;
-    let address = probes(&host).await;
+    let address = probes(host.inputs.clone()).await;
     let healthz = get(&address, "/healthz").await;
     assert!(healthz.starts_with("HTTP/1.1 200") && healthz.ends_with("ok"), "{healthz}");
     let readyz = get(&address, "/readyz").await;
@@ -116,7 +122,7 @@ async fn a_component_that_is_refused_is_told_by_the_probe_and_by_a_metric() {
     for event in [found, SourceEvent::Listed] {
         host.inputs.send(Input::Source(SourceInput { source: Source::ConfigMaps, event })).await.unwrap();
     }
-    let address = probes(&host).await;
+    let address = probes(host.inputs.clone()).await;
     let refused = async {
         loop {
             let readyz = get(&address, "/readyz?verbose").await;
@@ -146,15 +152,28 @@ async fn a_component_that_is_refused_is_told_by_the_probe_and_by_a_metric() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_with_nothing_in_flight_ends_the_loop_at_once() {
-    let host = host().await;
-    host.inputs.send(Input::Event(Event::Shutdown)).await.unwrap();
-    timeout(DEADLINE, host.turning).await.expect("the loop ends").unwrap();
-    let address = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(serve_probes(listener, Inspector::new(host.inputs.clone())));
-        address
-    };
+    let (host, mut event_loop) = at_rest().await;
+    host.stop.send(()).unwrap();
+    timeout(DEADLINE, event_loop.run()).await.expect("the loop ends");
+    drop(event_loop);
+    let address = probes(host.inputs).await;
     let healthz = get(&address, "/healthz").await;
     assert!(healthz.contains("[-]event-loop failed: the event loop has ended"), "{healthz}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_word_to_stop_needs_no_place_among_the_inputs_and_comes_before_those_that_wait() {
+    let (host, mut event_loop) = at_rest().await;
+    let mut answers = Vec::new();
+    for _ in 0..INPUTS {
+        let (answer, report) = oneshot::channel();
+        host.inputs.try_send(Input::Inspect(answer)).unwrap();
+        answers.push(report);
+    }
+    assert!(host.inputs.try_reserve().is_err(), "the channel is full");
+    host.stop.send(()).unwrap();
+    timeout(DEADLINE, event_loop.run()).await.expect("the loop ends");
+    // Some may be looked at until what is in flight has ended, and none before the word.
+    let early = answers.iter_mut().filter_map(|report| report.try_recv().ok()).filter(|report| !report.stopping);
+    assert_eq!(early.count(), 0);
 }
