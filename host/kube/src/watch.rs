@@ -409,7 +409,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             Stop::Closed if lived >= LIVED => Ok(Duration::ZERO),
             Stop::Closed => Ok(self.retry.next(again, random())),
             Stop::Expired(message) => {
-                tracing::info!(%kind, %message, "the watch's version is no longer known, listing again");
+                tracing::info!(%kind, "the watch's version is no longer known, listing again: {message}");
                 self.position = None;
                 if self.listed_at.is_none_or(|at| at.elapsed() > SOON_AFTER_LIST) {
                     self.retry.reset();
@@ -428,7 +428,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             // One break is how every restart of an API server and every load balancer's timeout looks, and going on
             // from the position loses nothing: it is a failure when going on fails too.
             Stop::Broken(failure) if self.retry.failures() == 0 && self.position.is_some() => {
-                tracing::debug!(%kind, message = %failure.message(), "the watch broke");
+                tracing::debug!(%kind, "the watch broke: {}", failure.message());
                 Ok(self.retry.next(again, random()))
             }
             Stop::Broken(failure) | Stop::Failed(failure) => self.after_failure(&failure).await,

@@ -104,7 +104,7 @@ impl Performer {
             metrics.wrote(&write, result.as_ref().map(|_| ()));
             tracing::debug!(
                 verb = write.op.verb(),
-                target = %write.op.target(),
+                written = %write.op.target(),
                 manager = write.manager(),
                 error = result.as_ref().err().map(|error| &*error.message),
                 "write"

@@ -1,6 +1,8 @@
 //! Where log lines go: standard error, for people or as JSON. What a guest logs, its faults, the writes that its outcome led
 //! to and the end of its reconcile stand in one span that carries the controller, the object and the digest. What the host
 //! writes of its own accord, such as Events, belongs to no reconcile and stands outside of any.
+//!
+//! No field may be called as a part of every JSON line is: timestamp, level, message, target, span. It would stand twice.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -172,7 +174,7 @@ fn line(observation: &Observation) {
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
         Observation::WriteFailed { target, error, .. } => {
-            info!(%target, class = ?error.class, "a write was refused: {}", error.message);
+            info!(written = %target, class = ?error.class, "a write was refused: {}", error.message);
         }
     }
 }
