@@ -12,5 +12,6 @@ mod pods;
 mod quiet;
 mod refusals;
 mod reload;
+mod shutdown;
 mod world;
 mod writes;

@@ -1,4 +1,7 @@
-//! What operators look at: probes, metrics under the names that dashboards know, logs, and an orderly end.
+//! What operators look at: probes, metrics under the names that dashboards know, logs, and a folder as a second source.
+
+use mortise_control_plane::ADMIN;
+use serde_json::{Value, json};
 
 use super::world::{World, built};
 
@@ -31,10 +34,40 @@ fn probes_and_metrics_speak_the_words_that_operators_know() {
 }
 
 #[test]
-fn a_host_that_is_told_to_end_ends_well() {
-    let mut world = World::with_podset("shutdown");
-    world.apply(&world.podset("one", 5));
-    world.stop_host();
+fn json_logs_carry_the_reconcile_with_every_line_of_a_guest_and_of_its_writes() {
+    let mut world = World::new("logs");
+    world.start_host_as(ADMIN, &["--log-format", "json", "--log-level", "debug"]);
+    world.offer("hostile", &built("test-guests/hostile.wasm"));
+    world.wait_ready("hostile");
+    let digest = world.plugin_digest("hostile").unwrap();
+    for mode in ["log-flood", "ok"] {
+        world.apply(&json!({
+            "apiVersion": "test.mortise.dev/v1", "kind": "Hostile",
+            "metadata": {"name": mode, "namespace": world.namespace}, "spec": {"mode": mode},
+        }));
+    }
+    let has = |line: &Value, field: &str, words: &str| line[field].as_str().is_some_and(|text| text.contains(words));
+    let find = |what: &str, is: &dyn Fn(&Value) -> bool| {
+        world.until(what, || world.json_log().into_iter().find(|line| is(line)))
+    };
+    let span = |name: &str| {
+        let object = format!("Hostile {}/{name}", world.namespace);
+        json!({"name": "reconcile", "controller": "hostile/Hostile", "object": object, "digest": digest})
+    };
+    let guest = find("a line of the guest is logged", &|line| has(line, "message", "line 7 of a flood"));
+    assert_eq!(guest["target"], "guest", "{guest}");
+    assert_eq!(guest["span"], span("log-flood"), "{guest}");
+    let fault = find("its fault is logged", &|line| line["reason"] == "TooManyHostCalls");
+    assert_eq!((&fault["level"], &fault["span"]), (&json!("WARN"), &span("log-flood")), "{fault}");
+
+    let child = format!("ConfigMap {}/", world.namespace);
+    let write =
+        find("the write of a child is logged", &|line| line["message"] == "write" && has(line, "written", &child));
+    assert_eq!(write["span"], span("ok"), "{write}");
+    assert_eq!((&write["level"], &write["manager"]), (&json!("DEBUG"), &json!("mortise/hostile")), "{write}");
+    for line in world.json_log() {
+        assert!(["timestamp", "level", "target"].iter().all(|field| line[field].is_string()), "{line}");
+    }
 }
 
 #[test]
@@ -42,7 +75,7 @@ fn a_folder_is_a_second_source_that_notices_what_is_saved_into_it() {
     let mut world = World::new("folder");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
-    world.start_host_as(mortise_control_plane::ADMIN, &["--plugin-dir", &path]);
+    world.start_host_as(ADMIN, &["--plugin-dir", &path]);
     let file = folder.path().join("podset.wasm");
     std::fs::copy(built("plugins/podset.wasm"), &file).unwrap();
     world.wait_ready("podset");

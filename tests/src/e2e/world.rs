@@ -31,9 +31,10 @@ pub struct World {
     pub namespace: String,
     pub client: Client,
     runtime: tokio::runtime::Runtime,
-    host: Option<Host>,
+    pub host: Option<Host>,
     cache: tempfile::TempDir,
     audit_mark: u64,
+    log_mark: u64,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -89,7 +90,8 @@ impl World {
         });
         let cache = tempfile::tempdir().unwrap();
         let namespace = format!("e2e-{name}");
-        let mut world = Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, _turn: turn };
+        let mut world =
+            Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, log_mark: 0, _turn: turn };
         world.clean();
         world.until("the namespace is free", || {
             world.plane.kubectl_output(&["create", "namespace", &world.namespace]).ok()
@@ -131,7 +133,7 @@ impl World {
         let (metrics, probes) = (free_port(), free_port());
         let mut command = Command::new(built("debug/mortise"));
         command
-            .args(["run", "--namespace", HOST_NAMESPACE, "--log-format", "human"])
+            .args(["run", "--namespace", HOST_NAMESPACE])
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(user).unwrap())
             .arg("--cache-dir")
@@ -139,6 +141,8 @@ impl World {
             .args(["--metrics-bind-address", &format!("127.0.0.1:{metrics}")])
             .args(["--health-probe-bind-address", &format!("127.0.0.1:{probes}")])
             .args(arguments);
+        // Every host appends to the same log.
+        self.log_mark = std::fs::metadata(self.log()).map_or(0, |log| log.len());
         let process = self.plane.spawn("mortise", command).unwrap();
         self.host = Some(Host { process, metrics, probes });
     }
@@ -160,6 +164,28 @@ impl World {
         host.process.terminate().unwrap();
         let status = self.until("the host ends after SIGTERM", || host.process.ended().unwrap());
         assert!(status.success(), "the host ended with {status}:\n{}", host.process.tail());
+    }
+
+    fn log(&self) -> PathBuf {
+        self.plane.logs().join("mortise.log")
+    }
+
+    /// What the host that was started last has logged so far, whole lines only; it may have ended.
+    pub fn log_since_start(&self) -> String {
+        let log = std::fs::read(self.log()).unwrap();
+        let log = &log[usize::try_from(self.log_mark).unwrap()..];
+        let whole = log.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        String::from_utf8(log[..whole].to_vec()).unwrap()
+    }
+
+    /// The same of a host that logs JSON. Every line has to be an object in which no field stands twice.
+    pub fn json_log(&self) -> Vec<Value> {
+        let parse = |line: &str| {
+            let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            assert_eq!(value.to_string().len(), line.len(), "a field stands twice in {line}");
+            value
+        };
+        self.log_since_start().lines().map(parse).collect()
     }
 
     // === plugins ===
