@@ -21,6 +21,37 @@ const INTEGRATION: &str = "mortise-tests";
 /// there was unhooked from the test binary, and everything that it holds the project to with it.
 const GROUPS: [&str; 4] = ["tidy", "scenarios", "simulation", "e2e"];
 
+/// The numbers of the end-to-end tests in a full run: each names what a release is held to. The tests have smaller ones of
+/// their own, with which they take seconds.
+const FULL: [(&str, &str); 6] = [
+    ("MORTISE_E2E_KILLS", "100"),
+    ("MORTISE_E2E_RELOAD_SETS", "200"),
+    ("MORTISE_E2E_RELOADS", "20"),
+    ("MORTISE_E2E_QUIET_SETS", "300"),
+    ("MORTISE_E2E_IDLE_S", "60"),
+    ("MORTISE_E2E_OUTAGE_S", "60"),
+];
+
+/// How much the end-to-end tests do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    /// What finds most mistakes, at every change.
+    Quick,
+    /// What is shown of a release.
+    Full,
+}
+
+impl Extent {
+    /// The variables to set, of which those stay that somebody has set already.
+    fn variables(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let all = match self {
+            Self::Quick => &[][..],
+            Self::Full => &FULL,
+        };
+        all.iter().copied().filter(|(name, _)| std::env::var_os(name).is_none())
+    }
+}
+
 /// What a step does: a check that holds or not, or tests that are counted.
 enum Act {
     Check(fn(&Checkout) -> Result<()>),
@@ -69,10 +100,10 @@ const STEPS: &[Step] = &[
 ];
 
 /// Runs all steps, or those that `filter` selects together with what they need. The last line that it prints is the sum.
-pub(crate) fn run(checkout: &Checkout, filter: Option<&str>) -> Result<ExitCode> {
+pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent) -> Result<ExitCode> {
     let began = Instant::now();
     let (selected, tests) = select(filter);
-    let mut suite = Suite { checkout, tally: Tally::default(), broken: BTreeSet::new() };
+    let mut suite = Suite { checkout, extent, tally: Tally::default(), broken: BTreeSet::new() };
     for step in STEPS.iter().filter(|step| selected.contains(step.name)) {
         match step.act {
             Act::Check(check) => suite.step(step, step.name, || Outcome::of_check(check(checkout))),
@@ -124,6 +155,7 @@ impl Outcome {
 
 struct Suite<'a> {
     checkout: &'a Checkout,
+    extent: Extent,
     tally: Tally,
     /// Steps that failed: those that need them are not worth their time.
     broken: BTreeSet<&'static str>,
@@ -162,7 +194,7 @@ impl Suite<'_> {
                 }
                 for (group, tests) in groups {
                     let mut command = integration(self.checkout);
-                    command.args(["--", "--exact"]).args(tests);
+                    command.envs(self.extent.variables()).args(["--", "--exact"]).args(tests);
                     self.step(step, &group, || run_tests(&mut command));
                 }
             }
@@ -277,6 +309,8 @@ fn count_tests(command: &mut Command) -> Result<(Tests, ExitStatus)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -294,6 +328,18 @@ mod tests {
         assert_eq!(select(Some("gen")), (BTreeSet::from(["gen", "host"]), None));
         let integration = BTreeSet::from(["integration", "guests", "host", "control-plane"]);
         assert_eq!(select(Some("e2e")), (integration, Some("e2e")));
+    }
+
+    #[test]
+    fn every_number_of_a_full_run_is_read_by_an_end_to_end_test() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/src/e2e");
+        let files =
+            std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+        let tests = files.collect::<String>();
+        for (name, _) in FULL {
+            assert!(tests.contains(&format!("count_from_env(\"{name}\"")), "no test reads {name}");
+        }
+        assert_eq!(Extent::Quick.variables().count(), 0);
     }
 
     #[test]
