@@ -60,13 +60,15 @@ pub enum PackError {
     Refused(#[from] Refusal),
     /// It does not fit into a ConfigMap.
     #[error(
-        "{name} takes {packed_bytes} bytes {how}, and a ConfigMap holds {CONFIG_MAP_BYTES} (1 MiB). {advice}build it \
-         with opt-level = \"s\" and strip = true, or give the host the file with --plugin-dir. OCI registries are not \
+        "{name} has {component_bytes} bytes and takes {packed_bytes} {how}, and a ConfigMap holds \
+         {CONFIG_MAP_BYTES} (1 MiB). {advice}build it with opt-level = \"s\" and strip = true, or give the host the file with --plugin-dir. OCI registries are not \
          supported yet"
     )]
     TooLarge {
         /// The plugin.
         name: String,
+        /// The component's size.
+        component_bytes: usize,
         /// What was to be stored.
         packed_bytes: usize,
         /// "uncompressed", "with gzip", "with zstd".
@@ -109,7 +111,8 @@ pub fn pack(
             Compression::Gzip => ("with gzip", "Try zstd, "),
             Compression::Zstd => ("with zstd", ""),
         };
-        return Err(PackError::TooLarge { name: name.into(), packed_bytes, how, advice });
+        let component_bytes = component.len();
+        return Err(PackError::TooLarge { name: name.into(), component_bytes, packed_bytes, how, advice });
     }
     let mut config_map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -161,9 +164,14 @@ mod tests {
     fn a_component_over_the_limit_is_told_its_size_the_limit_and_the_other_ways() {
         let component = noise(CONFIG_MAP_BYTES + 1);
         let error = pack("ns", "podset", &component, None, Compression::None).unwrap_err().to_string();
-        for part in
-            ["podset takes 1048577 bytes uncompressed", "holds 1048576", "compressed", "--plugin-dir", "strip", "OCI"]
-        {
+        for part in [
+            "podset has 1048577 bytes and takes 1048577 uncompressed",
+            "holds 1048576 (1 MiB)",
+            "Let it be compressed",
+            "--plugin-dir",
+            "strip",
+            "OCI",
+        ] {
             assert!(error.contains(part), "{part:?} in {error}");
         }
         let error = pack("ns", "podset", &component, None, Compression::Gzip).unwrap_err().to_string();

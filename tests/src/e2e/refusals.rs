@@ -1,7 +1,10 @@
 //! What is offered and is not a plugin, or not one that may serve: each is refused in words, once, and what served before
 //! goes on (L1, L2, L4, G7).
 
-use serde_json::json;
+use std::process::Command;
+
+use mortise_source::pack::{Compression, PackError, pack};
+use serde_json::{Value, json};
 
 use super::reload::append_custom_section;
 use super::world::{World, built};
@@ -22,26 +25,57 @@ fn replaced(mut bytes: Vec<u8>, before: &str, after: &str) -> Vec<u8> {
     bytes
 }
 
+/// What `mortise inspect` says of a component, or against it.
+fn inspect(component: &[u8], arguments: &[&str]) -> Result<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plugin.wasm");
+    std::fs::write(&file, component).unwrap();
+    let mut command = Command::new(built("debug/mortise"));
+    command.arg("inspect").arg(&file).arg("--cache-dir").arg(folder.path().join("cache")).args(arguments);
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    match output.status.code() {
+        Some(0) => Ok(text(output.stdout)),
+        Some(1) => Err(text(output.stderr)),
+        _ => panic!("{}: {}", output.status, text(output.stderr)),
+    }
+}
+
+/// `mortise inspect` refuses what the host has refused, in the host's own words.
+#[track_caller]
+fn assert_inspect_says_the_same(component: &[u8], reason: &str, message: &str) {
+    let words = inspect(component, &[]).expect_err("the host refuses it");
+    assert!(words.contains("the host would refuse"), "{words}");
+    // Only the lines are broken otherwise.
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = plain(&format!("{reason}: {message}"));
+    assert!(plain(&words).contains(&expected), "the host says {expected:?}, and inspect {words:?}");
+}
+
+/// What is no plugin: each with its name, the reason, and a part of the words.
+fn no_plugins() -> [(&'static str, Vec<u8>, &'static str, &'static str); 5] {
+    let text = |text: &str| wat::parse_str(text).unwrap();
+    let unknown_import = text("(component (import \"acme:cloud/buckets@1.0.0\" (instance)))");
+    [
+        ("truncated", podset_bytes()[..20_000].to_vec(), "Malformed", ""),
+        ("core-module", text("(module (func (export \"reconcile\")))"), "NotAComponent", "wasm32-wasip2"),
+        ("wrong-world", text("(component)"), "WrongWorld", "mortise:plugin/reconciler"),
+        ("unknown-import", unknown_import, "UnknownImport", "acme:cloud/buckets"),
+        ("text", b"hello".to_vec(), "NotWebAssembly", ""),
+    ]
+}
+
 #[test]
 fn what_is_no_plugin_is_refused_in_words_and_nobody_else_notices() {
     let mut world = World::with_podset("refusals");
-    let truncated = podset_bytes()[..20_000].to_vec();
-    let core_module = wat::parse_str("(module (func (export \"reconcile\")))").unwrap();
-    let wrong_world = wat::parse_str("(component)").unwrap();
-    let unknown_import = wat::parse_str("(component (import \"acme:cloud/buckets@1.0.0\" (instance)))").unwrap();
-    let cases: [(&str, Vec<u8>, &str, &str); 5] = [
-        ("truncated", truncated, "Malformed", ""),
-        ("core-module", core_module, "NotAComponent", "wasm32-wasip2"),
-        ("wrong-world", wrong_world, "WrongWorld", "mortise:plugin/reconciler"),
-        ("unknown-import", unknown_import, "UnknownImport", "acme:cloud/buckets"),
-        ("text", b"hello".to_vec(), "NotWebAssembly", ""),
-    ];
+    let cases = no_plugins();
     for (name, bytes, _, _) in &cases {
         world.offer_bytes(name, bytes);
     }
-    for (name, _, reason, words) in &cases {
+    for (name, bytes, reason, words) in &cases {
         let message = world.wait_condition(name, "Ready", "False", reason);
         assert!(message.contains(words), "{name}: {message}");
+        assert_inspect_says_the_same(bytes, reason, &message);
     }
     assert_eq!(world.metric("mortise_plugin_refusals_total", ""), cases.len() as f64);
     world.wait_condition("podset", "Ready", "True", "Serving");
@@ -56,6 +90,29 @@ fn what_is_no_plugin_is_refused_in_words_and_nobody_else_notices() {
     assert_eq!(events.lines().filter(|line| line.starts_with("NotAComponent")).count(), 1, "told once: {events}");
     let (status, _) = world.probe("/readyz");
     assert_eq!(status, 200, "a refused plugin does not make the host unready");
+}
+
+#[test]
+fn inspect_tells_what_the_host_would_serve() {
+    let world = World::with_podset("inspect");
+    let digest = world.plugin_digest("podset").unwrap();
+    let text = inspect(&podset_bytes(), &[]).unwrap();
+    for part in [
+        &*format!("digest   {digest}"),
+        "fits a ConfigMap",
+        "Reconciles PodSet (app.example.com/v1alpha1)",
+        "owns   Pod (v1), deleted and created anew when it has to change",
+        "podsets.app.example.com (namespaced; v1alpha1)",
+        "64.00 MiB of memory, 1000 ms",
+        "reads objects of the kinds that its manifest declares\n    mortise:host/cluster@0.1.0",
+    ] {
+        assert!(text.contains(part), "{part:?} does not stand in:\n{text}");
+    }
+    let json: Value = serde_json::from_str(&inspect(&podset_bytes(), &["-o", "json"]).unwrap()).unwrap();
+    assert_eq!(json["digest"], json!(digest));
+    assert_eq!(json["sizes"]["componentBytes"], json!(podset_bytes().len()));
+    assert_eq!(json["manifest"]["controllers"][0]["for"]["kind"], "PodSet", "{json:#}");
+    assert!(json["imports"].as_array().unwrap().contains(&json!("mortise:host/cluster@0.1.0")), "{json:#}");
 }
 
 #[test]
@@ -96,22 +153,22 @@ fn a_component_over_the_limit_of_a_configmap_is_refused_by_push_with_the_other_w
         append_custom_section(&mut bytes, &noise.take(100).collect::<Vec<u8>>());
     }
     std::fs::write(&file, &bytes).unwrap();
+    let Err(PackError::TooLarge { packed_bytes, .. }) = pack("", "huge", &bytes, None, Compression::Gzip) else {
+        panic!("it fits")
+    };
     let kubeconfig = world.plane.kubeconfig(mortise_control_plane::ADMIN).unwrap();
     let push = |file: &std::path::Path| {
-        let mut command = std::process::Command::new(built("debug/mortise"));
+        let mut command = Command::new(built("debug/mortise"));
         command.arg("push").arg(file).arg("--kubeconfig").arg(&kubeconfig);
         command.output().unwrap()
     };
     let refused = push(&file);
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success());
-    for part in ["1048576", "--plugin-dir"] {
-        assert!(
-            words.replace([',', '_'], "").contains(part) || words.contains("1 MiB") || words.contains("1.00 MiB"),
-            "{part}: {words}"
-        );
+    let sizes = format!("huge has {} bytes and takes {packed_bytes} with gzip", bytes.len());
+    for part in [&*sizes, "a ConfigMap holds 1048576 (1 MiB)", "--plugin-dir", "Try zstd"] {
+        assert!(words.contains(part), "{part:?} does not stand in: {words}");
     }
-    assert!(words.contains("--plugin-dir"), "{words}");
     let pushed = push(&built("plugins/podset.wasm"));
     assert!(pushed.status.success(), "{}", String::from_utf8_lossy(&pushed.stderr));
     let labelled =
@@ -164,17 +221,31 @@ fn l4_a_crd_is_never_narrowed_while_objects_exist() {
 fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
     let mut world = World::new("manifests");
     world.start_host();
-    world.offer_bytes("unparsable", &replaced(podset_bytes(), "PluginManifest", "PluginMenifest"));
-    let message = world.wait_condition("unparsable", "Ready", "False", "InvalidManifest");
-    assert!(message.contains("PluginManifest"), "{message}");
-    // The same plugin, for a kind in a group of Kubernetes' own; and one that would bring such a kind itself.
-    let claims = replaced(podset_bytes(), "app.example.com/v1alpha1", "resource.k8s.io/v1alpha1");
-    world.offer_bytes("claims-core", &claims);
-    let message = world.wait_condition("claims-core", "Ready", "False", "CoreKindClaimed");
-    assert!(message.contains("resource.k8s.io/v1alpha1/PodSet is a kind of Kubernetes itself"), "{message}");
-    world.offer_bytes("brings-core", &replaced(podset_bytes(), "app.example.com", "resource.k8s.io"));
-    let message = world.wait_condition("brings-core", "Ready", "False", "ProtectedGroup");
-    assert!(message.contains("\"resource.k8s.io\" belongs to Kubernetes"), "{message}");
+    // The second is for a kind in a group of Kubernetes' own; the third would bring such a kind itself.
+    let cases = [
+        ("unparsable", "PluginManifest", "PluginMenifest", "InvalidManifest", "PluginManifest"),
+        (
+            "claims-core",
+            "app.example.com/v1alpha1",
+            "resource.k8s.io/v1alpha1",
+            "CoreKindClaimed",
+            "resource.k8s.io/v1alpha1/PodSet is a kind of Kubernetes itself",
+        ),
+        (
+            "brings-core",
+            "app.example.com",
+            "resource.k8s.io",
+            "ProtectedGroup",
+            "\"resource.k8s.io\" belongs to Kubernetes",
+        ),
+    ];
+    for (name, before, after, reason, words) in cases {
+        let component = replaced(podset_bytes(), before, after);
+        world.offer_bytes(name, &component);
+        let message = world.wait_condition(name, "Ready", "False", reason);
+        assert!(message.contains(words), "{name}: {message}");
+        assert_inspect_says_the_same(&component, reason, &message);
+    }
     let crds = world.kubectl(&["get", "crd", "-o", "name"]);
     assert!(!crds.contains("podsets"), "a refused plugin has registered something: {crds}");
 }
