@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT};
 use crate::failure::Failure;
 
-/// A group that does not have a kind is asked again after this long: many writes of an unknown kind cost one request a
-/// second together.
+/// A group that does not have a kind, or is not served at all, is asked again after this long, by whoever comes first for
+/// all: many writes of an unknown kind cost one request a second together.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What stays as it is in a segment of a path or a value of a query.
@@ -90,12 +90,10 @@ impl ApiServer {
         }
         if group.asked.elapsed() >= ASK_AGAIN_AFTER {
             self.discovery().forget_this(&kind.api_version, &cell);
-            let group = self.ask_for_group(&kind.api_version).await?;
-            let found = group.resources.get(&*kind.kind).cloned();
-            // Somebody else may have filled the new cell meanwhile; both answers are equally new.
-            let _ = self.discovery().cell(&kind.api_version).set(group);
-            if let Some(resource) = found {
-                return Ok(resource);
+            let cell = self.discovery().cell(&kind.api_version);
+            let group = cell.get_or_try_init(|| self.ask_for_group(&kind.api_version)).await?;
+            if let Some(resource) = group.resources.get(&*kind.kind) {
+                return Ok(resource.clone());
             }
         }
         Err(Failure::NotServed(format!("{} does not serve {kind}; is its CRD installed?", self.host())))
@@ -103,12 +101,14 @@ impl ApiServer {
 
     async fn ask_for_group(&self, api_version: &Arc<str>) -> Result<Group, Failure> {
         let root = root(api_version);
-        let answer = self.get(&root, READ_TIMEOUT).await.map_err(|failure| match failure {
-            Failure::Answered(refused) if refused.code == NOT_FOUND => {
-                Failure::NotServed(format!("{} does not serve {api_version}; is its CRD installed?", self.host()))
+        let answer = match self.get(&root, READ_TIMEOUT).await {
+            Ok(answer) => answer,
+            // An answer like any other: a group that has nothing.
+            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => {
+                return Ok(Group { asked: Instant::now(), resources: HashMap::new() });
             }
-            other => other.during(&format!("asking for the resources of {api_version}")),
-        })?;
+            Err(failure) => return Err(failure.during(&format!("asking for the resources of {api_version}"))),
+        };
         let list: ResourceList = serde_json::from_slice(&answer.body)
             .map_err(|error| Failure::Lost(format!("the resources of {api_version} cannot be read: {error}")))?;
         Ok(Group { asked: Instant::now(), resources: resources(&root, api_version, list) })
@@ -169,7 +169,13 @@ impl Resource {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+    use crate::client::Access;
 
     fn resource(kind: &Kind, json: &str) -> Arc<Resource> {
         let list = serde_json::from_str(json).unwrap();
@@ -200,5 +206,67 @@ mod tests {
             assert!(matches!(pod.object(&Name::new(namespace, name)), Err(Failure::Invalid(_))), "{namespace}/{name}");
         }
         assert_eq!(pod.object(&Name::new("n?s", "a#b")).unwrap(), "/api/v1/namespaces/n%3Fs/pods/a%23b");
+    }
+
+    /// An API server that serves `v1` without any resources and nothing else, and the number of requests that it had.
+    async fn barren() -> (ApiServer, Arc<AtomicUsize>) {
+        // Another test may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let kubeconfig = format!(
+            r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
+            "clusters":[{{"name":"c","cluster":{{"server":"http://{}"}}}}],
+            "users":[{{"name":"u","user":{{}}}}],"contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}]}}"#,
+            listener.local_addr().unwrap()
+        );
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), kubeconfig).unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(answer(stream, count.clone()));
+            }
+        });
+        let access = Access { kubeconfig: Some(file.path().to_owned()), context: None };
+        (ApiServer::connect(&access).await.unwrap(), requests)
+    }
+
+    async fn answer(mut stream: TcpStream, requests: Arc<AtomicUsize>) {
+        let mut request = [0; 4_096];
+        // A request without a body comes in one piece over loopback.
+        while let Ok(length @ 1..) = stream.read(&mut request).await {
+            requests.fetch_add(1, Ordering::SeqCst);
+            let known = request[..length].starts_with(b"GET /api/v1 ");
+            let (status, body) = if known { ("200 OK", r#"{"resources":[]}"#) } else { ("404 Not Found", "") };
+            let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_who_want_an_unknown_kind_ask_once_a_second_together() {
+        let (api, requests) = barren().await;
+        for kind in [Kind::new("v1", "Pod"), Kind::new("acme.example.com/v1", "Anvil")] {
+            let all_ask = async || {
+                let before = requests.load(Ordering::SeqCst);
+                let asking = (0..50).map(|_| {
+                    let (api, kind) = (api.clone(), kind.clone());
+                    tokio::spawn(async move { api.resource(&kind).await })
+                });
+                for asked in asking.collect::<Vec<_>>() {
+                    let failure = asked.await.unwrap().unwrap_err();
+                    assert!(
+                        matches!(&failure, Failure::NotServed(words) if words.contains(&kind.to_string())),
+                        "{failure:?}"
+                    );
+                }
+                requests.load(Ordering::SeqCst) - before
+            };
+            assert_eq!(all_ask().await, 1, "{kind}");
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            assert_eq!(all_ask().await, 1, "{kind}, after a second");
+        }
     }
 }
