@@ -3,24 +3,16 @@
 use std::path::Path;
 
 use anyhow::Context;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use mortise_kube::client::Access;
 
-/// A client for the cluster of a kubeconfig; without one, what `$KUBECONFIG`, `~/.kube/config` or the pod says.
+/// A client for the cluster of a kubeconfig; without one, for the cluster that `mortise run` would find.
 ///
 /// # Errors
 /// When there is none, or it cannot be used.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let read = || Kubeconfig::read_from(path);
-            let kubeconfig = read().with_context(|| format!("cannot use the kubeconfig {}", path.display()))?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("cannot use the kubeconfig {}", path.display()))?
-        }
-        None => Config::infer().await.context("found no cluster; name a kubeconfig with --kubeconfig")?,
-    };
+    let access = Access { kubeconfig: kubeconfig.map(Path::to_owned), context: None };
+    let config = access.config().await?;
     let server = config.cluster_url.to_string();
     Client::try_from(config).with_context(|| format!("cannot set up the connection to {server}"))
 }

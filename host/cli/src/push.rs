@@ -43,7 +43,7 @@ pub struct PushArgs {
     /// Namespace of the host
     #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
     namespace: Namespace,
-    /// Kubeconfig to reach the API server; without it, $KUBECONFIG or ~/.kube/config
+    /// Kubeconfig to reach the API server; without it, $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Compress with zstd instead of gzip

@@ -31,7 +31,7 @@ Signals:
   SIGTERM or SIGINT ends the host: writes in flight are finished, nothing new begins, at most 10 s.
   A second one ends it at once; every write is safe to repeat, so nothing is lost either way.")]
 pub struct RunArgs {
-    /// Kubeconfig to reach the API server; without it, the pod's ServiceAccount, else $KUBECONFIG or ~/.kube/config
+    /// Kubeconfig to reach the API server; without it, $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace in which plugins' ConfigMaps are looked for

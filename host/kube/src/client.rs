@@ -4,7 +4,7 @@
 //! kube's client brings TLS, credentials and their renewal. Its own retries are off (X8): they repeat every method, also
 //! after answers that leave open whether a write happened, and only the driver knows what is safe to repeat.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ impl ApiServer {
     /// Sets the connection up. Nothing is sent yet, so an API server that is down is no error here. Must be called
     /// within a tokio runtime, and after the process has installed its rustls crypto provider.
     pub async fn connect(access: &Access) -> Result<Self, AccessError> {
-        let mut config = load(access).await?;
+        let mut config = access.config().await?;
         config.default_retry = false;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.write_timeout = Some(SEND_TIMEOUT);
@@ -214,19 +214,58 @@ async fn read_all(body: &mut Body, deadline: Instant) -> Result<Bytes, Failure> 
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-async fn load(access: &Access) -> Result<Config, AccessError> {
-    let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
-    if let Some(path) = &access.kubeconfig {
-        let failed = |source| AccessError::Kubeconfig { path: path.clone(), source: Box::new(source) };
-        let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-        return Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed);
+/// Where a connection is described.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place<'a> {
+    File(&'a Path),
+    Environment,
+    Pod,
+    Home,
+}
+
+impl Access {
+    /// The one order in which every command of mortise looks.
+    fn place(&self, names_kubeconfig: bool, in_pod: bool) -> Place<'_> {
+        match &self.kubeconfig {
+            Some(path) => Place::File(path),
+            None if names_kubeconfig => Place::Environment,
+            None if in_pod => Place::Pod,
+            None => Place::Home,
+        }
     }
-    let named = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
-    if !named && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
-        return Config::incluster().map_err(|source| AccessError::InCluster { source: Box::new(source) });
+
+    /// How the API server is reached, as far as files and the environment say; nothing is sent.
+    pub async fn config(&self) -> Result<Config, AccessError> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        match self.place(is_set("KUBECONFIG"), is_set("KUBERNETES_SERVICE_HOST")) {
+            Place::File(path) => {
+                let failed = |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+                let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+            }
+            Place::Pod => Config::incluster().map_err(|source| AccessError::InCluster { source: Box::new(source) }),
+            Place::Environment | Place::Home => Config::from_kubeconfig(&options)
+                .await
+                .map_err(|source| AccessError::NoCluster { source: Box::new(source) }),
+        }
     }
-    Config::from_kubeconfig(&options).await.map_err(|source| AccessError::NoCluster { source: Box::new(source) })
 }
 
 /// A status of the API server that a caller compares with.
 pub(crate) const NOT_FOUND: u16 = StatusCode::NOT_FOUND.as_u16();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_file_goes_before_the_environment_that_before_the_pod_and_the_home_folder_is_last() {
+        let named = Access { kubeconfig: Some("a".into()), context: None };
+        assert_eq!(named.place(true, true), Place::File(Path::new("a")));
+        let unnamed = Access::default();
+        assert_eq!(unnamed.place(true, true), Place::Environment);
+        assert_eq!(unnamed.place(false, true), Place::Pod);
+        assert_eq!(unnamed.place(false, false), Place::Home);
+    }
+}

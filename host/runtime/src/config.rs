@@ -8,15 +8,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Context;
+use mortise_source::is_dns_label;
 use tokio::net::TcpListener;
-
-/// What a namespace's name is at most, as every DNS label.
-const MAX_NAMESPACE_LENGTH: usize = 63;
 
 /// Everything that `mortise run` needs to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// None: the cluster that the process runs in, else what `KUBECONFIG` says.
+    /// None: what `$KUBECONFIG` says, else the cluster that the process runs in, else `~/.kube/config`.
     pub kubeconfig: Option<PathBuf>,
     /// Where plugins' ConfigMaps are, and where nothing else is read unless a plugin needs it.
     pub namespace: Namespace,
@@ -68,14 +66,7 @@ impl FromStr for Namespace {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = text.as_bytes();
-        let ends_well = |byte: Option<&u8>| byte.is_some_and(|byte| inner(*byte));
-        let right = bytes.len() <= MAX_NAMESPACE_LENGTH
-            && ends_well(bytes.first())
-            && ends_well(bytes.last())
-            && bytes.iter().all(|&byte| inner(byte) || byte == b'-');
-        if right { Ok(Self(text.to_owned())) } else { Err(ConfigError::Namespace(text.to_owned())) }
+        if is_dns_label(text) { Ok(Self(text.to_owned())) } else { Err(ConfigError::Namespace(text.to_owned())) }
     }
 }
 

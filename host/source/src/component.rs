@@ -8,8 +8,8 @@ use mortise_core::digest;
 use mortise_core::event::{Digest, Refusal};
 use mortise_core::limits::MAX_COMPONENT_BYTES;
 
-/// Kubernetes' limit for a DNS-1123 label.
-const MAX_NAME_BYTES: usize = 63;
+use crate::{MAX_DNS_LABEL_BYTES, is_dns_label};
+
 /// Largest configuration, as YAML and as the JSON that it becomes: it is handed to every call.
 pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
 /// Largest window that a zstd frame may ask for: 64 MiB, the first power of two above the largest component.
@@ -95,20 +95,13 @@ pub(crate) fn too_large() -> Refusal {
 
 /// A plugin's name becomes a field manager, a label's value and part of metrics, so it is a DNS-1123 label.
 pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_outer = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
-    let bytes = name.as_bytes();
-    if bytes.len() <= MAX_NAME_BYTES
-        && bytes.iter().all(|byte| is_inner(*byte))
-        && is_outer(bytes.first())
-        && is_outer(bytes.last())
-    {
+    if is_dns_label(name) {
         return Ok(());
     }
     Err(Refusal::new(
         "InvalidName",
         format!(
-            "{name:?} cannot be a plugin's name: it has to be of at most {MAX_NAME_BYTES} of the characters a-z, 0-9 and \
+            "{name:?} cannot be a plugin's name: it has to be of at most {MAX_DNS_LABEL_BYTES} of the characters a-z, 0-9 and \
              '-', and begin and end with a letter or digit; rename it"
         ),
     ))
