@@ -1,12 +1,20 @@
 //! A plugin is replaced while its objects change: nothing is lost, nothing doubled, nothing restarted.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::pods::Witness;
-use super::world::{World, built, count_from_env};
+use super::world::{HOST_NAMESPACE, World, built, count_from_env};
 
 /// PodSets that are being scaled. `MORTISE_E2E_RELOAD_SETS` raises it.
 const SETS: usize = 30;
@@ -15,6 +23,11 @@ const RELOADS: usize = 4;
 /// Every how many replacements the build is new. Three, so that the few of a short run have each sort: a first build, one
 /// that served before, and one that is compiled while another serves.
 const FRESH_EVERY: usize = 3;
+/// Between two changes of the load. A hundred a second, as far as the API server takes them, keep the host at work.
+const LOAD_EVERY: Duration = Duration::from_millis(10);
+/// From the ConfigMap's watch event to a status that the new code wrote, compiling aside: a second for the update to reach
+/// the host, and as much again for the trial, the first call and its write on a busy machine.
+const TO_FIRST_STATUS: Duration = Duration::from_secs(2);
 
 /// Creates PodSets `set-0`, `set-1`, ... a dozen at a time.
 pub fn create_sets(world: &World, sets: usize, replicas: i64) {
@@ -56,8 +69,148 @@ pub fn wait_converged(world: &World, witness: &Witness, sets: usize, replicas: u
     });
 }
 
+/// Which build of podset wrote a status, by the words that only one of them has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Build {
+    Plain,
+    Next,
+}
+
+impl Build {
+    fn of(set: &DynamicObject) -> Option<Self> {
+        let conditions = set.data["status"]["conditions"].as_array()?;
+        let message = conditions.iter().find(|condition| condition["type"] == "Ready")?["message"].as_str()?;
+        Some(if message.ends_with(" are up") { Self::Next } else { Self::Plain })
+    }
+
+    fn other(self) -> Self {
+        if self == Self::Plain { Self::Next } else { Self::Plain }
+    }
+
+    fn component(self) -> PathBuf {
+        built(if self == Self::Plain { "plugins/podset.wasm" } else { "test-guests/podset-next.wasm" })
+    }
+}
+
+/// What watches of the test's own have brought, at the moment they brought it.
+#[derive(Debug)]
+struct Shown {
+    /// Which build wrote the status of each set.
+    builds: BTreeMap<String, Build>,
+    /// The build that is looked out for.
+    awaited: Build,
+    /// When the ConfigMap changed, since the build is looked out for.
+    offered_at: Option<Instant>,
+    /// When the first status of that build was there.
+    answered_at: Option<Instant>,
+}
+
+/// Watches of the PodSets and of the plugin's ConfigMap; dropping it ends them.
+struct Lookout {
+    shown: Arc<Mutex<Shown>>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Lookout {
+    fn watch(world: &World) -> Self {
+        let awaited = Build::Plain;
+        let shown = Shown { builds: BTreeMap::new(), awaited, offered_at: None, answered_at: None };
+        let shown = Arc::new(Mutex::new(shown));
+        let (sets, config_maps) = (Arc::clone(&shown), Arc::clone(&shown));
+        let follow_sets = follow(world.podsets(), move |set| sets.lock().unwrap().set(&set));
+        let follow_config_maps = follow(world.api("v1", "ConfigMap", Some(HOST_NAMESPACE)), move |_| {
+            config_maps.lock().unwrap().offered_at.get_or_insert_with(Instant::now);
+        });
+        Self { shown, tasks: [world.spawn(follow_sets), world.spawn(follow_config_maps)] }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&mut Shown) -> T) -> T {
+        look(&mut self.shown.lock().unwrap())
+    }
+
+    /// Waits until every set was answered by a build, so that the other one's words are news.
+    fn wait_for_all(&self, world: &World, sets: usize, build: Build) {
+        world.until(&format!("{sets} sets have a status by the build {build:?}"), || {
+            let by_it = self.look(|shown| shown.builds.values().filter(|by| **by == build).count());
+            (by_it == sets).then_some(())
+        });
+    }
+}
+
+impl Shown {
+    fn set(&mut self, set: &DynamicObject) {
+        let Some(build) = Build::of(set) else { return };
+        self.builds.insert(set.name_any(), build);
+        if build == self.awaited {
+            self.answered_at.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn follow(api: Api<DynamicObject>, mut see: impl FnMut(DynamicObject)) {
+    let mut events = watcher(api, watcher::Config::default()).boxed();
+    while let Some(event) = events.next().await {
+        // The watcher comes back by itself from errors.
+        if let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event {
+            see(object);
+        }
+    }
+}
+
+/// Scales one set after the other to and fro, until it is dropped.
+struct Load {
+    scaled: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Load {
+    fn start(world: &World, sets: usize) -> Self {
+        let (api, scaled) = (world.podsets(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&scaled);
+        let task = world.spawn(async move {
+            for next in 0.. {
+                let patch = Patch::Merge(json!({"spec": {"replicas": 1 + (next / sets) % 2}}));
+                api.patch(&format!("set-{}", next % sets), &PatchParams::default(), &patch).await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(LOAD_EVERY).await;
+            }
+        });
+        Self { scaled, task }
+    }
+
+    /// How many times a set was scaled.
+    fn scaled(&self) -> usize {
+        self.scaled.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Offers a component, and tells how long it took from the ConfigMap's watch event to the first status that the new code
+/// wrote, and how much of that was spent on compiling.
+fn replace(world: &World, lookout: &Lookout, build: Build, component: &[u8]) -> (Duration, Duration) {
+    let compiled = |world: &World| world.metric("mortise_plugin_compile_seconds_sum", "");
+    let before = compiled(world);
+    lookout.look(|shown| (shown.awaited, shown.offered_at, shown.answered_at) = (build, None, None));
+    world.offer_bytes("podset", component);
+    let took = world.until("the new build has written a status", || {
+        lookout.look(|shown| Some(shown.answered_at?.saturating_duration_since(shown.offered_at?)))
+    });
+    (took, Duration::from_secs_f64(compiled(world) - before))
+}
+
 #[test]
-fn l1_a_plugin_replaced_under_load_loses_and_doubles_nothing() {
+fn l1_a_plugin_replaced_under_load_serves_at_once_and_loses_and_doubles_nothing() {
     let mut world = World::with_podset("reload");
     let sets = count_from_env("MORTISE_E2E_RELOAD_SETS", SETS);
     let reloads = count_from_env("MORTISE_E2E_RELOADS", RELOADS);
@@ -65,39 +218,40 @@ fn l1_a_plugin_replaced_under_load_loses_and_doubles_nothing() {
     create_sets(&world, sets, 1);
     wait_converged(&world, &witness, sets, 1);
     let pid = world.host().process.pid();
-    let builds = [built("test-guests/podset-next.wasm"), built("plugins/podset.wasm")];
+    let lookout = Lookout::watch(&world);
+    let load = Load::start(&world, sets);
     let (mut uncached, mut cached) = (Vec::new(), Vec::new());
-    let mut next_set = 0;
+    let mut build = Build::Plain;
     for reload in 0..reloads {
-        let build = &builds[reload % 2];
+        lookout.wait_for_all(&world, sets, build);
+        build = build.other();
         // No cache has seen it: a custom section makes it another digest.
         let fresh = reload % FRESH_EVERY == FRESH_EVERY - 1;
-        let mut bytes = std::fs::read(build).unwrap();
+        let mut bytes = std::fs::read(build.component()).unwrap();
         if fresh {
             append_custom_section(&mut bytes, format!("build {reload}").as_bytes());
         }
-        let reloads_before = world.metric("mortise_plugin_reloads_total", "podset");
-        let begin = Instant::now();
-        world.offer_bytes("podset", &bytes);
-        let took = world.until("the new build has taken over", || {
-            // Load goes on meanwhile: one set after the other is scaled to and fro.
-            scale(&world, next_set % sets, 1 + (next_set / sets % 2) as i64);
-            next_set += 1;
-            (world.metric("mortise_plugin_reloads_total", "podset") > reloads_before).then(|| begin.elapsed())
-        });
+        let (took, compiling) = replace(&world, &lookout, build, &bytes);
+        assert!(
+            took <= compiling + TO_FIRST_STATUS,
+            "reload {reload} took {took:?} from the watch event to the first status, of which {compiling:?} were compiling"
+        );
         if fresh || reload == 0 { uncached.push(took) } else { cached.push(took) }
     }
+    let scaled = load.scaled();
+    drop(load);
     for index in 0..sets {
         scale(&world, index, 2);
     }
     wait_converged(&world, &witness, sets, 2);
     let doubles = witness.with(|seen| seen.doubles.clone());
     assert!(doubles.is_empty(), "{doubles:#?}");
+    assert_eq!(world.metric("mortise_plugin_reloads_total", "podset"), reloads as f64);
     assert_eq!(world.host().process.pid(), pid);
     assert!(world.host().process.ended().unwrap().is_none(), "the host has ended");
     println!(
-        "reload: {sets} sets scaled {next_set} times while the plugin was replaced {reloads} times: 0 lost, 0 doubled, \
-         0 restarts; update to take-over p50 cached {:?}, uncached {:?}",
+        "reload: {sets} sets scaled {scaled} times while the plugin was replaced {reloads} times: 0 lost, 0 doubled, \
+         0 restarts; watch event to first status of the new code p50 cached {:?}, uncached {:?}",
         median(&mut cached),
         median(&mut uncached)
     );
