@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::pods::Witness;
 use super::reload::{create_sets, scale, wait_converged};
 use super::world::{HOST_NAMESPACE, RESTRICTED, World, built, count_from_env};
 
 /// How long the API server is away. `MORTISE_E2E_OUTAGE_S` raises it.
 const OUTAGE_S: usize = 5;
+/// How long a host that may not see its Pods is watched doing nothing: ten times what a change takes to be acted upon.
+const BLIND: Duration = Duration::from_secs(3);
 
 #[test]
 fn the_host_survives_an_api_server_that_is_away_at_its_start_and_in_the_middle() {
@@ -49,9 +53,12 @@ fn bind(world: &World, name: &str, cluster_role: &str) {
     world.kubectl(&["create", "clusterrolebinding", name, &role, &format!("--user={RESTRICTED}")]);
 }
 
-#[test]
-fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_without_a_restart() {
-    let mut world = World::new("rights");
+/// A world whose host has its own rights, and none of any plugin's.
+fn restricted_world(name: &str) -> World {
+    let mut world = World::new(name);
+    for binding in ["e2e-host", "e2e-podset"] {
+        world.kubectl(&["delete", "clusterrolebinding", binding, "--ignore-not-found"]);
+    }
     grant(&world, &["--host"]);
     bind(&world, "e2e-host", "mortise-host");
     let in_namespace = ["create", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--role=mortise"];
@@ -59,13 +66,14 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
     world.kubectl(&[&in_namespace[..], &[&format!("--user={RESTRICTED}")]].concat());
     world.start_host_as(RESTRICTED, &[]);
     world.offer("podset", &built("plugins/podset.wasm"));
-    let message = world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    for words in ["cannot watch resource", "verbs:", "resources:"] {
-        assert!(message.contains(words), "{words:?} does not stand in: {message}");
-    }
+    world
+}
+
+/// Gives the host the rights that podset needs, and returns the role that holds them.
+fn let_podset_run(world: &mut World) -> String {
     let component = built("plugins/podset.wasm");
-    grant(&world, &[component.to_str().unwrap()]);
-    let role = world.kubectl(&[
+    grant(world, &[component.to_str().unwrap()]);
+    let roles = world.kubectl(&[
         "get",
         "clusterroles",
         "-l",
@@ -73,10 +81,21 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
         "-o",
         "jsonpath={.items[*].metadata.name}",
     ]);
-    let role =
-        role.split(' ').find(|name| name.contains("podset")).unwrap_or_else(|| panic!("no role of podset in {role}"));
-    bind(&world, "e2e-podset", role);
+    let role = roles.split(' ').find(|name| name.contains("podset"));
+    let role = role.unwrap_or_else(|| panic!("no role of podset in {roles}")).to_owned();
+    bind(world, "e2e-podset", &role);
     world.wait_ready("podset");
+    role
+}
+
+#[test]
+fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_without_a_restart() {
+    let mut world = restricted_world("rights");
+    let message = world.wait_condition("podset", "Permitted", "False", "Forbidden");
+    for words in ["cannot watch resource", "verbs:", "resources:"] {
+        assert!(message.contains(words), "{words:?} does not stand in: {message}");
+    }
+    let role = let_podset_run(&mut world);
     let witness = Witness::watch(&world);
     create_sets(&world, 2, 2);
     wait_converged(&world, &witness, 2, 2);
@@ -84,8 +103,53 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
     world.kubectl(&["delete", "clusterrolebinding", "e2e-podset"]);
     scale(&world, 0, 3);
     world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    bind(&world, "e2e-podset", role);
+    bind(&world, "e2e-podset", &role);
     scale(&world, 1, 3);
     wait_converged(&world, &witness, 2, 3);
     world.wait_condition("podset", "Permitted", "True", "Allowed");
+}
+
+#[test]
+fn r5_pods_that_may_no_longer_be_read_are_not_taken_for_gone() {
+    let mut world = restricted_world("blind");
+    let role = let_podset_run(&mut world);
+    let witness = Witness::watch(&world);
+    create_sets(&world, 2, 3);
+    wait_converged(&world, &witness, 2, 3);
+
+    // Creating and deleting stays allowed: nothing but the host itself keeps it from doing so.
+    let plane = world.plane;
+    let allow_of_pods = |verbs: &[&str]| {
+        let patch = json!([
+            {"op": "test", "path": "/rules/0/resources", "value": ["pods"]},
+            {"op": "replace", "path": "/rules/0/verbs", "value": verbs},
+        ]);
+        plane.kubectl_output(&["patch", "clusterrole", &role, "--type=json", "-p", &patch.to_string()]).unwrap();
+    };
+    allow_of_pods(&["create", "delete"]);
+    // A watch that is open stays open, and is closed every few minutes; this closes it now.
+    plane.stop_apiserver().unwrap();
+    plane.start_apiserver().unwrap();
+    let message = world.wait_condition("podset", "Permitted", "False", "Forbidden");
+    for words in ["pods", "verbs:", "list", "watch"] {
+        assert!(message.contains(words), "{words:?} does not stand in: {message}");
+    }
+
+    world.mark_audit();
+    scale(&world, 0, 1);
+    scale(&world, 1, 5);
+    // Nothing that could be waited for happens now; that is what is shown.
+    std::thread::sleep(BLIND);
+    let writes = world.writes_by_host();
+    let of_pods: Vec<_> = writes.iter().filter(|write| write.resource == "pods").collect();
+    assert!(of_pods.is_empty(), "the host changed Pods that it cannot see: {of_pods:#?}");
+    assert_eq!((witness.alive(), witness.with(|seen| seen.deleted.len())), (6, 0));
+
+    for index in 0..2 {
+        scale(&world, index, 2);
+    }
+    allow_of_pods(&["create", "delete", "get", "list", "watch"]);
+    wait_converged(&world, &witness, 2, 2);
+    world.wait_condition("podset", "Permitted", "True", "Allowed");
+    assert_eq!(witness.with(|seen| seen.ever.len()), 6, "Pods were made anew that were there");
 }
