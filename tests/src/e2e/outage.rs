@@ -39,6 +39,26 @@ fn the_host_survives_an_api_server_that_is_away_at_its_start_and_in_the_middle()
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 }
 
+#[test]
+fn credentials_that_are_not_accepted_are_told_as_such_and_as_no_missing_right() {
+    let mut world = World::new("credentials");
+    let text = std::fs::read_to_string(world.plane.kubeconfig(RESTRICTED).unwrap()).unwrap();
+    let mut kubeconfig: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    kubeconfig["users"][0]["user"]["token"] = json!("of-yesterday");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), kubeconfig.to_string()).unwrap();
+    world.start_host_with(file.path(), &[]);
+    world.until("the host says what is wrong", || {
+        world.log_since_start().contains("credentials were not accepted (Unauthorized)").then_some(())
+    });
+    let log = world.log_since_start();
+    assert!(
+        !log.contains("mortise rbac") && !log.contains("verbs:"),
+        "a rule to add is told, which would not help:\n{log}"
+    );
+    assert!(world.host().process.ended().unwrap().is_none(), "the host gave up");
+}
+
 /// Grants the rules that `mortise rbac` prints, bound to the restricted user.
 fn grant(world: &World, arguments: &[&str]) {
     let mut command = std::process::Command::new(built("debug/mortise"));

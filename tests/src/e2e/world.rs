@@ -129,13 +129,19 @@ impl World {
 
     /// Starts the host as a user, with more arguments.
     pub fn start_host_as(&mut self, user: &str, arguments: &[&str]) {
+        let kubeconfig = self.plane.kubeconfig(user).unwrap();
+        self.start_host_with(&kubeconfig, arguments);
+    }
+
+    /// Starts the host with a kubeconfig, and with more arguments.
+    pub fn start_host_with(&mut self, kubeconfig: &Path, arguments: &[&str]) {
         assert!(self.host.is_none(), "a host runs already");
         let (metrics, probes) = (free_port(), free_port());
         let mut command = Command::new(built("debug/mortise"));
         command
             .args(["run", "--namespace", HOST_NAMESPACE])
             .arg("--kubeconfig")
-            .arg(self.plane.kubeconfig(user).unwrap())
+            .arg(kubeconfig)
             .arg("--cache-dir")
             .arg(self.cache.path())
             .args(["--metrics-bind-address", &format!("127.0.0.1:{metrics}")])
