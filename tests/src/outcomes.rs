@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use mortise_core::contract::{self, GuestFault};
 use mortise_core::limits::{MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
 use mortise_core::manifest::{ControllerSpec, OwnedKind, Update};
-use mortise_core::object::{Interner, Kind, Object};
+use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
-    Child, Condition, ConditionStatus, Controller, Event, Json, Limits, Outcome, Owned, Plugin, Severity,
+    Child, Condition, ConditionStatus, Controller, Event, Json, Limits, ObjectKey, Outcome, Owned, Plugin, Severity,
 };
 use serde_json::{Value, json};
 
@@ -75,7 +75,10 @@ fn crossed(outcome: &Outcome) -> contract::Outcome {
         warning: event.severity == Severity::Warning,
         reason: event.reason.clone(),
         message: event.message.clone(),
-        regarding: None,
+        regarding: event.regarding.as_ref().map(|about| ObjectRef {
+            kind: Kind::new(&about.api_version, &about.kind),
+            name: Name::new(about.namespace.as_deref().unwrap_or_default(), &about.name),
+        }),
     };
     contract::Outcome {
         children: outcome.children.as_ref().map(|children| children.iter().map(child).collect()),
@@ -91,7 +94,7 @@ fn crossed(outcome: &Outcome) -> contract::Outcome {
 fn verdict(outcome: &Outcome, namespace: Option<&str>) -> String {
     let team = team(namespace);
     let primary = Object::decode(team.to_string().as_bytes(), &mut Interner::default()).unwrap();
-    let host = match plan::prepare(&spec(), &primary, &crossed(outcome)) {
+    let host = match plan::prepare(&spec(), &primary, &crossed(outcome), None) {
         Ok(_) => String::new(),
         Err(GuestFault::BadOutcome { message }) => message,
         Err(fault) => panic!("{fault:?}"),
@@ -144,6 +147,11 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_child() {
         refused(&one(&json!({map: {"mortise.dev/desired": "x"}})), &format!("metadata.{map}[\"mortise.dev/desired\"]"));
     }
     refused(&one(&json!([])), "metadata is not an object");
+    for (field, value) in
+        [("name", json!(5)), ("namespace", json!(["a"])), ("labels", json!("a")), ("annotations", json!(1))]
+    {
+        refused(&one(&json!({field: value})), &format!("metadata.{field} is {value}, not "));
+    }
     refused(&one(&json!({"namespace": "kube-system"})), "a child lives in its owner's namespace");
     assert_eq!(verdict(&one(&json!({"namespace": "kube-system"})), None), "", "the owner is cluster-scoped");
     for name in ["", "A", "a_b", "-a", "a-", "a..b", "../a", "a/b", "ä", &"a".repeat(254)] {
@@ -187,7 +195,13 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
         refused(&Outcome::new().ready(true, reason, ""), "both have to be CamelCase words");
         refused(&Outcome::new().event(Event::warning(reason, "")), "is not a CamelCase word");
     }
+    accepted(&Outcome::new().condition(Condition::new("example.com/Synced", true, "A", "")));
+    refused(&Outcome::new().condition(Condition::new("Stalled", true, "A", "")), "Stalled is the host's own");
+    refused(&Outcome::new().condition(Condition::new("not ready", true, "A", "")), "both have to be CamelCase words");
     refused(&Outcome::new().condition(Condition::new("", true, "A", "")), "both have to be CamelCase words");
+    let about = |kind: &str| Event::normal("A", "").regarding(ObjectKey::new("v1", kind, Some("default"), "x"));
+    accepted(&Outcome::new().event(about("Pod")));
+    refused(&Outcome::new().event(about("Secret")), "Secret default/x, a kind that the manifest does not declare");
     refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" is there twice");
 }
 

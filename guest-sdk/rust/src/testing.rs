@@ -156,7 +156,7 @@ impl Cluster {
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
-        refusals::check(&outcome, &owns, &object)?;
+        refusals::check(&outcome, &owns, &self.readable_kinds(&object), &object)?;
         crate::export::contract_outcome(outcome.clone())?;
         Ok(outcome)
     }

@@ -13,6 +13,7 @@ use crate::MAX_CHILDREN;
 use crate::error::Failure;
 use crate::json::Json;
 use crate::manifest::Owned;
+use crate::object::Kind;
 use crate::outcome::{Child, Condition, Event, Outcome};
 
 /// Bytes of everything that one call returns. Four MiB is eight of the largest children.
@@ -27,6 +28,10 @@ const MAX_KEY_BYTES: usize = 253;
 const MAX_NAME_BYTES: usize = 253;
 /// Bytes of a condition's or event's reason; the API server takes longer ones neither.
 const MAX_REASON_BYTES: usize = 128;
+/// Bytes of a condition's type, as the API server has it.
+const MAX_CONDITION_TYPE_BYTES: usize = 316;
+/// The condition by which the host says that an object gets no further.
+const STALLED: &str = "Stalled";
 /// Conditions of one outcome.
 const MAX_CONDITIONS: usize = 32;
 /// Events of one outcome. client-go lets a burst of 25 through per object; a reconcile needs far fewer.
@@ -52,16 +57,16 @@ const HOST_FIELDS: [&str; 9] = [
 /// The first rule that an outcome breaks, in one sentence.
 type Refused = Result<(), String>;
 
-/// Checks an outcome about `primary` of a controller that owns these kinds.
+/// Checks an outcome about `primary` of a controller that owns and may read these kinds.
 ///
 /// # Errors
 /// Terminal: the rule that it breaks, with the child and the field.
-pub(super) fn check(outcome: &Outcome, owns: &[&Owned], primary: &Value) -> Result<(), Failure> {
+pub(super) fn check(outcome: &Outcome, owns: &[&Owned], readable: &[Kind], primary: &Value) -> Result<(), Failure> {
     let checked = output_bytes(outcome)
         .and_then(|()| children(outcome.children.as_deref().unwrap_or_default(), owns, primary))
         .and_then(|()| outcome.status.as_ref().map_or(Ok(()), status))
         .and_then(|()| conditions(&outcome.conditions))
-        .and_then(|()| events(&outcome.events));
+        .and_then(|()| events(&outcome.events, readable));
     checked.map_err(|why| Failure::terminal(format!("the host would refuse this outcome: {why}")))
 }
 
@@ -135,7 +140,15 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
     if let Some(field) = HOST_FIELDS.iter().find(|field| !metadata[**field].is_null()) {
         return Err(format!("metadata.{field} is set: it belongs to the host or to the API server"));
     }
+    for field in ["name", "namespace"] {
+        if !metadata[field].is_null() && !metadata[field].is_string() {
+            return Err(format!("metadata.{field} is {}, not a string", shown(&metadata[field].to_string())));
+        }
+    }
     for map in ["labels", "annotations"] {
+        if !metadata[map].is_null() && !metadata[map].is_object() {
+            return Err(format!("metadata.{map} is {}, not an object", shown(&metadata[map].to_string())));
+        }
         let of_host = metadata[map].as_object().and_then(|map| map.keys().find(|key| key.starts_with(HOST_PREFIX)));
         if let Some(key) = of_host {
             return Err(format!("metadata.{map}[{key:?}] is set: everything under {HOST_PREFIX} is the host's"));
@@ -170,7 +183,10 @@ fn conditions(conditions: &[Condition]) -> Refused {
     }
     let mut names = BTreeSet::new();
     for Condition { name, reason, .. } in conditions {
-        if name.is_empty() || !is_reason(reason) {
+        if name == STALLED {
+            return Err(format!("conditions: {STALLED} is the host's own; return a failure when the object is stuck"));
+        }
+        if !is_condition_type(name) || !is_reason(reason) {
             return Err(format!("conditions: {name:?} with reason {reason:?}: both have to be CamelCase words"));
         }
         if !names.insert(name) {
@@ -180,14 +196,27 @@ fn conditions(conditions: &[Condition]) -> Refused {
     Ok(())
 }
 
-fn events(events: &[Event]) -> Refused {
+fn events(events: &[Event], readable: &[Kind]) -> Refused {
     if events.len() > MAX_EVENTS {
         return Err(format!("events: there are {}, the most is {MAX_EVENTS}", events.len()));
+    }
+    for about in events.iter().filter_map(|event| event.regarding.as_ref()) {
+        if !readable.iter().any(|kind| kind.api_version == about.api_version && kind.kind == about.kind) {
+            let place = about.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+            let object = format!("{} {place}{}", about.kind, about.name);
+            return Err(format!("events: one is about {object}, a kind that the manifest does not declare"));
+        }
     }
     match events.iter().find(|event| !is_reason(&event.reason)) {
         Some(event) => Err(format!("events: the reason {:?} is not a CamelCase word", event.reason)),
         None => Ok(()),
     }
+}
+
+/// What the API server accepts as a condition's type: a CamelCase word, perhaps behind a domain.
+fn is_condition_type(name: &str) -> bool {
+    let (domain, word) = name.rsplit_once('/').map_or((None, name), |(domain, word)| (Some(domain), word));
+    is_reason(word) && domain.is_none_or(is_object_name) && name.len() <= MAX_CONDITION_TYPE_BYTES
 }
 
 /// What the API server accepts as a condition's reason.
