@@ -15,12 +15,12 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::counts::RequestCounts;
 use crate::discovery::Discovery;
 use crate::failure::{Failure, Refused};
+use crate::rooms::Rooms;
 
 /// Every request says who asks, so that audit logs and flow control can tell.
 const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
@@ -30,9 +30,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest a read of one object, of a discovery document or of a page's first byte may take.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// Writes in flight. Each has a connection of its own, since kube's client speaks HTTP/1.1; more than the API server's
-/// default of 200 mutating requests shared among all clients would only be answered 429.
-const MAX_WRITES_IN_FLIGHT: usize = 64;
 /// Most bytes of an answer that is no watch.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
@@ -92,7 +89,7 @@ struct Inner {
     host: String,
     counts: RequestCounts,
     discovery: Discovery,
-    writes: Semaphore,
+    rooms: Rooms,
 }
 
 /// An answer that is a success.
@@ -112,9 +109,8 @@ impl ApiServer {
         let host = config.cluster_url.authority().map_or_else(String::new, |authority| authority.to_string());
         let client = Client::try_from(config)
             .map_err(|source| AccessError::Client { host: host.clone(), source: source.into() })?;
-        let writes = Semaphore::new(MAX_WRITES_IN_FLIGHT);
-        let counts = RequestCounts::default();
-        Ok(Self { inner: Arc::new(Inner { client, host, counts, discovery: Discovery::default(), writes }) })
+        let (counts, discovery, rooms) = (RequestCounts::default(), Discovery::default(), Rooms::default());
+        Ok(Self { inner: Arc::new(Inner { client, host, counts, discovery, rooms }) })
     }
 
     /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
@@ -133,8 +129,8 @@ impl ApiServer {
     }
 
     /// Room for writes.
-    pub(crate) fn writes(&self) -> &Semaphore {
-        &self.inner.writes
+    pub(crate) fn rooms(&self) -> &Rooms {
+        &self.inner.rooms
     }
 
     /// Whether the API server answers and calls itself ready; for probes and messages.

@@ -113,7 +113,7 @@ impl ApiServer {
                 request(Method::DELETE, &path, Some(JSON), Bytes::from(delete_options(uid)))
             }
         }?;
-        let _turn = self.writes().acquire().await.expect("the semaphore is never closed");
+        let _turn = self.rooms().enter(write.plugin.as_ref()).await;
         match (self.ask(request, WRITE_TIMEOUT).await, &write.op) {
             (Ok(answer), _) => written(&answer.body),
             (Err(Failure::Answered(refused)), WriteOp::Delete { .. })

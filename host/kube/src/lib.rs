@@ -11,6 +11,7 @@ pub mod execute;
 mod failure;
 mod frames;
 mod retry;
+mod rooms;
 pub mod watch;
 
 // Named so that its feature, which chooses the Kubernetes version of kube's own types, is chosen in this crate.
