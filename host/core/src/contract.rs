@@ -177,9 +177,14 @@ pub enum GuestFault {
         /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// It made more calls into the host, or moved more bytes through them, than it may.
+    /// It made more calls into the host than it may.
     TooManyHostCalls {
-        /// What was exceeded, with the limit.
+        /// The limit, and what to do instead.
+        message: String,
+    },
+    /// It passed more bytes to the host than it may: with one call, or with all of its questions together.
+    HostCallsTooLarge {
+        /// Which of the two, with the limit.
         message: String,
     },
     /// It answered something that breaks the contract's rules (owner references, foreign namespaces, bad JSON, ...).
@@ -199,6 +204,7 @@ impl GuestFault {
             Self::Memory { .. } => "MemoryExceeded",
             Self::OutputTooLarge { .. } => "OutputTooLarge",
             Self::TooManyHostCalls { .. } => "TooManyHostCalls",
+            Self::HostCallsTooLarge { .. } => "HostCallsTooLarge",
             Self::BadOutcome { .. } => "BadOutcome",
         }
     }
@@ -211,7 +217,7 @@ impl GuestFault {
             Self::Fuel { limit } => format!("the call used up its {limit} units of fuel"),
             Self::Memory { limit_bytes } => format!("the plugin asked for more than its {limit_bytes} bytes of memory"),
             Self::OutputTooLarge { limit_bytes } => format!("the outcome is larger than {limit_bytes} bytes"),
-            Self::TooManyHostCalls { message } => message.clone(),
+            Self::TooManyHostCalls { message } | Self::HostCallsTooLarge { message } => message.clone(),
             Self::BadOutcome { message } => format!("the outcome was refused: {message}"),
         }
     }

@@ -18,6 +18,9 @@ pub struct CallLimits {
     pub log_lines: u32,
     /// Calls from the guest into the host; a read of 10,000 objects one by one is a plugin that wants `list`.
     pub host_calls: u32,
+    /// Bytes of all questions that the call asks, names, selectors and field paths together. 4 MiB is 400 for each of the
+    /// most calls into the host, and a `get` has some 60.
+    pub question_bytes: u64,
     /// Bytes that one read may return.
     pub read_bytes: u64,
 }
@@ -32,6 +35,7 @@ impl Default for CallLimits {
             log_bytes: 64 << 10,
             log_lines: 100,
             host_calls: 10_000,
+            question_bytes: 4 << 20,
             read_bytes: 16 << 20,
         }
     }

@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use thiserror::Error;
 
@@ -31,6 +31,9 @@ const MEMO_ENTRIES: usize = 4;
 const MAX_PATH_BYTES: usize = 1_024;
 /// Paths of one projection; who needs more wants the whole object.
 const MAX_PATHS: usize = 256;
+/// Bytes of all paths of one projection: 64 for each of the most paths. A path of one-letter members takes some hundred
+/// times its text when it is parsed, so this bounds what one question costs to some megabytes, see [`Projection::bytes`].
+const MAX_PATHS_BYTES: usize = 16 << 10;
 
 /// A parsed list of field paths. Cheap to clone; two equal lists are equal whatever the order of their paths.
 #[derive(Clone)]
@@ -41,6 +44,8 @@ struct Paths {
     paths: Vec<Vec<String>>,
     tree: cut::Tree,
     id: u64,
+    /// What all of it takes in memory.
+    bytes: usize,
 }
 
 /// Why a field path cannot be read.
@@ -59,8 +64,11 @@ impl Projection {
     /// Parses field paths. An empty list is the projection that keeps everything.
     pub fn parse(fields: &[String]) -> Result<Self, InvalidPath> {
         if fields.len() > MAX_PATHS {
-            let path = fields[MAX_PATHS].clone();
-            return Err(InvalidPath { path, at: 0, problem: "more than 256 paths: ask for whole objects instead" });
+            return Err(path::invalid(&fields[MAX_PATHS], 0, "more than 256 paths: ask for whole objects instead"));
+        }
+        if fields.iter().map(String::len).sum::<usize>() > MAX_PATHS_BYTES {
+            let path = fields.iter().max_by_key(|field| field.len()).map_or("", |longest| longest);
+            return Err(path::invalid(path, 0, "the paths have more than 16384 bytes together: ask for whole objects"));
         }
         let mut paths = fields.iter().map(|field| path::parse(field)).collect::<Result<Vec<_>, _>>()?;
         paths.sort();
@@ -80,7 +88,14 @@ impl Projection {
         }
         let mut hasher = DefaultHasher::new();
         paths.hash(&mut hasher);
-        Self(Arc::new(Paths { paths, tree, id: hasher.finish() }))
+        let members = |path: &Vec<String>| size_of_val(&**path) + path.iter().map(String::capacity).sum::<usize>();
+        let bytes = size_of::<Paths>() + size_of_val(&*paths) + paths.iter().map(members).sum::<usize>() + tree.bytes();
+        Self(Arc::new(Paths { paths, tree, id: hasher.finish(), bytes }))
+    }
+
+    /// What the parsed paths take in memory. Clones share them.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
     }
 
     /// Whether it keeps everything.
@@ -115,7 +130,7 @@ impl Projection {
         let mut hasher = DefaultHasher::new();
         hasher.write(text.as_bytes());
         let hash = hasher.finish().max(1);
-        object.projections().put(Projected { projection: self.clone(), hash, text: text.clone() });
+        object.projections().put(self, hash, text.clone());
         (text, hash)
     }
 }
@@ -152,29 +167,39 @@ impl fmt::Debug for Projection {
 pub(crate) struct Memo(Mutex<Vec<Projected>>);
 
 struct Projected {
-    projection: Projection,
+    /// Not kept alive: thousands of objects would else hold projections that nobody asks for any more, each another one.
+    projection: Weak<Paths>,
     hash: u64,
     text: Arc<str>,
+}
+
+impl Projected {
+    fn is_of(&self, projection: &Projection) -> bool {
+        // An allocation is not given to another one as long as somebody points to it.
+        self.projection.as_ptr() == Arc::as_ptr(&projection.0)
+            || self.projection.upgrade().is_some_and(|known| Projection(known) == *projection)
+    }
 }
 
 impl Memo {
     fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = entries.iter().find(|entry| entry.projection == *projection)?;
+        let known = entries.iter().find(|entry| entry.is_of(projection))?;
         Some((known.text.clone(), known.hash))
     }
 
-    fn put(&self, new: Projected) {
+    fn put(&self, projection: &Projection, hash: u64, text: Arc<str>) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.iter().any(|entry| entry.projection == new.projection) {
+        if entries.iter().any(|entry| entry.is_of(projection)) {
             return;
         }
+        entries.retain(|entry| entry.projection.strong_count() > 0);
         if entries.len() == MEMO_ENTRIES {
             entries.remove(0);
         }
         // Most objects are projected once or not at all; the default growth would reserve four places.
         entries.reserve_exact(1);
-        entries.push(new);
+        entries.push(Projected { projection: Arc::downgrade(&projection.0), hash, text });
     }
 
     pub(crate) fn bytes(&self) -> usize {

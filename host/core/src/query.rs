@@ -5,7 +5,7 @@
 //! `read_set.rs` remembers what was asked.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
@@ -20,6 +20,11 @@ mod tests;
 /// Entries of each table of a cache. A plugin has a handful of field lists, but its selectors may name the object it
 /// reconciles; a full table is emptied, and the next calls parse again.
 const CACHE_ENTRIES: usize = 256;
+/// Bytes of each table of a cache, as asked and as parsed together: 2 KiB for each entry, where real questions take some
+/// hundred. What is larger than a table is not kept at all.
+const CACHE_BYTES: usize = 512 << 10;
+/// What a table and the allocator take for an entry beside its texts, rounded up.
+const ENTRY_BYTES: usize = 128;
 
 /// A question about many objects of one kind, as a guest asks it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -68,6 +73,17 @@ impl Query {
         Self { kind, namespace: None, selector: None, fields: Vec::new(), limit: None }
     }
 
+    /// What the texts of the question take in memory.
+    fn bytes(&self) -> usize {
+        let of_text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        size_of::<Self>()
+            + self.kind.api_version.len()
+            + self.kind.kind.len()
+            + of_text(&self.namespace)
+            + of_text(&self.selector)
+            + bytes_of_texts(&self.fields)
+    }
+
     /// Parses the selector and the field paths.
     pub fn compile(&self) -> Result<CompiledQuery, InvalidQuery> {
         Ok(CompiledQuery {
@@ -81,6 +97,14 @@ impl Query {
 }
 
 impl CompiledQuery {
+    /// What it takes in memory, its field paths included, which it may share with others.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.namespace.as_ref().map_or(0, |namespace| namespace.len())
+            + self.selector.bytes()
+            + self.fields.bytes()
+    }
+
     /// Whether the object is among those asked for, the limit aside.
     pub fn matches(&self, object: &Object) -> bool {
         object.kind == self.kind
@@ -89,42 +113,77 @@ impl CompiledQuery {
     }
 }
 
-/// Remembers what was compiled, so that a plugin's few questions are parsed once and not at each call.
+/// Remembers what was compiled, so that a plugin's few questions are parsed once and not at each call. What a guest asks
+/// decides what stands here, so each table has a bound in entries and one in bytes.
 #[derive(Debug, Default)]
 pub struct QueryCache(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    projections: HashMap<Vec<String>, Projection, BuildHasherDefault<DefaultHasher>>,
-    queries: HashMap<Query, Arc<CompiledQuery>, BuildHasherDefault<DefaultHasher>>,
+    projections: Remembered<Vec<String>, Projection>,
+    queries: Remembered<Query, Arc<CompiledQuery>>,
 }
 
 impl QueryCache {
     /// The projection of a field list.
     pub fn projection(&self, fields: &[String]) -> Result<Projection, InvalidPath> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tables.projections.get(fields) {
+        if let Some(known) = tables.projections.entries.get(fields) {
             return Ok(known.clone());
         }
         let new = Projection::parse(fields)?;
-        if tables.projections.len() >= CACHE_ENTRIES {
-            tables.projections.clear();
-        }
-        tables.projections.insert(fields.to_vec(), new.clone());
+        let bytes = bytes_of_texts(fields) + new.bytes();
+        tables.projections.add(bytes, || (fields.to_vec(), new.clone()));
         Ok(new)
     }
 
     /// The compiled form of a query.
     pub fn query(&self, query: &Query) -> Result<Arc<CompiledQuery>, InvalidQuery> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tables.queries.get(query) {
+        if let Some(known) = tables.queries.entries.get(query) {
             return Ok(known.clone());
         }
         let new = Arc::new(query.compile()?);
-        if tables.queries.len() >= CACHE_ENTRIES {
-            tables.queries.clear();
-        }
-        tables.queries.insert(query.clone(), new.clone());
+        tables.queries.add(query.bytes() + new.bytes(), || (query.clone(), new.clone()));
         Ok(new)
     }
+
+    /// What both tables hold.
+    pub fn bytes(&self) -> usize {
+        let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.projections.bytes + tables.queries.bytes
+    }
+}
+
+/// One table of a cache. The hasher has no random key: a run is the same each time.
+#[derive(Debug)]
+struct Remembered<K, V> {
+    entries: HashMap<K, V, BuildHasherDefault<DefaultHasher>>,
+    bytes: usize,
+}
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::default(), bytes: 0 }
+    }
+}
+
+impl<K: Hash + Eq, V> Remembered<K, V> {
+    /// Adds an entry of this size, after which the table is within its bounds.
+    fn add(&mut self, bytes: usize, entry: impl FnOnce() -> (K, V)) {
+        let bytes = bytes + ENTRY_BYTES;
+        if bytes > CACHE_BYTES {
+            return;
+        }
+        if self.entries.len() >= CACHE_ENTRIES || self.bytes + bytes > CACHE_BYTES {
+            self.entries.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.entries.extend([entry()]);
+    }
+}
+
+fn bytes_of_texts(texts: &[String]) -> usize {
+    size_of_val(texts) + texts.iter().map(String::len).sum::<usize>()
 }

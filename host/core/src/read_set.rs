@@ -17,9 +17,15 @@ use crate::store::{Change, Snapshot};
 #[cfg(test)]
 mod tests;
 
-/// Questions that one read set remembers one by one: as many as the host calls that one guest call may make. With more,
-/// it remembers the kinds that were read, and any change of those counts.
-pub const MAX_QUESTIONS: usize = 10_000;
+/// Questions that one read set remembers one by one. With more, it remembers the kinds that were read, and any change of
+/// those counts: who asks a thousand things about a kind, one by one, has read most of what there is of it.
+pub const MAX_QUESTIONS: usize = 1_000;
+/// Bytes of the questions that one read set remembers one by one, with the same end. Read sets are kept for each
+/// reconciled object, and what stands in them is the guest's choice: a thousand `get`s take some 150 KiB, the few
+/// questions of most plugins less than one.
+pub const MAX_QUESTION_BYTES: usize = 256 << 10;
+/// What a shared text takes beside its characters: two counters.
+const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
 /// The hash of an answer that the host did not finish, because it was too large. It never holds.
 pub(crate) const UNFINISHED: u64 = 0;
@@ -84,7 +90,8 @@ pub struct ReadSet {
     /// The reconciled object's content: every call is given it, asked or not.
     primary_hash: u64,
     questions: Vec<(Question, u64)>,
-    /// Kinds that count as read whole, with the number of their changes; see [`MAX_QUESTIONS`].
+    /// Kinds that count as read whole, with the number of their changes; see [`MAX_QUESTIONS`] and
+    /// [`MAX_QUESTION_BYTES`].
     whole_kinds: Vec<(Kind, u64)>,
 }
 
@@ -97,6 +104,11 @@ impl ReadSet {
     /// [`Object::content_hash`] of the reconciled object that the call was given.
     pub fn primary_hash(&self) -> u64 {
         self.primary_hash
+    }
+
+    /// What the questions take in memory, where what several share counts for each.
+    pub fn bytes(&self) -> usize {
+        self.questions.iter().map(|(question, _)| question.bytes()).sum()
     }
 
     /// Whether a call with these inputs would read what this one has read: the reconciled object is the same but for its
@@ -179,6 +191,18 @@ impl Question {
             Self::List(query) | Self::Keys(query) => Some(&query.kind),
             Self::Now | Self::Config => None,
         }
+    }
+
+    /// What it takes in memory, with its hash. Kinds are shared with the plugin's manifest.
+    fn bytes(&self) -> usize {
+        let of_text = |text: &str| text.len() + COUNTERS_BYTES;
+        let below = match self {
+            Self::Get(target) => of_text(&target.name.namespace) + of_text(&target.name.name),
+            Self::Owned { owner_uid, fields, .. } => of_text(owner_uid) + fields.bytes(),
+            Self::List(query) | Self::Keys(query) => query.bytes(),
+            Self::Now | Self::Config => 0,
+        };
+        size_of::<(Self, u64)>() + below
     }
 
     /// The narrowest key under which a change of the answer can be found.
@@ -307,6 +331,8 @@ const FEW_QUESTIONS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     reads: ReadSet,
+    /// What the questions take, see [`MAX_QUESTION_BYTES`].
+    bytes: usize,
     /// Where a question with this hash stands, once there are more than [`FEW_QUESTIONS`].
     places: HashMap<u64, usize, BuildHasherDefault<DefaultHasher>>,
 }
@@ -314,7 +340,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn new(primary: &Object) -> Self {
         let reads = ReadSet { primary_hash: primary.content_hash(), ..ReadSet::default() };
-        Self { reads, places: HashMap::default() }
+        Self { reads, bytes: 0, places: HashMap::default() }
     }
 
     /// Adds a question that is new; within a frozen snapshot a repeated one has the same answer.
@@ -328,10 +354,13 @@ impl Recorder {
         if self.knows(&question) {
             return;
         }
-        if self.reads.questions.len() >= MAX_QUESTIONS {
-            self.collapse(snapshot);
-            return self.record(question, answer_hash, snapshot);
+        let bytes = self.bytes + question.bytes();
+        let is_about_objects = question.kind().is_some();
+        if is_about_objects && (self.reads.questions.len() >= MAX_QUESTIONS || bytes > MAX_QUESTION_BYTES) {
+            self.collapse(&question, snapshot);
+            return;
         }
+        self.bytes = bytes;
         self.reads.questions.push((question, answer_hash));
         match self.reads.questions.len() {
             0..=FEW_QUESTIONS => {}
@@ -352,14 +381,14 @@ impl Recorder {
         self.places.get(&hash_of(question)).is_some_and(|place| questions[*place].0 == *question)
     }
 
-    /// Gives up remembering questions one by one.
-    fn collapse(&mut self, snapshot: &Snapshot) {
+    /// Gives up remembering questions one by one, those that were asked and the one that is one too many.
+    fn collapse(&mut self, last: &Question, snapshot: &Snapshot) {
         let (of_kinds, others) =
             std::mem::take(&mut self.reads.questions).into_iter().partition(|(question, _)| question.kind().is_some());
         self.reads.questions = others;
         self.places.clear();
         let of_kinds: Vec<(Question, u64)> = of_kinds;
-        for kind in of_kinds.iter().filter_map(|(question, _)| question.kind()) {
+        for kind in of_kinds.iter().map(|(question, _)| question).chain([last]).filter_map(Question::kind) {
             self.add_whole_kind(kind.clone(), snapshot);
         }
     }

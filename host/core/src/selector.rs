@@ -15,6 +15,9 @@ mod tests;
 
 /// Longest selector in bytes; what a URL could carry to the API server is less.
 const MAX_SELECTOR_BYTES: usize = 8_192;
+/// Terms of one selector. Each is looked at for each object, and those that an index answers are walked side by side; a
+/// label selector of a workload has one to five.
+const MAX_TERMS: usize = 64;
 /// What Kubernetes admits for a label value, and for a label key without its prefix.
 const MAX_NAME_BYTES: usize = 63;
 /// What Kubernetes admits for the prefix of a label key: a DNS subdomain.
@@ -68,6 +71,17 @@ impl Selector {
     /// Whether it matches everything.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
+    }
+
+    /// What the parsed terms take in memory, the selector itself not counted.
+    pub fn bytes(&self) -> usize {
+        let of_values =
+            |values: &Vec<String>| size_of_val(&**values) + values.iter().map(String::capacity).sum::<usize>();
+        let of_term = |term: &Term| match &term.operator {
+            Operator::In(values) | Operator::NotIn(values) => term.key.capacity() + of_values(values),
+            Operator::Exists | Operator::Absent => term.key.capacity(),
+        };
+        size_of_val(&*self.terms) + self.terms.iter().map(of_term).sum::<usize>()
     }
 
     /// Whether labels, sorted by key, match every term.
@@ -125,6 +139,9 @@ impl<'a> Parser<'a> {
         let mut terms = Vec::new();
         self.space();
         while self.at < self.text.len() {
+            if terms.len() == MAX_TERMS {
+                return Err(self.invalid(self.at, "it has more than 64 terms"));
+            }
             terms.push(self.term()?);
             self.space();
             if self.at == self.text.len() {
@@ -138,6 +155,8 @@ impl<'a> Parser<'a> {
                 return Err(self.invalid(self.at, "a term is expected after the comma"));
             }
         }
+        // Selectors are kept for as long as an answer is, so they hold no room to grow.
+        terms.shrink_to_fit();
         Ok(Selector { terms })
     }
 
@@ -211,6 +230,7 @@ impl<'a> Parser<'a> {
         }
         values.sort();
         values.dedup();
+        values.shrink_to_fit();
         Ok(values)
     }
 

@@ -34,6 +34,11 @@ impl Access {
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
         Self { readable, read_bytes, compiled: QueryCache::default() }
     }
+
+    /// What the parsed queries take in memory.
+    pub fn bytes(&self) -> usize {
+        self.compiled.bytes()
+    }
 }
 
 /// Why a read was refused. The guest gets it as an answer; it is not a fault of the guest.

@@ -6,7 +6,7 @@ use mortise_core::limits::CallLimits;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::host::{CallState, TooManyHostCalls};
+use crate::host::{CallState, QuestionsTooLarge, TooManyHostCalls};
 use crate::log::sanitised;
 
 /// Bytes of stderr that a fault carries. A backtrace of a panic takes some 2 KiB; conditions are cut shorter.
@@ -21,6 +21,9 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     if let Some(over) = error.downcast_ref::<TooManyHostCalls>() {
         return GuestFault::TooManyHostCalls { message: over.to_string() };
     }
+    if let Some(over) = error.downcast_ref::<QuestionsTooLarge>() {
+        return GuestFault::HostCallsTooLarge { message: over.to_string() };
+    }
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => return GuestFault::Deadline { limit_ms: limits.deadline_ms },
         Some(Trap::OutOfFuel) => return GuestFault::Fuel { limit: limits.fuel.unwrap_or_default() },
@@ -33,7 +36,7 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     if is_too_much_data(error) {
         return match backtrace {
             // Data that came with a call into the host, while guest code was running.
-            Some(_) => GuestFault::TooManyHostCalls {
+            Some(_) => GuestFault::HostCallsTooLarge {
                 message: format!("one call into the host carried more than {} bytes", limits.output_bytes),
             },
             None => GuestFault::OutputTooLarge { limit_bytes: limits.output_bytes },

@@ -2,7 +2,7 @@
 //! [`View`]; nothing here reaches beyond it.
 
 use mortise_core::limits::CallLimits;
-use mortise_core::object::Kind;
+use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::view::View;
 use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
 
@@ -18,11 +18,24 @@ use crate::wasi::Virtual;
 /// Handles that one call may hold at once: its snapshot, streams, pollables. Real guests hold fewer than ten.
 const MAX_HANDLES: usize = 64;
 
+/// What a text counts beside its characters, so that many empty ones are not free: pointer and length, as they cross.
+const TEXT_BYTES: u64 = 8;
+
 /// The guest went over a bound of its host calls; ends the call.
 #[derive(Debug, thiserror::Error)]
 #[error("the call made more than {limit} calls into the host; use `list` instead of many `get`s, and log less")]
 pub(crate) struct TooManyHostCalls {
     limit: u32,
+}
+
+/// The guest's questions have more bytes together than they may; ends the call.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the questions of the call have more than {limit} bytes together; ask for fewer field paths, or for many objects at \
+     once with `list`"
+)]
+pub(crate) struct QuestionsTooLarge {
+    limit: u64,
 }
 
 /// Everything that belongs to one call. Lives in its store and goes with it.
@@ -35,6 +48,8 @@ pub(crate) struct CallState {
     view: Option<View>,
     host_calls: u32,
     max_host_calls: u32,
+    question_bytes: u64,
+    max_question_bytes: u64,
 }
 
 impl CallState {
@@ -49,6 +64,8 @@ impl CallState {
             view,
             host_calls: 0,
             max_host_calls: limits.host_calls,
+            question_bytes: 0,
+            max_question_bytes: limits.question_bytes,
         }
     }
 
@@ -71,9 +88,17 @@ impl CallState {
         self.view.as_mut().map_or(0, View::now_unix_ms)
     }
 
-    /// The view behind a handle.
-    fn view(&mut self, handle: &Resource<Snapshot>) -> wasmtime::Result<&mut View> {
+    /// The view behind a handle, for a question that came with these texts.
+    fn ask<'t>(
+        &mut self,
+        handle: &Resource<Snapshot>,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> wasmtime::Result<&mut View> {
         self.count()?;
+        self.question_bytes += texts.into_iter().map(|text| text.len() as u64 + TEXT_BYTES).sum::<u64>();
+        if self.question_bytes > self.max_question_bytes {
+            return Err(QuestionsTooLarge { limit: self.max_question_bytes }.into());
+        }
         self.table.get(handle)?;
         Ok(self.view.as_mut().expect("a handle to a snapshot is only given out with a view"))
     }
@@ -93,6 +118,15 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
     Ok(())
 }
 
+/// Everything in a query whose length the guest chooses.
+fn texts(query: &Query) -> impl Iterator<Item = &str> {
+    [&*query.api_version, &*query.kind]
+        .into_iter()
+        .chain(query.namespace.as_deref())
+        .chain(query.selector.as_deref())
+        .chain(query.fields.iter().map(String::as_str))
+}
+
 impl ObjectsHost for CallState {}
 impl desired::Host for CallState {}
 impl ClusterHost for CallState {}
@@ -103,7 +137,8 @@ impl HostSnapshot for CallState {
         handle: Resource<Snapshot>,
         key: ObjectKey,
     ) -> wasmtime::Result<Result<Option<String>, AccessError>> {
-        let answer = self.view(&handle)?.get(&key.into());
+        let texts = [&*key.api_version, &*key.kind, &*key.name].into_iter().chain(key.namespace.as_deref());
+        let answer = self.ask(&handle, texts)?.get(&ObjectRef::from(key));
         Ok(answer.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
     }
 
@@ -114,12 +149,14 @@ impl HostSnapshot for CallState {
         kind: String,
         fields: Vec<String>,
     ) -> wasmtime::Result<Result<String, AccessError>> {
-        let kind = Kind::new(&api_version, &kind);
-        Ok(self.view(&handle)?.owned(&kind, &fields).map_err(AccessError::from))
+        let texts = [&*api_version, &*kind].into_iter().chain(fields.iter().map(String::as_str));
+        let view = self.ask(&handle, texts)?;
+        Ok(view.owned(&Kind::new(&api_version, &kind), &fields).map_err(AccessError::from))
     }
 
     fn list(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<String, AccessError>> {
-        Ok(self.view(&handle)?.list(&query.into()).map_err(AccessError::from))
+        let view = self.ask(&handle, texts(&query))?;
+        Ok(view.list(&query.into()).map_err(AccessError::from))
     }
 
     fn keys(
@@ -127,7 +164,7 @@ impl HostSnapshot for CallState {
         handle: Resource<Snapshot>,
         query: Query,
     ) -> wasmtime::Result<Result<Vec<ObjectKey>, AccessError>> {
-        let answer = self.view(&handle)?.keys(&query.into());
+        let answer = self.ask(&handle, texts(&query))?.keys(&query.into());
         Ok(answer.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
     }
 

@@ -19,8 +19,8 @@ pub(crate) const OBJECT: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing"
     "metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"5"}}"#;
 
 /// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
-/// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand. A reconcile that leaves
-/// 64 answers an outcome that wants nothing.
+/// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand, and at 1024, where the
+/// apiVersion and the kind of [`OBJECT`] do. A reconcile that leaves 64 answers an outcome that wants nothing.
 pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
     guest_of("0.1.0", manifest, reconcile)
 }
@@ -51,13 +51,28 @@ pub(crate) fn object() -> Arc<Object> {
 
 /// A view of nothing but [`OBJECT`].
 pub(crate) fn view() -> View {
-    let access = Arc::new(Access::new(vec![Kind::new("example.com/v1", "Thing")], 1 << 20));
-    View::new(Snapshot::default(), object(), access, NOW_UNIX_MS, Arc::from(r#"{"color":"red"}"#))
+    view_of(&access())
+}
+
+/// Access to the kind of [`OBJECT`].
+pub(crate) fn access() -> Arc<Access> {
+    Arc::new(Access::new(vec![Kind::new("example.com/v1", "Thing")], 1 << 20))
+}
+
+/// The same view as [`view`] for another call of the same controller.
+pub(crate) fn view_of(access: &Arc<Access>) -> View {
+    let snapshot = Snapshot::of(&access.readable, []);
+    View::new(snapshot, object(), Arc::clone(access), NOW_UNIX_MS, Arc::from(r#"{"color":"red"}"#))
 }
 
 const TEMPLATE: &str = r#"
 (component
-  (import "mortise:host/cluster@$VERSION" (instance $cluster (export "snapshot" (type (sub resource)))))
+  (import "mortise:host/cluster@$VERSION" (instance $cluster
+    (export "snapshot" (type $s (sub resource)))
+    (type $e (variant (case "undeclared" string) (case "denied" string) (case "too-large" u64) (case "invalid" string)))
+    (export "access-error" (type $error (eq $e)))
+    (export "[method]snapshot.owned" (func (param "self" (borrow $s)) (param "api-version" string)
+      (param "kind" string) (param "fields" (list string)) (result (result string (error $error)))))))
   (import "mortise:host/clock@$VERSION" (instance $clock (export "now" (func (result u64)))))
   (import "mortise:host/log@$VERSION" (instance $log
     (type $l (enum "trace" "debug" "info" "warn" "error"))
@@ -108,6 +123,7 @@ const TEMPLATE: &str = r#"
     (memory (export "memory") 2)
     (data (i32.const 0) "{}")
     (data (i32.const 8) "\00\00\00\00\02\00\00\00")
+    (data (i32.const 1024) "example.com/v1Thing")
     (global $top (mut i32) (i32.const 65536))
     (func (export "realloc") (param i32 i32 i32 i32) (result i32)
       (global.set $top (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
@@ -120,6 +136,7 @@ const TEMPLATE: &str = r#"
   (core func $now (canon lower (func $clock "now")))
   (core func $random (canon lower (func $random "get-random-u64")))
   (core func $drop (canon resource.drop $snapshot))
+  (core func $owned (canon lower (func $cluster "[method]snapshot.owned") (memory $memory) (realloc $realloc)))
 
   (core module $main
     (import "libc" "memory" (memory 2))
@@ -127,6 +144,7 @@ const TEMPLATE: &str = r#"
     (import "host" "now" (func $now (result i64)))
     (import "host" "random" (func $random (result i64)))
     (import "host" "drop" (func $drop (param i32)))
+    (import "host" "owned" (func $owned (param i32 i32 i32 i32 i32 i32 i32 i32)))
     (func $give_up unreachable)
     (func (export "manifest") (result i32) $MANIFEST)
     (func $again (export "reconcile") (param $object i32) (param $object_len i32) (param $view i32) (result i32)
@@ -134,7 +152,7 @@ const TEMPLATE: &str = r#"
   (core instance $main (instantiate $main
     (with "libc" (instance (export "memory" (memory $memory))))
     (with "host" (instance (export "emit" (func $emit)) (export "now" (func $now)) (export "random" (func $random))
-      (export "drop" (func $drop))))))
+      (export "drop" (func $drop)) (export "owned" (func $owned))))))
 
   (func $manifest (result string)
     (canon lift (core func $main "manifest") (memory $memory) (realloc $realloc)))

@@ -31,6 +31,12 @@ impl Tree {
         self.members[at].1.keep(rest);
     }
 
+    /// What the tree takes in memory, itself not counted.
+    pub(super) fn bytes(&self) -> usize {
+        let below: usize = self.members.iter().map(|(name, tree)| name.capacity() + tree.bytes()).sum();
+        self.members.capacity() * size_of::<(String, Self)>() + below
+    }
+
     fn member(&self, name: &str) -> Option<&Self> {
         self.members.iter().find(|(other, _)| other == name).map(|(_, tree)| tree)
     }

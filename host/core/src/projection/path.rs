@@ -58,7 +58,8 @@ fn bracketed(path: &str, at: usize, quoted: &str) -> Result<(String, usize), Inv
     Err(invalid(path, path.len(), "the closing quote is missing"))
 }
 
-fn invalid(path: &str, at: usize, problem: &'static str) -> InvalidPath {
+/// An error that carries no more of a path than a person reads.
+pub(super) fn invalid(path: &str, at: usize, problem: &'static str) -> InvalidPath {
     let path = if path.len() > MAX_PATH_BYTES { path.chars().take(64).collect() } else { path.to_owned() };
     InvalidPath { path, at, problem }
 }

@@ -78,7 +78,8 @@ fn no_fields_keep_the_whole_object() {
 #[test]
 fn a_second_projection_of_an_unchanged_object_is_the_same_pointer() {
     let pod = decode(POD);
-    let first = parse(&["status.phase", "spec.nodeName"]).project(&pod);
+    let asked = parse(&["status.phase", "spec.nodeName"]);
+    let first = asked.project(&pod);
     let second = parse(&["spec.nodeName", "status.phase", "status.phase"]).project(&pod);
     assert!(Arc::ptr_eq(&first, &second));
 }
@@ -87,8 +88,9 @@ fn a_second_projection_of_an_unchanged_object_is_the_same_pointer() {
 fn an_object_remembers_a_bounded_number_of_projections() {
     let pod = decode(POD);
     let before = pod.bytes();
-    for number in 0..100 {
-        parse(&[&format!("spec.field{number}")]).project(&pod);
+    let asked: Vec<_> = (0..100).map(|number| parse(&[&format!("spec.field{number}")])).collect();
+    for projection in &asked {
+        projection.project(&pod);
     }
     assert!(pod.bytes() < before + 1_000, "{} bytes were {before}", pod.bytes());
 }
@@ -134,4 +136,31 @@ fn refusals_name_the_path_and_the_place() {
     assert!(Projection::parse(&[long]).unwrap_err().to_string().ends_with("it is longer than 1024 bytes"));
     let many: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
     assert!(Projection::parse(&many).unwrap_err().to_string().contains("more than 256 paths"));
+    let large: Vec<_> = (0..17).map(|number| format!("{number:01000}")).collect();
+    let error = Projection::parse(&large).unwrap_err();
+    assert!(error.to_string().contains("more than 16384 bytes together") && error.path.len() < 1_100, "{error}");
+}
+
+#[test]
+fn g2_the_costliest_projection_takes_some_megabytes_and_says_so() {
+    // One-letter members in the longest chains, each chain another one from its first member on.
+    let path = |number: u8| format!("{}{}", char::from(b'a' + number), ".x".repeat(511));
+    let costly = Projection::parse(&(0..16).map(path).collect::<Vec<_>>()).unwrap();
+    let members = 16 * 512;
+    assert!(costly.bytes() > members * 2 * size_of::<String>(), "{}", costly.bytes());
+    assert!(costly.bytes() < 4 << 20, "{}", costly.bytes());
+    assert!(parse(&["status.phase"]).bytes() < 1_000);
+}
+
+#[test]
+fn g2_an_object_keeps_no_projection_alive() {
+    let object = decode(POD);
+    let phase = parse(&["status.phase"]);
+    let text = phase.project(&object);
+    assert!(Arc::ptr_eq(&text, &parse(&["status.phase"]).project(&object)), "an equal one has the same result");
+    let paths = Arc::downgrade(&phase.0);
+    drop(phase);
+    assert_eq!(paths.strong_count(), 0);
+    let again = parse(&["status.phase"]).project(&object);
+    assert_eq!(text, again);
 }

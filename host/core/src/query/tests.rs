@@ -51,5 +51,31 @@ fn the_cache_gives_the_same_compiled_query_again_and_stays_bounded() {
         cache.projection(&[name]).unwrap();
     }
     let tables = cache.0.lock().unwrap();
-    assert!(tables.queries.len() <= CACHE_ENTRIES && tables.projections.len() <= CACHE_ENTRIES);
+    assert!(tables.queries.entries.len() <= CACHE_ENTRIES && tables.projections.entries.len() <= CACHE_ENTRIES);
+}
+
+#[test]
+fn g2_the_cache_holds_no_more_bytes_than_its_bound_however_long_the_questions_are() {
+    let cache = QueryCache::default();
+    for number in 0..300 {
+        let fields: Vec<String> = (0..8).map(|path| format!("f{number}.{path:0900}")).collect();
+        let selector = format!("a in (v{number},{})", vec!["v".repeat(60); 100].join(","));
+        cache.projection(&fields).unwrap();
+        let compiled = cache.query(&Query { selector: Some(selector), fields, ..query() }).unwrap();
+        assert!(compiled.bytes() > 8 * 900);
+        assert!(cache.bytes() <= 2 * CACHE_BYTES, "{} after {number}", cache.bytes());
+    }
+    let tables = cache.0.lock().unwrap();
+    assert!(!tables.queries.entries.is_empty() && tables.queries.entries.len() < 100);
+}
+
+#[test]
+fn g2_a_question_that_is_larger_than_the_cache_is_answered_and_not_kept() {
+    let cache = QueryCache::default();
+    cache.projection(&["status.phase".to_owned()]).unwrap();
+    let before = cache.bytes();
+    let costly: Vec<String> =
+        (0..16u8).map(|number| format!("{}{}", char::from(b'a' + number), ".x".repeat(511))).collect();
+    assert!(cache.projection(&costly).unwrap().bytes() > CACHE_BYTES);
+    assert_eq!(cache.bytes(), before);
 }

@@ -262,3 +262,35 @@ fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
     let unasked = store.apply(pod("unasked").build());
     assert!(set.touches(&unasked) && !holds(&set, &store.snapshot()));
 }
+
+#[test]
+fn g2_a_set_of_long_questions_remembers_kinds_before_it_has_many_bytes() {
+    let world = snapshot(&[]);
+    let long = |number: usize| list(None, None, &[&format!("f{number}.{}", "x".repeat(1_000))]);
+    let mut most = 0;
+    let mut collapsed_at = None;
+    for questions in (0..400).step_by(20) {
+        let set = read(&world, |view| (0..questions).for_each(|number| drop(view.list(&long(number)).unwrap())));
+        most = most.max(set.bytes());
+        assert!(set.bytes() <= MAX_QUESTION_BYTES, "{questions} questions take {} bytes", set.bytes());
+        assert!(holds(&set, &world));
+        if set.questions().is_empty() && questions > 0 {
+            collapsed_at.get_or_insert(questions);
+            assert_eq!(set.interests().collect::<Vec<_>>(), [Interest::Kind(pods())]);
+        }
+    }
+    assert!(most > MAX_QUESTION_BYTES / 2, "{most}");
+    assert!(collapsed_at.is_some_and(|questions| questions < MAX_QUESTIONS), "{collapsed_at:?}");
+}
+
+#[test]
+fn g2_names_that_no_object_can_have_count_with_their_length() {
+    let world = snapshot(&[]);
+    let set = read(&world, |view| {
+        view.now_unix_ms();
+        view.get(&pod(&"n".repeat(MAX_QUESTION_BYTES)).build().reference()).unwrap();
+        view.config();
+    });
+    assert_eq!(set.questions().len(), 2, "only the time and the configuration are remembered by themselves");
+    assert!(set.bytes() < 1_000, "{}", set.bytes());
+}

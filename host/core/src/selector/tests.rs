@@ -80,4 +80,6 @@ fn refusals_name_the_selector_and_the_place() {
     check(&"k".repeat(64), 0, "this is not a label key");
     check(&format!("app={}", "v".repeat(64)), 4, "this is not a label value");
     assert!(Selector::parse(&"a,".repeat(5_000)).unwrap_err().to_string().contains("longer than 8192 bytes"));
+    assert!(Selector::parse(&["a"; 64].join(",")).is_ok());
+    check(&["a"; 65].join(","), 128, "it has more than 64 terms");
 }

@@ -2,12 +2,12 @@
 
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
 use mortise_core::limits::CallLimits;
-use mortise_core::read_set::Question;
+use mortise_core::read_set::{MAX_QUESTION_BYTES, Question};
 
 use super::CallReport;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::log::LogLevel;
-use crate::testing::{OBJECT, guest, guest_of, idle_guest, load, view};
+use crate::testing::{OBJECT, access, guest, guest_of, idle_guest, load, view, view_of};
 
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
@@ -140,11 +140,58 @@ fn g2_host_calls_and_log_lines_are_bounded() {
 }
 
 #[test]
-fn g2_a_message_to_the_host_over_the_limit_is_a_fault_of_host_calls() {
+fn g2_a_message_to_the_host_over_the_limit_is_a_fault_of_its_own() {
     let limits = CallLimits { output_bytes: 1_000, ..CallLimits::default() };
     let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2000) (i32.const 0) (i32.const 0)) i32.const 64";
     let fault = fault(emit, &limits);
-    assert!(matches!(fault, GuestFault::TooManyHostCalls { .. }), "{fault:?}");
+    assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
+}
+
+/// A reconcile that asks for its children so many times, each time with so many other field paths of a thousand bytes.
+fn asks(questions: u32, paths: u32) -> String {
+    format!(
+        "(local $n i32) (local $i i32)
+         (memory.fill (i32.const 2048) (i32.const 120) (i32.const 1000))
+         (loop $path
+           (i32.store (i32.add (i32.const 4096) (i32.shl (local.get $i) (i32.const 3)))
+             (i32.add (i32.const 2048) (local.get $i)))
+           (i32.store (i32.add (i32.const 4100) (i32.shl (local.get $i) (i32.const 3)))
+             (i32.sub (i32.const 1000) (local.get $i)))
+           (local.set $i (i32.add (local.get $i) (i32.const 1)))
+           (br_if $path (i32.lt_u (local.get $i) (i32.const {paths}))))
+         (loop $ask
+           (i32.store8 (i32.const 2100) (i32.add (i32.const 97) (i32.rem_u (local.get $n) (i32.const 26))))
+           (i32.store8 (i32.const 2101) (i32.add (i32.const 97) (i32.div_u (local.get $n) (i32.const 26))))
+           (call $owned (local.get $view) (i32.const 1024) (i32.const 14) (i32.const 1038) (i32.const 5)
+             (i32.const 4096) (i32.const {paths}) (i32.const 512))
+           (local.set $n (i32.add (local.get $n) (i32.const 1)))
+           (br_if $ask (i32.lt_u (local.get $n) (i32.const {questions}))))
+         i32.const 64"
+    )
+}
+
+#[test]
+fn g2_the_questions_of_a_call_are_bounded_in_bytes() {
+    let fault = fault(&asks(300, 15), &CallLimits::default());
+    assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
+    assert!(fault.message().contains("more than 4194304 bytes together"), "{fault:?}");
+    let report = call(&asks(200, 15), &CallLimits::default());
+    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+}
+
+#[test]
+fn g2_many_long_questions_leave_no_more_in_the_host_than_its_bounds() {
+    let access = access();
+    for (questions, paths, remembered) in [(1, 1, 1), (10, 2, 10), (250, 15, 0), (600, 1, 0)] {
+        let plugin = load(&engine(), &guest("i32.const 8", &asks(questions, paths))).unwrap();
+        let report = plugin.call(OBJECT, view_of(&access), &CallLimits::default());
+        assert_eq!(report.result, CallResult::Done(Outcome::default()));
+        assert_eq!((report.stats.host_calls, report.reads.questions().len()), (questions, remembered));
+        assert!(report.reads.bytes() <= MAX_QUESTION_BYTES, "{} for the object", report.reads.bytes());
+        assert!(access.bytes() <= 1 << 20, "{} for the controller", access.bytes());
+        // What was not remembered one by one still wakes the object.
+        assert!(report.reads.interests().count() > 0);
+    }
 }
 
 #[test]
