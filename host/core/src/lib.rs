@@ -5,6 +5,7 @@
 
 pub mod backoff;
 pub mod breaker;
+mod budget;
 pub mod contract;
 pub mod crd;
 pub mod digest;

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use thiserror::Error;
 
+use crate::budget::Budget;
 use crate::object::Object;
 
 mod cut;
@@ -26,6 +27,10 @@ mod tests;
 /// Projections that one object remembers the results of. Each controller that reads a kind usually has one projection of
 /// it, and few kinds are read by more than four; one more would only compute its result again.
 const MEMO_ENTRIES: usize = 4;
+
+/// Looks at an object, as budgets count them, that cutting fields out of a KiB of it is worth: a look finds a result that
+/// is remembered, a cut reads the text.
+const CUT_UNITS_PER_KIB: u64 = 16;
 
 /// Longest path in bytes. The deepest paths of the built-in kinds have some 150.
 const MAX_PATH_BYTES: usize = 1_024;
@@ -112,6 +117,19 @@ impl Projection {
     /// A hash of what [`Self::project`] returns; for whole objects, [`Object::content_hash`]. Never 0.
     pub fn projected_hash(&self, object: &Object) -> u64 {
         if self.is_whole() { object.content_hash() } else { self.memoized(object).1 }
+    }
+
+    /// As [`Self::projected_hash`]. A result that is not remembered takes units of the budget; when there are not enough,
+    /// the hash means nothing. That of a whole object takes none: it is computed once for each change of the object.
+    pub(crate) fn projected_hash_within(&self, object: &Object, budget: &Budget) -> u64 {
+        if self.is_whole() {
+            return object.content_hash();
+        }
+        if let Some((_, hash)) = object.projections().get(self) {
+            return hash;
+        }
+        let units = (object.json().len() as u64 / 1_024 + 1) * CUT_UNITS_PER_KIB;
+        if budget.spend(units) { self.memoized(object).1 } else { 0 }
     }
 
     /// Text and hash in one lookup.

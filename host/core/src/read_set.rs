@@ -3,16 +3,23 @@
 //! What a call read is what wakes it (W1): the driver keeps the keys under their [`Interest`]s, looks up those of a
 //! [`Change`], and asks [`ReadSet::touches`] whether an answer really became another one. And a call whose answers all
 //! hash as before need not be repeated (W2): [`ReadSet::holds`] asks every question again without putting any JSON
-//! together. `view.rs` records; nothing here knows a guest or a queue.
+//! together.
+//!
+//! What is asked here is asked on the one event loop, and guests decide how much there is to ask. So nothing is asked
+//! again about a kind that has not changed, and what would take more looks at objects than a bound is taken for changed:
+//! then the guest is called, on a thread of its own and at its plugin's expense.
+//!
+//! `view.rs` records; nothing here knows a guest or a queue.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::budget::Budget;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::CompiledQuery;
-use crate::store::{Change, Snapshot};
+use crate::store::{Change, Snapshot, Store};
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +33,13 @@ pub const MAX_QUESTIONS: usize = 1_000;
 pub const MAX_QUESTION_BYTES: usize = 256 << 10;
 /// What a shared text takes beside its characters: two counters.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
+
+/// Looks at objects that asking all questions of a set again may take: what a plugin asks that reads every Pod of two
+/// hundred full nodes. A set that took more to answer counts as changed when one of its kinds has.
+pub const MAX_LOOKS: u64 = 20_000;
+/// The same for one set and one change, of which there may be many in a second for thousands of sets. What would take
+/// more counts as touched; the change was one that the set is looked up by already.
+const MAX_LOOKS_PER_CHANGE: u64 = 512;
 
 /// The hash of an answer that the host did not finish, because it was too large. It never holds.
 pub(crate) const UNFINISHED: u64 = 0;
@@ -90,9 +104,13 @@ pub struct ReadSet {
     /// The reconciled object's content: every call is given it, asked or not.
     primary_hash: u64,
     questions: Vec<(Question, u64)>,
-    /// Kinds that count as read whole, with the number of their changes; see [`MAX_QUESTIONS`] and
+    /// The kinds that were read, each with [`Snapshot::changes`] as it was then.
+    kinds: Vec<(Kind, u64)>,
+    /// The kinds count as read whole, and no question about objects is remembered; see [`MAX_QUESTIONS`] and
     /// [`MAX_QUESTION_BYTES`].
-    whole_kinds: Vec<(Kind, u64)>,
+    whole: bool,
+    /// Looks at objects that the answers took.
+    looks: u64,
 }
 
 impl ReadSet {
@@ -119,35 +137,77 @@ impl ReadSet {
 
     /// As [`Self::holds`], without comparing the reconciled object.
     pub fn answers_hold(&self, inputs: &Inputs<'_>) -> bool {
-        self.whole_kinds.iter().all(|(kind, changes)| inputs.snapshot.changes(kind) == *changes)
-            && self
-                .questions
-                .iter()
-                .all(|(question, hash)| *hash != UNFINISHED && question.answer_hash(inputs) == *hash)
+        let changed = self.changed_kinds(inputs.snapshot);
+        if !changed.is_empty() && (self.whole || self.looks > MAX_LOOKS) {
+            return false;
+        }
+        let budget = Budget::new(MAX_LOOKS);
+        self.questions.iter().all(|(question, hash)| match question.kind() {
+            _ if *hash == UNFINISHED => false,
+            Some(kind) => !changed.contains(&kind) || question.hash_of_objects(inputs.snapshot, &budget) == Some(*hash),
+            None => question.hash_of_input(inputs) == Some(*hash),
+        })
     }
 
-    /// Whether this snapshot answers some question about objects otherwise. To be asked when a call returns: what changed
+    /// Whether the store now answers some question about objects otherwise. To be asked when a call returns: what changed
     /// while it ran had no read set yet that it could touch, so nobody was woken for it. Time and configuration do not
     /// count, nor answers that were too large: those would differ each time.
-    pub fn is_outdated(&self, snapshot: &Snapshot) -> bool {
-        self.whole_kinds.iter().any(|(kind, changes)| snapshot.changes(kind) != *changes)
-            || self
-                .questions
-                .iter()
-                .filter(|(_, hash)| *hash != UNFINISHED)
-                .any(|(question, hash)| question.hash_of_objects(snapshot).is_some_and(|current| current != *hash))
+    ///
+    /// The store's last changes tell that nothing was touched, whatever asking again would take: a plugin that reads very
+    /// much must not be called again and again because something else of the kind changes all the time.
+    pub fn is_outdated(&self, store: &Store) -> bool {
+        let snapshot = store.snapshot();
+        let changed = self.changed_kinds(&snapshot);
+        if changed.is_empty() {
+            return false;
+        }
+        if self.whole {
+            return true;
+        }
+        if self.is_untouched_since(store) {
+            return false;
+        }
+        let budget = Budget::new(MAX_LOOKS);
+        let is_same = |(question, hash): &(Question, u64)| match question.kind() {
+            Some(kind) if *hash != UNFINISHED && changed.contains(&kind) => {
+                question.hash_of_objects(&snapshot, &budget) == Some(*hash)
+            }
+            _ => true,
+        };
+        self.looks > MAX_LOOKS || !self.questions.iter().all(is_same)
+    }
+
+    /// Whether the store remembers all that has changed of the kinds that were read, and nothing of it is in an answer.
+    fn is_untouched_since(&self, store: &Store) -> bool {
+        let budget = Budget::new(MAX_LOOKS);
+        let is_touched = |change: &Change| {
+            let mut finished = self.questions.iter().filter(|(_, hash)| *hash != UNFINISHED);
+            finished.any(|(question, _)| question.is_touched(change, &budget))
+        };
+        self.kinds.iter().all(|(kind, changes)| {
+            store.changes_since(kind, *changes).is_some_and(|mut changes| !changes.any(is_touched))
+        })
+    }
+
+    /// The kinds that were read and have changed since.
+    fn changed_kinds(&self, snapshot: &Snapshot) -> Vec<&Kind> {
+        let changed = self.kinds.iter().filter(|(kind, changes)| snapshot.changes(kind) != *changes);
+        changed.map(|(kind, _)| kind).collect()
     }
 
     /// Whether a change makes the answer to some question another one.
     pub fn touches(&self, change: &Change) -> bool {
         let Some(object) = change.object() else { return false };
-        self.whole_kinds.iter().any(|(kind, _)| *kind == object.kind)
-            || self.questions.iter().any(|(question, _)| question.is_touched(change))
+        if self.whole {
+            return self.kinds.iter().any(|(kind, _)| *kind == object.kind);
+        }
+        let budget = Budget::new(MAX_LOOKS_PER_CHANGE);
+        self.questions.iter().any(|(question, _)| question.is_touched(change, &budget))
     }
 
     /// What to look this set up by; a change that touches it has one of these among its own.
     pub fn interests(&self) -> impl Iterator<Item = Interest> {
-        let of_kinds = self.whole_kinds.iter().map(|(kind, _)| Interest::Kind(kind.clone()));
+        let of_kinds = self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| Interest::Kind(kind.clone()));
         self.questions.iter().filter_map(|(question, _)| question.interest()).chain(of_kinds)
     }
 }
@@ -223,36 +283,48 @@ impl Question {
         }
     }
 
-    fn answer_hash(&self, inputs: &Inputs<'_>) -> u64 {
+    /// The hash of an answer that is not about objects.
+    fn hash_of_input(&self, inputs: &Inputs<'_>) -> Option<u64> {
         match self {
-            Self::Now => hash_of_time(inputs.now_unix_ms),
-            Self::Config => hash_of_text(inputs.config),
-            // Every other question is about objects.
-            _ => self.hash_of_objects(inputs.snapshot).unwrap_or(UNFINISHED),
+            Self::Now => Some(hash_of_time(inputs.now_unix_ms)),
+            Self::Config => Some(hash_of_text(inputs.config)),
+            Self::Get(_) | Self::Owned { .. } | Self::List(_) | Self::Keys(_) => None,
         }
     }
 
-    /// The hash of an answer that a snapshot gives; None for questions that are not about objects.
-    fn hash_of_objects(&self, snapshot: &Snapshot) -> Option<u64> {
+    /// The hash of an answer that a snapshot gives; None for questions that are not about objects, and when the budget
+    /// does not last.
+    fn hash_of_objects(&self, snapshot: &Snapshot, budget: &Budget) -> Option<u64> {
+        if !budget.spend(1) {
+            return None;
+        }
         let mut answer = Answer::default();
         match self {
             Self::Get(target) => {
                 return Some(hash_of_one(snapshot.get(&target.kind, &target.name).map(|object| &**object)));
             }
             Self::Owned { kind, owner_uid, fields } => {
-                snapshot.owned(kind, owner_uid).for_each(|object| answer.add(fields.projected_hash(object)));
+                let objects = snapshot.owned_within(kind, owner_uid, budget);
+                objects.iter().for_each(|object| answer.add(fields.projected_hash_within(object, budget)));
             }
             Self::List(query) => {
-                snapshot.select(query).for_each(|object| answer.add(query.fields.projected_hash(object)));
+                let objects = snapshot.select_within(query, budget);
+                objects.for_each(|object| answer.add(query.fields.projected_hash_within(object, budget)));
             }
-            Self::Keys(query) => snapshot.select(query).for_each(|object| answer.add_name(&object.name)),
+            Self::Keys(query) => {
+                snapshot.select_within(query, budget).for_each(|object| answer.add_name(&object.name));
+            }
             Self::Now | Self::Config => return None,
         }
-        Some(answer.hash())
+        (!budget.is_overdrawn()).then(|| answer.hash())
     }
 
-    fn is_touched(&self, change: &Change) -> bool {
-        match self {
+    /// Whether the change is one of the answer, or cannot be told from one within the budget.
+    fn is_touched(&self, change: &Change, budget: &Budget) -> bool {
+        if !budget.spend(1) {
+            return true;
+        }
+        let is_touched = match self {
             Self::Get(target) => {
                 differs(change, |object| object.kind == target.kind && object.name == target.name, Object::content_hash)
             }
@@ -260,14 +332,16 @@ impl Question {
                 let is_owned = |object: &Object| {
                     object.kind == *kind && object.controller.as_ref().is_some_and(|owner| owner.uid == *owner_uid)
                 };
-                differs(change, is_owned, |object| fields.projected_hash(object))
+                differs(change, is_owned, |object| fields.projected_hash_within(object, budget))
             }
             Self::List(query) => {
-                differs(change, |object| query.matches(object), |object| query.fields.projected_hash(object))
+                let hash = |object: &Object| query.fields.projected_hash_within(object, budget);
+                differs(change, |object| query.matches(object), hash)
             }
             Self::Keys(query) => differs(change, |object| query.matches(object), |_| ABSENT),
             Self::Now | Self::Config => false,
-        }
+        };
+        is_touched || budget.is_overdrawn()
     }
 }
 
@@ -343,13 +417,14 @@ impl Recorder {
         Self { reads, bytes: 0, places: HashMap::default() }
     }
 
-    /// Adds a question that is new; within a frozen snapshot a repeated one has the same answer.
-    pub(crate) fn record(&mut self, question: Question, answer_hash: u64, snapshot: &Snapshot) {
-        if !self.reads.whole_kinds.is_empty()
-            && let Some(kind) = question.kind()
-        {
-            self.add_whole_kind(kind.clone(), snapshot);
-            return;
+    /// Adds a question that is new; within a frozen snapshot a repeated one has the same answer. `looks` says at how many
+    /// objects its answer has looked.
+    pub(crate) fn record(&mut self, question: Question, answer_hash: u64, snapshot: &Snapshot, looks: u64) {
+        if let Some(kind) = question.kind() {
+            self.add_kind(kind, snapshot);
+            if self.reads.whole {
+                return;
+            }
         }
         if self.knows(&question) {
             return;
@@ -357,10 +432,11 @@ impl Recorder {
         let bytes = self.bytes + question.bytes();
         let is_about_objects = question.kind().is_some();
         if is_about_objects && (self.reads.questions.len() >= MAX_QUESTIONS || bytes > MAX_QUESTION_BYTES) {
-            self.collapse(&question, snapshot);
+            self.collapse();
             return;
         }
         self.bytes = bytes;
+        self.reads.looks = self.reads.looks.saturating_add(looks.max(1));
         self.reads.questions.push((question, answer_hash));
         match self.reads.questions.len() {
             0..=FEW_QUESTIONS => {}
@@ -381,28 +457,23 @@ impl Recorder {
         self.places.get(&hash_of(question)).is_some_and(|place| questions[*place].0 == *question)
     }
 
-    /// Gives up remembering questions one by one, those that were asked and the one that is one too many.
-    fn collapse(&mut self, last: &Question, snapshot: &Snapshot) {
-        let (of_kinds, others) =
-            std::mem::take(&mut self.reads.questions).into_iter().partition(|(question, _)| question.kind().is_some());
-        self.reads.questions = others;
+    /// Gives up remembering questions about objects one by one.
+    fn collapse(&mut self) {
+        self.reads.questions.retain(|(question, _)| question.kind().is_none());
+        self.reads.whole = true;
         self.places.clear();
-        let of_kinds: Vec<(Question, u64)> = of_kinds;
-        for kind in of_kinds.iter().map(|(question, _)| question).chain([last]).filter_map(Question::kind) {
-            self.add_whole_kind(kind.clone(), snapshot);
-        }
     }
 
-    fn add_whole_kind(&mut self, kind: Kind, snapshot: &Snapshot) {
-        if self.reads.whole_kinds.iter().all(|(known, _)| *known != kind) {
-            let changes = snapshot.changes(&kind);
-            self.reads.whole_kinds.push((kind, changes));
+    fn add_kind(&mut self, kind: &Kind, snapshot: &Snapshot) {
+        if self.reads.kinds.iter().all(|(known, _)| known != kind) {
+            self.reads.kinds.push((kind.clone(), snapshot.changes(kind)));
         }
     }
 
     pub(crate) fn finish(mut self) -> ReadSet {
         // Sets are kept for every object, so they hold no room to grow.
         self.reads.questions.shrink_to_fit();
+        self.reads.kinds.shrink_to_fit();
         self.reads
     }
 }

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use crate::budget::Budget;
 use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
-use self::listing::{Graves, Listing};
+use self::listing::{Graves, Listing, Recent};
 use self::table::Table;
 
 mod listing;
@@ -67,6 +68,7 @@ struct Writing {
     free: Vec<u32>,
     listing: Option<Listing>,
     graves: Graves,
+    recent: Recent,
 }
 
 impl Store {
@@ -146,6 +148,13 @@ impl Store {
         Snapshot { tables: self.tables.clone() }
     }
 
+    /// What has changed of a kind since [`Snapshot::changes`] was this number, oldest first. None when that is longer ago
+    /// than the store remembers, and when the kind was forgotten in between.
+    pub fn changes_since(&self, kind: &Kind, changes: u64) -> Option<impl Iterator<Item = &Change> + use<'_>> {
+        let count = self.tables.get(kind)?.changes.checked_sub(changes)?;
+        self.writing.get(kind)?.recent.last(count)
+    }
+
     /// Whether the kind has been listed completely.
     pub fn synced(&self, kind: &Kind) -> bool {
         self.tables.get(kind).is_some_and(|table| table.synced)
@@ -175,22 +184,22 @@ fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
     if let (Some((slot, _)), Some(listing)) = (known, &mut writing.listing) {
         listing.see(slot);
     }
-    match known {
-        Some((_, before)) if before.resource_version >= object.resource_version => Change::default(),
-        Some((slot, _)) => {
-            let before = table.replace(slot, object.clone());
-            Change { before: Some(before), after: Some(object) }
-        }
-        None if writing.graves.covers(&object.name, object.resource_version) => Change::default(),
+    let before = match known {
+        Some((_, before)) if before.resource_version >= object.resource_version => return Change::default(),
+        Some((slot, _)) => Some(table.replace(slot, object.clone())),
+        None if writing.graves.covers(&object.name, object.resource_version) => return Change::default(),
         None => {
             let slot = writing.free.pop().unwrap_or_else(|| table.fresh_slot());
             if let Some(listing) = &mut writing.listing {
                 listing.see(slot);
             }
             table.insert(slot, object.clone());
-            Change { before: None, after: Some(object) }
+            None
         }
-    }
+    };
+    let change = Change { before, after: Some(object) };
+    writing.recent.add(&change);
+    change
 }
 
 /// Removes an object unless it is newer than its deletion: then it is another one of the same name.
@@ -202,7 +211,9 @@ fn take(table: &mut Table, writing: &mut Writing, name: &Name, version: Resource
             let before = table.remove(slot);
             writing.free.push(slot);
             writing.graves.dig(name, version);
-            Change { before: Some(before), after: None }
+            let change = Change { before: Some(before), after: None };
+            writing.recent.add(&change);
+            change
         }
         None => {
             writing.graves.dig(name, version);
@@ -241,7 +252,12 @@ impl Snapshot {
 
     /// The objects of a kind whose controller has this UID, ordered by name. Costs what they are, not what there is.
     pub fn owned(&self, kind: &Kind, owner_uid: &str) -> impl Iterator<Item = &Arc<Object>> {
-        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid)).into_iter()
+        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid, None)).into_iter()
+    }
+
+    /// As [`Self::owned`], for as long as the budget lasts; each look at an object takes one unit.
+    pub(crate) fn owned_within(&self, kind: &Kind, owner_uid: &str, budget: &Budget) -> Vec<&Arc<Object>> {
+        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid, Some(budget)))
     }
 
     /// The objects of a kind in a namespace (None: in all) that a selector matches, ordered by namespace and name.
@@ -253,15 +269,22 @@ impl Snapshot {
         selector: &'a Selector,
     ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + 'a> {
         match self.table(kind) {
-            Some(table) => table.list(namespace, selector),
+            Some(table) => table.list(namespace, selector, None),
             None => Box::new(std::iter::empty()),
         }
     }
 
-    /// What a query selects, in its order and up to its limit.
-    pub fn select<'a>(&'a self, query: &'a CompiledQuery) -> impl Iterator<Item = &'a Arc<Object>> {
+    /// What a query selects, in its order and up to its limit, for as long as the budget lasts; each look at an object
+    /// takes one unit, whether it is selected or not.
+    pub(crate) fn select_within<'a>(
+        &'a self,
+        query: &'a CompiledQuery,
+        budget: &'a Budget,
+    ) -> impl Iterator<Item = &'a Arc<Object>> {
         let most = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        self.list(&query.kind, query.namespace.as_deref(), &query.selector).take(most)
+        let table = self.table(&query.kind);
+        let objects = table.map(|table| table.list(query.namespace.as_deref(), &query.selector, Some(budget)));
+        objects.into_iter().flatten().take(most)
     }
 
     /// Whether the kind has been listed completely: before that, absence means nothing.

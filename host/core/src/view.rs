@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::budget::Budget;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
@@ -98,7 +99,7 @@ impl View {
         let too_large = object.is_some_and(|object| object.json().len() as u64 > self.access.read_bytes);
         let hash = if too_large { UNFINISHED } else { read_set::hash_of_one(object.map(|object| &**object)) };
         let question = Question::Get(ObjectRef { kind, name: target.name.clone() });
-        self.reads.record(question, hash, &self.snapshot);
+        self.reads.record(question, hash, &self.snapshot, 1);
         if too_large {
             return Err(AccessError::TooLarge(self.access.read_bytes));
         }
@@ -110,10 +111,11 @@ impl View {
         let kind = self.readable(kind)?;
         let fields =
             self.access.compiled.projection(fields).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let objects = self.snapshot.owned(&kind, &self.primary.uid);
+        let looks = Budget::unlimited();
+        let objects = self.snapshot.owned_within(&kind, &self.primary.uid, &looks).into_iter();
         let (text, hash) = array(objects, &fields, self.access.read_bytes);
         let question = Question::Owned { kind, owner_uid: self.primary.uid.clone(), fields };
-        self.reads.record(question, hash, &self.snapshot);
+        self.reads.record(question, hash, &self.snapshot, looks.spent());
         text
     }
 
@@ -121,9 +123,10 @@ impl View {
     pub fn list(&mut self, query: &Query) -> Result<String, AccessError> {
         self.readable(&query.kind)?;
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let objects = self.snapshot.select(&query);
+        let looks = Budget::unlimited();
+        let objects = self.snapshot.select_within(&query, &looks);
         let (text, hash) = array(objects, &query.fields, self.access.read_bytes);
-        self.reads.record(Question::List(query.clone()), hash, &self.snapshot);
+        self.reads.record(Question::List(query.clone()), hash, &self.snapshot, looks.spent());
         text
     }
 
@@ -131,32 +134,33 @@ impl View {
     pub fn keys(&mut self, query: &Query) -> Result<Vec<ObjectRef>, AccessError> {
         let kind = self.readable(&query.kind)?;
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let objects = self.snapshot.select(&query);
+        let looks = Budget::unlimited();
+        let objects = self.snapshot.select_within(&query, &looks);
         let mut answer = Answer::default();
         let mut bytes = 0;
         let mut keys = Vec::new();
         for object in objects {
             bytes += kind.api_version.len() + kind.kind.len() + object.name.namespace.len() + object.name.name.len();
             if bytes as u64 > self.access.read_bytes {
-                self.reads.record(Question::Keys(query.clone()), UNFINISHED, &self.snapshot);
+                self.reads.record(Question::Keys(query.clone()), UNFINISHED, &self.snapshot, looks.spent());
                 return Err(AccessError::TooLarge(self.access.read_bytes));
             }
             answer.add_name(&object.name);
             keys.push(ObjectRef { kind: kind.clone(), name: object.name.clone() });
         }
-        self.reads.record(Question::Keys(query.clone()), answer.hash(), &self.snapshot);
+        self.reads.record(Question::Keys(query.clone()), answer.hash(), &self.snapshot, looks.spent());
         Ok(keys)
     }
 
     /// The time of the call in Unix milliseconds. Asking makes it an input of the call.
     pub fn now_unix_ms(&mut self) -> u64 {
-        self.reads.record(Question::Now, read_set::hash_of_time(self.now_unix_ms), &self.snapshot);
+        self.reads.record(Question::Now, read_set::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
         self.now_unix_ms
     }
 
     /// The plugin's configuration as JSON text. Asking makes it an input of the call.
     pub fn config(&mut self) -> Arc<str> {
-        self.reads.record(Question::Config, read_set::hash_of_text(&self.config), &self.snapshot);
+        self.reads.record(Question::Config, read_set::hash_of_text(&self.config), &self.snapshot, 1);
         self.config.clone()
     }
 

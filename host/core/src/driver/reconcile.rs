@@ -221,7 +221,7 @@ impl Driver {
             CallResult::Fault(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
         };
         // What changed during the call found nobody who had asked for it yet.
-        if done.reads.is_outdated(&snapshot) {
+        if done.reads.is_outdated(&self.store) {
             state.mark_dirty(Lane::Live);
         }
         if let Some(before) = state.last.take() {

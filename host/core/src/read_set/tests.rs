@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::object::ResourceVersion;
 use crate::object::tests::Sample;
 use crate::query::Query;
-use crate::store::Store;
 use crate::view::{Access, View};
 
 fn pods() -> Kind {
@@ -16,8 +16,23 @@ fn primary() -> Arc<Object> {
     Sample::new("Set", "shop", "web").uid("77").shared()
 }
 
+/// A store in which Pods and Nodes are listed, and these are all of them.
+fn store(objects: &[Sample]) -> Store {
+    let mut store = Store::new();
+    let kinds = [pods(), Kind::new("v1", "Node")];
+    kinds.iter().for_each(|kind| store.begin_list(kind));
+    objects.iter().for_each(|object| _ = store.list_item(object.build()));
+    kinds.iter().for_each(|kind| _ = store.end_list(kind, ResourceVersion(0)));
+    store
+}
+
 fn snapshot(objects: &[Sample]) -> Snapshot {
-    Snapshot::of(&[pods(), Kind::new("v1", "Node")], objects.iter().map(Sample::build))
+    store(objects).snapshot()
+}
+
+/// Deletes a Pod, long after everything else.
+fn remove(store: &mut Store, name: &str) -> Change {
+    store.remove(&pods(), &Name::new("shop", name), ResourceVersion(1_000))
 }
 
 /// What a call reads that does these things.
@@ -56,18 +71,19 @@ fn list(selector: Option<&str>, namespace: Option<&str>, fields: &[&str]) -> Que
 /// Whether a set is woken by the change from one object to another, and whether it still holds after it: a set that is
 /// not woken must hold, and one that was woken must be found by one of the change's interests.
 fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample>, expected: bool) {
-    let other = || Sample::pod("elsewhere", "bystander");
-    let world = |object: &Option<Sample>| {
-        let objects = object.iter().map(Sample::build).chain([other().build()]);
-        Snapshot::of(&[pods(), Kind::new("v1", "Node")], objects)
-    };
-    let old = world(&before);
+    let bystander = Sample::pod("elsewhere", "bystander");
+    let mut store = store(&before.into_iter().chain([bystander]).collect::<Vec<_>>());
+    let old = store.snapshot();
     let set = read(&old, reads);
-    assert!(holds(&set, &old));
-    let change = Change { before: before.as_ref().map(Sample::shared), after: after.as_ref().map(Sample::shared) };
+    assert!(holds(&set, &old) && !set.is_outdated(&store));
+    let change = match &after {
+        Some(after) => store.apply(after.build()),
+        None => remove(&mut store, "a"),
+    };
+    assert!(!change.is_empty());
     assert_eq!(set.touches(&change), expected);
-    assert_eq!(holds(&set, &world(&after)), !expected);
-    assert_eq!(set.is_outdated(&world(&after)), expected);
+    assert_eq!(holds(&set, &store.snapshot()), !expected);
+    assert_eq!(set.is_outdated(&store), expected);
     let interests: BTreeSet<Interest> = set.interests().collect();
     assert!(!expected || change.interests().iter().any(|interest| interests.contains(interest)));
 }
@@ -163,38 +179,48 @@ fn w2_a_set_that_asked_for_the_time_stops_holding_when_time_moves() {
 
 #[test]
 fn a_change_while_a_call_ran_makes_its_read_set_outdated() {
-    let with_child = snapshot(&[pod("a").owner("77").body(&phase("Pending", "1"))]);
-    let set = read(&with_child, |view| {
+    let mut store = store(&[pod("a").owner("77").body(&phase("Pending", "1"))]);
+    let set = read(&store.snapshot(), |view| {
         own_phases(view);
         view.now_unix_ms();
         view.config();
     });
-    assert!(!set.is_outdated(&with_child));
-    let child = |state: &str, ip: &str| snapshot(&[pod("a").owner("77").version(2).body(&phase(state, ip))]);
-    assert!(!set.is_outdated(&child("Pending", "2")));
-    assert!(set.is_outdated(&child("Running", "1")));
-    assert!(set.is_outdated(&snapshot(&[])));
+    let mut show = |version: u64, state: &str, ip: &str| {
+        store.apply(pod("a").owner("77").version(version).body(&phase(state, ip)).build());
+        set.is_outdated(&store)
+    };
+    assert!(!show(2, "Pending", "2"));
+    assert!(show(3, "Running", "2"));
+    assert!(!show(4, "Pending", "2"), "it is as it was again");
+    remove(&mut store, "a");
+    assert!(set.is_outdated(&store));
 }
 
 #[test]
 fn an_answer_that_was_too_large_does_not_count_as_outdated() {
-    let snapshot = snapshot(&[pod("a")]);
+    let mut store = store(&[pod("a")]);
     let access = Access::new(vec![pods()], 10);
-    let mut view = View::new(snapshot.clone(), primary(), Arc::new(access), 5, "{}".into());
+    let mut view = View::new(store.snapshot(), primary(), Arc::new(access), 5, "{}".into());
     view.list(&Query::all(pods())).unwrap_err();
     let set = view.into_reads();
-    assert!(!set.is_outdated(&snapshot) && !holds(&set, &snapshot));
+    assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
+    assert!(set.touches(&store.apply(pod("b").build())), "it wakes its key all the same");
+    assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
 }
 
 #[test]
 fn w2_an_empty_answer_is_not_the_answer_of_an_absent_object_nor_of_another_order() {
     let a = || pod("a").label("app", "web");
     let b = || pod("b").label("app", "web");
-    let one = snapshot(&[a(), b()]);
-    let set = read(&one, |view| drop(view.list(&list(Some("app=web"), None, &[])).unwrap()));
-    assert!(holds(&set, &snapshot(&[b(), a()])));
-    assert!(!holds(&set, &snapshot(&[a()])));
-    assert!(!holds(&set, &snapshot(&[])));
+    let mut store = store(&[b(), a()]);
+    let set = read(&store.snapshot(), |view| drop(view.list(&list(Some("app=web"), None, &[])).unwrap()));
+    remove(&mut store, "b");
+    assert!(!holds(&set, &store.snapshot()));
+    remove(&mut store, "a");
+    assert!(!holds(&set, &store.snapshot()));
+    store.apply(a().version(2_000).build());
+    store.apply(b().version(2_001).build());
+    assert!(holds(&set, &store.snapshot()), "both are as they were, in the same order");
 }
 
 #[test]
@@ -242,11 +268,7 @@ fn a_question_that_is_asked_again_counts_once_however_many_there_are() {
 
 #[test]
 fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
-    let mut store = Store::new();
-    for kind in [pods(), Kind::new("v1", "Node")] {
-        store.begin_list(&kind);
-        store.end_list(&kind, crate::object::ResourceVersion(0));
-    }
+    let mut store = store(&[]);
     let before = store.snapshot();
     let set = read(&before, |view| {
         view.now_unix_ms();
@@ -293,4 +315,81 @@ fn g2_names_that_no_object_can_have_count_with_their_length() {
     });
     assert_eq!(set.questions().len(), 2, "only the time and the configuration are remembered by themselves");
     assert!(set.bytes() < 1_000, "{}", set.bytes());
+}
+
+/// A store with so many Pods, and a set of so many questions that each looked at all of them and found none.
+fn costly(pods: usize, questions: usize) -> (Store, ReadSet) {
+    let store = store(&(0..pods).map(|number| pod(&number.to_string())).collect::<Vec<_>>());
+    let set = read(&store.snapshot(), |view| {
+        for number in 0..questions {
+            assert!(view.keys(&list(Some(&format!("app,app!=v{number}")), None, &[])).unwrap().is_empty());
+        }
+    });
+    (store, set)
+}
+
+#[test]
+fn q4_nothing_is_asked_again_about_kinds_that_have_not_changed() {
+    let (mut store, set) = costly(300, 100);
+    assert_eq!(set.looks, 30_000);
+    store.apply(Sample::new("Node", "", "n").build());
+    assert!(set.looks > MAX_LOOKS && holds(&set, &store.snapshot()) && !set.is_outdated(&store));
+}
+
+#[test]
+fn q4_a_set_that_takes_too_much_work_to_ask_again_counts_as_changed_with_its_kind() {
+    for (pods, questions, expected) in [(100, 100, true), (300, 100, false)] {
+        let (mut store, set) = costly(pods, questions);
+        store.apply(pod("other").build());
+        assert_eq!(holds(&set, &store.snapshot()), expected, "{questions} questions about {pods} Pods");
+    }
+}
+
+#[test]
+fn q4_a_kind_that_has_grown_since_is_looked_at_no_longer_than_the_bound() {
+    let (mut store, set) = costly(1, 500);
+    assert_eq!(set.looks, 500);
+    (0..400).for_each(|number| _ = store.apply(pod(&format!("new{number}")).version(10 + number).build()));
+    let snapshot = store.snapshot();
+    assert!(!holds(&set, &snapshot), "500 questions about 401 Pods are more than the bound");
+    let budget = Budget::new(MAX_LOOKS);
+    let answered = set.questions.iter().filter(|(question, _)| question.hash_of_objects(&snapshot, &budget).is_some());
+    assert_eq!((answered.count(), budget.spent()), (49, MAX_LOOKS));
+}
+
+#[test]
+fn q4_a_costly_set_is_not_outdated_by_changes_of_others_however_many_calls_they_come_in() {
+    let (mut store, set) = costly(300, 100);
+    for number in 0..64 {
+        store.apply(pod("other").version(10 + number).build());
+        assert!(!set.is_outdated(&store), "the guest would be called again and again");
+    }
+    store.apply(pod("other").version(100).build());
+    assert!(set.is_outdated(&store), "more has changed than the store remembers");
+    let (mut store, set) = costly(300, 100);
+    store.apply(pod("ours").label("app", "web").build());
+    assert!(set.is_outdated(&store));
+}
+
+#[test]
+fn q4_whether_a_change_touches_a_set_takes_a_bounded_number_of_looks() {
+    let store = store(&[]);
+    let set_of = |questions: usize| {
+        read(&store.snapshot(), |view| {
+            for number in 0..questions {
+                view.list(&list(None, None, &[&format!("spec.f{number}")])).unwrap();
+            }
+        })
+    };
+    let irrelevant = || Change {
+        before: Some(pod("a").body(&phase("Pending", "1")).shared()),
+        after: Some(pod("a").body(&phase("Running", "1")).version(2).shared()),
+    };
+    // Each question cuts its field out of two objects.
+    assert!(!set_of(15).touches(&irrelevant()));
+    let (many, change) = (set_of(200), irrelevant());
+    assert!(many.touches(&change), "it takes too much work to tell");
+    let budget = Budget::new(MAX_LOOKS_PER_CHANGE);
+    let told = many.questions.iter().take_while(|(question, _)| !question.is_touched(&change, &budget));
+    assert_eq!(told.count(), 15);
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
+use crate::budget::Budget;
 use crate::object::{Name, Object, ResourceVersion};
 use crate::selector::Selector;
 
@@ -95,8 +96,9 @@ impl Table {
         object
     }
 
-    pub(super) fn owned(&self, uid: &str) -> Vec<&Arc<Object>> {
-        let slots = self.controllers.walk(hash(uid));
+    /// Looks at no more slots than the budget has; when that is overdrawn, the answer means nothing. None: at all.
+    pub(super) fn owned(&self, uid: &str, budget: Option<&Budget>) -> Vec<&Arc<Object>> {
+        let slots = self.controllers.walk(hash(uid)).take_while(|_| may_look(budget));
         let mut objects: Vec<_> =
             slots.filter_map(|slot| self.object(slot)).filter(|object| owner_uid(object) == Some(uid)).collect();
         // Children of one owner share its namespace, except that a cluster-scoped owner may have some in several.
@@ -106,10 +108,12 @@ impl Table {
         objects
     }
 
+    /// The budget is as in [`Self::owned`].
     pub(super) fn list<'a>(
         &'a self,
         namespace: Option<&'a str>,
         selector: &'a Selector,
+        budget: Option<&'a Budget>,
     ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + 'a> {
         let mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>> =
             selector.required().map(|label| self.labels.walk(hash(&label))).map(|walk| Box::new(walk) as _).collect();
@@ -118,14 +122,13 @@ impl Table {
                 Some(namespace) => Box::new(self.in_namespace(namespace)),
                 None => Box::new(self.ordered.values().copied()),
             };
-            return Box::new(
-                slots.filter_map(|slot| self.object(slot)).filter(|object| selector.matches(&object.labels)),
-            );
+            let objects = slots.take_while(move |_| may_look(budget)).filter_map(|slot| self.object(slot));
+            return Box::new(objects.filter(|object| selector.matches(&object.labels)));
         }
         if let Some(namespace) = namespace {
             walks.push(Box::new(self.in_namespace(namespace)));
         }
-        let mut objects: Vec<_> = smallest(walks)
+        let mut objects: Vec<_> = smallest(walks, budget)
             .into_iter()
             .filter_map(|slot| self.object(slot))
             .filter(|object| namespace.is_none_or(|namespace| *object.name.namespace == *namespace))
@@ -173,13 +176,17 @@ fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
+fn may_look(budget: Option<&Budget>) -> bool {
+    budget.is_none_or(|budget| budget.spend(1))
+}
+
 /// Walks all sets side by side and returns the one that ends first: the smallest is found at the cost of its own size,
 /// without keeping counts.
-fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>) -> Vec<u32> {
+fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>, budget: Option<&Budget>) -> Vec<u32> {
     let mut walked: Vec<Vec<u32>> = vec![Vec::new(); walks.len()];
     loop {
         for (walk, slots) in walks.iter_mut().zip(&mut walked) {
-            match walk.next() {
+            match walk.next().filter(|_| may_look(budget)) {
                 Some(slot) => slots.push(slot),
                 None => return std::mem::take(slots),
             }

@@ -323,3 +323,27 @@ fn snapshots_go_to_other_threads() {
     assert_shared::<Arc<Object>>();
     assert_shared::<Change>();
 }
+
+#[test]
+fn the_last_changes_of_a_kind_are_remembered_as_long_as_they_are_few() {
+    let mut store = Store::new();
+    let changes = |store: &Store, since: u64| -> Option<String> {
+        let changes = store.changes_since(&pods(), since)?;
+        Some(changes.map(text).collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(changes(&store, 0), None, "nothing is known of the kind");
+    store.apply(Sample::pod("a", "x").version(1).build());
+    let since = store.snapshot().changes(&pods());
+    assert_eq!(changes(&store, since).as_deref(), Some(""));
+    store.apply(Sample::pod("a", "x").version(2).build());
+    store.apply(Sample::pod("a", "x").version(2).build());
+    store.remove(&pods(), &name("a/x"), ResourceVersion(3));
+    assert_eq!(changes(&store, since).as_deref(), Some("~a/x@1>2 -a/x@2"));
+    (0..63).for_each(|number| _ = store.apply(Sample::pod("a", "y").version(10 + number).build()));
+    assert_eq!(changes(&store, since), None);
+    assert_eq!(changes(&store, since + 1).map(|all| all.matches("a/").count()), Some(64));
+    let since = store.snapshot().changes(&pods());
+    store.forget(&pods());
+    store.apply(Sample::pod("a", "x").version(90).build());
+    assert_eq!(changes(&store, since), None, "what was forgotten has no history");
+}
