@@ -5,9 +5,15 @@
 //! the process it fails in. So the child has limits of memory and processor time on itself, and the host only waits for
 //! it. A component that failed is remembered, and not compiled again until the host or the component changes; what the
 //! machine is at fault for (no process, no space, no processor time) is not held against it.
+//!
+//! A container that runs out of memory is killed as a whole, the host with its child. So a child gets no more than the
+//! container leaves (`memory.rs`, `slots.rs`), and that it was started stands in the cache before it is: bytes that the
+//! host dies of are not compiled at each of its restarts.
 
 mod cache;
 mod child;
+mod memory;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +21,6 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,17 +32,21 @@ use tracing::warn;
 use self::cache::{Cache, Entry};
 pub use self::child::child_main;
 use self::child::{Order, REQUEST_VARIABLE};
+use self::memory::Cgroup;
+use self::slots::Slots;
 use crate::engine::{Engine, Profile};
 
-/// Compilers that run at once. Two, so that one slow component does not hold up all others, and a host that starts with
-/// a hundred plugins does not become a hundred processes.
-const PARALLEL: usize = 2;
 /// Largest artifact: native code is two to four times the size of its component.
 const MAX_ARTIFACT_BYTES: u64 = 256 << 20;
 /// What is kept of the child's stderr, which is one line when all goes as it should.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
 /// Threads of one compiler: more give little, and each takes address space.
 const MAX_THREADS: usize = 4;
+/// The least address space that a compiler is started with: its own code and the stacks of its threads take half of it.
+const MIN_MEMORY_BYTES: u64 = 256 * MIB;
+/// Times that the host may die while it compiles the same bytes. Once may be a coincidence, and so may twice: a node that
+/// drains, a person who restarts.
+const MAX_DEATHS: u32 = 3;
 const MIB: u64 = 1 << 20;
 
 /// What one compiler may use.
@@ -115,7 +124,7 @@ impl Compiler {
             profile: engine.profile(),
             limits: None,
             cache: Cache::open(cache_dir, engine.compatibility())?,
-            slots: Slots::new(PARALLEL),
+            slots: Slots::new(Cgroup::default()),
         })
     }
 
@@ -136,23 +145,68 @@ impl Compiler {
         if let Some(artifact) = self.cached(&digest)? {
             return Ok(artifact);
         }
-        let _slot = self.slots.take();
+        let wanted = self.limits.unwrap_or_else(|| CompileLimits::for_size(wasm.len() as u64));
+        let slot = self.slots.take(wanted.memory_bytes);
         // Another thread may have compiled it while this one waited.
         if let Some(artifact) = self.cached(&digest)? {
             return Ok(artifact);
         }
+        let limits = CompileLimits { memory_bytes: slot.bytes, ..wanted };
+        if limits.memory_bytes < wanted.memory_bytes.min(MIN_MEMORY_BYTES) {
+            return Err(no_memory(&limits));
+        }
         let begin = Instant::now();
-        let limits = self.limits.unwrap_or_else(|| CompileLimits::for_size(wasm.len() as u64));
-        match self.run_child(wasm, &limits) {
-            Ok(code) => {
-                let path = self.cache.store(&digest, &code)?;
-                Ok(Artifact { digest, path, cached: false, elapsed: begin.elapsed() })
-            }
+        let result = match self.compile_anew(wasm, &digest, &limits, wanted.memory_bytes) {
             Err(CompileError::Refused(refusal)) => {
-                self.cache.store_refusal(&digest, &refusal)?;
-                Err(refusal.into())
+                self.cache.store_refusal(&digest, &refusal).and(Err(CompileError::Refused(refusal)))
             }
-            Err(error) => Err(error),
+            result => result,
+        };
+        if matches!(result, Err(CompileError::Host { .. })) {
+            // The host is alive, and nothing was learnt about the component.
+            self.cache.forget(&digest);
+        }
+        result.map(|path| Artifact { digest, path, cached: false, elapsed: begin.elapsed() })
+    }
+
+    /// Runs the compiler. One that dies of a signal of its own runs twice: only what happens again is in the component.
+    fn compile_anew(
+        &self,
+        wasm: &[u8],
+        digest: &Digest,
+        limits: &CompileLimits,
+        wanted_bytes: u64,
+    ) -> Result<PathBuf, CompileError> {
+        self.cache.begin(digest, self.deaths(digest) + 1)?;
+        let mut crashed = None;
+        loop {
+            let ended = match self.run_child(wasm, limits)? {
+                Ended::Compiled(code) => return self.cache.store(digest, &code),
+                Ended::Died(death) => death,
+            };
+            // A compiler that gets less memory than its component may take says nothing about the component by that.
+            if limits.memory_bytes < wanted_bytes && ended.may_be_of_memory() {
+                return Err(no_memory(limits));
+            }
+            match ended {
+                Death::Refused(refusal) => return Err(refusal.into()),
+                Death::OutOfMemory => {
+                    return Err(too_costly(format!("{} MiB of memory", limits.memory_bytes / MIB)).into());
+                }
+                Death::Panicked(last) => {
+                    let message = format!("the compiler failed on the component: {last}");
+                    return Err(Refusal::new("CompileFailed", message).into());
+                }
+                Death::Crashed(signal, last) if crashed == Some(signal) => {
+                    let message = format!("the compiler crashes on the component ({}, twice): {last}", name_of(signal));
+                    return Err(Refusal::new("CompileFailed", message).into());
+                }
+                Death::Crashed(signal, last) if crashed.is_some() => {
+                    let doing = "compile a component: the compiler process crashes in one way and then in another";
+                    return Err(host_error(doing.to_owned(), io::Error::other(format!("{}: {last}", name_of(signal)))));
+                }
+                Death::Crashed(signal, _) => crashed = Some(signal),
+            }
         }
     }
 
@@ -162,11 +216,29 @@ impl Compiler {
                 Ok(Some(Artifact { digest: digest.clone(), path, cached: true, elapsed: Duration::ZERO }))
             }
             Some(Entry::Refused(refusal)) => Err(refusal.into()),
-            None => Ok(None),
+            Some(Entry::Attempted(deaths)) if deaths >= MAX_DEATHS => {
+                let record = self.cache.record_path(digest);
+                let message = format!(
+                    "the host ended {deaths} times while it compiled this component, most likely because its container \
+                     ran out of memory; it is not tried again. Raise the container's memory limit, then remove {} (a \
+                     new Pod of the host does so too) and restart the host",
+                    record.display()
+                );
+                Err(Refusal::new("TooCostlyToCompile", message).into())
+            }
+            Some(Entry::Attempted(_)) | None => Ok(None),
         }
     }
 
-    fn run_child(&self, wasm: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, CompileError> {
+    /// How often the host has died while it compiled these bytes.
+    fn deaths(&self, digest: &Digest) -> u32 {
+        match self.cache.find(digest) {
+            Some(Entry::Attempted(count)) => count,
+            _ => 0,
+        }
+    }
+
+    fn run_child(&self, wasm: &[u8], limits: &CompileLimits) -> Result<Ended, CompileError> {
         let order = Order { profile: self.profile, memory_bytes: limits.memory_bytes, cpu_seconds: limits.cpu_seconds };
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let mut child = Command::new(&self.program)
@@ -209,17 +281,52 @@ impl Compiler {
         }
         let output = output.unwrap_or_default();
         if output.len() as u64 >= MAX_ARTIFACT_BYTES {
-            return Err(too_costly(format!("{MAX_ARTIFACT_BYTES} bytes of native code")).into());
+            let refusal = too_costly(format!("{MAX_ARTIFACT_BYTES} bytes of native code"));
+            return Ok(Ended::Died(Death::Refused(refusal)));
         }
         if status.success() && !output.is_empty() {
-            return Ok(output);
+            return Ok(Ended::Compiled(output));
         }
-        Err(judge(status, &String::from_utf8_lossy(&said), limits))
+        judge(status, &String::from_utf8_lossy(&said), limits).map(Ended::Died)
+    }
+}
+
+/// How a compiler process ended for which the machine is not at fault.
+enum Ended {
+    Compiled(Vec<u8>),
+    Died(Death),
+}
+
+/// Why there is no native code.
+enum Death {
+    Refused(Refusal),
+    /// It aborted, which is what becomes of an allocation that fails.
+    OutOfMemory,
+    /// It panicked, with these last words.
+    Panicked(String),
+    /// It was killed by a signal of its own making, and these were its last words.
+    Crashed(Signal, String),
+}
+
+impl Death {
+    /// Whether more memory might have helped. A stack that cannot grow shows as a crash, a thread that cannot begin as a
+    /// panic.
+    fn may_be_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory | Self::Panicked(_) | Self::Crashed(..))
     }
 }
 
 fn host_error(doing: String, source: io::Error) -> CompileError {
     CompileError::Host { doing, source }
+}
+
+/// The container leaves too little, or less than the component may take.
+fn no_memory(limits: &CompileLimits) -> CompileError {
+    let left = limits.memory_bytes / MIB;
+    host_error(
+        format!("compile a component with the {left} MiB that the container's memory limit leaves to the compiler"),
+        io::Error::new(io::ErrorKind::OutOfMemory, "raise the memory limit of the host's container"),
+    )
 }
 
 fn too_costly(limit: String) -> Refusal {
@@ -246,57 +353,35 @@ fn read_capped(pipe: Option<impl Read>, limit: u64) -> Vec<u8> {
 }
 
 /// Tells a component that cannot be compiled from a machine that could not do it.
-fn judge(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> CompileError {
+fn judge(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Death, CompileError> {
     use std::os::unix::process::ExitStatusExt;
 
     if let Some(message) = child::error_in(stderr) {
-        return Refusal::new("CompileFailed", format!("the component does not compile: {message}")).into();
+        let message = format!("the component does not compile: {message}");
+        return Ok(Death::Refused(Refusal::new("CompileFailed", message)));
     }
     let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
     match (status.signal().and_then(Signal::from_named_raw), status.code()) {
-        (Some(Signal::XCPU), _) => too_costly(format!("{} s of processor time", limits.cpu_seconds)).into(),
-        (Some(Signal::ABORT), _) => too_costly(format!("{} MiB of memory", limits.memory_bytes / MIB)).into(),
-        (_, Some(child::PANICKED)) => {
-            Refusal::new("CompileFailed", format!("the compiler failed on the component: {last}")).into()
+        (Some(Signal::XCPU), _) => {
+            Ok(Death::Refused(too_costly(format!("{} s of processor time", limits.cpu_seconds))))
         }
+        (Some(Signal::ABORT), _) => Ok(Death::OutOfMemory),
+        (Some(signal @ (Signal::SEGV | Signal::ILL | Signal::BUS)), _) => Ok(Death::Crashed(signal, last.to_owned())),
+        (_, Some(child::PANICKED)) => Ok(Death::Panicked(last.to_owned())),
         _ => {
             warn!(%status, stderr = last, "the compiler process ended in an unexpected way");
-            host_error(
+            Err(host_error(
                 format!("compile a component: the compiler process ended with {status}"),
                 io::Error::other(last.to_owned()),
-            )
+            ))
         }
     }
 }
 
-/// A counting semaphore over threads.
-#[derive(Debug)]
-struct Slots {
-    free: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// One slot; dropping it frees it.
-struct Slot<'a>(&'a Slots);
-
-impl Slots {
-    fn new(count: usize) -> Self {
-        Self { free: Mutex::new(count), freed: Condvar::new() }
-    }
-
-    fn take(&self) -> Slot<'_> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free == 0 {
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= 1;
-        Slot(self)
-    }
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.freed.notify_one();
+fn name_of(signal: Signal) -> &'static str {
+    match signal {
+        Signal::SEGV => "SIGSEGV",
+        Signal::ILL => "SIGILL",
+        _ => "SIGBUS",
     }
 }

@@ -1,8 +1,11 @@
-//! Compiled components on disk, and which components failed. Native code is run as it is found, so the folder belongs
-//! to this user alone, every artifact's sha256 is compared before its path is given out, and what does not match is
-//! forgotten and compiled again.
+//! Compiled components on disk, which components failed, and which are being compiled. Native code is run as it is
+//! found, so the folder belongs to this user alone, every artifact's sha256 is compared before its path is given out,
+//! and what does not match is forgotten and compiled again.
+//!
+//! The folder has a bound in entries and in bytes; what was used longest ago goes first.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, DirEntry, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,8 +19,18 @@ use tracing::{debug, warn};
 
 use super::{CompileError, host_error};
 
-/// Components that are remembered. Each artifact has some 0.5 MiB (Rust) to 35 MiB (Python).
-const MAX_ENTRIES: usize = 200;
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Components.
+    pub(super) entries: usize,
+    /// All of their files together.
+    pub(super) bytes: u64,
+}
+
+/// Each artifact has some 0.5 MiB (Rust) to 35 MiB (Python). The volume that deploy/ gives to the folder has 1 GiB, and a
+/// Pod whose volume is full is evicted: the rest is for artifacts that were removed here and are still mapped.
+pub(super) const BOUNDS: Bounds = Bounds { entries: 200, bytes: 768 << 20 };
 /// Reasons that a refusal by the compiler can have; a stored one must be among them.
 const REASONS: [&str; 2] = ["CompileFailed", "TooCostlyToCompile"];
 
@@ -28,6 +41,8 @@ pub(super) enum Entry {
     Compiled(PathBuf),
     /// It does not compile.
     Refused(Refusal),
+    /// So many compilations of it were begun and never ended: the host died first.
+    Attempted(u32),
 }
 
 /// The file beside an artifact, or in its place.
@@ -36,6 +51,7 @@ pub(super) enum Entry {
 enum Record {
     Compiled { code: String },
     Refused { reason: String, message: String },
+    Attempted { count: u32 },
 }
 
 /// The folder.
@@ -45,6 +61,7 @@ pub(super) struct Cache {
     /// Artifacts of other engines and versions stand beside ours, under other names.
     engine: String,
     writes: AtomicU64,
+    pub(super) bounds: Bounds,
 }
 
 impl Cache {
@@ -66,12 +83,18 @@ impl Cache {
             ));
         }
         let engine = format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION"));
-        Ok(Self { folder: folder.to_owned(), engine, writes: AtomicU64::new(0) })
+        let cache = Self { folder: folder.to_owned(), engine, writes: AtomicU64::new(0), bounds: BOUNDS };
+        cache.remove_leftovers();
+        cache.prune(0);
+        Ok(cache)
     }
 
     /// What is known about a component. An entry that cannot be used is as good as none.
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
-        let record = fs::read(self.record_path(digest)).ok()?;
+        let path = self.record_path(digest);
+        let record = fs::read(&path).ok()?;
+        // The age of a record is the time since it was last of use. One that cannot be made younger goes sooner.
+        let _ = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         match serde_json::from_slice(&record) {
             Ok(Record::Compiled { code }) => {
                 let path = self.artifact_path(digest);
@@ -85,6 +108,7 @@ impl Cache {
                 let reason = REASONS.into_iter().find(|known| *known == reason)?;
                 Some(Entry::Refused(Refusal::new(reason, message)))
             }
+            Ok(Record::Attempted { count }) => Some(Entry::Attempted(count)),
             Err(error) => {
                 warn!(%digest, %error, "an entry of the compile cache cannot be read; the component is compiled again");
                 None
@@ -92,12 +116,19 @@ impl Cache {
         }
     }
 
+    /// Remembers that a component is about to be compiled, in case that the host dies of it. The count is with this one.
+    pub(super) fn begin(&self, digest: &Digest, count: u32) -> Result<(), CompileError> {
+        self.write_record(digest, &Record::Attempted { count })?;
+        self.prune(0);
+        Ok(())
+    }
+
     /// Stores an artifact: first the code, then the record that vouches for it.
     pub(super) fn store(&self, digest: &Digest, code: &[u8]) -> Result<PathBuf, CompileError> {
         let path = self.artifact_path(digest);
+        self.prune(code.len() as u64);
         self.write(&path, code)?;
         self.write_record(digest, &Record::Compiled { code: digest::of(code).to_string() })?;
-        self.prune();
         Ok(path)
     }
 
@@ -105,6 +136,11 @@ impl Cache {
     pub(super) fn store_refusal(&self, digest: &Digest, refusal: &Refusal) -> Result<(), CompileError> {
         let record = Record::Refused { reason: refusal.reason.to_owned(), message: refusal.message.clone() };
         self.write_record(digest, &record)
+    }
+
+    /// Forgets what is known about a component.
+    pub(super) fn forget(&self, digest: &Digest) {
+        remove(&self.record_path(digest));
     }
 
     fn write_record(&self, digest: &Digest, record: &Record) -> Result<(), CompileError> {
@@ -115,7 +151,8 @@ impl Cache {
         format!("{}-{}", digest.0.trim_start_matches("sha256:"), self.engine)
     }
 
-    fn record_path(&self, digest: &Digest) -> PathBuf {
+    /// The file that says what is known about a component.
+    pub(super) fn record_path(&self, digest: &Digest) -> PathBuf {
         self.folder.join(format!("{}.json", self.stem(digest)))
     }
 
@@ -130,6 +167,7 @@ impl Cache {
         let attempt = || {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
             file.write_all(bytes)?;
+            file.set_modified(SystemTime::now())?;
             drop(file);
             fs::rename(&draft, path)
         };
@@ -139,22 +177,65 @@ impl Cache {
         })
     }
 
-    /// Removes the oldest entries beyond the bound. What is loaded stays mapped.
-    fn prune(&self) {
-        let Ok(files) = fs::read_dir(&self.folder) else { return };
-        let mut artifacts: Vec<(SystemTime, PathBuf)> = files
-            .flatten()
-            .map(|file| {
-                (file.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH), file.path())
-            })
-            .filter(|(_, path)| path.extension().is_some_and(|extension| extension == "json"))
-            .collect();
-        artifacts.sort();
-        let excess = artifacts.len().saturating_sub(MAX_ENTRIES);
-        for (_, record) in artifacts.into_iter().take(excess) {
-            debug!(record = %record.display(), "forgetting an old entry of the compile cache");
-            let _ = fs::remove_file(&record);
-            let _ = fs::remove_file(record.with_extension("cwasm"));
+    /// Removes what a host that died has left: drafts, and code that no record vouches for. Drafts of other processes that
+    /// are alive stay.
+    fn remove_leftovers(&self) {
+        for path in self.files().map(|file| file.path()) {
+            let is_leftover = match path.extension().and_then(OsStr::to_str) {
+                Some("draft") => !writer_of(&path).is_some_and(is_another_process),
+                Some("cwasm") => !path.with_extension("json").exists(),
+                _ => false,
+            };
+            if is_leftover {
+                debug!(path = %path.display(), "removing what was left of an interrupted compilation");
+                let _ = fs::remove_file(&path);
+            }
         }
     }
+
+    /// Removes what was used longest ago until the folder has room for so many bytes more. What is loaded stays mapped.
+    fn prune(&self, more_bytes: u64) {
+        let mut entries: Vec<(SystemTime, PathBuf, u64)> = self
+            .files()
+            .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"))
+            .filter_map(|file| {
+                let (record, path) = (file.metadata().ok()?, file.path());
+                let code_bytes = fs::metadata(path.with_extension("cwasm")).map_or(0, |code| code.len());
+                Some((record.modified().unwrap_or(SystemTime::UNIX_EPOCH), path, record.len() + code_bytes))
+            })
+            .collect();
+        entries.sort();
+        let mut count = entries.len();
+        let mut bytes = entries.iter().map(|(_, _, bytes)| bytes).sum::<u64>() + more_bytes;
+        for (_, record, entry_bytes) in entries {
+            if count <= self.bounds.entries && bytes <= self.bounds.bytes {
+                break;
+            }
+            debug!(record = %record.display(), "forgetting an old entry of the compile cache");
+            remove(&record);
+            count -= 1;
+            bytes -= entry_bytes;
+        }
+    }
+
+    /// The files of the folder. One that cannot be read is as good as empty: writing into it says why.
+    fn files(&self) -> impl Iterator<Item = DirEntry> {
+        fs::read_dir(&self.folder).into_iter().flatten().flatten()
+    }
+}
+
+/// Removes an entry: first the record, so that nothing vouches for code that is half gone.
+fn remove(record: &Path) {
+    let _ = fs::remove_file(record);
+    let _ = fs::remove_file(record.with_extension("cwasm"));
+}
+
+/// The process in the name of a draft.
+fn writer_of(draft: &Path) -> Option<u32> {
+    draft.file_name()?.to_str()?.strip_prefix('.')?.split('-').next()?.parse().ok()
+}
+
+/// Whether a process of this number is alive and another one. In a container the host has the same number each time.
+fn is_another_process(pid: u32) -> bool {
+    pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists()
 }

@@ -72,6 +72,9 @@ fn unusable(message: &str) -> ExitCode {
 
 /// Limits this process. The hard limit of processor time lies a second later, because the soft one is only a signal.
 fn limit(order: &Order) -> io::Result<()> {
+    // Where the kernel chooses one process of a container that is out of memory, it is to choose this one. Where it kills
+    // all of them at once there is nothing to choose, and a kernel without the file has no such killer.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let exactly = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     setrlimit(Resource::As, exactly(order.memory_bytes))?;
     setrlimit(Resource::Core, exactly(0))?;
