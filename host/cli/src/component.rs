@@ -45,8 +45,8 @@ pub fn load(path: &Path, cache_dir: Option<PathBuf>) -> anyhow::Result<Component
     let bytes = read(path)?;
     let refused = |refusal: Refusal| anyhow::anyhow!("{}: {}", refusal.reason, refusal.message);
     let name = path.display();
-    // One trial needs no pools of memory.
-    let loader = Loader::new(&crate::cache::folder(cache_dir)?, Pooling::OnDemand)?;
+    // One trial needs room for one instance, but where the host would have it: pools refuse more than memory on demand.
+    let loader = Loader::new(&crate::cache::folder(cache_dir)?, Pooling::ProbeForOne)?;
     let loaded = loader.load(&bytes).map_err(refused).with_context(|| format!("the host would refuse {name}"))?;
     let text = loaded.compiled.manifest.to_string();
     let manifest = Manifest::parse(&text).map_err(refused).with_context(|| format!("the host would refuse {name}"))?;

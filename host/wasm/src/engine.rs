@@ -34,6 +34,9 @@ pub enum Pooling {
     /// Pools when they can be reserved, else on demand. Pools make a fresh instance several times cheaper.
     #[default]
     Probe,
+    /// As [`Self::Probe`], with room for one instance: for a program that tries a component as a host would, and is to
+    /// refuse it for what the pools refuse too.
+    ProbeForOne,
     /// No pools: each instance maps its own memory.
     OnDemand,
 }
@@ -78,9 +81,14 @@ impl Engine {
     /// # Errors
     /// When the machine cannot run this profile at all. Pools that cannot be reserved are not an error.
     pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
-        let (wasmtime, pooled) = match options.pooling {
-            Pooling::OnDemand => (build(Profile { fuel: options.fuel }, None)?, false),
-            Pooling::Probe => match build(Profile { fuel: options.fuel }, Some(pool::config())) {
+        let pools = match options.pooling {
+            Pooling::OnDemand => None,
+            Pooling::Probe => Some(pool::config()),
+            Pooling::ProbeForOne => Some(pool::config_for_one()),
+        };
+        let (wasmtime, pooled) = match pools {
+            None => (build(Profile { fuel: options.fuel }, None)?, false),
+            Some(pools) => match build(Profile { fuel: options.fuel }, Some(pools)) {
                 Ok(engine) => (engine, true),
                 Err(error) => {
                     warn!(%error, "no memory pools on this machine; instances are mapped on demand, which is slower");

@@ -4,11 +4,14 @@
 use wasmtime::ResourceLimiter;
 
 /// Core instances of one component; the scan lets through as many modules.
-const MAX_INSTANCES: usize = 100;
+pub(crate) const MAX_INSTANCES: usize = 100;
 /// Tables of one component: each core module has one or two.
-const MAX_TABLES: usize = 200;
+pub(crate) const MAX_TABLES: usize = 200;
+/// Tables of one core module. Toolchains make one, for function pointers; one more is for the reference types of a
+/// language that has them, and as many again are spare.
+pub(crate) const MAX_TABLES_PER_MODULE: u32 = 4;
 /// Linear memories of one component; real ones have one, adapters of older toolchains a second.
-const MAX_MEMORIES: usize = 8;
+pub(crate) const MAX_MEMORIES: usize = 8;
 /// Elements of one table: CPython's function table, the largest known, has some 15,000.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 40_000;
 

@@ -13,7 +13,7 @@ use mortise_core::limits::{MAX_COMPONENT_BYTES, MAX_MEMORY_BYTES};
 use wasmparser::{Encoding, KnownCustom, Parser, Payload};
 
 use self::functions::CostBudget;
-use crate::limiter::MAX_TABLE_ELEMENTS;
+use crate::limiter::{MAX_TABLE_ELEMENTS, MAX_TABLES, MAX_TABLES_PER_MODULE};
 
 /// Core modules and components inside a component, together. A Rust guest has 3 (itself and two shims), a Python guest
 /// some 20 (its shared libraries); each costs an instantiation per call.
@@ -137,6 +137,8 @@ struct Walk {
     /// What is open, outermost first.
     open: Vec<Encoding>,
     nested: u32,
+    /// Tables of all modules together.
+    tables: u64,
     costs: CostBudget,
 }
 
@@ -154,6 +156,7 @@ impl Walk {
             },
             open: Vec::new(),
             nested: 0,
+            tables: 0,
             costs: CostBudget::for_size(bytes.len()),
         }
     }
@@ -183,6 +186,7 @@ impl Walk {
                 }
             }
             Payload::TableSection(section) => {
+                self.add_tables(section.count())?;
                 for table in section {
                     check_table(&table.map_err(unreadable)?.ty)?;
                 }
@@ -254,6 +258,22 @@ impl Walk {
             ));
         }
         Ok(())
+    }
+
+    /// A module has one section of tables at most: a second one is refused as malformed when the component is compiled.
+    fn add_tables(&mut self, of_module: u32) -> Result<(), Refusal> {
+        self.tables += u64::from(of_module);
+        let (count, of, most) = if of_module > MAX_TABLES_PER_MODULE {
+            (u64::from(of_module), "a module with", u64::from(MAX_TABLES_PER_MODULE))
+        } else if self.tables > MAX_TABLES as u64 {
+            (self.tables, "together", MAX_TABLES as u64)
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(
+            "TooManyTables",
+            format!("the component has {of} {count} tables; a plugin may have at most {most}, and toolchains make one"),
+        ))
     }
 
     /// Custom sections are for people only, so one that cannot be read is passed over.

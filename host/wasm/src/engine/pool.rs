@@ -6,7 +6,7 @@ use std::fs;
 use mortise_core::limits::MAX_MEMORY_BYTES;
 use wasmtime::{Enabled, PoolingAllocationConfig};
 
-use crate::limiter::MAX_TABLE_ELEMENTS;
+use crate::limiter::{MAX_INSTANCES, MAX_MEMORIES, MAX_TABLE_ELEMENTS, MAX_TABLES, MAX_TABLES_PER_MODULE};
 
 /// Memory slots: as many plugins stay warm at once, and calls of others take over the least recently used. Each
 /// reserves 4 GiB of the 128 TiB of address space, so that guests run without bounds checks.
@@ -24,16 +24,37 @@ const KEEP_RESIDENT_TABLE_BYTES: usize = 64 << 10;
 /// The first Linux that can scan page tables for dirty pages.
 const PAGEMAP_SCAN_LINUX: (u32, u32) = (6, 7);
 
-/// Pools for this machine.
+/// Pools for a host of many plugins on this machine.
 pub(super) fn config() -> PoolingAllocationConfig {
-    let scan = can_scan_pages();
-    let mut config = PoolingAllocationConfig::new();
+    let mut config = bounds();
     config
         .total_memories(MEMORY_SLOTS)
         .total_tables(MEMORY_SLOTS * INSTANCES_PER_MEMORY)
         .total_core_instances(MEMORY_SLOTS * INSTANCES_PER_MEMORY)
-        .total_component_instances(MEMORY_SLOTS)
+        .total_component_instances(MEMORY_SLOTS);
+    config
+}
+
+/// Pools with room for one instance of the largest component.
+pub(super) fn config_for_one() -> PoolingAllocationConfig {
+    let count = |most: usize| u32::try_from(most).expect("the bounds of a component are small");
+    let mut config = bounds();
+    config
+        .total_memories(count(MAX_MEMORIES))
+        .total_tables(count(MAX_TABLES))
+        .total_core_instances(count(MAX_INSTANCES))
+        .total_component_instances(1);
+    config
+}
+
+/// What does not depend on how many instances there are: what one instance may have, and how slots are reset. The scan
+/// refuses in words what is over `max_memory_size`, `table_elements` and `max_tables_per_module`.
+fn bounds() -> PoolingAllocationConfig {
+    let scan = can_scan_pages();
+    let mut config = PoolingAllocationConfig::new();
+    config
         .total_stacks(0)
+        .max_tables_per_module(MAX_TABLES_PER_MODULE)
         .max_memory_size(usize::try_from(MAX_MEMORY_BYTES).expect("the bound fits in an address"))
         .table_elements(MAX_TABLE_ELEMENTS)
         .table_keep_resident(KEEP_RESIDENT_TABLE_BYTES)

@@ -7,6 +7,7 @@ use mortise_core::read_set::{MAX_QUESTION_BYTES, Question};
 use super::CallReport;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::log::LogLevel;
+use crate::scan::prescan;
 use crate::testing::{OBJECT, access, guest, guest_of, idle_guest, load, view, view_of};
 
 fn engine() -> Engine {
@@ -260,4 +261,37 @@ fn a_guest_of_a_later_patch_that_uses_nothing_new_runs() {
 fn a_guest_may_drop_its_snapshot_early() {
     let report = call("(call $drop (local.get $view)) (drop (call $now)) i32.const 64", &CallLimits::default());
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
+}
+
+#[test]
+fn a_module_of_several_tables_runs_wherever_instances_live() {
+    let text = |tables: usize| {
+        let tables = "(table 10 funcref)".repeat(tables);
+        format!("i32.const 64) {tables} (func (result i32) i32.const 0")
+    };
+    for pooling in [Pooling::Probe, Pooling::ProbeForOne, Pooling::OnDemand] {
+        let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() }).unwrap();
+        for tables in [2, 4] {
+            let wasm = guest("i32.const 8", &text(tables));
+            prescan(&wasm).unwrap();
+            let report = load(&engine, &wasm).unwrap().call(OBJECT, view(), &CallLimits::default());
+            assert_eq!(report.result, CallResult::Done(Outcome::default()), "{tables} tables, {pooling:?}");
+        }
+    }
+    // One more is refused by the scan, in the same words whatever comes after it.
+    let refusal = prescan(&guest("i32.const 8", &text(5))).unwrap_err();
+    assert_eq!(refusal.reason, "TooManyTables", "{}", refusal.message);
+}
+
+#[test]
+fn what_the_pools_of_a_host_refuse_those_of_a_trial_refuse_too() {
+    // Each global takes sixteen bytes beside the memory: more than the MiB that an instance has for such things.
+    let globals = "(global (mut i64) (i64.const 0))".repeat(70_000);
+    let wasm = guest("i32.const 8", &format!("i32.const 64) {globals} (func (result i32) i32.const 0"));
+    for pooling in [Pooling::Probe, Pooling::ProbeForOne] {
+        let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() }).unwrap();
+        if engine.pooled() {
+            assert_eq!(load(&engine, &wasm).unwrap_err().reason, "ArtifactUnusable", "{pooling:?}");
+        }
+    }
 }

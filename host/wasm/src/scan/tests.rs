@@ -122,6 +122,15 @@ fn memories_and_tables_that_the_host_never_grants_are_refused() {
 }
 
 #[test]
+fn tables_are_bounded_in_number_for_a_module_and_for_all_of_them() {
+    let module = |tables: usize| format!("(core module {})", "(table 1 funcref)".repeat(tables));
+    let component = |modules: String| wat(&format!("(component {modules})"));
+    check(&component(module(5)), "TooManyTables", "a module with 5 tables; a plugin may have at most 4");
+    check(&component(module(4).repeat(51)), "TooManyTables", "together 204 tables; a plugin may have at most 200");
+    check(&component(module(4).repeat(50)), "WrongWorld", "does not export");
+}
+
+#[test]
 fn h6_nested_loops_over_many_locals_are_refused_before_a_compiler_sees_them() {
     let bomb = format!("{}{}", "loop ".repeat(400), "end ".repeat(400));
     check(&with_function(400, &bomb), "TooCostlyToCompile", "nests 400 loops over 400 locals");
