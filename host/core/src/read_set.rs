@@ -11,8 +11,7 @@
 //!
 //! `view.rs` records; nothing here knows a guest or a queue.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::budget::Budget;
@@ -21,6 +20,10 @@ use crate::projection::Projection;
 use crate::query::CompiledQuery;
 use crate::store::{Change, Snapshot, Store};
 
+use self::recorder::Held;
+pub(crate) use self::recorder::{Holdings, Recorder};
+
+mod recorder;
 #[cfg(test)]
 mod tests;
 
@@ -111,6 +114,8 @@ pub struct ReadSet {
     whole: bool,
     /// Looks at objects that the answers took.
     looks: u64,
+    /// Its part of [`Holdings`], when it is large. Clones share it.
+    held: Option<Arc<Held>>,
 }
 
 impl ReadSet {
@@ -389,91 +394,5 @@ impl Answer {
 
     pub(crate) fn hash(&self) -> u64 {
         self.0.finish().max(ABSENT + 1)
-    }
-}
-
-fn hash_of(question: &Question) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    question.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Questions that are compared one by one. Most calls ask one or two, and need no table to tell them apart.
-const FEW_QUESTIONS: usize = 8;
-
-/// Collects a read set while a call runs.
-#[derive(Debug)]
-pub(crate) struct Recorder {
-    reads: ReadSet,
-    /// What the questions take, see [`MAX_QUESTION_BYTES`].
-    bytes: usize,
-    /// Where a question with this hash stands, once there are more than [`FEW_QUESTIONS`].
-    places: HashMap<u64, usize, BuildHasherDefault<DefaultHasher>>,
-}
-
-impl Recorder {
-    pub(crate) fn new(primary: &Object) -> Self {
-        let reads = ReadSet { primary_hash: primary.content_hash(), ..ReadSet::default() };
-        Self { reads, bytes: 0, places: HashMap::default() }
-    }
-
-    /// Adds a question that is new; within a frozen snapshot a repeated one has the same answer. `looks` says at how many
-    /// objects its answer has looked.
-    pub(crate) fn record(&mut self, question: Question, answer_hash: u64, snapshot: &Snapshot, looks: u64) {
-        if let Some(kind) = question.kind() {
-            self.add_kind(kind, snapshot);
-            if self.reads.whole {
-                return;
-            }
-        }
-        if self.knows(&question) {
-            return;
-        }
-        let bytes = self.bytes + question.bytes();
-        let is_about_objects = question.kind().is_some();
-        if is_about_objects && (self.reads.questions.len() >= MAX_QUESTIONS || bytes > MAX_QUESTION_BYTES) {
-            self.collapse();
-            return;
-        }
-        self.bytes = bytes;
-        self.reads.looks = self.reads.looks.saturating_add(looks.max(1));
-        self.reads.questions.push((question, answer_hash));
-        match self.reads.questions.len() {
-            0..=FEW_QUESTIONS => {}
-            len if self.places.is_empty() => {
-                let questions = &self.reads.questions[..len];
-                self.places.extend(questions.iter().enumerate().map(|(place, (each, _))| (hash_of(each), place)));
-            }
-            len => _ = self.places.insert(hash_of(&self.reads.questions[len - 1].0), len - 1),
-        }
-    }
-
-    /// Whether a question was asked before.
-    fn knows(&self, question: &Question) -> bool {
-        let questions = &self.reads.questions;
-        if questions.len() <= FEW_QUESTIONS {
-            return questions.iter().any(|(known, _)| known == question);
-        }
-        self.places.get(&hash_of(question)).is_some_and(|place| questions[*place].0 == *question)
-    }
-
-    /// Gives up remembering questions about objects one by one.
-    fn collapse(&mut self) {
-        self.reads.questions.retain(|(question, _)| question.kind().is_none());
-        self.reads.whole = true;
-        self.places.clear();
-    }
-
-    fn add_kind(&mut self, kind: &Kind, snapshot: &Snapshot) {
-        if self.reads.kinds.iter().all(|(known, _)| known != kind) {
-            self.reads.kinds.push((kind.clone(), snapshot.changes(kind)));
-        }
-    }
-
-    pub(crate) fn finish(mut self) -> ReadSet {
-        // Sets are kept for every object, so they hold no room to grow.
-        self.reads.questions.shrink_to_fit();
-        self.reads.kinds.shrink_to_fit();
-        self.reads
     }
 }

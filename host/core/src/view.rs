@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
-use crate::read_set::{self, Answer, Question, ReadSet, Recorder, UNFINISHED};
+use crate::read_set::{self, Answer, Holdings, Question, ReadSet, Recorder, UNFINISHED};
 use crate::store::Snapshot;
 
 #[cfg(test)]
@@ -28,17 +28,24 @@ pub struct Access {
     pub read_bytes: u64,
     /// Its queries, parsed once for all calls.
     compiled: QueryCache,
+    /// What the read sets of its calls take.
+    holdings: Holdings,
 }
 
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        Self { readable, read_bytes, compiled: QueryCache::default() }
+        Self { readable, read_bytes, compiled: QueryCache::default(), holdings: Holdings::default() }
     }
 
     /// What the parsed queries take in memory.
     pub fn bytes(&self) -> usize {
         self.compiled.bytes()
+    }
+
+    /// What the large read sets of its calls take in memory, as long as somebody keeps them.
+    pub fn held_bytes(&self) -> usize {
+        self.holdings.bytes()
     }
 }
 
@@ -166,7 +173,7 @@ impl View {
 
     /// What the call asked, and a hash of each answer.
     pub fn into_reads(self) -> ReadSet {
-        self.reads.finish()
+        self.reads.finish(&self.access.holdings)
     }
 
     /// The declared kind that equals this one: a copy of it that shares its strings with all other calls.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::recorder::{FEW_QUESTIONS, MAX_CONTROLLER_BYTES};
 use super::*;
 use crate::object::ResourceVersion;
 use crate::object::tests::Sample;
@@ -392,4 +393,30 @@ fn q4_whether_a_change_touches_a_set_takes_a_bounded_number_of_looks() {
     let budget = Budget::new(MAX_LOOKS_PER_CHANGE);
     let told = many.questions.iter().take_while(|(question, _)| !question.is_touched(&change, &budget));
     assert_eq!(told.count(), 15);
+}
+
+#[test]
+fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_they_held() {
+    let world = snapshot(&[]);
+    let access = Arc::new(Access::new(vec![pods()], 1 << 20));
+    let read = |questions: usize| {
+        let mut view = View::new(world.clone(), primary(), access.clone(), 5, "{}".into());
+        for number in 0..questions {
+            let long = format!("f{number}.{}", "x".repeat(1_000));
+            view.list(&list(None, None, &[&long])).unwrap();
+        }
+        view.into_reads()
+    };
+    let mut sets: Vec<ReadSet> = (0..1_000).map(|_| read(60)).collect();
+    let bytes: usize = sets.iter().map(ReadSet::bytes).sum();
+    assert!(bytes > MAX_CONTROLLER_BYTES / 2 && bytes <= MAX_CONTROLLER_BYTES, "{bytes}");
+    let last = sets.last().unwrap();
+    assert_eq!((last.questions().len(), last.interests().collect::<Vec<_>>()), (0, vec![Interest::Kind(pods())]));
+    assert!(holds(last, &world));
+    assert_eq!(read(1).questions().len(), 1, "a small set is remembered all the same");
+    let clone = sets[0].clone();
+    sets.clear();
+    assert_eq!(read(60).questions().len(), 60, "what was held is free again");
+    drop(clone);
+    assert_eq!(access.held_bytes(), 0);
 }
