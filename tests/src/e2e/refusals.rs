@@ -215,6 +215,11 @@ fn l4_a_crd_is_never_narrowed_while_objects_exist() {
     let message = world.wait_condition("podset", "Established", "False", "");
     assert!(message.contains("podNames"), "{message}");
     world.wait_condition("podset", "Ready", "True", "ServingPrevious");
+
+    // What the message says to do is enough: nothing has to be offered anew.
+    world.kubectl(&["delete", "podset", "kept", "-n", &world.namespace]);
+    world.wait_condition("podset", "Established", "True", "");
+    world.wait_condition("podset", "Ready", "True", "Serving");
 }
 
 #[test]
