@@ -3,8 +3,9 @@
 //!
 //! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
 //! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, `driver/plugins.rs` takes a plugin
-//! from its offer to serving, `driver/kinds.rs` keeps the watches that they need, `driver/troubles.rs` remembers what keeps them
-//! from their work, and `driver/report.rs` tells of all that through their Plugin objects.
+//! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/kinds.rs` keeps the watches that are needed,
+//! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
+//! Plugin objects, and `driver/status.rs` through the objects that they reconcile.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -22,12 +23,14 @@ use crate::status::StatusShape;
 use crate::store::Store;
 use crate::view::Access;
 
+mod crds;
 mod health;
 mod keys;
 mod kinds;
 mod plugins;
 mod reconcile;
 mod report;
+mod status;
 mod troubles;
 mod wake;
 mod writes;

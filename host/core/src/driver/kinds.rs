@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::plugins::{CRD_RETRY_MS, HOST, PluginState, Stage};
-use super::{Driver, KindState, Timer};
+use super::crds::CRD_RETRY_MS;
+use super::plugins::{PluginState, Stage};
+use super::{Driver, KindState};
 use crate::event::{Digest, Effect, Observation, WatchError};
 use crate::manifest::Manifest;
 use crate::object::Kind;
@@ -144,36 +145,5 @@ impl Driver {
         for name in self.concerned_by(kind) {
             self.report(&name, effects);
         }
-    }
-
-    /// Somebody deleted a CRD that the host or a plugin brings: it is created again.
-    fn restore_crd(&mut self, kind: &Kind, due_ms: u64) {
-        let mut timers = Vec::new();
-        if *kind == plugin_object::kind() {
-            timers.push(Timer::RegisterCrd(Arc::from(HOST), Arc::from(plugin_object::CRD_NAME)));
-        }
-        for (name, plugin) in &self.plugins {
-            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
-            let manifest = coming.or(plugin.active.as_ref().map(|active| &active.manifest));
-            let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
-            let crd = crds.find(|crd| crd.kinds.contains(kind));
-            timers.extend(crd.map(|crd| Timer::RegisterCrd(Arc::clone(name), Arc::clone(&crd.name))));
-        }
-        for timer in timers {
-            self.arm(due_ms.saturating_sub(self.now.mono_ms), timer);
-        }
-    }
-
-    /// A kind of this CRD is not served, as far as its watch knows.
-    pub(super) fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
-        let gone = self.kinds.iter().filter(|(_, state)| matches!(state.error, Some(WatchError::NotServed(_))));
-        let manifest =
-            self.plugins.get(plugin).and_then(|plugin| plugin.active.as_ref()).map(|active| &active.manifest);
-        let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
-        let found = crds.find(|found| *found.name == *crd);
-        gone.map(|(kind, _)| kind).any(|kind| match found {
-            Some(found) => found.kinds.contains(kind),
-            None => *crd == *plugin_object::CRD_NAME && *kind == plugin_object::kind(),
-        })
     }
 }

@@ -6,24 +6,18 @@ use std::sync::Arc;
 
 use super::keys::Work;
 use super::{Controller, Driver, Timer};
-use crate::crd;
-use crate::event::{Compiled, CrdError, Digest, Effect, Observation, Offer, Refusal};
+use crate::event::{Compiled, Digest, Effect, Observation, Offer, Refusal};
 use crate::manifest::{CustomResource, Manifest};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::own_write::OwnWrite;
-use crate::plan::MANAGED_BY;
 use crate::queue::{ControllerId, Key, Lane};
-use crate::rbac;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
 
-/// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
-/// who gave it is still looking.
-pub(super) const CRD_RETRY_MS: u64 = 3_000;
 /// How soon a version that the cluster's state has kept out is tried again: what to do was said, and whoever has done it
 /// should see it work while still looking.
-const REFUSED_RETRY_MS: u64 = 15_000;
+pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
 
 /// What is known of a component's bytes.
 #[derive(Debug)]
@@ -92,7 +86,7 @@ pub(super) enum Stage {
 
 impl PluginState {
     /// A CRD of the version that is on its way, else of the one that serves, and that version.
-    fn custom_resource(&self, name: &str) -> Option<(&CustomResource, &Digest)> {
+    pub fn custom_resource(&self, name: &str) -> Option<(&CustomResource, &Digest)> {
         let coming = self.candidate.as_ref().and_then(|c| Some((c.stage.manifest()?, &c.digest)));
         let serving = self.active.as_ref().map(|active| (&active.manifest, &active.digest));
         let (manifest, digest) = coming.or(serving)?;
@@ -334,7 +328,7 @@ impl Driver {
         }
     }
 
-    fn refuse(&mut self, name: &Arc<str>, step: Step, refusal: Refusal, effects: &mut Vec<Effect>) {
+    pub(super) fn refuse(&mut self, name: &Arc<str>, step: Step, refusal: Refusal, effects: &mut Vec<Effect>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let may_free_a_kind = plugin.candidate.take().is_some_and(|candidate| candidate.stage.manifest().is_some());
         plugin.refused = Some((step, refusal.clone()));
@@ -347,108 +341,6 @@ impl Driver {
         }
         if is_news {
             effects.push(Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal }));
-        }
-    }
-
-    /// Asks for a CRD to be registered, once at a time: which version of the plugin wanted it is remembered, because a
-    /// newer one may be offered before the answer comes.
-    pub(super) fn register_crd(&mut self, plugin: &Arc<str>, crd: &Arc<str>, effects: &mut Vec<Effect>) {
-        let place = (Arc::clone(plugin), Arc::clone(crd));
-        if self.draining || self.registrations.contains_key(&place) {
-            return;
-        }
-        let (body, digest) = if **plugin == *HOST {
-            (crd::prepare(MANAGED_BY.1, crate::plugin_object::CRD), None)
-        } else {
-            let Some((found, digest)) = self.plugins.get(plugin).and_then(|state| state.custom_resource(crd)) else {
-                return;
-            };
-            (crd::prepare(plugin, &found.body), Some(digest.clone()))
-        };
-        self.registrations.insert(place, digest);
-        effects.push(Effect::RegisterCrd { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
-    }
-
-    pub(super) fn on_crd_registered(
-        &mut self,
-        name: &Arc<str>,
-        crd: &Arc<str>,
-        result: Result<(), CrdError>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let place = (Arc::clone(name), Arc::clone(crd));
-        let Some(asked_by) = self.registrations.remove(&place) else { return };
-        let again = Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd));
-        if let Err(CrdError::Denied(_) | CrdError::Unavailable(_)) = &result {
-            self.arm(CRD_RETRY_MS, again);
-        } else if self.is_still_gone(name, crd) {
-            // It was deleted again before its watch came back, or the watch has not noticed yet; then this finds it there.
-            self.arm(CRD_RETRY_MS, again);
-        }
-        if **name == *HOST {
-            return self.on_host_crd(crd, result, effects);
-        }
-        let wanted_by = self.plugins.get(name).and_then(|state| state.custom_resource(crd)).map(|(_, digest)| digest);
-        if asked_by.as_ref() != wanted_by {
-            // A newer version has come meanwhile: the answer is not about its CRD.
-            return self.register_crd(name, crd, effects);
-        }
-        let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        let Some(plugin) = self.plugins.get_mut(name) else { return };
-        match result {
-            Ok(()) => {
-                plugin.denied.retain(|(kind, _), _| *kind != crd_kind);
-                if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, .. }) =
-                    &mut plugin.candidate
-                {
-                    missing.remove(crd);
-                    *waits_for = None;
-                }
-                self.advance(name, effects);
-            }
-            Err(CrdError::Refused(refusal)) => {
-                self.refuse(name, Step::Established, refusal, effects);
-            }
-            Err(CrdError::Denied(message)) => {
-                plugin.denied.insert((crd_kind, "create"), Denial { message, keys: BTreeSet::new() });
-            }
-            Err(CrdError::Unavailable(message)) => {
-                if let Some(candidate) = &mut plugin.candidate {
-                    candidate.waits_for = Some(message);
-                }
-            }
-        }
-        self.settle(effects);
-        self.report(name, effects);
-    }
-
-    /// The host's own CRD: without it no plugin's state can be told, so what keeps it away is told at once, to the log, the
-    /// metrics and the readiness probe, and tried again for as long as it takes.
-    fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, effects: &mut Vec<Effect>) {
-        let refusal = match result {
-            Ok(()) => {
-                self.host_crd_established = true;
-                self.host_crd_error = None;
-                return self.settle(effects);
-            }
-            Err(CrdError::Unavailable(message)) => {
-                self.host_crd_error = Some(message);
-                return;
-            }
-            Err(CrdError::Denied(message)) => {
-                let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-                let rule = rbac::missing_rule_text(&kind, "create");
-                Refusal::new("Forbidden", format!("{message}; {rule}"))
-            }
-            Err(CrdError::Refused(refusal)) => {
-                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(HOST), Arc::clone(crd)));
-                refusal
-            }
-        };
-        if self.host_crd_error.as_ref() != Some(&refusal.message) {
-            self.host_crd_error = Some(refusal.message.clone());
-            let plugin = Arc::from(MANAGED_BY.1);
-            effects.push(Effect::Observe(Observation::Refused { plugin, refusal }));
         }
     }
 

@@ -1,0 +1,152 @@
+//! The CRDs that plugins bring, and the host's own: asked for, answered, lost and restored (L4). What a definition has to
+//! be is `crd.rs`'s to say.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::plugins::{Candidate, Denial, HOST, REFUSED_RETRY_MS, Stage, Step};
+use super::{Driver, Timer};
+use crate::crd;
+use crate::event::{CrdError, Effect, Observation, Refusal, WatchError};
+use crate::object::Kind;
+use crate::plan::MANAGED_BY;
+use crate::{plugin_object, rbac};
+
+/// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
+/// who gave it is still looking.
+pub(super) const CRD_RETRY_MS: u64 = 3_000;
+
+impl Driver {
+    /// Asks for a CRD to be registered, once at a time: which version of the plugin wanted it is remembered, because a
+    /// newer one may be offered before the answer comes.
+    pub(super) fn register_crd(&mut self, plugin: &Arc<str>, crd: &Arc<str>, effects: &mut Vec<Effect>) {
+        let place = (Arc::clone(plugin), Arc::clone(crd));
+        if self.draining || self.registrations.contains_key(&place) {
+            return;
+        }
+        let (body, digest) = if **plugin == *HOST {
+            (crd::prepare(MANAGED_BY.1, plugin_object::CRD), None)
+        } else {
+            let Some((found, digest)) = self.plugins.get(plugin).and_then(|state| state.custom_resource(crd)) else {
+                return;
+            };
+            (crd::prepare(plugin, &found.body), Some(digest.clone()))
+        };
+        self.registrations.insert(place, digest);
+        effects.push(Effect::RegisterCrd { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
+    }
+
+    pub(super) fn on_crd_registered(
+        &mut self,
+        name: &Arc<str>,
+        crd: &Arc<str>,
+        result: Result<(), CrdError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let place = (Arc::clone(name), Arc::clone(crd));
+        let Some(asked_by) = self.registrations.remove(&place) else { return };
+        let again = Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd));
+        if let Err(CrdError::Denied(_) | CrdError::Unavailable(_)) = &result {
+            self.arm(CRD_RETRY_MS, again);
+        } else if self.is_still_gone(name, crd) {
+            // It was deleted again before its watch came back, or the watch has not noticed yet; then this finds it there.
+            self.arm(CRD_RETRY_MS, again);
+        }
+        if **name == *HOST {
+            return self.on_host_crd(crd, result, effects);
+        }
+        let wanted_by = self.plugins.get(name).and_then(|state| state.custom_resource(crd)).map(|(_, digest)| digest);
+        if asked_by.as_ref() != wanted_by {
+            // A newer version has come meanwhile: the answer is not about its CRD.
+            return self.register_crd(name, crd, effects);
+        }
+        let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        match result {
+            Ok(()) => {
+                plugin.denied.retain(|(kind, _), _| *kind != crd_kind);
+                if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, .. }) =
+                    &mut plugin.candidate
+                {
+                    missing.remove(crd);
+                    *waits_for = None;
+                }
+                self.advance(name, effects);
+            }
+            Err(CrdError::Refused(refusal)) => {
+                self.refuse(name, Step::Established, refusal, effects);
+            }
+            Err(CrdError::Denied(message)) => {
+                plugin.denied.insert((crd_kind, "create"), Denial { message, keys: BTreeSet::new() });
+            }
+            Err(CrdError::Unavailable(message)) => {
+                if let Some(candidate) = &mut plugin.candidate {
+                    candidate.waits_for = Some(message);
+                }
+            }
+        }
+        self.settle(effects);
+        self.report(name, effects);
+    }
+
+    /// The host's own CRD: without it no plugin's state can be told, so what keeps it away is told at once, to the log, the
+    /// metrics and the readiness probe, and tried again for as long as it takes.
+    fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, effects: &mut Vec<Effect>) {
+        let refusal = match result {
+            Ok(()) => {
+                self.host_crd_established = true;
+                self.host_crd_error = None;
+                return self.settle(effects);
+            }
+            Err(CrdError::Unavailable(message)) => {
+                self.host_crd_error = Some(message);
+                return;
+            }
+            Err(CrdError::Denied(message)) => {
+                let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+                let rule = rbac::missing_rule_text(&kind, "create");
+                Refusal::new("Forbidden", format!("{message}; {rule}"))
+            }
+            Err(CrdError::Refused(refusal)) => {
+                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(HOST), Arc::clone(crd)));
+                refusal
+            }
+        };
+        if self.host_crd_error.as_ref() != Some(&refusal.message) {
+            self.host_crd_error = Some(refusal.message.clone());
+            let plugin = Arc::from(MANAGED_BY.1);
+            effects.push(Effect::Observe(Observation::Refused { plugin, refusal }));
+        }
+    }
+
+    /// Somebody deleted a CRD that the host or a plugin brings: it is created again.
+    pub(super) fn restore_crd(&mut self, kind: &Kind, due_ms: u64) {
+        let mut timers = Vec::new();
+        if *kind == plugin_object::kind() {
+            timers.push(Timer::RegisterCrd(Arc::from(HOST), Arc::from(plugin_object::CRD_NAME)));
+        }
+        for (name, plugin) in &self.plugins {
+            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
+            let manifest = coming.or(plugin.active.as_ref().map(|active| &active.manifest));
+            let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
+            let crd = crds.find(|crd| crd.kinds.contains(kind));
+            timers.extend(crd.map(|crd| Timer::RegisterCrd(Arc::clone(name), Arc::clone(&crd.name))));
+        }
+        for timer in timers {
+            self.arm(due_ms.saturating_sub(self.now.mono_ms), timer);
+        }
+    }
+
+    /// A kind of this CRD is not served, as far as its watch knows.
+    fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
+        let gone = self.kinds.iter().filter(|(_, state)| matches!(state.error, Some(WatchError::NotServed(_))));
+        let manifest =
+            self.plugins.get(plugin).and_then(|plugin| plugin.active.as_ref()).map(|active| &active.manifest);
+        let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
+        let found = crds.find(|found| *found.name == *crd);
+        gone.map(|(kind, _)| kind).any(|kind| match found {
+            Some(found) => found.kinds.contains(kind),
+            None => *crd == *plugin_object::CRD_NAME && *kind == plugin_object::kind(),
+        })
+    }
+}
