@@ -209,7 +209,7 @@ pub struct Definition {
     pub columns: &'static [Column],
     /// The schema of the spec.
     pub spec: Schema,
-    /// The schema of the status, for a kind that has one.
+    /// The schema of the status; without one it holds conditions alone.
     pub status: Option<Schema>,
 }
 
@@ -263,8 +263,9 @@ impl Definition {
         }
         out.texts("required", &["spec"]).name("properties").open(b'{').name("spec");
         schema::write(self.spec, out);
-        if let Some(status) = self.status {
-            schema::write_status(status, out.name("status"));
+        match self.status {
+            Some(status) => schema::write_status(status, out.name("status")),
+            None => schema::write_bare_status(out.name("status")),
         }
         for bracket in *b"}}}}]}}" {
             out.close(bracket);
@@ -272,10 +273,7 @@ impl Definition {
     }
 
     fn write_subresources(&self, out: &mut Text) {
-        out.name("subresources").open(b'{');
-        if self.status.is_some() {
-            out.name("status").open(b'{').close(b'}');
-        }
+        out.name("subresources").open(b'{').name("status").open(b'{').close(b'}');
         if let Some(scale) = &self.scale {
             out.name("scale").open(b'{').text("specReplicasPath", scale.spec).text("statusReplicasPath", scale.status);
             if let Some(selector) = scale.selector {

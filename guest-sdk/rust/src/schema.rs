@@ -57,6 +57,12 @@ pub(crate) fn write_status(schema: Schema, out: &mut Text) {
     Node::of(&[derive(schema)]).write(out, true);
 }
 
+/// The status of a kind whose author has no fields for it: what goes wrong with an object is still told by its conditions.
+pub(crate) fn write_bare_status(out: &mut Text) {
+    out.open(b'{').text("type", "object").name("properties").open(b'{').name("conditions").raw(CONDITIONS);
+    out.close(b'}').close(b'}');
+}
+
 /// What schemars makes of a type. Leaked: it happens twice in the life of an instance that ends right afterwards, and
 /// the code that would free these trees is a good part of a small component.
 fn derive(schema: Schema) -> &'static Value {

@@ -78,6 +78,7 @@ pub fn run(args: &PushArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting I/O")?;
     let done = runtime
         .block_on(send(args, config_map))
+        .map_err(|error| in_words(error, args.namespace.as_str()))
         .with_context(|| format!("cannot push {file} to ConfigMap {}/{name}", args.namespace))?;
     words::print(&report(args, &name, done, &packed))
 }
@@ -90,6 +91,17 @@ fn report(args: &PushArgs, name: &str, done: &str, packed: &Packed) -> String {
         words::size(packed.component_bytes as u64),
         words::size(packed.packed_bytes as u64),
     )
+}
+
+/// An answer of the API server in its own words, with what to do where that is known.
+fn in_words(error: anyhow::Error, namespace: &str) -> anyhow::Error {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if status.code == 404 && status.message.contains("namespaces") => {
+            anyhow::anyhow!("{}; create it with: kubectl create namespace {namespace}", status.message)
+        }
+        Some(kube::Error::Api(status)) => anyhow::anyhow!("{}", status.message),
+        _ => error,
+    }
 }
 
 /// Creates the ConfigMap, or replaces the one that is there. Two that push at once are told apart by its version: the

@@ -453,6 +453,11 @@ pub enum Observation {
         /// True when another digest served before.
         reload: bool,
     },
+    /// A plugin's source no longer offers it.
+    Withdrawn {
+        /// The plugin.
+        plugin: Arc<str>,
+    },
     /// A plugin, or a new version of it, was refused.
     Refused {
         /// The plugin.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::prepare::is_object_name;
 pub use self::prepare::prepare;
 use crate::contract::{Condition, GuestEvent};
 use crate::event::{Precondition, WriteOp};
@@ -153,8 +154,9 @@ fn apply(child: &PreparedChild, primary: &Object, live: &Object, manager: &str, 
     {
         return None;
     }
+    // The child is ours, by its owner reference: what somebody else has set of the fields that are wanted is set back.
     let only_if = Precondition::Is(Arc::clone(&live.uid));
-    Some(WriteOp::Apply { target: child.target.clone(), body, force: false, only_if })
+    Some(WriteOp::Apply { target: child.target.clone(), body, force: true, only_if })
 }
 
 /// The guest's object with what the host writes into every child: name, namespace, owner, key.

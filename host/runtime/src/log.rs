@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use mortise_core::contract::GuestFault;
-use mortise_core::event::{Call, Digest, Observation, Write};
+use mortise_core::event::{Call, Digest, Observation, Write, WriteErrorClass};
 use mortise_core::object::ObjectRef;
 use mortise_wasm::log::{LogLevel, LogLine};
 use mortise_wasm::workers::JobDone;
@@ -37,16 +37,23 @@ pub enum Format {
 pub struct Level(String);
 
 impl FromStr for Level {
-    type Err = tracing_subscriber::filter::ParseError;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // A level alone is meant for this program: the libraries below it would drown it, so they only warn. The API client
         // calls every refused connection an error; what it returns is told here, with what it was for.
         let directives = match text.parse::<LevelFilter>() {
             Ok(level) => format!("warn,kube_client=off,mortise={level},{GUEST_TARGET}={level}"),
+            // The filter's own rules take any word for the name of a crate, of which nothing would ever be logged.
+            Err(_) if !text.contains('=') => {
+                return Err(format!(
+                    "{text:?} is none of off, error, warn, info, debug and trace; a filter has a level for each target, \
+                     as in mortise_kube=debug"
+                ));
+            }
             Err(_) => text.to_owned(),
         };
-        EnvFilter::builder().parse(&directives)?;
+        EnvFilter::builder().parse(&directives).map_err(|error| error.to_string())?;
         Ok(Self(directives))
     }
 }
@@ -150,6 +157,11 @@ fn guest_line(logged: &LogLine) {
     }
 }
 
+/// What no repetition mends.
+fn needs_a_person(class: WriteErrorClass) -> bool {
+    matches!(class, WriteErrorClass::Denied | WriteErrorClass::Invalid | WriteErrorClass::FieldConflict)
+}
+
 fn line(observation: &Observation) {
     match observation {
         Observation::Enqueued { .. } | Observation::Taken { .. } | Observation::TurnEnded { .. } => {}
@@ -164,6 +176,9 @@ fn line(observation: &Observation) {
             warn!(reason = fault.reason(), detail, "{}", fault.message());
         }
         Observation::Activated { plugin, digest, reload } => info!(%plugin, %digest, reload, "the plugin serves"),
+        Observation::Withdrawn { plugin } => {
+            info!(%plugin, "the plugin is withdrawn; its CRDs, their objects and the objects' children stay as they are");
+        }
         Observation::Refused { plugin, refusal } => {
             warn!(%plugin, reason = refusal.reason, "refused: {}", refusal.message);
         }
@@ -173,6 +188,9 @@ fn line(observation: &Observation) {
         Observation::BreakerOpened { message, .. } => warn!("writes are stopped as a fight: {message}"),
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
+        Observation::WriteFailed { target, error, .. } if needs_a_person(error.class) => {
+            warn!(written = %target, class = ?error.class, "a write was refused: {}", error.message);
+        }
         Observation::WriteFailed { target, error, .. } => {
             info!(written = %target, class = ?error.class, "a write was refused: {}", error.message);
         }

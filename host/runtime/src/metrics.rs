@@ -135,6 +135,8 @@ impl Metrics {
             }
             // Counted with every other write in `wrote`, by its class.
             Observation::WriteFailed { .. } => {}
+            // The plugin's own series tell of it.
+            Observation::Withdrawn { .. } => {}
         }
     }
 

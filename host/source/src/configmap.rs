@@ -69,9 +69,9 @@ fn no_candidate<'a>(name: &Name, found: impl Iterator<Item = &'a String>) -> Ref
     Refusal::new(
         "NoComponent",
         format!(
-            "ConfigMap {name} holds none of the keys {expected}; it has {found}. Create it with: kubectl create configmap \
-             {} --from-file=plugin.wasm=FILE",
-            name.name
+            "ConfigMap {name} holds none of the keys {expected}; it has {found}. Put a component into it with: mortise push \
+             FILE.wasm --name {} --namespace {}",
+            name.name, name.namespace
         ),
     )
 }

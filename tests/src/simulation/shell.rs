@@ -338,8 +338,7 @@ fn logged(op: &WriteOp) -> Option<String> {
 pub fn request_line(op: &WriteOp) -> String {
     let what = match op {
         WriteOp::Create { .. } => "create",
-        WriteOp::Apply { force: false, .. } => "apply",
-        WriteOp::Apply { force: true, .. } => "force apply",
+        WriteOp::Apply { .. } => "apply",
         WriteOp::Delete { .. } => "delete",
         WriteOp::PatchStatus { body, .. } => {
             let mut body: Value = serde_json::from_str(body).unwrap_or_default();

@@ -24,7 +24,7 @@ mod tests;
 /// | `group = "example.com"` | the API group |
 /// | `version = "v1"` | the version |
 /// | `kind = "PodSet"` | the kind, and the name of the type that is made |
-/// | `status = PodSetStatus` | the type of the status; makes the status subresource |
+/// | `status = PodSetStatus` | the type of the status; without it the status holds conditions alone |
 /// | `plural = "podsets"`, `singular = "podset"` | derived from the kind unless given |
 /// | `short_name = "ps"`, `category = "all"` | for kubectl; may be repeated |
 /// | `cluster` | objects live outside namespaces |

@@ -221,6 +221,7 @@ impl Driver {
             return;
         }
         self.plugins.remove(name);
+        effects.push(Effect::Observe(Observation::Withdrawn { plugin: Arc::clone(name) }));
         let ids: Vec<ControllerId> =
             self.controllers.iter().filter(|(_, controller)| controller.plugin == *name).map(|(id, _)| *id).collect();
         for id in ids {

@@ -16,7 +16,7 @@ use crate::kube_event::Happening;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::own_write::OwnWrite;
-use crate::plan::MANAGED_BY;
+use crate::plan::{MANAGED_BY, is_object_name};
 use crate::plugin_object;
 use crate::selector::Selector;
 use crate::status::{self, StatusShape, Wanted};
@@ -39,6 +39,10 @@ impl Driver {
     /// Writes what has changed about a plugin, one write at a time.
     pub(super) fn report(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         if self.draining || !self.store.synced(&plugin_object::kind()) {
+            return;
+        }
+        if !is_object_name(name) {
+            // A file may have a name that no object can have. That it is refused for it stands in the log.
             return;
         }
         let snapshot = self.store.snapshot();
@@ -112,7 +116,8 @@ impl Driver {
         for condition in wanted {
             let was = before.iter().find(|was| was["type"] == condition.name);
             let same = was.is_some_and(|was| {
-                was["status"] == condition.status.as_str() && was["reason"] == condition.reason.as_str()
+                let same_digest = condition.reason != "Serving" || was["message"] == condition.message.as_str();
+                was["status"] == condition.status.as_str() && was["reason"] == condition.reason.as_str() && same_digest
             });
             let warning = condition.status == ConditionStatus::False || condition.reason == "GuestFault";
             // Progress is told by Ready alone; a refusal by the step that refused.

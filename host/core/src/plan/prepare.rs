@@ -266,7 +266,7 @@ fn derived_name(primary: &Object, kind: &Kind, key: &str) -> String {
 }
 
 /// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind, and stricter kinds say so themselves.
-fn is_object_name(name: &str) -> bool {
+pub(crate) fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
             && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
