@@ -153,7 +153,9 @@ impl ApiServer {
     /// Sends a request and returns the body of its answer, unread, once the answer is known to be a success.
     pub(crate) async fn open(&self, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
         let method = request.method().clone();
-        let sent = timeout_at(deadline, self.inner.client.send(request)).await;
+        // In a box of its own for as long as it takes: within the future of a watch it would take its room for good, which is
+        // some KiB for each.
+        let sent = Box::pin(timeout_at(deadline, self.inner.client.send(request))).await;
         let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|answer| answer.status().as_u16());
         self.inner.counts.add(method, code);
         let answer = match sent {

@@ -208,13 +208,14 @@ struct PageMetadata<'a> {
 impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     /// Lists if need be, then watches for as long as it goes.
     async fn attempt(&mut self) -> Result<Never, Stop> {
-        let resource = self.api.resource(&self.scope.kind).await?;
+        // What is over before the watch begins stands in boxes of its own, so that a watch at rest is small.
+        let resource = Box::pin(self.api.resource(&self.scope.kind)).await?;
         if self.position.is_none() && self.streaming {
             return self.stream_list(&resource).await;
         }
         let from = match self.position {
             Some(version) => version,
-            None => self.list(&resource).await?,
+            None => Box::pin(self.list(&resource)).await?,
         };
         let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={}", from.0);
         let body = self.open(&resource, &query).await?;

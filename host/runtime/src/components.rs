@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -101,6 +102,15 @@ impl Components {
         match self.states.get(digest) {
             Some(State::Loaded(plugin)) => Some(plugin),
             _ => None,
+        }
+    }
+
+    /// Has plugins that were not called for this long give back the memory that calls need.
+    pub(crate) fn release_unused(&self, unused_for: Duration) {
+        for state in self.states.values() {
+            if let State::Loaded(plugin) = state {
+                plugin.release(unused_for);
+            }
         }
     }
 

@@ -6,17 +6,18 @@
 //! has a way of its own, so that it waits for no place in the channel and for nothing that stands in it.
 
 use std::collections::VecDeque;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mortise_core::driver::Driver;
 use mortise_core::event::{Digest, Effect, Event, Now};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep_until;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use crate::components::Loaded;
 use crate::effects::Performer;
 use crate::http::Report;
-use crate::sources::{Found, Offers, Source, SourceInput};
+use crate::sources::{Offers, Source, SourceInput, Told};
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,11 @@ mod tests;
 pub(crate) const INPUTS: usize = 1_024;
 /// Inputs of one round. After each round the clock is looked at, so this bounds how late a tick is.
 const BATCH: usize = 256;
+/// A plugin that was not called for this long gives back what it needs in memory to be called; the next call takes a
+/// millisecond more. Long beside the requeues and resyncs of a plugin that has work.
+const UNUSED: Duration = Duration::from_secs(300);
+/// How often that is looked at.
+const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
 
 /// What enters the loop.
 #[derive(Debug)]
@@ -48,6 +54,7 @@ pub(crate) struct EventLoop {
     inputs: mpsc::Receiver<Input>,
     performer: Performer,
     offers: Offers,
+    read_config_maps_again: Arc<Notify>,
     clock: Clock,
     /// When the driver wants its next tick.
     wake_at: Option<u64>,
@@ -64,21 +71,35 @@ impl EventLoop {
         stop: oneshot::Receiver<()>,
         performer: Performer,
         offers: Offers,
+        read_config_maps_again: Arc<Notify>,
     ) -> Self {
-        let clock = Clock::start();
-        Self { driver, inputs, performer, offers, clock, wake_at: None, stop, stopping: false, effects: Vec::new() }
+        Self {
+            driver,
+            inputs,
+            performer,
+            offers,
+            read_config_maps_again,
+            clock: Clock::start(),
+            wake_at: None,
+            stop,
+            stopping: false,
+            effects: Vec::new(),
+        }
     }
 
     /// Turns until the driver has finished after a shutdown.
     pub(crate) async fn run(&mut self) {
         self.step(Event::Started);
         let mut batch = Vec::with_capacity(BATCH);
+        let mut look_for_unused = interval(LOOK_FOR_UNUSED);
+        look_for_unused.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !(self.stopping && self.driver.is_drained()) {
             tokio::select! {
                 biased;
                 _ = &mut self.stop, if !self.stopping => self.step(Event::Shutdown),
                 _ = self.inputs.recv_many(&mut batch, BATCH) => {}
                 () = sleep_until(self.clock.instant(self.wake_at).into()), if self.wake_at.is_some() => {}
+                _ = look_for_unused.tick() => self.performer.components.release_unused(UNUSED),
             }
             for input in batch.drain(..) {
                 self.take(input);
@@ -113,12 +134,18 @@ impl EventLoop {
         }
     }
 
-    fn offered(&mut self, found: Vec<Found>) {
-        for found in found {
-            if let Some((digest, bytes)) = found.bytes {
-                self.performer.keep(digest, bytes);
+    fn offered(&mut self, told: Vec<Told>) {
+        for told in told {
+            match told {
+                Told::Event(event, bytes) => {
+                    if let Some((digest, bytes)) = bytes {
+                        self.performer.keep(digest, bytes);
+                    }
+                    self.step(*event);
+                }
+                Told::ReadAgain(Source::ConfigMaps) => self.read_config_maps_again.notify_one(),
+                Told::ReadAgain(Source::Directory) => unreachable!("nothing goes before the plugin folder"),
             }
-            self.step(found.event);
         }
     }
 
@@ -168,10 +195,10 @@ impl Clock {
 
     /// The moment of a monotonic time; the start for none, which nobody waits for.
     fn instant(self, mono_ms: Option<u64>) -> Instant {
-        self.start + std::time::Duration::from_millis(mono_ms.unwrap_or_default())
+        self.start + Duration::from_millis(mono_ms.unwrap_or_default())
     }
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

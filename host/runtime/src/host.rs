@@ -14,7 +14,7 @@ use mortise_wasm::engine::Pooling;
 use mortise_wasm::workers::{JobDone, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::components::Components;
@@ -69,8 +69,10 @@ async fn host(config: Config) -> anyhow::Result<()> {
     });
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();
-    let drained = start_loop(EventLoop::new(driver, receiver, stopped, performer, offers), &supervisor)?;
-    sources::start(&config, &api, &inputs, &supervisor)?;
+    let read_again = Arc::new(Notify::new());
+    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::clone(&read_again));
+    let drained = start_loop(event_loop, &supervisor)?;
+    sources::start(&config, &api, &inputs, read_again, &supervisor)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         api_server = api.host(),

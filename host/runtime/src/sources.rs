@@ -8,11 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mortise_core::event::{Digest, Event, Offer, Refusal};
+use mortise_core::event::{Digest, Event, Refusal};
 use mortise_kube::client::ApiServer;
 use mortise_source::SourceEvent;
 use mortise_source::directory::Directory;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
 use crate::config::Config;
@@ -35,14 +35,16 @@ pub(crate) fn of(config: &Config) -> Vec<Source> {
     directory.into_iter().chain([Source::ConfigMaps]).collect()
 }
 
-/// Starts every source; each tells the event loop what it has.
+/// Starts every source; each tells the event loop what it has, and the ConfigMaps tell it anew whenever they are to be
+/// read again.
 pub(crate) fn start(
     config: &Config,
     api: &ApiServer,
     inputs: &mpsc::Sender<Input>,
+    read_again: Arc<Notify>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {
-    config_maps::start(&config.namespace, api, inputs, supervisor)?;
+    config_maps::start(&config.namespace, api, inputs, read_again, supervisor)?;
     let Some(path) = &config.plugin_dir else { return Ok(()) };
     let (directory, stop) = Directory::open(path)?;
     let (overdue, alarm) = (inputs.clone(), supervisor.alarm("the deadline of the plugin folder's first listing"));
@@ -103,23 +105,26 @@ pub(crate) struct Offers {
     /// Sources that were listed while they waited.
     held_listed: Vec<Source>,
     listed_told: bool,
-    /// Only a plugin that may come back from behind another source's is offered twice, and only then are its bytes
-    /// kept here: what serves needs them no longer once it is compiled.
-    keeps_bytes: bool,
+    /// Plugins whose first source has gone and that are asked for anew from the next one, with the place where they
+    /// stood: they go on serving until the answer comes.
+    leaving: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+/// What a source has of one plugin. Without the component's bytes: what serves needs them no longer once it is compiled,
+/// and hundreds of components are hundreds of MiB.
 #[derive(Clone, Debug)]
 enum Reading {
-    Plugin(Offer, Option<Arc<[u8]>>),
+    Plugin { place: Arc<str> },
     Unreadable { place: Arc<str>, refusal: Refusal },
 }
 
-/// For the driver.
+/// What follows from what a source told.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) event: Event,
-    /// A component's bytes under their digest, which have to be there before the event.
-    pub(crate) bytes: Option<(Digest, Arc<[u8]>)>,
+pub(crate) enum Told {
+    /// For the driver, with a component's bytes under their digest, which have to be there before the event.
+    Event(Box<Event>, Option<(Digest, Arc<[u8]>)>),
+    /// This source is to tell all that it has once more: a plugin of it comes out from behind another source's.
+    ReadAgain(Source),
 }
 
 impl Offers {
@@ -131,12 +136,12 @@ impl Offers {
             held: BTreeMap::new(),
             held_listed: Vec::new(),
             listed_told: false,
-            keeps_bytes: sources.len() > 1,
+            leaving: BTreeMap::new(),
         }
     }
 
     /// Takes in what a source told; what comes out is for the driver, with the bytes that go before it.
-    pub(crate) fn take(&mut self, input: SourceInput) -> Vec<Found> {
+    pub(crate) fn take(&mut self, input: SourceInput) -> Vec<Told> {
         let source = input.source;
         if self.waits(source) {
             self.hold(input);
@@ -152,7 +157,7 @@ impl Offers {
 
     /// The time for a source's first listing is over. When it has not been listed, the others go on without it; that it
     /// has no plugins is not believed, and what it has is taken when it tells.
-    pub(crate) fn listing_due(&mut self, source: Source) -> Vec<Found> {
+    pub(crate) fn listing_due(&mut self, source: Source) -> Vec<Told> {
         if !self.waited_for.contains(&source) {
             return Vec::new();
         }
@@ -181,7 +186,7 @@ impl Offers {
         self.held.insert((source, name), event);
     }
 
-    fn stop_waiting_for(&mut self, source: Source) -> Vec<Found> {
+    fn stop_waiting_for(&mut self, source: Source) -> Vec<Told> {
         self.waited_for.retain(|&waited_for| waited_for != source);
         let held = std::mem::take(&mut self.held).into_iter().map(|((source, _), event)| SourceInput { source, event });
         let listed = std::mem::take(&mut self.held_listed).into_iter();
@@ -190,88 +195,84 @@ impl Offers {
         held.chain(listed).flat_map(|input| self.take(input)).collect()
     }
 
-    fn take_now(&mut self, input: SourceInput) -> Vec<Found> {
+    fn take_now(&mut self, input: SourceInput) -> Vec<Told> {
         let SourceInput { source, event } = input;
         match event {
             SourceEvent::Found { offer, bytes } => {
-                self.set(source, offer.name.clone(), Reading::Plugin(offer, Some(bytes)))
+                let reading = Reading::Plugin { place: offer.source.clone() };
+                let bytes = Some((offer.digest.clone(), bytes));
+                self.set(source, offer.name.clone(), reading, Told::Event(Event::PluginFound(offer).into(), bytes))
             }
             SourceEvent::Unreadable { name, source: place, refusal } => {
-                self.set(source, name, Reading::Unreadable { place, refusal })
+                let told = unreadable(&name, &place, &refusal);
+                self.set(source, name, Reading::Unreadable { place, refusal }, told)
             }
             SourceEvent::Gone(name) => self.remove(source, &name),
             SourceEvent::Listed => self.listed(source),
         }
     }
 
-    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading) -> Vec<Found> {
+    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading, told: Told) -> Vec<Told> {
         let readings = self.by_name.entry(name.clone()).or_default();
         let before = readings.first_key_value().map(|(&first, reading)| (first, reading.place().clone()));
-        let found = reading.found(&name);
-        readings.insert(source, if self.keeps_bytes { reading } else { reading.without_bytes() });
+        readings.insert(source, reading);
+        if let Some(place) = self.leaving.remove(&name) {
+            return vec![gone(&name, &place), told];
+        }
         match before {
             Some((first, _)) if first < source => {
                 tracing::warn!(plugin = %name, "{source} have a plugin of this name, but {first} has it too and goes first");
                 Vec::new()
             }
-            Some((first, place)) if first > source => vec![gone(&name, &place), found],
-            _ => vec![found],
+            Some((first, place)) if first > source => vec![gone(&name, &place), told],
+            _ => vec![told],
         }
     }
 
-    fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<Found> {
+    /// What was first has gone. The next one's bytes are not here, so until they come the plugin stays as it was.
+    fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<Told> {
         let Some(readings) = self.by_name.get_mut(name) else { return Vec::new() };
         let was_first = readings.keys().next() == Some(&source);
         let Some(removed) = readings.remove(&source).filter(|_| was_first) else { return Vec::new() };
-        let mut found = vec![gone(name, removed.place())];
+        let place = self.leaving.remove(name).unwrap_or_else(|| removed.place().clone());
         match readings.first_key_value() {
-            Some((_, next)) => found.push(next.found(name)),
+            Some((&next, Reading::Plugin { .. })) => {
+                self.leaving.insert(name.clone(), place);
+                vec![Told::ReadAgain(next)]
+            }
+            Some((_, Reading::Unreadable { place: next, refusal })) => {
+                vec![gone(name, &place), unreadable(name, next, refusal)]
+            }
             None => {
                 self.by_name.remove(name);
+                vec![gone(name, &place)]
             }
         }
-        found
     }
 
-    fn listed(&mut self, source: Source) -> Vec<Found> {
+    fn listed(&mut self, source: Source) -> Vec<Told> {
         self.unlisted.retain(|&unlisted| unlisted != source);
         if !self.unlisted.is_empty() || self.listed_told {
             return Vec::new();
         }
         self.listed_told = true;
-        vec![Found { event: Event::SourcesListed, bytes: None }]
+        vec![Told::Event(Event::SourcesListed.into(), None)]
     }
 }
 
-fn gone(name: &Arc<str>, place: &Arc<str>) -> Found {
-    Found { event: Event::PluginGone { name: name.clone(), source: place.clone() }, bytes: None }
+fn gone(name: &Arc<str>, place: &Arc<str>) -> Told {
+    Told::Event(Event::PluginGone { name: name.clone(), source: place.clone() }.into(), None)
+}
+
+fn unreadable(name: &Arc<str>, place: &Arc<str>, refusal: &Refusal) -> Told {
+    let (name, source, refusal) = (name.clone(), place.clone(), refusal.clone());
+    Told::Event(Event::PluginUnreadable { name, source, refusal }.into(), None)
 }
 
 impl Reading {
     fn place(&self) -> &Arc<str> {
         match self {
-            Self::Plugin(offer, _) => &offer.source,
-            Self::Unreadable { place, .. } => place,
-        }
-    }
-
-    fn found(&self, name: &Arc<str>) -> Found {
-        match self {
-            Self::Plugin(offer, bytes) => {
-                let bytes = bytes.clone().map(|bytes| (offer.digest.clone(), bytes));
-                Found { event: Event::PluginFound(offer.clone()), bytes }
-            }
-            Self::Unreadable { place, refusal } => {
-                let (name, source, refusal) = (name.clone(), place.clone(), refusal.clone());
-                Found { event: Event::PluginUnreadable { name, source, refusal }, bytes: None }
-            }
-        }
-    }
-
-    fn without_bytes(self) -> Self {
-        match self {
-            Self::Plugin(offer, _) => Self::Plugin(offer, None),
-            unreadable @ Self::Unreadable { .. } => unreadable,
+            Self::Plugin { place } | Self::Unreadable { place, .. } => place,
         }
     }
 }

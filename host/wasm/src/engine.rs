@@ -7,9 +7,11 @@
 mod pool;
 mod ticker;
 
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -116,20 +118,19 @@ impl Engine {
     /// # Errors
     /// A [`Refusal`] when it does not link, does not instantiate or does not tell its manifest within the bounds.
     pub fn load(&self, artifact: &Path, digest: Digest) -> Result<Plugin, Refusal> {
-        let component = self.component(artifact).map_err(|error| {
-            Refusal::new("ArtifactUnusable", format!("the compiled component of {digest} cannot be loaded: {error:#}"))
-        })?;
-        Plugin::try_out(self, &component, digest)
+        Plugin::try_out(self, artifact, digest)
     }
 
     /// Maps an artifact into memory.
     #[expect(unsafe_code, reason = "wasmtime cannot tell native code that its compiler wrote from other code")]
-    fn component(&self, artifact: &Path) -> wasmtime::Result<Component> {
+    pub(crate) fn component(&self, artifact: &File) -> wasmtime::Result<Component> {
+        // The name by which a process reaches a file that it has open, whatever has become of its path.
+        let path = format!("/dev/fd/{}", artifact.as_raw_fd());
         // SAFETY: the file is native code that gets run, so it must be what wasmtime's compiler wrote. It is: artifacts
         // come from the compile child of this binary alone, through a pipe into a directory that only this user can
         // write, and `compile::Compiler` compares their sha256 with what the child delivered before it names them to
         // anyone. The file is replaced by rename only, never changed in place, so the mapping does not change either.
-        unsafe { Component::deserialize_file(&self.inner.wasmtime, artifact) }
+        unsafe { Component::deserialize_file(&self.inner.wasmtime, path) }
     }
 
     /// What the code of this engine's artifacts depends on, beside the machine.

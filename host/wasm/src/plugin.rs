@@ -2,6 +2,7 @@
 //! An object's JSON and a view go in; a [`CallReport`] in the core's types comes out. Calls are synchronous and run on
 //! the caller's thread; nothing here schedules them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,15 +12,17 @@ use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
 use mortise_core::read_set::ReadSet;
 use mortise_core::view::View;
 use wasmtime::Store;
-use wasmtime::component::{Component, ComponentExportIndex};
 
-use crate::bindings::{PluginPre, Snapshot};
+use crate::bindings::Snapshot;
 use crate::engine::Engine;
 use crate::fault;
 use crate::host::CallState;
 use crate::log::{LogLevel, LogLine};
 use crate::outcome::{Reconcile, call_result};
 
+use self::linked::{Artifact, LinkError, Linked};
+
+mod linked;
 #[cfg(test)]
 mod tests;
 
@@ -31,14 +34,13 @@ const MANIFEST_DEADLINE_MS: u64 = 5_000;
 const INTERFACE: &str = "mortise:plugin/reconciler@0.1.0";
 const RECONCILE: &str = "reconcile";
 
-/// A component that linked, instantiated and told its manifest. Cheap to keep: its code is mapped from a file.
+/// A component that linked, instantiated and told its manifest. Cheap to keep: what calls need is in memory only while
+/// there are calls, and code is mapped from a file.
 pub struct Plugin {
     engine: Engine,
     digest: Digest,
     manifest: Arc<str>,
-    pre: PluginPre<CallState>,
-    /// Where its reconcile function is, so that no call has to look for it by name.
-    reconcile: ComponentExportIndex,
+    artifact: Artifact,
 }
 
 /// What came of one call.
@@ -70,20 +72,26 @@ pub struct CallStats {
 }
 
 impl Plugin {
-    /// Links a component, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
-    pub(crate) fn try_out(engine: &Engine, component: &Component, digest: Digest) -> Result<Self, Refusal> {
-        let pre = engine.linker().instantiate_pre(component).map_err(|error| {
-            Refusal::new("ContractMismatch", format!("the component does not fit the host's interfaces: {error:#}"))
+    /// Links an artifact, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
+    pub(crate) fn try_out(engine: &Engine, artifact: &Path, digest: Digest) -> Result<Self, Refusal> {
+        let unusable = |error: &dyn std::fmt::Display| {
+            Refusal::new("ArtifactUnusable", format!("the compiled component of {digest} cannot be loaded: {error:#}"))
+        };
+        let artifact = Artifact::open(artifact).map_err(|error| unusable(&error))?;
+        let linked = artifact.linked(engine).map_err(|error| match error {
+            LinkError::Artifact(error) => unusable(&error),
+            LinkError::Contract(message) => Refusal::new("ContractMismatch", message),
         })?;
-        let pre = PluginPre::new(pre).map_err(|error| {
-            Refusal::new("ContractMismatch", format!("the component's exports do not fit the contract: {error:#}"))
-        })?;
-        let reconcile = reconcile_index(component).ok_or_else(|| {
-            Refusal::new("ContractMismatch", format!("the component exports no function {INTERFACE}#{RECONCILE}"))
-        })?;
-        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), pre, reconcile };
-        plugin.manifest = plugin.ask_manifest()?.into();
+        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), artifact };
+        plugin.manifest = plugin.ask_manifest(&linked)?.into();
+        // Many plugins have no object to reconcile: what has been tried waits in its file for the first call.
+        plugin.release(Duration::ZERO);
         Ok(plugin)
+    }
+
+    /// Gives back the memory that calls need, if none was made for as long as this. The next call takes a millisecond more.
+    pub fn release(&self, unused_for: Duration) {
+        self.artifact.release(unused_for);
     }
 
     /// The sha256 of the component's bytes.
@@ -96,7 +104,7 @@ impl Plugin {
         &self.manifest
     }
 
-    fn ask_manifest(&self) -> Result<String, Refusal> {
+    fn ask_manifest(&self, linked: &Linked) -> Result<String, Refusal> {
         // The manifest says how much memory a call may have, so asking for it gets what any manifest may say.
         let limits = CallLimits {
             memory_bytes: MAX_MEMORY_BYTES,
@@ -106,7 +114,7 @@ impl Plugin {
         };
         let mut store = self.store(None, &limits, 0);
         let running = self.engine.ticker().run();
-        let instance = match self.pre.instantiate(&mut store) {
+        let instance = match linked.pre.instantiate(&mut store) {
             Ok(instance) => instance,
             Err(error) => {
                 let (reason, why) = match fault::of(&error, store.data(), &limits) {
@@ -127,9 +135,13 @@ impl Plugin {
     /// Reconciles one object, given as JSON text, in a fresh instance.
     pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallReport {
         let begin = Instant::now();
+        let linked = match self.artifact.linked(&self.engine) {
+            Ok(linked) => linked,
+            Err(error) => return self.not_callable(&error, begin),
+        };
         let mut store = self.store(Some(view), limits, seed(object));
         let running = self.engine.ticker().run();
-        let result = match self.reconcile(&mut store, object) {
+        let result = match reconcile(&linked, &mut store, object) {
             Ok(result) => result,
             Err(error) => CallResult::Fault(fault::of(&error, store.data(), limits)),
         };
@@ -154,12 +166,23 @@ impl Plugin {
         }
     }
 
-    fn reconcile(&self, store: &mut Store<CallState>, object: &str) -> wasmtime::Result<CallResult> {
-        let instance = self.pre.instance_pre().instantiate(&mut *store)?;
-        let reconcile: Reconcile<'_> = instance.get_typed_func(&mut *store, self.reconcile)?;
-        let snapshot = store.data_mut().table.push(Snapshot)?;
-        let (answer,) = reconcile.call(store, (object, snapshot))?;
-        Ok(call_result(answer))
+    /// The artifact was usable when it was tried: this machine has changed, and the next try may find it mended.
+    fn not_callable(&self, error: &LinkError, begin: Instant) -> CallReport {
+        let why = match error {
+            LinkError::Artifact(error) => format!("{error:#}"),
+            LinkError::Contract(message) => message.clone(),
+        };
+        let message = format!(
+            "mortise could not load the compiled component of {} again: {why}; the plugin is not at fault",
+            self.digest
+        );
+        CallReport {
+            result: CallResult::HostFault(message),
+            reads: ReadSet::default(),
+            logs: Vec::new(),
+            dropped_logs: 0,
+            stats: CallStats { elapsed: begin.elapsed(), ..CallStats::default() },
+        }
     }
 
     /// A store with its bounds set; the deadline begins now.
@@ -181,10 +204,12 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// Where a component's reconcile function is. Its type was checked when the exports were.
-fn reconcile_index(component: &Component) -> Option<ComponentExportIndex> {
-    let interface = component.get_export_index(None, INTERFACE)?;
-    component.get_export_index(Some(&interface), RECONCILE)
+fn reconcile(linked: &Linked, store: &mut Store<CallState>, object: &str) -> wasmtime::Result<CallResult> {
+    let instance = linked.pre.instance_pre().instantiate(&mut *store)?;
+    let reconcile: Reconcile<'_> = instance.get_typed_func(&mut *store, linked.reconcile)?;
+    let snapshot = store.data_mut().table.push(Snapshot)?;
+    let (answer,) = reconcile.call(store, (object, snapshot))?;
+    Ok(call_result(answer))
 }
 
 /// Fuel of a call on an engine that counts it; without a limit there is more than any deadline lets burn.

@@ -13,7 +13,7 @@ use mortise_wasm::engine::Pooling;
 use mortise_wasm::workers::Workers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::{EventLoop, INPUTS, Input};
@@ -71,7 +71,8 @@ async fn at_rest() -> (Host, EventLoop) {
     };
     let driver = Driver::new(driver::Config { instance: "test".into(), call_slots: 2 });
     let (stop, stopped) = oneshot::channel();
-    let event_loop = EventLoop::new(driver, receiver, stopped, performer, Offers::new(&[Source::ConfigMaps]));
+    let offers = Offers::new(&[Source::ConfigMaps]);
+    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()));
     (Host { inputs, stop, metrics, _falls: falls, _folder: folder }, event_loop)
 }
 

@@ -14,7 +14,7 @@ use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
 use mortise_source::SourceEvent;
 use mortise_source::configmap::{SELECTOR, read};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::{Source, SourceInput};
 use crate::config::Namespace;
@@ -29,6 +29,7 @@ pub(super) fn start(
     namespace: &Namespace,
     api: &ApiServer,
     inputs: &mpsc::Sender<Input>,
+    read_again: Arc<Notify>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {
     let (sink, mut events) = mpsc::channel(WAITING);
@@ -37,10 +38,15 @@ pub(super) fn start(
         namespace: Some(namespace.as_str().into()),
         selector: Some(SELECTOR.into()),
     };
-    let watch = watch::run(api.clone(), scope, sink, |event| event);
-    supervisor.task("the watch of plugins' ConfigMaps", async {
-        watch.await;
-        Ok(())
+    let api = api.clone();
+    supervisor.task("the watch of plugins' ConfigMaps", async move {
+        loop {
+            // A watch that begins anew lists everything, so what is told again is what there is.
+            tokio::select! {
+                () = watch::run(api.clone(), scope.clone(), sink.clone(), |event| event) => return Ok(()),
+                () = read_again.notified() => {}
+            }
+        }
     });
     let (namespace, inputs) = (namespace.clone(), inputs.clone());
     supervisor.thread("mortise-config-maps", move || {

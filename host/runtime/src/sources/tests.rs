@@ -3,7 +3,7 @@
 use mortise_core::event::{Digest, Event, Offer, Refusal};
 use mortise_source::SourceEvent;
 
-use super::{Found, Offers, Source, SourceInput};
+use super::{Offers, Source, SourceInput, Told};
 
 fn has(source: Source, name: &str, digest: &str) -> SourceInput {
     let offer = Offer {
@@ -24,18 +24,24 @@ fn listed(source: Source) -> SourceInput {
 }
 
 /// What the driver is told, in short.
-fn words(found: Vec<Found>) -> Vec<String> {
-    let word = |found: Found| match found.event {
-        Event::PluginFound(offer) => {
-            assert!(found.bytes.is_some_and(|(digest, _)| digest == offer.digest), "{offer:?} came without its bytes");
-            format!("found {} {}", offer.name, offer.digest)
+fn words(told: Vec<Told>) -> Vec<String> {
+    let word = |told: Told| {
+        let (event, bytes) = match told {
+            Told::Event(event, bytes) => (*event, bytes),
+            Told::ReadAgain(source) => return format!("read {source} again"),
+        };
+        match event {
+            Event::PluginFound(offer) => {
+                assert!(bytes.is_some_and(|(digest, _)| digest == offer.digest), "{offer:?} came without its bytes");
+                format!("found {} {}", offer.name, offer.digest)
+            }
+            Event::PluginUnreadable { name, refusal, .. } => format!("unreadable {name}: {refusal}"),
+            Event::PluginGone { name, source } => format!("gone {name} of {source}"),
+            Event::SourcesListed => "listed".to_owned(),
+            other => panic!("not for a source to say: {other:?}"),
         }
-        Event::PluginUnreadable { name, refusal, .. } => format!("unreadable {name}: {refusal}"),
-        Event::PluginGone { name, source } => format!("gone {name} of {source}"),
-        Event::SourcesListed => "listed".to_owned(),
-        other => panic!("not for a source to say: {other:?}"),
     };
-    found.into_iter().map(word).collect()
+    told.into_iter().map(word).collect()
 }
 
 use Source::{ConfigMaps, Directory};
@@ -52,12 +58,39 @@ fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
         ["gone podset of the ConfigMaps, podset", "found podset b"]
     );
     assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), NOTHING);
+    // It goes on serving until the other one's bytes are here.
+    assert_eq!(words(offers.take(gone(Directory, "podset"))), ["read the ConfigMaps again"]);
     assert_eq!(
-        words(offers.take(gone(Directory, "podset"))),
+        words(offers.take(has(ConfigMaps, "podset", "c"))),
         ["gone podset of the plugin folder, podset", "found podset c"]
     );
     assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), ["gone podset of the ConfigMaps, podset"]);
     assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), NOTHING);
+}
+
+#[test]
+fn a_plugin_that_neither_source_has_any_longer_goes_though_the_second_was_to_be_read_again() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(listed(Directory));
+    offers.take(has(Directory, "podset", "b"));
+    offers.take(has(ConfigMaps, "podset", "c"));
+    assert_eq!(words(offers.take(gone(Directory, "podset"))), ["read the ConfigMaps again"]);
+    assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), ["gone podset of the plugin folder, podset"]);
+    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), ["found podset c"], "nothing is left of the first");
+}
+
+#[test]
+fn a_file_that_comes_back_before_the_configmap_was_read_again_serves() {
+    let mut offers = Offers::new(&[Directory, ConfigMaps]);
+    offers.take(listed(Directory));
+    offers.take(has(Directory, "podset", "b"));
+    offers.take(has(ConfigMaps, "podset", "c"));
+    offers.take(gone(Directory, "podset"));
+    assert_eq!(
+        words(offers.take(has(Directory, "podset", "d"))),
+        ["gone podset of the plugin folder, podset", "found podset d"]
+    );
+    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), NOTHING);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Calls of small guests, one for each way a call can end.
 
+use std::time::Duration;
+
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
 use mortise_core::limits::CallLimits;
 use mortise_core::read_set::{MAX_QUESTION_BYTES, Question};
@@ -51,6 +53,21 @@ fn g1_nothing_that_a_call_leaves_in_memory_reaches_the_next_call() {
             let report = plugin.call(OBJECT, view(), &CallLimits::default());
             assert_eq!(report.result, CallResult::Done(Outcome::default()));
         }
+    }
+}
+
+#[test]
+fn a_plugin_without_calls_gives_its_memory_back_and_is_called_again_though_its_file_is_gone() {
+    // What loads it removes the artifact's file before it returns.
+    let plugin = load(&engine(), &idle_guest()).unwrap();
+    assert!(!plugin.artifact.is_linked(), "nothing has been called yet");
+    for _ in 0..2 {
+        let report = plugin.call(OBJECT, view(), &CallLimits::default());
+        assert_eq!(report.result, CallResult::Done(Outcome::default()));
+        plugin.release(Duration::from_secs(3600));
+        assert!(plugin.artifact.is_linked(), "it was called within the hour");
+        plugin.release(Duration::ZERO);
+        assert!(!plugin.artifact.is_linked());
     }
 }
 

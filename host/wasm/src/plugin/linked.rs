@@ -1,0 +1,102 @@
+//! What one plugin needs in memory to be called: its component, linked. Made from the artifact when a call needs it, given
+//! back when no call has for a while, so that a plugin without work costs the host next to nothing.
+//!
+//! The artifact is held open: cleaning or pruning the compile cache cannot take it away, and what stood at its path when
+//! it was checked is what is mapped each time. Knows nothing of calls.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use wasmtime::component::{Component, ComponentExportIndex};
+
+use super::{INTERFACE, RECONCILE};
+use crate::bindings::PluginPre;
+use crate::engine::Engine;
+use crate::host::CallState;
+
+/// A component that is linked and can be instantiated.
+pub(super) struct Linked {
+    pub(super) pre: PluginPre<CallState>,
+    /// Where its reconcile function is, so that no call has to look for it by name.
+    pub(super) reconcile: ComponentExportIndex,
+}
+
+/// Why a component cannot be linked.
+#[derive(Debug)]
+pub(super) enum LinkError {
+    /// The artifact cannot be mapped.
+    Artifact(wasmtime::Error),
+    /// It is not what the contract asks for; the text says where.
+    Contract(String),
+}
+
+impl Linked {
+    fn of(engine: &Engine, component: &Component) -> Result<Self, LinkError> {
+        let pre = engine.linker().instantiate_pre(component).map_err(|error| {
+            LinkError::Contract(format!("the component does not fit the host's interfaces: {error:#}"))
+        })?;
+        let pre = PluginPre::new(pre).map_err(|error| {
+            LinkError::Contract(format!("the component's exports do not fit the contract: {error:#}"))
+        })?;
+        let reconcile = reconcile_index(component)
+            .ok_or_else(|| LinkError::Contract(format!("the component exports no function {INTERFACE}#{RECONCILE}")))?;
+        Ok(Self { pre, reconcile })
+    }
+}
+
+/// Where a component's reconcile function is. Its type was checked when the exports were.
+fn reconcile_index(component: &Component) -> Option<ComponentExportIndex> {
+    let interface = component.get_export_index(None, INTERFACE)?;
+    component.get_export_index(Some(&interface), RECONCILE)
+}
+
+/// An artifact, and what is linked of it at present.
+pub(super) struct Artifact {
+    file: File,
+    present: Mutex<Option<Present>>,
+}
+
+struct Present {
+    linked: Arc<Linked>,
+    used: Instant,
+}
+
+impl Artifact {
+    pub(super) fn open(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { file: File::open(path)?, present: Mutex::new(None) })
+    }
+
+    /// What a call needs. The first one waits for about as long as some calls take while the artifact is mapped.
+    pub(super) fn linked(&self, engine: &Engine) -> Result<Arc<Linked>, LinkError> {
+        let mut present = self.lock();
+        let used = Instant::now();
+        if let Some(present) = present.as_mut() {
+            present.used = used;
+            return Ok(Arc::clone(&present.linked));
+        }
+        let component = engine.component(&self.file).map_err(LinkError::Artifact)?;
+        let linked = Arc::new(Linked::of(engine, &component)?);
+        *present = Some(Present { linked: Arc::clone(&linked), used });
+        Ok(linked)
+    }
+
+    /// Gives the memory back if no call has asked for as long as this. Calls that run keep what they have.
+    pub(super) fn release(&self, unused_for: Duration) {
+        let mut present = self.lock();
+        if present.as_ref().is_some_and(|present| present.used.elapsed() >= unused_for) {
+            *present = None;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_linked(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Present>> {
+        // A panic under the lock leaves it as it was: nothing linked.
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
