@@ -1,6 +1,8 @@
 //! The binary `mortise`: one file a subcommand, and here only which one. Every command's work is in a library crate;
 //! this one knows what is typed and what is printed.
 
+#[cfg(target_os = "linux")]
+mod allocator;
 mod cache;
 mod component;
 mod crd;
