@@ -5,7 +5,8 @@
 //! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, `driver/plugins.rs` takes a plugin
 //! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/kinds.rs` keeps the watches that are needed,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
-//! Plugin objects, and `driver/status.rs` through the objects that they reconcile.
+//! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
+//! that they reconcile.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -27,6 +28,7 @@ mod crds;
 mod health;
 mod keys;
 mod kinds;
+mod orphans;
 mod plugins;
 mod reconcile;
 mod report;
@@ -38,6 +40,7 @@ mod writes;
 pub use health::{Health, PluginHealth};
 
 use keys::KeyState;
+use orphans::Orphan;
 use plugins::{DigestState, PluginState};
 use reconcile::CallInputs;
 use wake::Interests;
@@ -89,7 +92,9 @@ struct KindState {
 enum WriteFor {
     Key(Key, WriteOp),
     Plugin(Arc<str>, WriteOp),
-    /// An Event, or the end of a Plugin object whose plugin is gone: nobody waits for it.
+    /// The delete of a Plugin object whose plugin is gone.
+    Orphan(Arc<str>, WriteOp),
+    /// An Event: nobody waits for it.
     Nobody(ObjectRef),
 }
 
@@ -107,6 +112,8 @@ enum ReadFor {
 enum Timer {
     RegisterCrd(Arc<str>, Arc<str>),
     Report(Arc<str>),
+    /// Delete a Plugin object whose plugin is gone.
+    Orphan(Arc<str>),
     /// Look again whether the cluster lets a refused version in.
     Refused(Arc<str>),
     /// Look again whether a kind that another plugin had is free.
@@ -125,6 +132,8 @@ pub struct Driver {
     keys: Map<Key, KeyState>,
     interests: Interests,
     plugins: BTreeMap<Arc<str>, PluginState>,
+    /// Plugin objects of plugins that are gone and that are being deleted, by name.
+    orphans: BTreeMap<Arc<str>, Orphan>,
     digests: BTreeMap<Digest, DigestState>,
     kinds: BTreeMap<Kind, KindState>,
     calls: Map<CallId, Key>,
@@ -164,6 +173,7 @@ impl Driver {
             keys: Map::default(),
             interests: Interests::default(),
             plugins: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             digests: BTreeMap::new(),
             kinds: BTreeMap::new(),
             calls: Map::default(),
@@ -273,6 +283,7 @@ impl Driver {
             match self.timers.pop_first() {
                 Some((_, Timer::RegisterCrd(plugin, crd))) => self.register_crd(&plugin, &crd, effects),
                 Some((_, Timer::Report(plugin))) => self.report(&plugin, effects),
+                Some((_, Timer::Orphan(name))) => self.delete_orphan(&name, effects),
                 Some((_, Timer::Refused(plugin))) => self.retry_refused(&plugin, effects),
                 Some((_, Timer::Claims)) => self.retry_claims(effects),
                 None => return,
@@ -315,7 +326,7 @@ impl Driver {
         let id = WriteId(self.next_id());
         let cause = match &whose {
             WriteFor::Key(key, _) => self.cause(key),
-            WriteFor::Plugin(..) | WriteFor::Nobody(_) => None,
+            WriteFor::Plugin(..) | WriteFor::Orphan(..) | WriteFor::Nobody(_) => None,
         };
         self.writes.insert(id, whose);
         effects.push(Effect::Write(Box::new(Write { id, plugin, cause, op })));
@@ -329,3 +340,6 @@ impl Driver {
         Some(Cause { controller: Arc::clone(&controller.label), object })
     }
 }
+
+#[cfg(test)]
+mod tests;

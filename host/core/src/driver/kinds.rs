@@ -98,7 +98,7 @@ impl Driver {
             self.listed.insert(kind.clone());
         }
         if *kind == plugin_object::kind() {
-            self.report_orphans(effects);
+            self.delete_orphans(effects);
         }
         self.settle(effects);
         for name in self.concerned_by(kind) {

@@ -136,7 +136,7 @@ impl Driver {
 
     pub(super) fn on_sources_listed(&mut self, effects: &mut Vec<Effect>) {
         self.sources_listed = true;
-        self.report_orphans(effects);
+        self.delete_orphans(effects);
     }
 
     pub(super) fn on_plugin_found(&mut self, offer: Offer, effects: &mut Vec<Effect>) {
@@ -232,7 +232,7 @@ impl Driver {
         );
         self.arm(0, Timer::Claims);
         self.settle(effects);
-        self.report_orphans(effects);
+        self.delete_orphan(name, effects);
     }
 
     pub(super) fn on_compiled(&mut self, digest: Digest, result: Result<Compiled, Refusal>, effects: &mut Vec<Effect>) {

@@ -18,7 +18,6 @@ use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::plan::{MANAGED_BY, is_object_name};
 use crate::plugin_object;
-use crate::selector::Selector;
 use crate::status::{self, StatusShape, Wanted};
 
 /// The field manager of the host's own writes.
@@ -31,7 +30,8 @@ const KNOWN_GRACE_MS: u64 = 10_000;
 /// Digits of a digest that fit a column and still tell versions apart.
 const SHORT_DIGEST: usize = 12;
 
-fn target(name: &Arc<str>) -> ObjectRef {
+/// The object that tells of the plugin of this name.
+pub(super) fn plugin_object_of(name: &Arc<str>) -> ObjectRef {
     ObjectRef { kind: plugin_object::kind(), name: Name { namespace: Arc::from(""), name: Arc::clone(name) } }
 }
 
@@ -46,14 +46,14 @@ impl Driver {
             return;
         }
         let snapshot = self.store.snapshot();
-        let Some(plugin) = self.plugins.get_mut(name) else { return self.report_orphans(effects) };
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
         if plugin.report.expected.as_ref().is_some_and(|write| write.is_shown_by(&snapshot)) {
             plugin.report.expected = None;
         }
         if plugin.report.in_flight || plugin.report.expected.is_some() {
             return;
         }
-        let target = target(name);
+        let target = plugin_object_of(name);
         let Some(live) = snapshot.get(&target.kind, &target.name).cloned() else {
             let body = json!({
                 "apiVersion": &*target.kind.api_version,
@@ -165,21 +165,6 @@ impl Driver {
         self.report(name, effects);
     }
 
-    /// Plugin objects of ours whose plugin no source offers any more are deleted: they are the host's own notes.
-    pub(super) fn report_orphans(&mut self, effects: &mut Vec<Effect>) {
-        if !self.sources_listed || self.draining || !self.store.synced(&plugin_object::kind()) {
-            return;
-        }
-        let snapshot = self.store.snapshot();
-        for live in snapshot.list(&plugin_object::kind(), None, &Selector::default()) {
-            let is_ours = live.label(MANAGED_BY.0) == Some(MANAGED_BY.1);
-            if is_ours && !live.deleting && !self.plugins.contains_key(&live.name.name) {
-                let op = WriteOp::Delete { target: live.reference(), uid: Arc::clone(&live.uid) };
-                self.send(None, op, WriteFor::Nobody(live.reference()), effects);
-            }
-        }
-    }
-
     /// A Plugin object has changed: our own write has come, perhaps after its plugin has gone, or somebody else touched it.
     pub(super) fn on_plugin_object_change(&mut self, object: &Object, effects: &mut Vec<Effect>) {
         if object.kind != plugin_object::kind() {
@@ -188,7 +173,7 @@ impl Driver {
         if self.plugins.contains_key(&object.name.name) {
             self.report(&Arc::clone(&object.name.name), effects);
         } else {
-            self.report_orphans(effects);
+            self.delete_orphan(&object.name.name, effects);
         }
     }
 

@@ -4,19 +4,16 @@
 use std::sync::Arc;
 
 use super::keys::{KeyState, Run, RunFailure, Stall, Work};
-use super::{Driver, ReadFor, Timer, WriteFor};
+use super::{Driver, ReadFor, WriteFor};
 use crate::backoff::Patience;
 use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use crate::kube_event::Happening;
 use crate::object::{Object, ObjectRef};
 use crate::own_write::OwnWrite;
-use crate::plugin_object;
 use crate::queue::Key;
 
 /// Deletes and status writes of one key that may be in flight at once.
 const MAX_BATCH: usize = 16;
-/// How soon a Plugin object that could not be deleted is tried again. Nobody waits for its going.
-const ORPHAN_RETRY_MS: u64 = 3_000;
 
 impl Driver {
     pub(super) fn begin_run(&mut self, key: &Key, run: Run, effects: &mut Vec<Effect>) {
@@ -103,11 +100,9 @@ impl Driver {
         match self.writes.remove(&id) {
             Some(WriteFor::Key(key, op)) => self.on_key_wrote(&key, &op, result, effects),
             Some(WriteFor::Plugin(plugin, op)) => self.on_report_wrote(&plugin, &op, result, effects),
+            Some(WriteFor::Orphan(name, op)) => self.on_orphan_deleted(&name, &op, result, effects),
             Some(WriteFor::Nobody(target)) => {
                 if let Err(error) = result {
-                    if target.kind == plugin_object::kind() {
-                        self.arm(ORPHAN_RETRY_MS, Timer::Report(Arc::clone(&target.name.name)));
-                    }
                     effects.push(Effect::Observe(Observation::WriteFailed { cause: None, target, error }));
                 }
             }

@@ -1,0 +1,225 @@
+//! The driver as the host of many plugins: what each event costs is counted in effects, never in time.
+//!
+//! `Host` answers every effect at once, as a cluster would that is never busy; only deletes wait for the test to say how
+//! they end. What other things the driver does is for the scenarios and the simulation to tell.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Config, Driver};
+use crate::event::{
+    Compiled, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError, WriteErrorClass, WriteId,
+    WriteOp, Written,
+};
+use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
+use crate::plugin_object;
+
+mod orphans;
+
+/// A driver and the cluster that it believes in.
+struct Host {
+    driver: Driver,
+    now_ms: u64,
+    wake_at: Option<u64>,
+    version: u64,
+    /// Plugin objects and Events, by what they are.
+    objects: BTreeMap<ObjectRef, Value>,
+    /// Deletes that were asked for and not answered yet, in their order.
+    deletes: Vec<(WriteId, ObjectRef)>,
+    observed: Vec<Observation>,
+}
+
+fn plugin_name(number: usize) -> Arc<str> {
+    format!("plugin-{number:04}").into()
+}
+
+fn kind_of(number: usize) -> Kind {
+    Kind::new("example.com/v1", &format!("Kind{number:04}"))
+}
+
+fn plugin_object(name: &str) -> ObjectRef {
+    ObjectRef { kind: plugin_object::kind(), name: Name::new("", name) }
+}
+
+fn source_of(name: &str) -> Arc<str> {
+    format!("file {name}.wasm").into()
+}
+
+/// The manifest of a plugin that brings a kind of its own and reads one that all share.
+fn manifest(name: &str, kind: &Kind) -> Arc<str> {
+    let plural = format!("{}s", kind.kind.to_lowercase());
+    let manifest = json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": name, "version": "0.1.0",
+        "customResources": [{
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"kind": &*kind.kind, "plural": plural},
+                "versions": [{"name": "v1", "served": true, "storage": true}],
+            },
+        }],
+        "controllers": [{
+            "for": {"apiVersion": &*kind.api_version, "kind": &*kind.kind},
+            "owns": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+        }],
+    });
+    manifest.to_string().into()
+}
+
+fn decoded(object: &Value) -> Box<Object> {
+    Box::new(Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap())
+}
+
+impl Host {
+    /// A host that has begun and knows that it has no plugin yet.
+    fn started() -> Self {
+        let driver = Driver::new(Config { instance: "mortise-0".into(), call_slots: 4 });
+        let (objects, deletes, observed) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut host = Self { driver, now_ms: 0, wake_at: None, version: 1, objects, deletes, observed };
+        host.step(Event::Started);
+        host.step(Event::SourcesListed);
+        host
+    }
+
+    /// One that serves so many plugins, each with its Plugin object.
+    fn serving(plugins: usize) -> Self {
+        let mut host = Self::started();
+        for number in 0..plugins {
+            host.offer(number);
+        }
+        for number in 0..plugins {
+            assert!(host.objects.contains_key(&plugin_object(&plugin_name(number))), "plugin {number} is not told of");
+        }
+        let ready = host.driver.health().plugins.iter().filter(|plugin| plugin.ready).count();
+        assert_eq!(ready, plugins, "every plugin serves");
+        host
+    }
+
+    fn offer(&mut self, number: usize) {
+        let name = plugin_name(number);
+        let (source, digest) = (source_of(&name), Digest(format!("sha256:{number:064}").into()));
+        self.step(Event::PluginFound(Offer { name, source, digest, config: "{}".into() }));
+    }
+
+    fn withdraw(&mut self, number: usize) {
+        let name = plugin_name(number);
+        let source = source_of(&name);
+        self.step(Event::PluginGone { name, source });
+    }
+
+    /// Takes an event in and answers what follows from it until nothing does.
+    fn step(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let mut effects = Vec::new();
+            let now = Now { mono_ms: self.now_ms, unix_ms: 1_700_000_000_000 + self.now_ms };
+            self.driver.step(now, event, &mut effects);
+            for effect in effects {
+                self.answer(effect, &mut events);
+            }
+        }
+    }
+
+    /// Lets time pass, with every moment that the driver asked to be woken at.
+    fn pass(&mut self, milliseconds: u64) {
+        let end_ms = self.now_ms + milliseconds;
+        while let Some(due_ms) = self.wake_at.take_if(|due_ms| *due_ms <= end_ms) {
+            self.now_ms = self.now_ms.max(due_ms);
+            self.step(Event::Tick);
+        }
+        self.now_ms = end_ms;
+    }
+
+    fn answer(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
+        match effect {
+            Effect::StartWatch(kind) => {
+                events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
+                events.push_back(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(self.version))));
+            }
+            Effect::Compile(digest) => {
+                let number: usize = digest.0.trim_start_matches("sha256:").parse().unwrap();
+                let manifest = manifest(&plugin_name(number), &kind_of(number));
+                let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
+                events.push_back(Event::Compiled(digest, Ok(compiled)));
+            }
+            Effect::RegisterCrd { plugin, crd, .. } => {
+                events.push_back(Event::CrdRegistered { plugin, crd, result: Ok(()) });
+            }
+            Effect::Write(write) => match write.op {
+                WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
+                WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
+                    let mut object: Value = serde_json::from_str(&body).unwrap();
+                    object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
+                    self.written(write.id, target, object, events);
+                }
+                WriteOp::PatchStatus { target, body } => {
+                    let patch: Value = serde_json::from_str(&body).unwrap();
+                    let mut object = self.objects[&target].clone();
+                    object["status"] = patch["status"].clone();
+                    self.written(write.id, target, object, events);
+                }
+            },
+            Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
+            Effect::Observe(observation) => self.observed.push(observation),
+            Effect::StopWatch(_) | Effect::Unload(_) => {}
+            Effect::Call(_) | Effect::ReadLive(_) => panic!("there are no objects to reconcile: {effect:?}"),
+        }
+    }
+
+    fn written(&mut self, id: WriteId, target: ObjectRef, object: Value, events: &mut VecDeque<Event>) {
+        let uid = object["metadata"]["uid"].as_str().unwrap().into();
+        let applied = self.stored(&target, object);
+        events.push_back(Event::Wrote(id, Ok(Written { uid, resource_version: ResourceVersion(self.version) })));
+        if target.kind == plugin_object::kind() {
+            events.push_back(applied);
+        }
+    }
+
+    /// Gives an object its next version, and the event of its watch.
+    fn stored(&mut self, target: &ObjectRef, mut object: Value) -> Event {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let event = WatchEvent::Applied(decoded(&object));
+        self.objects.insert(target.clone(), object);
+        Event::Watch(target.kind.clone(), event)
+    }
+
+    /// Somebody else changes a Plugin object in a way that is no business of the host's.
+    fn touch(&mut self, number: usize) {
+        let target = plugin_object(&plugin_name(number));
+        let mut object = self.objects[&target].clone();
+        object["metadata"]["annotations"] = json!({"example.com/touched": self.version.to_string()});
+        let event = self.stored(&target, object);
+        self.step(event);
+    }
+
+    /// Ends a delete that was asked for, and takes it off the list.
+    fn end_delete(&mut self, number: usize, result: Result<(), WriteErrorClass>) {
+        let target = plugin_object(&plugin_name(number));
+        let at = self.deletes.iter().position(|(_, asked)| *asked == target).expect("its delete was asked for");
+        let (id, _) = self.deletes.remove(at);
+        let uid = Arc::from(format!("uid-{}", target.name));
+        let result = result.map(|()| Written { uid, resource_version: ResourceVersion(self.version) });
+        self.step(Event::Wrote(id, result.map_err(|class| WriteError { class, message: "no".to_owned() })));
+    }
+
+    /// The watch tells that a Plugin object is gone.
+    fn show_gone(&mut self, number: usize) {
+        let target = plugin_object(&plugin_name(number));
+        self.version += 1;
+        let mut object = self.objects.remove(&target).expect("it is there");
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.step(Event::Watch(target.kind, WatchEvent::Deleted(decoded(&object))));
+    }
+
+    /// A Plugin object of the same name takes the place of the one that is there, between two looks of the watch.
+    fn replace(&mut self, number: usize, uid: &str) {
+        let target = plugin_object(&plugin_name(number));
+        let mut object = self.objects[&target].clone();
+        object["metadata"]["uid"] = json!(uid);
+        let event = self.stored(&target, object);
+        self.step(event);
+    }
+}
