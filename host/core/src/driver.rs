@@ -2,7 +2,7 @@
 //! reads a clock and never touches the cluster.
 //!
 //! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
-//! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, `driver/plugins.rs` takes a plugin
+//! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, as many at once as `driver/tally.rs` lets it, `driver/plugins.rs` takes a plugin
 //! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/kinds.rs` keeps the watches that are needed,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
 //! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
@@ -33,6 +33,7 @@ mod plugins;
 mod reconcile;
 mod report;
 mod status;
+mod tally;
 mod troubles;
 mod wake;
 mod writes;
@@ -43,6 +44,7 @@ use keys::KeyState;
 use orphans::Orphan;
 use plugins::{DigestState, PluginState};
 use reconcile::CallInputs;
+use tally::Tally;
 use wake::Interests;
 
 /// A map whose order depends on its history alone, so that a simulated run is repeatable to the letter.
@@ -74,8 +76,6 @@ struct Controller {
     access: Arc<Access>,
     limits: CallLimits,
     shape: StatusShape,
-    /// Keys of it that are being written.
-    writing: usize,
     /// Every kind it reads is listed, and none is forbidden.
     ready: bool,
     calls: u32,
@@ -138,8 +138,9 @@ pub struct Driver {
     kinds: BTreeMap<Kind, KindState>,
     calls: Map<CallId, Key>,
     call_inputs: Map<CallId, CallInputs>,
-    /// Calls under way, by plugin.
-    plugin_calls: BTreeMap<Arc<str>, usize>,
+    calling: Tally,
+    /// Keys that are being written.
+    writing: Tally,
     writes: Map<WriteId, WriteFor>,
     live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
     /// CRDs whose registration is under way, by plugin and name, with the version that asked for it.
@@ -147,7 +148,6 @@ pub struct Driver {
     timers: BTreeSet<(u64, Timer)>,
     /// Keys that wait for the view to show their own writes.
     gated: BTreeSet<Key>,
-    keys_writing: usize,
     last_id: u64,
     last_controller: u32,
     /// Kinds whose first list is known to be complete.
@@ -178,13 +178,13 @@ impl Driver {
             kinds: BTreeMap::new(),
             calls: Map::default(),
             call_inputs: Map::default(),
-            plugin_calls: BTreeMap::new(),
+            calling: Tally::default(),
+            writing: Tally::default(),
             writes: Map::default(),
             live_reads: BTreeMap::new(),
             registrations: BTreeMap::new(),
             timers: BTreeSet::new(),
             gated: BTreeSet::new(),
-            keys_writing: 0,
             last_id: 0,
             last_controller: 0,
             listed: BTreeSet::new(),

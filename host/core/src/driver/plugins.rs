@@ -383,7 +383,7 @@ impl Driver {
                 self.last_controller += 1;
                 ControllerId(self.last_controller)
             });
-            let (calls, writing) = self.controllers.get(&id).map_or((0, 0), |before| (before.calls, before.writing));
+            let calls = self.controllers.get(&id).map_or(0, |before| before.calls);
             let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
             let controller = Controller {
                 plugin: Arc::clone(name),
@@ -398,7 +398,6 @@ impl Driver {
                 shape: crd.map_or(StatusShape { subresource: true, ..StatusShape::default() }, |crd| {
                     StatusShape::of(crd, &spec.primary)
                 }),
-                writing,
                 ready: true,
                 calls,
             };
@@ -431,18 +430,20 @@ impl Driver {
         }
     }
 
+    /// Ends a controller with its keys, which need it until they are gone.
     fn remove_controller(&mut self, id: ControllerId, effects: &mut Vec<Effect>) {
-        let Some(controller) = self.controllers.remove(&id) else { return };
-        self.queue.remove_controller(id);
+        let Some(controller) = self.controllers.get(&id) else { return };
+        let (label, kind) = (Arc::clone(&controller.label), controller.spec.primary.clone());
         let mut gone: Vec<Key> = self.keys.keys().filter(|key| key.controller == id).cloned().collect();
         gone.sort();
         for key in gone {
             if self.keys.get(&key).is_some_and(|state| matches!(state.work, Work::Writing(_))) {
-                let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
-                let controller = Arc::clone(&controller.label);
-                effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
+                let object = ObjectRef { kind: kind.clone(), name: key.name.clone() };
+                effects.push(Effect::Observe(Observation::TurnEnded { controller: Arc::clone(&label), object }));
             }
             self.drop_key(&key);
         }
+        self.queue.remove_controller(id);
+        self.controllers.remove(&id);
     }
 }

@@ -34,19 +34,17 @@ impl Driver {
                 effects.push(Effect::Observe(Observation::Enqueued { controller, retry: lane == Lane::Retry }));
             }
         }
-        while !self.draining && self.calls.len() < self.config.call_slots && self.keys_writing < MAX_KEYS_WRITING {
-            let (controllers, plugin_calls) = (&self.controllers, &self.plugin_calls);
-            let share = most_calls_of_a_plugin(self.config.call_slots);
-            let may_write = |plugin: &Arc<str>| {
-                let of_plugin = controllers.values().filter(|controller| controller.plugin == *plugin);
-                let writing: usize = of_plugin.map(|controller| controller.writing).sum();
-                writing < most_keys_writing_of_a_plugin(self.keys_writing - writing)
+        let most_calls = most_calls_of_a_plugin(self.config.call_slots);
+        while !self.draining && self.calls.len() < self.config.call_slots && self.writing.total() < MAX_KEYS_WRITING {
+            let may_write = |plugin: &str| {
+                let writing = self.writing.of(plugin);
+                writing < most_keys_writing_of_a_plugin(self.writing.total() - writing)
             };
             let may_run = |id| {
-                controllers.get(&id).is_some_and(|controller| {
+                self.controllers.get(&id).is_some_and(|controller| {
                     controller.ready
                         && controller.calls < controller.spec.concurrency
-                        && plugin_calls.get(&controller.plugin).is_none_or(|calls| *calls < share)
+                        && self.calling.of(&controller.plugin) < most_calls
                         && may_write(&controller.plugin)
                 })
             };
@@ -134,7 +132,7 @@ impl Driver {
         let id = CallId(self.next_id());
         let controller = self.controllers.get_mut(&key.controller).expect("begin has seen this controller");
         controller.calls += 1;
-        *self.plugin_calls.entry(Arc::clone(&controller.plugin)).or_default() += 1;
+        self.calling.begin(&controller.plugin);
         let view = View::new(
             self.store.snapshot(),
             Arc::clone(&primary),
@@ -168,12 +166,7 @@ impl Driver {
     pub(super) fn on_call_done(&mut self, id: CallId, done: CallDone, effects: &mut Vec<Effect>) {
         let (Some(key), Some(inputs)) = (self.calls.remove(&id), self.call_inputs.remove(&id)) else { return };
         let CallInputs { digest, config, plugin, label, called_with } = inputs;
-        if let Some(calls) = self.plugin_calls.get_mut(&plugin) {
-            *calls = calls.saturating_sub(1);
-            if *calls == 0 {
-                self.plugin_calls.remove(&plugin);
-            }
-        }
+        self.calling.end(&plugin);
         let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
         let Some(controller) = self.controllers.get_mut(&key.controller) else {
             effects.push(Effect::Observe(ended));

@@ -1,7 +1,7 @@
 //! The driver as the host of many plugins: what each event costs is counted in effects, never in time.
 //!
-//! `Host` answers every effect at once, as a cluster would that is never busy; only deletes wait for the test to say how
-//! they end. What other things the driver does is for the scenarios and the simulation to tell.
+//! `Host` answers every effect at once, as a cluster would that is never busy; only deletes, and the creates of children,
+//! wait for the test to say how they end. What other things the driver does is for the scenarios and the simulation to tell.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,14 +9,17 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Config, Driver};
+use crate::contract::{CallResult, Child, Outcome};
 use crate::event::{
-    Compiled, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError, WriteErrorClass, WriteId,
-    WriteOp, Written,
+    CallDone, Compiled, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError, WriteErrorClass,
+    WriteId, WriteOp, Written,
 };
 use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::plugin_object;
+use crate::read_set::ReadSet;
 
 mod orphans;
+mod shares;
 
 /// A driver and the cluster that it believes in.
 struct Host {
@@ -28,6 +31,8 @@ struct Host {
     objects: BTreeMap<ObjectRef, Value>,
     /// Deletes that were asked for and not answered yet, in their order.
     deletes: Vec<(WriteId, ObjectRef)>,
+    /// Creates of children that are under way, with the plugins that want them.
+    creates: Vec<(WriteId, Arc<str>)>,
     observed: Vec<Observation>,
 }
 
@@ -72,12 +77,28 @@ fn decoded(object: &Value) -> Box<Object> {
     Box::new(Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap())
 }
 
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else { return *target = patch.clone() };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (field, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(field);
+        } else {
+            merge(&mut target[field], value);
+        }
+    }
+}
+
 impl Host {
     /// A host that has begun and knows that it has no plugin yet.
     fn started() -> Self {
-        let driver = Driver::new(Config { instance: "mortise-0".into(), call_slots: 4 });
-        let (objects, deletes, observed) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut host = Self { driver, now_ms: 0, wake_at: None, version: 1, objects, deletes, observed };
+        let driver = Driver::new(Config { instance: "mortise-0".into(), call_slots: 1 });
+        let objects = BTreeMap::new();
+        let (deletes, creates, observed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut host = Self { driver, now_ms: 0, wake_at: None, version: 1, objects, deletes, creates, observed };
         host.step(Event::Started);
         host.step(Event::SourcesListed);
         host
@@ -98,8 +119,12 @@ impl Host {
     }
 
     fn offer(&mut self, number: usize) {
+        self.offer_version(number, 1);
+    }
+
+    fn offer_version(&mut self, number: usize, version: usize) {
         let name = plugin_name(number);
-        let (source, digest) = (source_of(&name), Digest(format!("sha256:{number:064}").into()));
+        let (source, digest) = (source_of(&name), Digest(format!("sha256:{version:032}{number:032}").into()));
         self.step(Event::PluginFound(Offer { name, source, digest, config: "{}".into() }));
     }
 
@@ -139,7 +164,7 @@ impl Host {
                 events.push_back(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(self.version))));
             }
             Effect::Compile(digest) => {
-                let number: usize = digest.0.trim_start_matches("sha256:").parse().unwrap();
+                let number: usize = digest.0[digest.0.len() - 32..].parse().unwrap();
                 let manifest = manifest(&plugin_name(number), &kind_of(number));
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
                 events.push_back(Event::Compiled(digest, Ok(compiled)));
@@ -149,6 +174,9 @@ impl Host {
             }
             Effect::Write(write) => match write.op {
                 WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
+                WriteOp::Create { .. } | WriteOp::Apply { .. } if write.cause.is_some() => {
+                    self.creates.extend(write.plugin.map(|plugin| (write.id, plugin)));
+                }
                 WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
                     let mut object: Value = serde_json::from_str(&body).unwrap();
                     object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
@@ -157,14 +185,21 @@ impl Host {
                 WriteOp::PatchStatus { target, body } => {
                     let patch: Value = serde_json::from_str(&body).unwrap();
                     let mut object = self.objects[&target].clone();
-                    object["status"] = patch["status"].clone();
+                    merge(&mut object["status"], &patch["status"]);
                     self.written(write.id, target, object, events);
                 }
             },
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
             Effect::Observe(observation) => self.observed.push(observation),
             Effect::StopWatch(_) | Effect::Unload(_) => {}
-            Effect::Call(_) | Effect::ReadLive(_) => panic!("there are no objects to reconcile: {effect:?}"),
+            Effect::Call(call) => {
+                let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
+                let children = Some(vec![Child { key: "only".into(), object }]);
+                let result = CallResult::Done(Outcome { children, ..Outcome::default() });
+                events
+                    .push_back(Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 }));
+            }
+            Effect::ReadLive(target) => panic!("nothing is ever in the way: {target}"),
         }
     }
 
@@ -184,6 +219,20 @@ impl Host {
         let event = WatchEvent::Applied(decoded(&object));
         self.objects.insert(target.clone(), object);
         Event::Watch(target.kind.clone(), event)
+    }
+
+    /// Somebody creates so many objects of a plugin's kind; each wants one child.
+    fn create_objects(&mut self, number: usize, count: usize) {
+        let kind = kind_of(number);
+        for object in 0..count {
+            let name = Name::new("default", &format!("object-{object}"));
+            let object = json!({
+                "apiVersion": &*kind.api_version, "kind": &*kind.kind,
+                "metadata": {"name": &*name.name, "namespace": "default", "uid": format!("{kind}-{object}")},
+            });
+            let event = self.stored(&ObjectRef { kind: kind.clone(), name }, object);
+            self.step(event);
+        }
     }
 
     /// Somebody else changes a Plugin object in a way that is no business of the host's.

@@ -17,12 +17,10 @@ const MAX_BATCH: usize = 16;
 
 impl Driver {
     pub(super) fn begin_run(&mut self, key: &Key, run: Run, effects: &mut Vec<Effect>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         state.work = Work::Writing(Box::new(run));
-        self.keys_writing += 1;
-        if let Some(controller) = self.controllers.get_mut(&key.controller) {
-            controller.writing += 1;
-        }
+        self.writing.begin(&controller.plugin);
         self.pump_run(key, effects);
     }
 
@@ -53,11 +51,10 @@ impl Driver {
         }
     }
 
-    /// A key is written no more: its run is through, or it is forgotten.
+    /// A key is written no more: its run is through, or it is forgotten. Its controller is there still.
     pub(super) fn writing_ended(&mut self, key: &Key) {
-        self.keys_writing = self.keys_writing.saturating_sub(1);
-        if let Some(controller) = self.controllers.get_mut(&key.controller) {
-            controller.writing = controller.writing.saturating_sub(1);
+        if let Some(controller) = self.controllers.get(&key.controller) {
+            self.writing.end(&controller.plugin);
         }
     }
 
