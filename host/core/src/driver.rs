@@ -2,8 +2,9 @@
 //! reads a clock and never touches the cluster.
 //!
 //! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
-//! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, as many at once as `driver/tally.rs` lets it, `driver/plugins.rs` takes a plugin
-//! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/kinds.rs` keeps the watches that are needed,
+//! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, as many at once as
+//! `driver/tally.rs` counts, `driver/plugins.rs` takes a plugin from its offer to serving, `driver/crds.rs` registers what
+//! it brings, `driver/kinds.rs` keeps the watches that are needed, `driver/timers.rs` knows what is due,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
 //! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
 //! that they reconcile.
@@ -34,6 +35,7 @@ mod reconcile;
 mod report;
 mod status;
 mod tally;
+mod timers;
 mod troubles;
 mod wake;
 mod writes;
@@ -45,6 +47,7 @@ use orphans::Orphan;
 use plugins::{DigestState, PluginState};
 use reconcile::CallInputs;
 use tally::Tally;
+use timers::{Timer, Timers};
 use wake::Interests;
 
 /// A map whose order depends on its history alone, so that a simulated run is repeatable to the letter.
@@ -107,19 +110,6 @@ enum ReadFor {
     View,
 }
 
-/// Something that is due at a moment and does not belong to a key.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Timer {
-    RegisterCrd(Arc<str>, Arc<str>),
-    Report(Arc<str>),
-    /// Delete a Plugin object whose plugin is gone.
-    Orphan(Arc<str>),
-    /// Look again whether the cluster lets a refused version in.
-    Refused(Arc<str>),
-    /// Look again whether a kind that another plugin had is free.
-    Claims,
-}
-
 /// The state machine. See the module's own words.
 #[derive(Debug)]
 pub struct Driver {
@@ -145,7 +135,7 @@ pub struct Driver {
     live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
     /// CRDs whose registration is under way, by plugin and name, with the version that asked for it.
     registrations: BTreeMap<(Arc<str>, Arc<str>), Option<Digest>>,
-    timers: BTreeSet<(u64, Timer)>,
+    timers: Timers,
     /// Keys that wait for the view to show their own writes.
     gated: BTreeSet<Key>,
     last_id: u64,
@@ -183,7 +173,7 @@ impl Driver {
             writes: Map::default(),
             live_reads: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             gated: BTreeSet::new(),
             last_id: 0,
             last_controller: 0,
@@ -279,22 +269,20 @@ impl Driver {
     }
 
     fn run_timers(&mut self, effects: &mut Vec<Effect>) {
-        while self.timers.first().is_some_and(|(due_ms, _)| *due_ms <= self.now.mono_ms) {
-            match self.timers.pop_first() {
-                Some((_, Timer::RegisterCrd(plugin, crd))) => self.register_crd(&plugin, &crd, effects),
-                Some((_, Timer::Report(plugin))) => self.report(&plugin, effects),
-                Some((_, Timer::Orphan(name))) => self.delete_orphan(&name, effects),
-                Some((_, Timer::Refused(plugin))) => self.retry_refused(&plugin, effects),
-                Some((_, Timer::Claims)) => self.retry_claims(effects),
-                None => return,
+        while let Some(timer) = self.timers.take_due(self.now.mono_ms) {
+            match timer {
+                Timer::RegisterCrd(plugin, crd) => self.register_crd(&plugin, &crd, effects),
+                Timer::Report(plugin) => self.report(&plugin, effects),
+                Timer::Orphan(name) => self.delete_orphan(&name, effects),
+                Timer::Refused(plugin) => self.retry_refused(&plugin, effects),
+                Timer::Claims => self.retry_claims(effects),
             }
         }
     }
 
     /// Asks to be woken at the earliest moment that matters, and says so only when that moment has changed.
     fn set_wake(&mut self, effects: &mut Vec<Effect>) {
-        let timer_ms = self.timers.first().map(|(due_ms, _)| *due_ms);
-        let due_ms = [timer_ms, self.queue.next_due_ms()].into_iter().flatten().min();
+        let due_ms = [self.timers.next_due_ms(), self.queue.next_due_ms()].into_iter().flatten().min();
         if let Some(due_ms) = due_ms
             && self.wake_at.is_none_or(|wake_at| due_ms < wake_at)
         {
@@ -305,16 +293,7 @@ impl Driver {
 
     /// Sets a timer; of two moments for the same one the earlier stands.
     fn arm(&mut self, delay_ms: u64, timer: Timer) {
-        let due_ms = self.now.mono_ms.saturating_add(delay_ms);
-        let known = self.timers.iter().find(|(_, known)| *known == timer).cloned();
-        match known {
-            Some((before_ms, _)) if before_ms <= due_ms => return,
-            Some(later) => {
-                self.timers.remove(&later);
-            }
-            None => {}
-        }
-        self.timers.insert((due_ms, timer));
+        self.timers.arm(self.now.mono_ms.saturating_add(delay_ms), timer);
     }
 
     fn next_id(&mut self) -> u64 {

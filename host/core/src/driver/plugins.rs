@@ -227,9 +227,7 @@ impl Driver {
         for id in ids {
             self.remove_controller(id, effects);
         }
-        self.timers.retain(
-            |(_, timer)| !matches!(timer, Timer::RegisterCrd(plugin, _) | Timer::Report(plugin) | Timer::Refused(plugin) if plugin == name),
-        );
+        self.timers.forget_plugin(name);
         self.arm(0, Timer::Claims);
         self.settle(effects);
         self.delete_orphan(name, effects);
