@@ -4,7 +4,7 @@
 //! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
 //! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, as many at once as
 //! `driver/tally.rs` counts, `driver/plugins.rs` takes a plugin from its offer to serving, `driver/crds.rs` registers what
-//! it brings, `driver/kinds.rs` keeps the watches that are needed, `driver/timers.rs` knows what is due,
+//! it brings, `driver/needs.rs` keeps what it needs, `driver/kinds.rs` says what a watch that works or fails means for it, `driver/timers.rs` knows what is due,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
 //! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
 //! that they reconcile.
@@ -29,6 +29,7 @@ mod crds;
 mod health;
 mod keys;
 mod kinds;
+mod needs;
 mod orphans;
 mod plugins;
 mod reconcile;
@@ -43,8 +44,9 @@ mod writes;
 pub use health::{Health, PluginHealth};
 
 use keys::KeyState;
+use needs::Claims;
 use orphans::Orphan;
-use plugins::{DigestState, PluginState};
+use plugins::{Component, PluginState};
 use reconcile::CallInputs;
 use tally::Tally;
 use timers::{Timer, Timers};
@@ -88,6 +90,8 @@ struct Controller {
 #[derive(Debug, Default)]
 struct KindState {
     error: Option<WatchError>,
+    /// Plugins that read it, and the host under its own name; it is watched for as long as there is one.
+    readers: BTreeSet<Arc<str>>,
 }
 
 /// Whose write an answer belongs to.
@@ -119,12 +123,15 @@ pub struct Driver {
     queue: Queue,
     events: EventLog,
     controllers: BTreeMap<ControllerId, Controller>,
+    /// Who reconciles a kind: one at most (L2).
+    primaries: Map<Kind, ControllerId>,
     keys: Map<Key, KeyState>,
     interests: Interests,
     plugins: BTreeMap<Arc<str>, PluginState>,
     /// Plugin objects of plugins that are gone and that are being deleted, by name.
     orphans: BTreeMap<Arc<str>, Orphan>,
-    digests: BTreeMap<Digest, DigestState>,
+    components: BTreeMap<Digest, Component>,
+    claims: Claims,
     kinds: BTreeMap<Kind, KindState>,
     calls: Map<CallId, Key>,
     call_inputs: Map<CallId, CallInputs>,
@@ -160,11 +167,13 @@ impl Driver {
             store: Store::default(),
             queue: Queue::default(),
             controllers: BTreeMap::new(),
+            primaries: Map::default(),
             keys: Map::default(),
             interests: Interests::default(),
             plugins: BTreeMap::new(),
             orphans: BTreeMap::new(),
-            digests: BTreeMap::new(),
+            components: BTreeMap::new(),
+            claims: Claims::default(),
             kinds: BTreeMap::new(),
             calls: Map::default(),
             call_inputs: Map::default(),

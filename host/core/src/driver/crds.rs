@@ -85,7 +85,7 @@ impl Driver {
                 }
             }
         }
-        self.settle(effects);
+        self.settle(name, effects);
         self.report(name, effects);
     }
 
@@ -96,7 +96,7 @@ impl Driver {
             Ok(()) => {
                 self.host_crd_established = true;
                 self.host_crd_error = None;
-                return self.settle(effects);
+                return self.begin_watch(&Arc::from(HOST), &plugin_object::kind(), effects);
             }
             Err(CrdError::Unavailable(message)) => {
                 self.host_crd_error = Some(message);
@@ -139,14 +139,16 @@ impl Driver {
 
     /// A kind of this CRD is not served, as far as its watch knows.
     fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
-        let gone = self.kinds.iter().filter(|(_, state)| matches!(state.error, Some(WatchError::NotServed(_))));
+        let is_gone = |kind: &Kind| {
+            let error = self.kinds.get(kind).and_then(|state| state.error.as_ref());
+            matches!(error, Some(WatchError::NotServed(_)))
+        };
         let manifest =
             self.plugins.get(plugin).and_then(|plugin| plugin.active.as_ref()).map(|active| &active.manifest);
         let mut crds = manifest.into_iter().flat_map(|manifest| &manifest.custom_resources);
-        let found = crds.find(|found| *found.name == *crd);
-        gone.map(|(kind, _)| kind).any(|kind| match found {
-            Some(found) => found.kinds.contains(kind),
-            None => *crd == *plugin_object::CRD_NAME && *kind == plugin_object::kind(),
-        })
+        match crds.find(|found| *found.name == *crd) {
+            Some(found) => found.kinds.iter().any(is_gone),
+            None => *crd == *plugin_object::CRD_NAME && is_gone(&plugin_object::kind()),
+        }
     }
 }

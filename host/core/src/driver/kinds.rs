@@ -1,16 +1,12 @@
-//! Which kinds are watched, and what it means for the plugins that a kind is listed, forbidden or gone (R4, R5).
+//! What it means for the plugins that a kind is listed, forbidden or gone (R4, R5).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Driver;
 use super::crds::CRD_RETRY_MS;
-use super::plugins::{PluginState, Stage};
-use super::{Driver, KindState};
-use crate::event::{Digest, Effect, Observation, WatchError};
-use crate::manifest::Manifest;
+use crate::event::{Effect, Observation, WatchError};
 use crate::object::Kind;
 use crate::plugin_object;
-use crate::queue::ControllerId;
 
 impl Driver {
     /// R4, R5: listed once, and neither forbidden nor gone.
@@ -25,65 +21,23 @@ impl Driver {
         self.kinds.get(kind).is_some_and(|state| state.error.is_none())
     }
 
-    /// Brings watches, components and the readiness of controllers in line with what the plugins are now.
-    pub(super) fn settle(&mut self, effects: &mut Vec<Effect>) {
-        self.settle_kinds(effects);
-        self.settle_digests(effects);
-        let ready: Vec<(ControllerId, bool)> = self
-            .controllers
-            .iter()
-            .map(|(id, controller)| {
-                let readable = controller.access.readable.iter().all(|kind| self.is_readable(kind));
-                (*id, readable && self.is_current(&controller.spec.primary))
-            })
-            .collect();
-        for (id, ready) in ready {
+    /// Whether a plugin's controllers may be called, as far as the kinds go that they read.
+    pub(super) fn settle_readiness(&mut self, name: &str) {
+        let Some(active) = self.plugins.get(name).and_then(|plugin| plugin.active.as_ref()) else { return };
+        for id in active.controllers.clone() {
+            let Some(controller) = self.controllers.get(&id) else { continue };
+            let readable = controller.access.readable.iter().all(|kind| self.is_readable(kind));
+            let ready = readable && self.is_current(&controller.spec.primary);
             if let Some(controller) = self.controllers.get_mut(&id) {
                 controller.ready = ready;
             }
         }
     }
 
-    pub(super) fn settle_kinds(&mut self, effects: &mut Vec<Effect>) {
-        let mut wanted: BTreeSet<Kind> = BTreeSet::new();
-        if self.host_crd_established {
-            wanted.insert(plugin_object::kind());
-        }
-        for plugin in self.plugins.values() {
-            let serving = plugin.active.as_ref().map(|active| &active.manifest);
-            let coming = plugin.candidate.as_ref().and_then(|candidate| match &candidate.stage {
-                Stage::Listing { manifest } => Some(manifest),
-                _ => None,
-            });
-            for manifest in serving.into_iter().chain(coming) {
-                wanted.extend(manifest.controllers.iter().flat_map(|controller| controller.readable()));
-            }
-        }
-        let gone: Vec<Kind> = self.kinds.keys().filter(|kind| !wanted.contains(*kind)).cloned().collect();
-        for kind in gone {
-            self.kinds.remove(&kind);
-            self.listed.remove(&kind);
-            self.store.forget(&kind);
-            effects.push(Effect::StopWatch(kind));
-        }
-        for kind in wanted {
-            if !self.kinds.contains_key(&kind) {
-                self.kinds.insert(kind.clone(), KindState::default());
-                effects.push(Effect::StartWatch(kind));
-            }
-        }
-    }
-
-    fn settle_digests(&mut self, effects: &mut Vec<Effect>) {
-        let mut wanted: BTreeSet<Digest> = BTreeSet::new();
-        for plugin in self.plugins.values() {
-            wanted.extend(plugin.offer.as_ref().map(|offer| offer.digest.clone()));
-            wanted.extend(plugin.active.as_ref().map(|active| active.digest.clone()));
-        }
-        let gone: Vec<Digest> = self.digests.keys().filter(|digest| !wanted.contains(*digest)).cloned().collect();
-        for digest in gone {
-            self.digests.remove(&digest);
-            effects.push(Effect::Unload(digest));
+    fn settle_readers(&mut self, kind: &Kind) {
+        let readers = self.kinds.get(kind).map(|state| state.readers.clone()).unwrap_or_default();
+        for name in readers {
+            self.settle_readiness(&name);
         }
     }
 
@@ -100,7 +54,7 @@ impl Driver {
         if *kind == plugin_object::kind() {
             self.delete_orphans(effects);
         }
-        self.settle(effects);
+        self.settle_readers(kind);
         for name in self.concerned_by(kind) {
             self.advance(&name, effects);
             self.report(&name, effects);
@@ -110,16 +64,10 @@ impl Driver {
     /// The plugins whose state the state of this kind's watch is part of: all for the Plugin objects, which tell of them, else
     /// those that read it, now or in the version that is on its way.
     fn concerned_by(&self, kind: &Kind) -> Vec<Arc<str>> {
-        let reads = |manifest: &Arc<Manifest>| {
-            manifest.controllers.iter().any(|controller| controller.readable().contains(kind))
-        };
-        let is_concerned = |plugin: &PluginState| {
-            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
-            coming.into_iter().chain(plugin.active.as_ref().map(|active| &active.manifest)).any(reads)
-        };
-        let every = *kind == plugin_object::kind();
-        let names = self.plugins.iter().filter(|(_, plugin)| every || is_concerned(plugin));
-        names.map(|(name, _)| Arc::clone(name)).collect()
+        if *kind == plugin_object::kind() {
+            return self.plugins.keys().cloned().collect();
+        }
+        self.kinds.get(kind).into_iter().flat_map(|state| &state.readers).cloned().collect()
     }
 
     pub(super) fn on_watch_failed(&mut self, kind: &Kind, error: WatchError, effects: &mut Vec<Effect>) {
@@ -141,7 +89,7 @@ impl Driver {
         if let Some(state) = self.kinds.get_mut(kind) {
             state.error = Some(error);
         }
-        self.settle(effects);
+        self.settle_readers(kind);
         for name in self.concerned_by(kind) {
             self.report(&name, effects);
         }

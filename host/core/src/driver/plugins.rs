@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::keys::Work;
+use super::needs::{KIND_CLAIMED, Needs};
 use super::{Controller, Driver, Timer};
 use crate::event::{Compiled, Digest, Effect, Observation, Offer, Refusal};
-use crate::manifest::{CustomResource, Manifest};
+use crate::manifest::{ControllerSpec, CustomResource, Manifest};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::queue::{ControllerId, Key, Lane};
@@ -19,13 +20,28 @@ use crate::view::Access;
 /// should see it work while still looking.
 pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
 
+/// A component, by the digest of its bytes.
+#[derive(Debug)]
+pub(super) struct Component {
+    pub state: ComponentState,
+    /// Plugins that are offered as it, or serve it.
+    pub users: BTreeSet<Arc<str>>,
+}
+
 /// What is known of a component's bytes.
 #[derive(Debug)]
-pub(super) enum DigestState {
+pub(super) enum ComponentState {
     Compiling,
-    Accepted(Compiled),
+    Accepted(Accepted),
     /// Remembered, so that the same bytes are not compiled again (G3).
     Refused(Refusal),
+}
+
+/// A component that compiled, and its manifest, which is read once.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub manifest: Arc<Manifest>,
+    pub component_bytes: u64,
 }
 
 /// One plugin, by its name.
@@ -48,6 +64,8 @@ pub(super) struct PluginState {
     /// Objects whose last call was a fault of the guest.
     pub faults: BTreeMap<Key, String>,
     pub report: Report,
+    /// What is kept for it; see [`Driver::settle`].
+    pub needs: Needs,
 }
 
 /// A right that the API server has refused.
@@ -110,6 +128,7 @@ pub(super) struct Active {
     pub digest: Digest,
     pub config: Arc<str>,
     pub manifest: Arc<Manifest>,
+    pub controllers: Vec<ControllerId>,
 }
 
 /// The state of a Plugin object's own writes.
@@ -123,7 +142,7 @@ pub(super) struct Report {
 /// Whether a refusal is about what stands in the cluster, and not about the component alone. A claimed kind is retried when
 /// it is free.
 fn is_of_the_cluster(step: Step, refusal: &Refusal) -> bool {
-    step == Step::Established && refusal.reason != "KindClaimed"
+    step == Step::Established && refusal.reason != KIND_CLAIMED
 }
 
 /// Under this the host registers its own CRD: no plugin can have an empty name.
@@ -168,24 +187,24 @@ impl Driver {
         plugin.refused = None;
         let serves = |active: &Active| active.digest == digest && active.config == config;
         let serves = plugin.active.as_ref().is_some_and(serves);
-        let may_free_a_kind = plugin.candidate.take().is_some();
+        plugin.candidate = None;
         if !serves {
             let (stage, since_ms) = (Stage::Compiling, now_ms);
             plugin.candidate = Some(Candidate { digest: digest.clone(), config, stage, since_ms, waits_for: None });
-            match self.digests.get(&digest) {
+            match self.components.get(&digest).map(|component| &component.state) {
                 None if self.draining => {}
                 None => {
-                    self.digests.insert(digest.clone(), DigestState::Compiling);
+                    let component = Component { state: ComponentState::Compiling, users: BTreeSet::new() };
+                    self.components.insert(digest.clone(), component);
                     effects.push(Effect::Compile(digest));
                 }
-                Some(DigestState::Compiling) => {}
-                Some(DigestState::Accepted(_) | DigestState::Refused(_)) => self.advance_compiled(name, effects),
+                Some(ComponentState::Compiling) => {}
+                Some(ComponentState::Accepted(_) | ComponentState::Refused(_)) => {
+                    self.advance_compiled(name, effects);
+                }
             }
         }
-        if may_free_a_kind {
-            self.arm(0, Timer::Claims);
-        }
-        self.settle(effects);
+        self.settle(name, effects);
         self.report(name, effects);
     }
 
@@ -207,8 +226,7 @@ impl Driver {
         plugin.unreadable = Some((source, refusal));
         plugin.candidate = None;
         plugin.offer = None;
-        self.arm(0, Timer::Claims);
-        self.settle(effects);
+        self.settle(&name, effects);
         self.report(&name, effects);
     }
 
@@ -220,55 +238,55 @@ impl Driver {
         if offered.or(unreadable) != Some(source) {
             return;
         }
-        self.plugins.remove(name);
+        let Some(plugin) = self.plugins.remove(name) else { return };
         effects.push(Effect::Observe(Observation::Withdrawn { plugin: Arc::clone(name) }));
-        let ids: Vec<ControllerId> =
-            self.controllers.iter().filter(|(_, controller)| controller.plugin == *name).map(|(id, _)| *id).collect();
-        for id in ids {
+        for id in plugin.active.into_iter().flat_map(|active| active.controllers) {
             self.remove_controller(id, effects);
         }
         self.timers.forget_plugin(name);
-        self.arm(0, Timer::Claims);
-        self.settle(effects);
+        self.release(name, &plugin.needs, effects);
         self.delete_orphan(name, effects);
     }
 
     pub(super) fn on_compiled(&mut self, digest: Digest, result: Result<Compiled, Refusal>, effects: &mut Vec<Effect>) {
-        let state = match result {
-            Ok(compiled) => DigestState::Accepted(compiled),
-            Err(refusal) => DigestState::Refused(refusal),
-        };
-        if !self.digests.contains_key(&digest) {
-            // Nobody wants it any more.
-            return;
-        }
-        self.digests.insert(digest.clone(), state);
-        let waiting = |(name, plugin): (&Arc<str>, &PluginState)| {
-            let candidate = plugin.candidate.as_ref()?;
-            (candidate.digest == digest && matches!(candidate.stage, Stage::Compiling)).then(|| Arc::clone(name))
-        };
-        let names: Vec<Arc<str>> = self.plugins.iter().filter_map(waiting).collect();
-        for name in names {
+        // None: nobody wants it any more.
+        let Some(component) = self.components.get_mut(&digest) else { return };
+        let read = result.and_then(|compiled| {
+            let manifest = Arc::new(Manifest::parse(&compiled.manifest)?);
+            Ok(Accepted { manifest, component_bytes: compiled.component_bytes })
+        });
+        component.state = read.map_or_else(ComponentState::Refused, ComponentState::Accepted);
+        for name in component.users.clone() {
+            let candidate = self.plugins.get(&name).and_then(|plugin| plugin.candidate.as_ref());
+            if !candidate
+                .is_some_and(|candidate| candidate.digest == digest && matches!(candidate.stage, Stage::Compiling))
+            {
+                continue;
+            }
             self.advance_compiled(&name, effects);
-            self.settle(effects);
+            self.settle(&name, effects);
             self.report(&name, effects);
+        }
+    }
+
+    /// What a component told of itself, if it was accepted.
+    pub(super) fn accepted(&self, digest: &Digest) -> Option<&Accepted> {
+        match &self.components.get(digest)?.state {
+            ComponentState::Accepted(accepted) => Some(accepted),
+            ComponentState::Compiling | ComponentState::Refused(_) => None,
         }
     }
 
     /// The component is compiled or refused; on with its manifest.
     fn advance_compiled(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(candidate) = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref()) else { return };
-        let compiled = match self.digests.get(&candidate.digest) {
-            Some(DigestState::Accepted(compiled)) => compiled,
-            Some(DigestState::Refused(refusal)) => {
+        let manifest = match self.components.get(&candidate.digest).map(|component| &component.state) {
+            Some(ComponentState::Accepted(accepted)) => Arc::clone(&accepted.manifest),
+            Some(ComponentState::Refused(refusal)) => {
                 let refusal = refusal.clone();
                 return self.refuse(name, Step::Compiled, refusal, effects);
             }
-            Some(DigestState::Compiling) | None => return,
-        };
-        let manifest = match Manifest::parse(&compiled.manifest) {
-            Ok(manifest) => Arc::new(manifest),
-            Err(refusal) => return self.refuse(name, Step::Compiled, refusal, effects),
+            Some(ComponentState::Compiling) | None => return,
         };
         if let Some(refusal) = self.claimed_by_another(name, &manifest) {
             return self.refuse(name, Step::Established, refusal, effects);
@@ -283,36 +301,9 @@ impl Driver {
         self.advance(name, effects);
     }
 
-    /// L2: a kind has one plugin, the first that claimed it.
-    fn claimed_by_another(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
-        for (other, plugin) in self.plugins.iter().filter(|(other, _)| *other != name) {
-            let serving = plugin.active.as_ref().map(|active| &active.manifest);
-            let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
-            let claimed = serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers);
-            for theirs in claimed {
-                if manifest.controllers.iter().any(|ours| ours.primary.is_same_resource(&theirs.primary)) {
-                    let message = format!(
-                        "{} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two",
-                        theirs.primary
-                    );
-                    return Some(Refusal::new("KindClaimed", message));
-                }
-            }
-        }
-        None
-    }
-
-    /// A kind may have become free.
+    /// A kind has become free.
     pub(super) fn retry_claims(&mut self, effects: &mut Vec<Effect>) {
-        let refused = |(name, plugin): (&Arc<str>, &PluginState)| {
-            let waits = plugin.refused.as_ref().is_some_and(|(_, refusal)| refusal.reason == "KindClaimed");
-            let offer = plugin.offer.as_ref().filter(|_| waits)?;
-            let Some(DigestState::Accepted(compiled)) = self.digests.get(&offer.digest) else { return None };
-            let manifest = Manifest::parse(&compiled.manifest).ok()?;
-            self.claimed_by_another(name, &manifest).is_none().then(|| Arc::clone(name))
-        };
-        let names: Vec<Arc<str>> = self.plugins.iter().filter_map(refused).collect();
-        for name in names {
+        for name in self.may_claim_now() {
             self.load(&name, effects);
         }
     }
@@ -329,12 +320,9 @@ impl Driver {
 
     pub(super) fn refuse(&mut self, name: &Arc<str>, step: Step, refusal: Refusal, effects: &mut Vec<Effect>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        let may_free_a_kind = plugin.candidate.take().is_some_and(|candidate| candidate.stage.manifest().is_some());
+        plugin.candidate = None;
         plugin.refused = Some((step, refusal.clone()));
         let is_news = plugin.told.replace(refusal.clone()).as_ref() != Some(&refusal);
-        if may_free_a_kind {
-            self.arm(0, Timer::Claims);
-        }
         if is_of_the_cluster(step, &refusal) {
             self.arm(REFUSED_RETRY_MS, Timer::Refused(Arc::clone(name)));
         }
@@ -351,7 +339,7 @@ impl Driver {
             && missing.is_empty()
         {
             candidate.stage = Stage::Listing { manifest: Arc::clone(manifest) };
-            self.settle_kinds(effects);
+            self.settle(name, effects);
         }
         let candidate = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref());
         let Some(Stage::Listing { manifest }) = candidate.map(|candidate| &candidate.stage) else { return };
@@ -364,53 +352,36 @@ impl Driver {
 
     fn activate(&mut self, name: &Arc<str>, manifest: &Arc<Manifest>, effects: &mut Vec<Effect>) {
         let plugin = self.plugins.get_mut(name).expect("advance has seen this plugin");
-        let Some(candidate) = plugin.candidate.take() else { return };
-        let (digest, config) = (candidate.digest, candidate.config);
+        let Some(Candidate { digest, config, .. }) = plugin.candidate.take() else { return };
         let reload = plugin.active.is_some();
-        plugin.active =
-            Some(Active { digest: digest.clone(), config: Arc::clone(&config), manifest: Arc::clone(manifest) });
+        let serving = Active { digest, config, manifest: Arc::clone(manifest), controllers: Vec::new() };
+        let served = plugin.active.replace(serving).map(|active| active.controllers).unwrap_or_default();
         plugin.refused = None;
         plugin.told = None;
         plugin.faults.clear();
         plugin.denied.clear();
-        let mine = |(_, controller): &(&ControllerId, &Controller)| controller.plugin == *name;
-        let mut before: BTreeMap<Kind, ControllerId> =
-            self.controllers.iter().filter(mine).map(|(id, c)| (c.spec.primary.clone(), *id)).collect();
+        let primary = |id: ControllerId| Some((self.controllers.get(&id)?.spec.primary.clone(), id));
+        let mut before: BTreeMap<Kind, ControllerId> = served.into_iter().filter_map(primary).collect();
         for spec in &manifest.controllers {
             let id = before.remove(&spec.primary).unwrap_or_else(|| {
                 self.last_controller += 1;
                 ControllerId(self.last_controller)
             });
             let calls = self.controllers.get(&id).map_or(0, |before| before.calls);
-            let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
-            let controller = Controller {
-                plugin: Arc::clone(name),
-                label: format!("{name}/{}", spec.primary.kind).into(),
-                manager: format!("mortise/{name}"),
-                digest: digest.clone(),
-                config: Arc::clone(&config),
-                spec: Arc::new(spec.clone()),
-                access: Arc::new(Access::new(spec.readable(), manifest.limits.read_bytes)),
-                limits: manifest.limits,
-                // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
-                shape: crd.map_or(StatusShape { subresource: true, ..StatusShape::default() }, |crd| {
-                    StatusShape::of(crd, &spec.primary)
-                }),
-                ready: true,
-                calls,
-            };
-            self.controllers.insert(id, controller);
+            let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) else { return };
+            active.controllers.push(id);
+            self.controllers.insert(id, controller(name, active, spec, calls));
+            self.primaries.insert(spec.primary.clone(), id);
             self.enqueue_all(id, effects);
         }
-        let is_kind_freed = !before.is_empty();
         for id in before.into_values() {
             self.remove_controller(id, effects);
         }
-        effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
-        self.settle(effects);
-        if is_kind_freed {
-            self.arm(0, Timer::Claims);
+        if let Some(active) = self.plugins.get(name).and_then(|plugin| plugin.active.as_ref()) {
+            let digest = active.digest.clone();
+            effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
         }
+        self.settle(name, effects);
     }
 
     /// W1: a new version, or a new configuration, is a reason to look at every object again.
@@ -443,5 +414,28 @@ impl Driver {
         }
         self.queue.remove_controller(id);
         self.controllers.remove(&id);
+        self.primaries.remove(&kind);
+    }
+}
+
+/// One controller of a version that begins to serve.
+fn controller(plugin: &Arc<str>, active: &Active, spec: &ControllerSpec, calls: u32) -> Controller {
+    let manifest = &active.manifest;
+    let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
+    Controller {
+        plugin: Arc::clone(plugin),
+        label: format!("{plugin}/{}", spec.primary.kind).into(),
+        manager: format!("mortise/{plugin}"),
+        digest: active.digest.clone(),
+        config: Arc::clone(&active.config),
+        spec: Arc::new(spec.clone()),
+        access: Arc::new(Access::new(spec.readable(), manifest.limits.read_bytes)),
+        limits: manifest.limits,
+        // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
+        shape: crd.map_or(StatusShape { subresource: true, ..StatusShape::default() }, |crd| {
+            StatusShape::of(crd, &spec.primary)
+        }),
+        ready: true,
+        calls,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::health::PluginHealth;
-use super::plugins::{DigestState, PluginState, Report, Stage, Step};
+use super::plugins::{PluginState, Report, Stage, Step};
 use super::{Driver, Timer, WriteFor};
 use crate::backoff::delay_ms;
 use crate::contract::{Condition, ConditionStatus};
@@ -199,8 +199,8 @@ impl Driver {
             fields.insert("shortDigest".to_owned(), json!(hex.chars().take(SHORT_DIGEST).collect::<String>()));
             fields.insert("version".to_owned(), json!(&*active.manifest.version));
             fields.insert("kinds".to_owned(), json!(kinds(&active.manifest)));
-            if let Some(DigestState::Accepted(compiled)) = self.digests.get(&active.digest) {
-                fields.insert("componentBytes".to_owned(), json!(compiled.component_bytes));
+            if let Some(accepted) = self.accepted(&active.digest) {
+                fields.insert("componentBytes".to_owned(), json!(accepted.component_bytes));
             }
         }
         let source = plugin.offer.as_ref().map(|offer| &offer.source);
@@ -241,12 +241,12 @@ impl Driver {
             }
             return (verified, no("Compiled", refusal.reason, refusal.message.clone()));
         }
-        let compiled = match self.digests.get(&offer.digest) {
-            Some(DigestState::Accepted(compiled)) => {
-                let size = compiled.component_bytes;
+        let compiled = match self.accepted(&offer.digest) {
+            Some(accepted) => {
+                let size = accepted.component_bytes;
                 yes("Compiled", "Compiled", format!("{size} bytes of wasm are compiled and the manifest is read"))
             }
-            _ => unknown("Compiled", "Compiling", "the component is being compiled"),
+            None => unknown("Compiled", "Compiling", "the component is being compiled"),
         };
         (verified, compiled)
     }

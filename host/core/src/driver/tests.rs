@@ -3,7 +3,7 @@
 //! `Host` answers every effect at once, as a cluster would that is never busy; only deletes, and the creates of children,
 //! wait for the test to say how they end. What other things the driver does is for the scenarios and the simulation to tell.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::plugin_object;
 use crate::read_set::ReadSet;
 
+mod needs;
 mod orphans;
 mod shares;
 
@@ -33,6 +34,9 @@ struct Host {
     deletes: Vec<(WriteId, ObjectRef)>,
     /// Creates of children that are under way, with the plugins that want them.
     creates: Vec<(WriteId, Arc<str>)>,
+    watched: BTreeSet<Kind>,
+    loaded: BTreeSet<Digest>,
+    compiled: usize,
     observed: Vec<Observation>,
 }
 
@@ -44,6 +48,11 @@ fn kind_of(number: usize) -> Kind {
     Kind::new("example.com/v1", &format!("Kind{number:04}"))
 }
 
+/// A version of a plugin: what reconciles its kind.
+fn component(number: usize, version: usize) -> Digest {
+    Digest(format!("sha256:{version:032}{number:032}").into())
+}
+
 fn plugin_object(name: &str) -> ObjectRef {
     ObjectRef { kind: plugin_object::kind(), name: Name::new("", name) }
 }
@@ -52,7 +61,12 @@ fn source_of(name: &str) -> Arc<str> {
     format!("file {name}.wasm").into()
 }
 
-/// The manifest of a plugin that brings a kind of its own and reads one that all share.
+/// What the plugin reads beside its own kind.
+fn input_of(number: usize) -> Kind {
+    Kind::new("example.com/v1", &format!("Kind{number:04}Input"))
+}
+
+/// The manifest of a plugin that brings a kind of its own, reads another and owns one that all share.
 fn manifest(name: &str, kind: &Kind) -> Arc<str> {
     let plural = format!("{}s", kind.kind.to_lowercase());
     let manifest = json!({
@@ -68,6 +82,7 @@ fn manifest(name: &str, kind: &Kind) -> Arc<str> {
         "controllers": [{
             "for": {"apiVersion": &*kind.api_version, "kind": &*kind.kind},
             "owns": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+            "reads": [{"apiVersion": "example.com/v1", "kind": format!("{}Input", kind.kind)}],
         }],
     });
     manifest.to_string().into()
@@ -96,9 +111,19 @@ impl Host {
     /// A host that has begun and knows that it has no plugin yet.
     fn started() -> Self {
         let driver = Driver::new(Config { instance: "mortise-0".into(), call_slots: 1 });
-        let objects = BTreeMap::new();
-        let (deletes, creates, observed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut host = Self { driver, now_ms: 0, wake_at: None, version: 1, objects, deletes, creates, observed };
+        let mut host = Self {
+            driver,
+            now_ms: 0,
+            wake_at: None,
+            version: 1,
+            objects: BTreeMap::new(),
+            deletes: Vec::new(),
+            creates: Vec::new(),
+            watched: BTreeSet::new(),
+            loaded: BTreeSet::new(),
+            compiled: 0,
+            observed: Vec::new(),
+        };
         host.step(Event::Started);
         host.step(Event::SourcesListed);
         host
@@ -119,12 +144,12 @@ impl Host {
     }
 
     fn offer(&mut self, number: usize) {
-        self.offer_version(number, 1);
+        self.offer_component(number, component(number, 1));
     }
 
-    fn offer_version(&mut self, number: usize, version: usize) {
+    fn offer_component(&mut self, number: usize, digest: Digest) {
         let name = plugin_name(number);
-        let (source, digest) = (source_of(&name), Digest(format!("sha256:{version:032}{number:032}").into()));
+        let source = source_of(&name);
         self.step(Event::PluginFound(Offer { name, source, digest, config: "{}".into() }));
     }
 
@@ -160,10 +185,13 @@ impl Host {
     fn answer(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
         match effect {
             Effect::StartWatch(kind) => {
+                assert!(self.watched.insert(kind.clone()), "{kind} is watched twice");
                 events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
                 events.push_back(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(self.version))));
             }
             Effect::Compile(digest) => {
+                assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
+                self.compiled += 1;
                 let number: usize = digest.0[digest.0.len() - 32..].parse().unwrap();
                 let manifest = manifest(&plugin_name(number), &kind_of(number));
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
@@ -191,7 +219,8 @@ impl Host {
             },
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
             Effect::Observe(observation) => self.observed.push(observation),
-            Effect::StopWatch(_) | Effect::Unload(_) => {}
+            Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
+            Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
             Effect::Call(call) => {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
                 let children = Some(vec![Child { key: "only".into(), object }]);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::Driver;
 use super::keys::Work;
-use super::{Controller, Driver};
 use crate::event::{Effect, Observation};
 use crate::object::{Controller as OwnerReference, Kind, Name, Object, ObjectRef};
-use crate::queue::{ControllerId, Key, Lane};
+use crate::queue::{Key, Lane};
 use crate::read_set::{Interest, ReadSet};
 use crate::store::Change;
 
@@ -88,44 +88,42 @@ impl Driver {
     }
 
     fn wake_primary(&mut self, change: &Change, object: &Object, by_list: bool, effects: &mut Vec<Effect>) {
-        let ids: Vec<ControllerId> = self.controllers_for(&object.kind).collect();
+        let Some(controller) = self.primaries.get(&object.kind).copied() else { return };
         let generation = |side: &Option<Arc<Object>>| side.as_ref().map(|object| object.generation);
         let is_new_generation = generation(&change.before) != generation(&change.after);
-        for controller in ids {
-            let key = Key { controller, name: object.name.clone() };
-            let Some(state) = self.keys.get_mut(&key) else {
-                if change.after.is_some() {
-                    self.keys.insert(key.clone(), Default::default());
-                    let lane = if change.before.is_some() { Lane::Live } else { self.first_look(&object.kind) };
-                    self.wake(&key, lane, effects);
-                }
-                continue;
-            };
-            match &change.after {
-                None if state.is_idle() => self.drop_key(&key),
-                None => state.mark_dirty(Lane::Live),
-                // What a list shows may be several changes in one. And a status write makes no new generation, so a change
-                // that shows one is not, or not only, ours.
-                Some(_) if by_list || is_new_generation => self.wake(&key, Lane::Live, effects),
-                // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to
-                // see that very write is let through. A write that the API server found to change nothing has the
-                // version of somebody else's change, hence the second look.
-                Some(after)
-                    if state.status_version == Some(after.resource_version)
-                        && change.before.as_ref().is_some_and(|before| before.differs_only_in_status(after)) =>
-                {
-                    if state.gated_since_ms.is_some() {
-                        self.wake(&key, Lane::Live, effects);
-                    }
-                }
-                Some(after) if matches!(state.work, Work::Writing(_)) => {
-                    // Of two changes one at most is our own write.
-                    if state.unsorted_version.replace(after.resource_version).is_some() {
-                        state.mark_dirty(Lane::Live);
-                    }
-                }
-                Some(_) => self.wake(&key, Lane::Live, effects),
+        let key = Key { controller, name: object.name.clone() };
+        let Some(state) = self.keys.get_mut(&key) else {
+            if change.after.is_some() {
+                self.keys.insert(key.clone(), Default::default());
+                let lane = if change.before.is_some() { Lane::Live } else { self.first_look(&object.kind) };
+                self.wake(&key, lane, effects);
             }
+            return;
+        };
+        match &change.after {
+            None if state.is_idle() => self.drop_key(&key),
+            None => state.mark_dirty(Lane::Live),
+            // What a list shows may be several changes in one. And a status write makes no new generation, so a change
+            // that shows one is not, or not only, ours.
+            Some(_) if by_list || is_new_generation => self.wake(&key, Lane::Live, effects),
+            // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to see that
+            // very write is let through. A write that the API server found to change nothing has the version of somebody
+            // else's change, hence the second look.
+            Some(after)
+                if state.status_version == Some(after.resource_version)
+                    && change.before.as_ref().is_some_and(|before| before.differs_only_in_status(after)) =>
+            {
+                if state.gated_since_ms.is_some() {
+                    self.wake(&key, Lane::Live, effects);
+                }
+            }
+            Some(after) if matches!(state.work, Work::Writing(_)) => {
+                // Of two changes one at most is our own write.
+                if state.unsorted_version.replace(after.resource_version).is_some() {
+                    state.mark_dirty(Lane::Live);
+                }
+            }
+            Some(_) => self.wake(&key, Lane::Live, effects),
         }
     }
 
@@ -135,24 +133,17 @@ impl Driver {
     }
 
     fn wake_owner(&mut self, child: &Kind, namespace: &Arc<str>, owner: &OwnerReference, effects: &mut Vec<Effect>) {
-        let reads_child = |controller: &Controller| controller.access.readable.contains(child);
-        let ids: Vec<ControllerId> =
-            self.controllers_for(&owner.kind).filter(|id| self.controllers.get(id).is_some_and(reads_child)).collect();
-        for controller in ids {
-            // A cluster-scoped owner may have children in any namespace.
-            for namespace in [Arc::clone(namespace), Arc::from("")] {
-                let key = Key { controller, name: Name { namespace, name: Arc::clone(&owner.name) } };
-                if self.keys.contains_key(&key) {
-                    self.wake(&key, Lane::Live, effects);
-                    break;
-                }
+        let Some(id) = self.primaries.get(&owner.kind).copied() else { return };
+        if !self.controllers.get(&id).is_some_and(|controller| controller.access.readable.contains(child)) {
+            return;
+        }
+        // A cluster-scoped owner may have children in any namespace.
+        for namespace in [Arc::clone(namespace), Arc::from("")] {
+            let key = Key { controller: id, name: Name { namespace, name: Arc::clone(&owner.name) } };
+            if self.keys.contains_key(&key) {
+                return self.wake(&key, Lane::Live, effects);
             }
         }
-    }
-
-    pub(super) fn controllers_for(&self, kind: &Kind) -> impl Iterator<Item = ControllerId> + use<'_> {
-        let kind = kind.clone();
-        self.controllers.iter().filter(move |(_, controller)| controller.spec.primary == kind).map(|(id, _)| *id)
     }
 
     /// Puts a key into the queue, or marks it when it is at work (Q1).

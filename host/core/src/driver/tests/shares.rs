@@ -24,7 +24,7 @@ fn q4_writes_that_hang_take_half_of_what_is_left_until_they_end_or_their_plugin_
     host.create_objects(1, 100);
     assert_eq!((writing(&host, 0), writing(&host, 1)), (32, 16));
     // A newer version of the plugin has its writes to answer for as before.
-    host.offer_version(0, 2);
+    host.offer_component(0, component(0, 2));
     assert_eq!((writing(&host, 0), writing(&host, 1)), (32, 16));
     // What a plugin leaves behind is nobody's: the other gets the half of everything, and no more.
     host.withdraw(0);
