@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::plugins::{Candidate, Denial, HOST, REFUSED_RETRY_MS, Stage, Step};
 use super::{Driver, Timer};
 use crate::crd;
-use crate::event::{CrdError, Effect, Observation, Refusal, WatchError};
-use crate::object::Kind;
+use crate::event::{CrdError, Effect, Observation, Refusal, WatchError, WriteError, WriteErrorClass};
+use crate::object::{Kind, Name, ObjectRef};
 use crate::plan::MANAGED_BY;
 use crate::{plugin_object, rbac};
 
@@ -92,30 +92,33 @@ impl Driver {
     /// The host's own CRD: without it no plugin's state can be told, so what keeps it away is told at once, to the log, the
     /// metrics and the readiness probe, and tried again for as long as it takes.
     fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, effects: &mut Vec<Effect>) {
-        let refusal = match result {
+        let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let refused = |refusal| Observation::Refused { plugin: Arc::from(MANAGED_BY.1), refusal };
+        let (message, told) = match result {
             Ok(()) => {
                 self.host_crd_established = true;
                 self.host_crd_error = None;
                 return self.begin_watch(&Arc::from(HOST), &plugin_object::kind(), effects);
             }
             Err(CrdError::Unavailable(message)) => {
-                self.host_crd_error = Some(message);
-                return;
+                let target =
+                    ObjectRef { kind: crd_kind, name: Name { namespace: Arc::from(""), name: Arc::clone(crd) } };
+                let error = WriteError { class: WriteErrorClass::Unavailable, message: message.clone() };
+                (message, Observation::WriteFailed { cause: None, target, error })
             }
             Err(CrdError::Denied(message)) => {
-                let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-                let rule = rbac::missing_rule_text(&kind, "create");
-                Refusal::new("Forbidden", format!("{message}; {rule}"))
+                let rule = rbac::missing_rule_text(&crd_kind, "create");
+                let refusal = Refusal::new("Forbidden", format!("{message}; {rule}"));
+                (refusal.message.clone(), refused(refusal))
             }
             Err(CrdError::Refused(refusal)) => {
                 self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(HOST), Arc::clone(crd)));
-                refusal
+                (refusal.message.clone(), refused(refusal))
             }
         };
-        if self.host_crd_error.as_ref() != Some(&refusal.message) {
-            self.host_crd_error = Some(refusal.message.clone());
-            let plugin = Arc::from(MANAGED_BY.1);
-            effects.push(Effect::Observe(Observation::Refused { plugin, refusal }));
+        // Trying again is no news.
+        if self.host_crd_error.replace(message.clone()) != Some(message) {
+            effects.push(Effect::Observe(told));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::plugin_object;
 use crate::read_set::ReadSet;
 
+mod host_crd;
 mod needs;
 mod orphans;
 mod shares;
