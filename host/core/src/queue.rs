@@ -55,6 +55,17 @@ struct Line {
     entries: BTreeMap<Name, Entry>,
 }
 
+/// What a plugin has had, and what it waits for.
+#[derive(Debug, Default)]
+struct Share {
+    /// Measured time in microseconds, on the queue's own virtual scale.
+    used_us: u64,
+    /// Its lines in which somebody stands.
+    occupied: usize,
+    /// Its lines.
+    lines: usize,
+}
+
 /// What [`Queue::take`] hands out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
@@ -68,8 +79,9 @@ pub struct Taken {
 #[derive(Default, Debug)]
 pub struct Queue {
     lines: BTreeMap<ControllerId, Line>,
-    /// Measured time of each plugin in microseconds, on the queue's own virtual scale.
-    used_us: BTreeMap<Arc<str>, u64>,
+    /// Lines in which somebody stands: most plugins are idle most of the time, and cost nothing then.
+    occupied: BTreeSet<ControllerId>,
+    shares: BTreeMap<Arc<str>, Share>,
     /// Where the plugin that was taken last stood on that scale.
     reached_us: u64,
     delayed: BTreeSet<(u64, Key)>,
@@ -80,8 +92,11 @@ pub struct Queue {
 impl Queue {
     /// Puts a key in, or moves it to a higher lane when it stands in a lower one. True when it was not in before.
     pub fn add(&mut self, now_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) -> bool {
-        self.forget_idle_credit(plugin);
-        let line = self.lines.entry(key.controller).or_insert_with(|| Line::new(plugin));
+        let (lines, shares) = (&mut self.lines, &mut self.shares);
+        let line = lines.entry(key.controller).or_insert_with(|| {
+            shares.entry(Arc::clone(plugin)).or_default().lines += 1;
+            Line::new(plugin)
+        });
         let before = line.entries.get(&key.name).copied();
         if before.is_some_and(|entry| entry.lane <= lane) {
             return false;
@@ -91,15 +106,32 @@ impl Queue {
         line.entries.insert(key.name.clone(), Entry { lane, since_ms, ticket: self.tickets });
         line.lanes[lane as usize].push_back((self.tickets, key.name));
         line.sweep(lane);
+        self.occupy(key.controller);
         before.is_none()
     }
 
-    /// A plugin that had nothing to do does not bring along credit from its idle time: it begins where the queue is.
-    fn forget_idle_credit(&mut self, plugin: &Arc<str>) {
-        let mut lines = self.lines.values().filter(|line| line.plugin == *plugin);
-        if lines.all(|line| line.entries.is_empty()) {
-            let used_us = self.used_us.entry(Arc::clone(plugin)).or_default();
-            *used_us = (*used_us).max(self.reached_us);
+    /// Somebody stands in this line. A plugin that had nothing to do until now does not bring along credit from its idle
+    /// time: it begins where the queue is.
+    fn occupy(&mut self, controller: ControllerId) {
+        if !self.occupied.insert(controller) {
+            return;
+        }
+        let share = self.lines.get(&controller).and_then(|line| self.shares.get_mut(&line.plugin));
+        let Some(share) = share else { return };
+        if share.occupied == 0 {
+            share.used_us = share.used_us.max(self.reached_us);
+        }
+        share.occupied += 1;
+    }
+
+    /// Somebody has left this line: perhaps the last one.
+    fn vacate(&mut self, controller: ControllerId) {
+        let Some(line) = self.lines.get(&controller) else { return };
+        if line.entries.is_empty()
+            && self.occupied.remove(&controller)
+            && let Some(share) = self.shares.get_mut(&line.plugin)
+        {
+            share.occupied -= 1;
         }
     }
 
@@ -144,17 +176,27 @@ impl Queue {
         self.cancel_delay(key);
         if let Some(line) = self.lines.get_mut(&key.controller) {
             line.entries.remove(&key.name);
+            self.vacate(key.controller);
         }
     }
 
     /// Forgets a controller with all its keys.
     pub fn remove_controller(&mut self, controller: ControllerId) {
-        if let Some(line) = self.lines.remove(&controller)
-            && !self.lines.values().any(|other| other.plugin == line.plugin)
-        {
-            self.used_us.remove(&line.plugin);
+        if let Some(line) = self.lines.get_mut(&controller) {
+            line.entries.clear();
         }
-        let gone: Vec<Key> = self.delays.keys().filter(|key| key.controller == controller).cloned().collect();
+        self.vacate(controller);
+        if let Some(line) = self.lines.remove(&controller)
+            && let Some(share) = self.shares.get_mut(&line.plugin)
+        {
+            share.lines -= 1;
+            if share.lines == 0 {
+                self.shares.remove(&line.plugin);
+            }
+        }
+        let first = Key { controller, name: Name::new("", "") };
+        let delays = self.delays.range(first..).map(|(key, _)| key);
+        let gone: Vec<Key> = delays.take_while(|key| key.controller == controller).cloned().collect();
         for key in gone {
             self.cancel_delay(&key);
         }
@@ -162,27 +204,29 @@ impl Queue {
 
     /// Charges a plugin for what its call took.
     pub fn charge(&mut self, plugin: &str, elapsed_us: u64) {
-        if let Some(used_us) = self.used_us.get_mut(plugin) {
-            *used_us = used_us.saturating_add(elapsed_us.max(1));
+        if let Some(share) = self.shares.get_mut(plugin) {
+            share.used_us = share.used_us.saturating_add(elapsed_us.max(1));
         }
     }
 
     /// The next key of those controllers that `may_run`, or None when there is none. The plugin that has used the least
     /// goes first; among its own controllers the lane and the age of what waits decide, as within one.
     pub fn take(&mut self, now_ms: u64, may_run: impl Fn(ControllerId) -> bool) -> Option<Taken> {
-        let used_us = &self.used_us;
         let (_, _, controller, lane) = self
-            .lines
-            .iter_mut()
-            .filter(|(controller, line)| !line.entries.is_empty() && may_run(**controller))
-            .filter_map(|(controller, line)| {
+            .occupied
+            .iter()
+            .filter(|controller| may_run(**controller))
+            .filter_map(|controller| {
+                let line = self.lines.get_mut(controller)?;
                 let (urgency, lane) = line.front(now_ms)?;
-                Some((used_us.get(&line.plugin).copied().unwrap_or_default(), urgency, *controller, lane))
+                let used_us = self.shares.get(&line.plugin).map_or(0, |share| share.used_us);
+                Some((used_us, urgency, *controller, lane))
             })
             .min()?;
         let line = self.lines.get_mut(&controller)?;
         let (name, queued_ms) = line.take(lane, now_ms)?;
-        self.reached_us = self.used_us.get(&line.plugin).copied().unwrap_or_default();
+        self.reached_us = self.shares.get(&line.plugin).map_or(0, |share| share.used_us);
+        self.vacate(controller);
         Some(Taken { key: Key { controller, name }, queued_ms })
     }
 
@@ -193,7 +237,7 @@ impl Queue {
 
     /// True when no key waits to be taken.
     pub fn is_empty(&self) -> bool {
-        self.lines.values().all(|line| line.entries.is_empty())
+        self.occupied.is_empty()
     }
 }
 

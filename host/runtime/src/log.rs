@@ -4,7 +4,8 @@
 //!
 //! No field may be called as a part of every JSON line is: timestamp, level, message, target, span. It would stand twice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::IsTerminal;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +81,11 @@ type ReconcileKey = (Arc<str>, ObjectRef);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reconciles {
     digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,
+    faults: Arc<Mutex<HashSet<u64>>>,
 }
+
+/// Faults that are remembered as told. What comes after that many different ones is told as if it were new.
+const TOLD_FAULTS: usize = 1_024;
 
 impl Reconciles {
     /// A call begins.
@@ -112,7 +117,11 @@ impl Reconciles {
                 self.forget(controller, object);
             }
             Observation::TurnEnded { controller, object } => self.forget(controller, object),
-            Observation::Fault { controller, object, .. } | Observation::BreakerOpened { controller, object, .. } => {
+            Observation::Fault { controller, object, fault } => {
+                let is_new = self.is_new_fault(controller, object, fault);
+                self.span(controller, object).in_scope(|| fault_line(fault, is_new));
+            }
+            Observation::BreakerOpened { controller, object, .. } => {
                 self.span(controller, object).in_scope(|| line(observation));
             }
             Observation::WriteFailed { cause: Some(cause), .. } => {
@@ -126,6 +135,19 @@ impl Reconciles {
     pub(crate) fn span_of(&self, write: &Write) -> Span {
         let cause = write.cause.as_ref().filter(|_| tracing::enabled!(tracing::Level::DEBUG));
         cause.map_or_else(Span::none, |cause| self.span(&cause.controller, &cause.object))
+    }
+
+    /// L5: whether this fault of this version was not told before, of whichever object. It comes back with each retry.
+    fn is_new_fault(&self, controller: &Arc<str>, object: &ObjectRef, fault: &GuestFault) -> bool {
+        let key = (controller.clone(), object.clone());
+        let mut hasher = DefaultHasher::new();
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key).hash(&mut hasher);
+        (controller, fault.reason(), fault.message()).hash(&mut hasher);
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if faults.len() >= TOLD_FAULTS {
+            faults.clear();
+        }
+        faults.insert(hasher.finish())
     }
 
     fn forget(&self, controller: &Arc<str>, object: &ObjectRef) {
@@ -162,18 +184,26 @@ fn needs_a_person(class: WriteErrorClass) -> bool {
     matches!(class, WriteErrorClass::Denied | WriteErrorClass::Invalid | WriteErrorClass::FieldConflict)
 }
 
+fn fault_line(fault: &GuestFault, is_new: bool) {
+    let detail = match fault {
+        GuestFault::Trap { detail, .. } if !detail.is_empty() => Some(detail.as_str()),
+        _ => None,
+    };
+    if is_new {
+        warn!(reason = fault.reason(), detail, "{}", fault.message());
+    } else {
+        debug!(reason = fault.reason(), "once more: {}", fault.message());
+    }
+}
+
 fn line(observation: &Observation) {
     match observation {
-        Observation::Enqueued { .. } | Observation::Taken { .. } | Observation::TurnEnded { .. } => {}
+        Observation::Enqueued { .. }
+        | Observation::Taken { .. }
+        | Observation::TurnEnded { .. }
+        | Observation::Fault { .. } => {}
         Observation::Reconciled { result, elapsed_ms, writes, skipped, .. } => {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
-        }
-        Observation::Fault { fault, .. } => {
-            let detail = match fault {
-                GuestFault::Trap { detail, .. } if !detail.is_empty() => Some(detail.as_str()),
-                _ => None,
-            };
-            warn!(reason = fault.reason(), detail, "{}", fault.message());
         }
         Observation::Activated { plugin, digest, reload } => info!(%plugin, %digest, reload, "the plugin serves"),
         Observation::Withdrawn { plugin } => {
@@ -238,5 +268,27 @@ mod tests {
         reconciles.observed(&Observation::TurnEnded { controller: controller(), object: object("given-back") });
         let digests = reconciles.digests.lock().unwrap();
         assert_eq!(digests.keys().map(|(_, object)| &*object.name.name).collect::<Vec<_>>(), ["at-work"]);
+    }
+
+    #[test]
+    fn l5_a_fault_is_told_once_of_a_version_however_many_objects_and_retries_it_has() {
+        let reconciles = Reconciles::default();
+        let runs = |name: &str, digest: &str| {
+            let key = (controller(), object(name));
+            reconciles.digests.lock().unwrap().insert(key, Digest(digest.into()));
+        };
+        let is_new = |name: &str, limit_ms| {
+            reconciles.is_new_fault(&controller(), &object(name), &GuestFault::Deadline { limit_ms })
+        };
+        runs("a", "sha256:00");
+        runs("b", "sha256:00");
+        assert!(is_new("a", 1) && !is_new("a", 1) && !is_new("b", 1));
+        assert!(is_new("b", 2), "another fault");
+        runs("b", "sha256:01");
+        assert!(is_new("b", 1), "another version");
+        for limit_ms in 0..2 * TOLD_FAULTS as u64 {
+            is_new("a", limit_ms);
+        }
+        assert!(reconciles.faults.lock().unwrap().len() <= TOLD_FAULTS);
     }
 }

@@ -71,7 +71,7 @@ fn q2_plugins_share_by_measured_time_and_idleness_earns_no_credit() {
     // One that comes late goes first once, not a thousand times.
     let late: Arc<str> = Arc::from("late");
     queue.add(2_000, &late, key(2, "l"), Lane::Live);
-    assert!(queue.used_us["late"] >= 80_000, "{:?}", queue.used_us);
+    assert!(queue.shares["late"].used_us >= 80_000, "{:?}", queue.shares);
 }
 
 #[test]
@@ -115,4 +115,26 @@ fn a_removed_controller_leaves_nothing_behind() {
     queue.add_at(10, &plugin, key(0, "b"), Lane::Retry);
     queue.remove_controller(ControllerId(0));
     assert!(queue.is_empty() && queue.next_due_ms().is_none());
+    assert!(queue.shares.is_empty() && queue.lines.is_empty());
+}
+
+#[test]
+fn lines_are_occupied_exactly_while_somebody_stands_in_them() {
+    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    for name in ["a", "b", "c"] {
+        queue.add(0, &plugin, key(0, name), Lane::Resync);
+    }
+    queue.add(0, &plugin, key(0, "a"), Lane::Live);
+    queue.add(0, &plugin, key(1, "d"), Lane::Live);
+    assert_eq!((queue.occupied.len(), queue.shares["p"].occupied), (2, 2));
+    queue.remove(&key(0, "b"));
+    for expected in ["a", "d", "c"] {
+        assert!(!queue.is_empty());
+        assert_eq!(take(&mut queue, 1).as_deref(), Some(expected));
+    }
+    queue.remove(&key(0, "c"));
+    assert!(queue.is_empty() && queue.shares["p"].occupied == 0);
+    queue.add(2, &plugin, key(0, "c"), Lane::Live);
+    queue.remove_controller(ControllerId(0));
+    assert!(queue.is_empty() && queue.shares["p"].occupied == 0, "the other controller's line is still there");
 }
