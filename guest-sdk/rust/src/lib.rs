@@ -89,6 +89,7 @@ mod export;
 mod json;
 pub mod log;
 mod manifest;
+mod name;
 mod object;
 mod outcome;
 mod query;
@@ -105,6 +106,7 @@ pub use error::{Failure, ReadError};
 pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Update};
 pub use mortise_sdk_macros::{CustomResource, Projection, reconciler};
+pub use name::child_name;
 pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
 pub use outcome::{Child, Condition, ConditionStatus, Event, Outcome, Severity};
 pub use query::Query;
@@ -123,7 +125,7 @@ pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 pub mod prelude {
     pub use crate::{
         Child, Condition, Context, CustomResource, Event, Failure, Json, Object, ObjectKey, ObjectMeta, Outcome,
-        PodTemplate, Projection, Query, RawJson, Resource, Status, json, reconciler,
+        PodTemplate, Projection, Query, RawJson, Resource, Status, child_name, json, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

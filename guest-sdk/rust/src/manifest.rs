@@ -207,6 +207,8 @@ pub struct Definition {
     pub scale: Option<Scale>,
     /// What `kubectl get` prints.
     pub columns: &'static [Column],
+    /// Annotations of the CustomResourceDefinition, by key.
+    pub annotations: &'static [(&'static str, &'static str)],
     /// The schema of the spec.
     pub spec: Schema,
     /// The schema of the status; without one it holds conditions alone.
@@ -242,7 +244,15 @@ impl Definition {
     pub(crate) fn write(&self, out: &mut Text) {
         out.open(b'{').text("apiVersion", "apiextensions.k8s.io/v1").text("kind", "CustomResourceDefinition");
         let name = [self.plural, ".", self.group].concat();
-        out.name("metadata").open(b'{').text("name", &name).close(b'}');
+        out.name("metadata").open(b'{').text("name", &name);
+        if !self.annotations.is_empty() {
+            out.name("annotations").open(b'{');
+            for (key, value) in self.annotations {
+                out.text(key, value);
+            }
+            out.close(b'}');
+        }
+        out.close(b'}');
         out.name("spec").open(b'{').text("group", self.group);
         out.text("scope", if self.namespaced { "Namespaced" } else { "Cluster" });
         out.name("names").open(b'{').text("kind", self.kind).text("listKind", &[self.kind, "List"].concat());

@@ -94,7 +94,8 @@ impl Cluster {
         for path in ["/apiVersion", "/kind", "/metadata/name"] {
             assert!(object.pointer(path).is_some_and(Value::is_string), "an object without {path}: {object}");
         }
-        self.objects.retain(|existing| identity(existing) != identity(&object));
+        let new = identity(&object);
+        self.objects.retain(|existing| identity(existing) != new);
         self.objects.push(object);
         self
     }

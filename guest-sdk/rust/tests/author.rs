@@ -13,7 +13,8 @@ use mortise_sdk::{Value, json};
     group = "example.com", version = "v1beta2", kind = "Site", status = SiteStatus, plural = "websites",
     short_name = "ws", short_name = "web", category = "all", cluster,
     scale(spec = ".spec.pages", status = ".status.pages", selector = ".status.selector"),
-    column(name = "Pages", type = "integer", path = ".spec.pages", wide, description = "How many")
+    column(name = "Pages", type = "integer", path = ".spec.pages", wide, description = "How many"),
+    annotation("example.com/team", "web")
 )]
 pub struct SiteSpec {
     pages: u16,
@@ -77,6 +78,7 @@ fn everything_that_attributes_say_is_in_the_manifest() {
 fn everything_that_attributes_say_is_in_the_custom_resource_definition() {
     let resource = manifest()["customResources"][0].clone();
     assert_eq!(resource["metadata"]["name"], "websites.example.com");
+    assert_eq!(resource["metadata"]["annotations"], json!({"example.com/team": "web"}));
     assert_eq!(resource["spec"]["scope"], "Cluster");
     let names = json!({"kind": "Site", "listKind": "SiteList", "plural": "websites", "singular": "site",
         "shortNames": ["ws", "web"], "categories": ["all"]});

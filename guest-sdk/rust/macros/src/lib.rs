@@ -30,6 +30,7 @@ mod tests;
 /// | `cluster` | objects live outside namespaces |
 /// | `scale(spec = ".spec.replicas", status = ".status.replicas", selector = "...")` | the scale subresource |
 /// | `column(name = "Desired", path = ".spec.replicas", type = "integer", wide, description = "...")` | a column of `kubectl get`, `type` is "string" unless given, `wide` shows it with `-o wide`; may be repeated, an Age column ends them |
+/// | `annotation("example.com/key", "value")` | an annotation of the CustomResourceDefinition; may be repeated. A group under `k8s.io` or `kubernetes.io` needs `api-approved.kubernetes.io`, or the API server refuses the definition |
 #[proc_macro_derive(CustomResource, attributes(resource))]
 pub fn custom_resource(input: TokenStream) -> TokenStream {
     finish(resource::expand(input.into()))

@@ -4,11 +4,11 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
-use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Type};
+use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Token, Type};
 
 use crate::arguments::{list, read, set, text, value};
 
-const ARGUMENTS: [&str; 11] = [
+const ARGUMENTS: [&str; 12] = [
     "group",
     "version",
     "kind",
@@ -20,7 +20,12 @@ const ARGUMENTS: [&str; 11] = [
     "cluster",
     "scale",
     "column",
+    "annotation",
 ];
+
+/// The annotation without which the API server takes no CustomResourceDefinition of a group under `k8s.io` or
+/// `kubernetes.io`: who approved the API, or "unapproved" and why it exists nevertheless.
+const APPROVAL: &str = "api-approved.kubernetes.io";
 
 #[derive(Default)]
 struct Arguments {
@@ -36,6 +41,7 @@ struct Arguments {
     scale: Option<TokenStream>,
     columns: Vec<TokenStream>,
     has_age: bool,
+    annotations: Vec<(String, LitStr)>,
 }
 
 pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
@@ -172,6 +178,7 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
     let age = column_tokens("Age", "date", ".metadata.creationTimestamp", 0, "");
     let age = (!arguments.columns.is_empty() && !arguments.has_age).then_some(age);
     let columns = arguments.columns.iter().chain(&age);
+    let annotations = arguments.annotations.iter().map(|(key, value)| quote!((#key, #value)));
     let status = match &arguments.status {
         Some(status) => quote!(::core::option::Option::Some(schema_of::<#status>())),
         None => quote!(::core::option::Option::None),
@@ -196,6 +203,7 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
                     description: #description,
                     scale: #scale,
                     columns: &[#(#columns),*],
+                    annotations: &[#(#annotations),*],
                     spec: schema_of::<#spec>(),
                     status: #status,
                 };
@@ -222,14 +230,10 @@ fn plural_of(singular: &str) -> String {
     }
 }
 
-/// A group that is not Kubernetes' own: the host protects those, and the API server asks for an approval on CRDs in them.
-fn own_group(group: LitStr) -> Result<LitStr> {
-    let text = group.value();
-    if text.contains('.') && !text.ends_with(".k8s.io") && !text.ends_with(".kubernetes.io") {
-        return Ok(group);
-    }
-    let message = format!("the group {text:?} belongs to Kubernetes; take a group of a domain of yours");
-    Err(Error::new(group.span(), message))
+/// A group of Kubernetes' own: the host protects those that the API server serves, and the API server asks for an
+/// approval on CustomResourceDefinitions in the others.
+fn is_of_kubernetes(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io")
 }
 
 /// The doc comment as one text, paragraphs kept.
@@ -251,12 +255,27 @@ impl Arguments {
                 read(input, &ARGUMENTS, &[], |name, input| this.argument(name, input))
             })?;
         }
+        this.check_group()?;
         Ok(this)
+    }
+
+    fn check_group(&self) -> Result<()> {
+        let Some(group) = self.group.as_ref() else { return Ok(()) };
+        let text = group.value();
+        let is_approved = text.contains('.') && self.annotations.iter().any(|(key, _)| key == APPROVAL);
+        if !is_of_kubernetes(&text) || is_approved {
+            return Ok(());
+        }
+        let message = format!(
+            "the group {text:?} belongs to Kubernetes; take a group of a domain of yours, or, below k8s.io and \
+             kubernetes.io, say who approved the API: annotation(\"{APPROVAL}\", \"unapproved, ...\")"
+        );
+        Err(Error::new(group.span(), message))
     }
 
     fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
         match name.to_string().as_str() {
-            "group" => set(&mut self.group, name, own_group(text(name, input)?)?)?,
+            "group" => set(&mut self.group, name, text(name, input)?)?,
             "version" => set(&mut self.version, name, text(name, input)?)?,
             "kind" => set(&mut self.kind, name, text(name, input)?)?,
             "status" => set(&mut self.status, name, value(name, input, "PodSetStatus")?)?,
@@ -265,6 +284,13 @@ impl Arguments {
             "short_name" => self.short_names.push(text(name, input)?),
             "category" => self.categories.push(text(name, input)?),
             "cluster" => set(&mut self.cluster, name, true)?,
+            "annotation" => {
+                let (key, value) = list(name, input, |input| annotation(name.span(), input))?;
+                if self.annotations.iter().any(|(other, _)| *other == key) {
+                    return Err(Error::new(name.span(), format!("the annotation {key:?} is given twice")));
+                }
+                self.annotations.push((key, value));
+            }
             "scale" => set(&mut self.scale, name, list(name, input, |input| scale(name.span(), input))?)?,
             _ => {
                 let (title, column) = list(name, input, |input| column(name.span(), input))?;
@@ -295,6 +321,16 @@ fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
         None => quote!(::core::option::Option::None),
     };
     Ok(quote!(Scale { spec: #spec, status: #status, selector: #selector }))
+}
+
+/// `"key", "value"`.
+fn annotation(span: Span, input: ParseStream<'_>) -> Result<(String, LitStr)> {
+    let wanted = |_| Error::new(span, "write it as `annotation(\"example.com/key\", \"value\")`");
+    let key: LitStr = input.parse().map_err(wanted)?;
+    input.parse::<Token![,]>().map_err(wanted)?;
+    let value: LitStr = input.parse().map_err(wanted)?;
+    input.parse::<Option<Token![,]>>()?;
+    Ok((key.value(), value))
 }
 
 fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {

@@ -105,8 +105,28 @@ fn bounds_and_protected_groups_are_told_before_the_host_tells_them() {
     assert!(reconciler::expand(quote!(kind = "example.com/v1/Site"), good()).is_ok());
     for group in ["apps", "networking.k8s.io", "a.kubernetes.io"] {
         let told = resource_error(quote!(group = #group, version = "v1", kind = "A"));
-        assert_eq!(told, format!("the group {group:?} belongs to Kubernetes; take a group of a domain of yours"));
+        assert!(
+            told.starts_with(&format!("the group {group:?} belongs to Kubernetes; take a group of a domain")),
+            "{told}"
+        );
+        assert!(told.contains("annotation(\"api-approved.kubernetes.io\", "), "{told}");
     }
+}
+
+#[test]
+fn a_group_under_k8s_io_is_taken_with_its_approval_and_one_of_the_api_server_is_not() {
+    let with_approval = |group: &str| {
+        resource::expand(quote! {
+            #[resource(group = #group, version = "v1", kind = "A", annotation("api-approved.kubernetes.io", "unapproved"))]
+            struct Spec {}
+        })
+    };
+    let expanded = with_approval("samplecontroller.k8s.io").unwrap().to_string();
+    assert!(expanded.contains(r#"annotations : & [("api-approved.kubernetes.io" , "unapproved")]"#), "{expanded}");
+    assert!(message(with_approval("apps")).contains("belongs to Kubernetes"));
+    let twice = resource_error(quote!(annotation("a", "1"), annotation("a", "2")));
+    assert_eq!(twice, "the annotation \"a\" is given twice");
+    assert!(resource_error(quote!(annotation("a"))).starts_with("write it as `annotation("));
 }
 
 #[test]
