@@ -1,0 +1,224 @@
+//! MyDaemonSet as its users know it, run natively: no WebAssembly, no cluster.
+
+use mortise_sdk::testing::Cluster;
+use mortise_sdk::{Json, ObjectKey, Outcome, RawJson, Value, json};
+
+use super::{MyDaemonSet, PLUGIN};
+
+fn sample() -> MyDaemonSet {
+    with(json!({"image": "nginx:stable-alpine3.17"}))
+}
+
+fn with(spec: Value) -> MyDaemonSet {
+    let mut set = MyDaemonSet::new("mydaemonset-sample", RawJson::new(&spec).unwrap().parse().unwrap());
+    set.metadata.uid = "uid-of-the-sample".to_owned();
+    set
+}
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+}
+
+fn tainted(name: &str, taints: &[(&str, &str, &str)]) -> Value {
+    let mut node = node(name);
+    let taint = |(key, value, effect): &(&str, &str, &str)| json!({"key": key, "value": value, "effect": effect});
+    node["spec"]["taints"] = taints.iter().map(taint).collect();
+    node
+}
+
+fn pod(phase: &str, ready: bool) -> Value {
+    let ready = if ready { "True" } else { "False" };
+    let conditions = json!([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": ready}]);
+    json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": phase, "conditions": conditions}})
+}
+
+fn cluster(nodes: &[Value]) -> Cluster {
+    let mut cluster = Cluster::of(&PLUGIN);
+    for node in nodes {
+        cluster.add(node);
+    }
+    cluster
+}
+
+fn reason(outcome: &Outcome) -> &str {
+    &outcome.condition_of("Ready").unwrap().reason
+}
+
+#[test]
+fn every_node_gets_one_pod_that_begins_with_its_name() {
+    let outcome = cluster(&[node("node-1"), node("node-2")]).reconcile(&sample()).unwrap();
+    assert_eq!(outcome.child_keys(), ["node-1", "node-2"]);
+    let pod = outcome.child("node-2").unwrap();
+    assert!(pod["metadata"]["name"].as_str().unwrap().starts_with("node-2-"), "{pod}");
+    assert_eq!(pod["spec"]["nodeName"], "node-2");
+    assert_eq!(pod["spec"]["containers"], json!([{"name": "app", "image": "nginx:stable-alpine3.17"}]));
+    assert_eq!(outcome.status_value(), json!({"availableReplicas": 0}));
+    assert!(!outcome.is_ready());
+}
+
+#[test]
+fn the_name_of_a_pod_is_always_the_same_and_that_of_no_other() {
+    let name = |set: &MyDaemonSet, node_name: &str| {
+        let outcome = cluster(&[node(node_name)]).reconcile(set).unwrap();
+        outcome.child(node_name).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(name(&sample(), "node-1"), name(&sample(), "node-1"), "so a second one of it cannot be created");
+    assert_ne!(name(&sample(), "node-1"), name(&sample(), "node-1-2"));
+    let mut other = sample();
+    other.metadata.uid = "uid-of-another".to_owned();
+    assert_ne!(name(&sample(), "node-1"), name(&other, "node-1"), "two sets have a Pod each on a node");
+
+    let longest = [&*"a".repeat(63), &*"b".repeat(63), &*"c".repeat(63), &*"d".repeat(61)].join(".");
+    let cut = name(&sample(), &longest);
+    assert!(longest.len() == 253 && cut.len() <= 253 && cut.starts_with(&longest[..200]), "{cut}");
+}
+
+#[test]
+fn a_new_node_gets_its_pod_and_the_pod_of_a_removed_one_goes() {
+    let mut cluster = cluster(&[node("node-1")]);
+    assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-1"]);
+    cluster.add(&node("node-2"));
+    assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-1", "node-2"]);
+    cluster.remove(&ObjectKey::new("v1", "Node", None, "node-1"));
+    assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-2"]);
+    assert_eq!(cluster.objects("Pod").len(), 1);
+}
+
+#[test]
+fn available_are_the_pods_that_are_ready_and_not_about_to_go() {
+    let (mut leaving, set) = (pod("Running", true), sample());
+    leaving["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let mut cluster = cluster(&["a", "b", "c"].map(node));
+    cluster.add_child(&set, "a", &pod("Running", true)).add_child(&set, "b", &pod("Running", false));
+    cluster.add_child(&set, "c", &leaving);
+    let outcome = cluster.reconcile(&set).unwrap();
+    assert_eq!(outcome.status_value(), json!({"availableReplicas": 1}));
+    assert_eq!(outcome.condition_of("Ready").unwrap().message, "1 of 3 Nodes have a ready Pod");
+    assert_eq!(outcome.child_keys(), ["a", "b", "c"], "the successor of c is wanted; the host waits until c is gone");
+
+    cluster.add_child(&set, "b", &pod("Running", true)).add_child(&set, "c", &pod("Running", true));
+    assert!(cluster.settle(&set).unwrap().is_ready());
+}
+
+#[test]
+fn a_pod_that_has_ended_is_given_up_once_and_then_wanted_again() {
+    for phase in ["Failed", "Succeeded"] {
+        let mut cluster = cluster(&[node("a"), node("b")]);
+        cluster.add_child(&sample(), "a", &pod("Running", true)).add_child(&sample(), "b", &pod(phase, false));
+        assert_eq!(cluster.reconcile(&sample()).unwrap().child_keys(), ["a"], "{phase}: the host deletes the other");
+        let mut deleted = pod(phase, false);
+        deleted["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        cluster.add_child(&sample(), "b", &deleted);
+        assert_eq!(cluster.reconcile(&sample()).unwrap().child_keys(), ["a", "b"], "{phase}: it is on its way out");
+    }
+}
+
+#[test]
+fn nodes_in_trouble_keep_their_pods_and_nodes_with_other_taints_get_none() {
+    const OF_DAEMONS: [&str; 6] =
+        ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"];
+    for trouble in OF_DAEMONS {
+        let key = format!("node.kubernetes.io/{trouble}");
+        let both = tainted("a", &[(&key, "", "NoSchedule"), (&key, "", "NoExecute")]);
+        let outcome = cluster(&[both]).reconcile(&sample()).unwrap();
+        assert_eq!(outcome.child_keys(), ["a"], "{trouble}");
+        let tolerations = outcome.child("a").unwrap()["spec"]["tolerations"].clone();
+        assert!(tolerations.as_array().unwrap().contains(&json!({"key": key, "operator": "Exists"})), "{tolerations}");
+    }
+    for (key, effect, expected) in [
+        ("dedicated", "NoSchedule", 0),
+        ("dedicated", "NoExecute", 0),
+        ("dedicated", "PreferNoSchedule", 1),
+        ("node.kubernetes.io/network-unavailable", "NoSchedule", 0),
+    ] {
+        let outcome = cluster(&[tainted("a", &[(key, "db", effect)])]).reconcile(&sample()).unwrap();
+        assert_eq!(outcome.child_keys().len(), expected, "{key}:{effect}");
+        assert_eq!(outcome.is_ready(), expected == 0, "0 of 0 is all there is to have");
+    }
+}
+
+#[test]
+fn tolerations_of_the_spec_are_met_as_kubernetes_meets_them_and_carried_into_the_pods() {
+    let dedicated = ("dedicated", "db", "NoExecute");
+    for (toleration, meets) in [
+        (json!({"key": "dedicated", "value": "db"}), true),
+        (json!({"key": "dedicated", "operator": "Equal", "value": "db", "effect": "NoExecute"}), true),
+        (json!({"key": "dedicated", "operator": "Exists"}), true),
+        (json!({"operator": "Exists"}), true),
+        (json!({"operator": "Exists", "effect": "NoSchedule"}), false),
+        (json!({"key": "dedicated", "value": "web"}), false),
+        (json!({"key": "dedicated"}), false),
+        (json!({"key": "other", "operator": "Exists"}), false),
+        (json!({"value": "db"}), false),
+    ] {
+        let set = with(json!({"image": "nginx", "tolerations": [toleration]}));
+        let outcome = cluster(&[tainted("a", &[dedicated])]).reconcile(&set).unwrap();
+        assert_eq!(outcome.child_keys().len(), usize::from(meets), "{toleration}");
+        if let Some(pod) = outcome.child("a") {
+            assert_eq!(pod["spec"]["tolerations"][6], toleration, "as it was written");
+        }
+    }
+}
+
+#[test]
+fn a_node_selector_chooses_nodes_by_all_of_its_labels() {
+    let mut labelled = node("a");
+    labelled["metadata"]["labels"] = json!({"disk": "ssd", "example.com/zone": "a", "gpu": ""});
+    let cluster = cluster(&[labelled, node("b")]);
+    for (selector, expected) in [
+        (json!({}), &["a", "b"][..]),
+        (json!({"disk": "ssd", "example.com/zone": "a"}), &["a"]),
+        (json!({"disk": "ssd", "example.com/zone": "b"}), &[]),
+        (json!({"gpu": ""}), &["a"]),
+    ] {
+        let set = with(json!({"image": "nginx", "nodeSelector": selector}));
+        assert_eq!(cluster.reconcile(&set).unwrap().child_keys(), expected, "{selector}");
+    }
+    for wrong in [json!({"disk": "ssd,gpu"}), json!({"!disk": ""}), json!({"disk in (ssd)": ""}), json!({"": "a"})] {
+        let outcome = cluster.reconcile(&with(json!({"image": "nginx", "nodeSelector": wrong}))).unwrap();
+        assert_eq!((&outcome.children, reason(&outcome)), (&None, "InvalidNodeSelector"), "{wrong}");
+    }
+}
+
+#[test]
+fn there_is_nothing_while_the_image_is_empty_and_a_condition_says_so() {
+    for spec in [json!({}), json!({"image": ""}), json!({"image": "  "})] {
+        let outcome = cluster(&[node("a")]).reconcile(&with(spec.clone())).unwrap();
+        assert_eq!((&outcome.children, reason(&outcome)), (&None, "ImageMissing"), "{spec}");
+        assert_eq!(outcome.status_value(), json!({"availableReplicas": 0}));
+    }
+}
+
+#[test]
+fn a_pull_policy_is_passed_on_and_another_image_is_another_pod() {
+    let cluster = cluster(&[node("a")]);
+    let container = |spec| cluster.reconcile(&with(spec)).unwrap().child("a").unwrap()["spec"]["containers"][0].clone();
+    let given = json!({"image": "nginx:1", "imagePullPolicy": "IfNotPresent"});
+    assert_eq!(container(given), json!({"name": "app", "image": "nginx:1", "imagePullPolicy": "IfNotPresent"}));
+    assert_eq!(container(json!({"image": "nginx:2"})), json!({"name": "app", "image": "nginx:2"}));
+}
+
+#[test]
+fn more_nodes_than_one_object_may_have_children_touch_no_pod_and_are_said() {
+    let nodes: Vec<Value> = (0..501).map(|n| node(&format!("node-{n}"))).collect();
+    let outcome = cluster(&nodes).reconcile(&sample()).unwrap();
+    assert_eq!((&outcome.children, reason(&outcome)), (&None, "TooManyNodes"));
+    assert_eq!(cluster(&nodes[..500]).reconcile(&sample()).unwrap().child_keys().len(), 500);
+}
+
+#[test]
+fn the_custom_resource_is_what_the_tutorial_has() {
+    let manifest: Value = Json::raw(PLUGIN.manifest()).value().unwrap();
+    let resource = &manifest["customResources"][0];
+    assert_eq!(resource["metadata"]["name"], "mydaemonsets.apps.zhongmingmao.io");
+    assert_eq!(resource["spec"]["scope"], "Namespaced");
+    let version = &resource["spec"]["versions"][0];
+    assert_eq!((&version["name"], &version["subresources"]), (&json!("v1beta1"), &json!({"status": {}})));
+    let schema = &version["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(schema["spec"]["required"], Value::Null, "that an image is required is said in the plugin's own words");
+    let policies = json!(["Always", "IfNotPresent", "Never"]);
+    assert_eq!(schema["spec"]["properties"]["imagePullPolicy"]["enum"], policies);
+    assert_eq!(schema["status"]["properties"]["availableReplicas"]["type"], "integer");
+    assert_eq!(manifest["controllers"][0]["owns"], json!([{"apiVersion": "v1", "kind": "Pod", "update": "recreate"}]));
+    assert_eq!(manifest["controllers"][0]["reads"], json!([{"apiVersion": "v1", "kind": "Node"}]));
+}
