@@ -5,6 +5,7 @@
 
 mod crash;
 mod hostile;
+mod kinds;
 mod lifecycle;
 mod observe;
 mod outage;

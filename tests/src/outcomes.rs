@@ -3,6 +3,7 @@
 //! would otherwise learn on a cluster what the rules are.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use mortise_core::contract::{self, GuestFault};
 use mortise_core::limits::{MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
@@ -24,37 +25,46 @@ const fn owned(kind: &'static str) -> Owned {
     Owned { kind: mortise_sdk::Kind { api_version: "v1", kind }, update: None }
 }
 
-static PLUGIN: Plugin = Plugin {
-    name: "teams",
-    version: "0.0.0",
-    controllers: &[Controller {
-        primary: mortise_sdk::Kind { api_version: "example.com/v1", kind: "Team" },
+const fn controller(api_version: &'static str, kind: &'static str) -> Controller {
+    Controller {
+        primary: mortise_sdk::Kind { api_version, kind },
         definition: None,
-        owns: &[owned("Pod"), owned("ConfigMap")],
+        owns: const { &[owned("Pod"), owned("ConfigMap")] },
         reads: &[],
         concurrency: None,
         reconcile: |_, _| Ok(ANSWER.with_borrow(Outcome::clone)),
-    }],
+    }
+}
+
+/// The reconciled kinds: one that is a plugin's own, and one of Kubernetes itself.
+const TEAM: (&str, &str) = ("example.com/v1", "Team");
+const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
+
+static PLUGIN: Plugin = Plugin {
+    name: "teams",
+    version: "0.0.0",
+    controllers: &[controller(TEAM.0, TEAM.1), controller(DEPLOYMENT.0, DEPLOYMENT.1)],
     limits: Limits { memory_bytes: None, deadline_ms: None },
 };
 
-fn spec() -> ControllerSpec {
+fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply };
     ControllerSpec {
-        primary: Kind::new("example.com/v1", "Team"),
+        primary: Kind::new(api_version, kind),
+        builtin: !api_version.contains("example.com"),
         owns: vec![owned("Pod"), owned("ConfigMap")],
         reads: vec![],
         concurrency: 1,
     }
 }
 
-fn team(namespace: Option<&str>) -> Value {
-    let mut team = json!({"apiVersion": "example.com/v1", "kind": "Team",
+fn object((api_version, kind): (&str, &str), namespace: Option<&str>) -> Value {
+    let mut object = json!({"apiVersion": api_version, "kind": kind,
         "metadata": {"name": "a", "uid": "u-1", "resourceVersion": "1"}});
     if let Some(namespace) = namespace {
-        team["metadata"]["namespace"] = namespace.into();
+        object["metadata"]["namespace"] = namespace.into();
     }
-    team
+    object
 }
 
 /// The outcome as it crosses to the host.
@@ -89,18 +99,24 @@ fn crossed(outcome: &Outcome) -> contract::Outcome {
     }
 }
 
-/// What both say about an outcome; empty when both take it.
+/// What both say about an outcome for a Team; empty when both take it.
 #[track_caller]
 fn verdict(outcome: &Outcome, namespace: Option<&str>) -> String {
-    let team = team(namespace);
-    let primary = Object::decode(team.to_string().as_bytes(), &mut Interner::default()).unwrap();
-    let host = match plan::prepare(&spec(), &primary, &crossed(outcome), None) {
+    verdict_of(TEAM, outcome, namespace)
+}
+
+/// The same for a kind.
+#[track_caller]
+fn verdict_of(kind: (&str, &str), outcome: &Outcome, namespace: Option<&str>) -> String {
+    let object = object(kind, namespace);
+    let primary = Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap();
+    let host = match plan::prepare(&spec(kind), &primary, &crossed(outcome), None) {
         Ok(_) => String::new(),
         Err(GuestFault::BadOutcome { message }) => message,
         Err(fault) => panic!("{fault:?}"),
     };
     ANSWER.set(outcome.clone());
-    let sdk = match Cluster::of(&PLUGIN).reconcile(&team) {
+    let sdk = match Cluster::of(&PLUGIN).reconcile(&object) {
         Ok(_) => String::new(),
         Err(failure) => failure.message().trim_start_matches("the host would refuse this outcome: ").to_owned(),
     };
@@ -203,6 +219,14 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
     accepted(&Outcome::new().event(about("Pod")));
     refused(&Outcome::new().event(about("Secret")), "Secret default/x, a kind that the manifest does not declare");
     refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" is there twice");
+}
+
+#[test]
+fn x6_native_tests_leave_the_status_of_kubernetes_own_kinds_alone() {
+    let told = |outcome: &Outcome| verdict_of(DEPLOYMENT, outcome, Some("default"));
+    assert!(told(&Outcome::new().status(&json!({}))).starts_with("status: apps/v1/Deployment is a kind of Kubernetes"));
+    assert!(told(&Outcome::new().ready(true, "A", "")).starts_with("conditions: apps/v1/Deployment"));
+    assert_eq!(told(&Outcome::children([]).event(Event::normal("A", "")).requeue_after(Duration::from_secs(1))), "");
 }
 
 #[test]

@@ -60,6 +60,49 @@
 //! such as those of k8s-openapi, reads whole objects through [`Context::owned_of_kind`] and [`Query::of_kind`]; and
 //! [`Object`] is a tree with accessors.
 //!
+//! # Several kinds, and kinds of Kubernetes itself
+//!
+//! A plugin with several controllers puts [`macro@controller`] on each function and names them in [`plugin!`]. The object
+//! that a function is given is of a kind of the plugin's own, or anything that [`derive@Projection`] or serde reads.
+//!
+//! ```
+//! use mortise_sdk::prelude::*;
+//!
+//! plugin!(adopt, report);
+//!
+//! #[derive(Projection)]
+//! #[projection("apps/v1/Deployment")]
+//! struct Deployment<'a> {
+//!     #[field("metadata.name")]
+//!     name: &'a str,
+//!     #[field("metadata.annotations[\"example.com/note\"]")]
+//!     note: Option<String>,
+//! }
+//!
+//! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! #[resource(group = "example.com", version = "v1", kind = "Note")]
+//! struct NoteSpec {
+//!     about: String,
+//! }
+//!
+//! /// A Note beside each Deployment that is annotated with one.
+//! #[controller(owns(Note))]
+//! fn adopt(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
+//!     let note = |about: &String| Note::wanted(deployment.name, NoteSpec { about: about.clone() });
+//!     Ok(Outcome::children(deployment.note.iter().map(|about| Child::new("note", &note(about)))))
+//! }
+//!
+//! #[controller]
+//! fn report(note: &Note, _cx: &Context) -> Result<Outcome, Failure> {
+//!     Ok(Outcome::new().ready(!note.spec.about.is_empty(), "Noted", "see spec.about"))
+//! }
+//! ```
+//!
+//! Kubernetes writes the status of its own kinds, so an outcome about a Deployment has neither status nor conditions, and
+//! what keeps the host from carrying it out is told by Events alone. What Kubernetes made itself, such as a Deployment's
+//! ReplicaSets, is no child of the plugin's even where the plugin owns the kind. Several plugins may reconcile one of
+//! these kinds, as long as no two own children of the same kind of it.
+//!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
@@ -105,7 +148,7 @@ pub use context::Context;
 pub use error::{Failure, ReadError};
 pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Update};
-pub use mortise_sdk_macros::{CustomResource, Projection, reconciler};
+pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
 pub use outcome::{Child, Condition, ConditionStatus, Event, Outcome, Severity};
@@ -125,7 +168,7 @@ pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 pub mod prelude {
     pub use crate::{
         Child, Condition, Context, CustomResource, Event, Failure, Json, Object, ObjectKey, ObjectMeta, Outcome,
-        PodTemplate, Projection, Query, RawJson, Resource, Status, child_name, json, reconciler,
+        PodTemplate, Projection, Query, RawJson, Resource, Status, child_name, controller, json, plugin, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -91,13 +91,16 @@ impl ObjectKey {
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// The name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Unset for cluster-scoped kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Identifies this object among all that ever had its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Counts the changes of the spec.
+    #[serde(skip_serializing_if = "is_zero")]
     pub generation: i64,
     /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -111,6 +114,11 @@ pub struct ObjectMeta {
     /// Set once somebody asked for its deletion, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
+}
+
+/// What is not known yet is not written: an object that is wanted says nothing of what the API server gives it.
+fn is_zero(generation: &i64) -> bool {
+    *generation == 0
 }
 
 impl ObjectMeta {

@@ -164,3 +164,80 @@ fn the_types_of_k8s_openapi_are_read_and_wanted_as_they_are() {
     assert_eq!(outcome.child("a").unwrap()["kind"], "ConfigMap");
     assert_eq!(outcome.child("a").unwrap()["data"], json!({"app": "web"}));
 }
+
+mod several_controllers {
+    //! A plugin of two controllers in files of their own: one of a kind of Kubernetes itself, one of the kind that it owns.
+
+    use mortise_sdk::prelude::*;
+
+    plugin!(deployments::adopt, report, limits(deadline_ms = 250), name = "notes", version = "1.2.3");
+
+    /// What somebody notes about a Deployment.
+    #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    #[resource(group = "example.com", version = "v1", kind = "Note", status = NoteStatus)]
+    pub struct NoteSpec {
+        pub about: String,
+    }
+
+    #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    pub struct NoteStatus {
+        pub letters: usize,
+    }
+
+    #[controller(concurrency = 2)]
+    fn report(note: &Note, _cx: &Context) -> Result<Outcome, Failure> {
+        Ok(Outcome::new().status(&NoteStatus { letters: note.spec.about.len() }))
+    }
+
+    mod deployments {
+        use mortise_sdk::prelude::*;
+
+        use super::{Note, NoteSpec};
+
+        #[derive(Projection)]
+        #[projection("apps/v1/Deployment")]
+        pub struct Deployment<'a> {
+            #[field("metadata.name")]
+            name: &'a str,
+            #[field("metadata.annotations[\"example.com/note\"]")]
+            note: Option<String>,
+        }
+
+        #[controller(owns(Note, update = "apply"))]
+        pub fn adopt(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
+            let note = |about: &String| Note::wanted(deployment.name, NoteSpec { about: about.clone() });
+            Ok(Outcome::children(deployment.note.iter().map(|about| Child::new("note", &note(about)))))
+        }
+    }
+}
+
+#[test]
+fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_one_of_the_kind() {
+    let plugin = &several_controllers::PLUGIN;
+    let manifest = Json::raw(plugin.manifest()).value().unwrap();
+    assert_eq!((&manifest["name"], &manifest["version"]), (&json!("notes"), &json!("1.2.3")));
+    assert_eq!(manifest["limits"], json!({"deadlineMs": 250}));
+    let note = json!({"apiVersion": "example.com/v1", "kind": "Note"});
+    assert_eq!(
+        manifest["controllers"],
+        json!([
+            {"for": {"apiVersion": "apps/v1", "kind": "Deployment"},
+             "owns": [{"apiVersion": "example.com/v1", "kind": "Note", "update": "apply"}]},
+            {"for": note, "concurrency": 2},
+        ])
+    );
+    assert_eq!(manifest["customResources"].as_array().unwrap().len(), 1, "Kubernetes' own kind brings no definition");
+
+    let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
+        "metadata": {"name": "web", "namespace": "shop", "annotations": {"example.com/note": "busy"}}});
+    let mut cluster = Cluster::of(plugin);
+    cluster.settle(&deployment).unwrap();
+    let note = cluster.objects("Note")[0].clone();
+    assert_eq!((&note["metadata"]["name"], &note["spec"]["about"]), (&json!("web"), &json!("busy")));
+    assert_eq!(cluster.reconcile(&note).unwrap().status_value(), json!({"letters": 4}));
+    deployment["metadata"]["annotations"] = json!({});
+    cluster.settle(&deployment).unwrap();
+    assert!(cluster.objects("Note").is_empty());
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}});
+    assert!(cluster.reconcile(&pod).unwrap_err().message().contains("no controller reconciles Pod"));
+}

@@ -123,8 +123,8 @@ pub struct Driver {
     queue: Queue,
     events: EventLog,
     controllers: BTreeMap<ControllerId, Controller>,
-    /// Who reconciles a kind: one at most (L2).
-    primaries: Map<Kind, ControllerId>,
+    /// Who reconciles a kind: one at most, but any number of plugins one of Kubernetes itself (L2).
+    primaries: Map<Kind, Arc<[ControllerId]>>,
     keys: Map<Key, KeyState>,
     interests: Interests,
     plugins: BTreeMap<Arc<str>, PluginState>,

@@ -53,6 +53,8 @@ pub struct CustomResource {
 pub struct ControllerSpec {
     /// The reconciled kind.
     pub primary: Kind,
+    /// It is a kind of Kubernetes itself, which writes its status: the host writes none, and no condition either.
+    pub builtin: bool,
     /// Kinds of children.
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
@@ -230,7 +232,7 @@ impl Manifest {
             .controllers
             .into_iter()
             .enumerate()
-            .map(|(index, controller)| controller_spec(index, controller, &custom_resources))
+            .map(|(index, controller)| controller_spec(index, controller))
             .collect::<Result<Vec<_>, _>>()?;
         let mut primaries = BTreeSet::new();
         for controller in &controllers {
@@ -257,17 +259,11 @@ fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind, Refusal> 
     Ok(Kind::new(api_version, kind))
 }
 
-fn controller_spec(index: usize, raw: RawController, crds: &[CustomResource]) -> Result<ControllerSpec, Refusal> {
+fn controller_spec(index: usize, raw: RawController) -> Result<ControllerSpec, Refusal> {
     let place = format!("controllers[{index}]");
     let primary = kind_at(&format!("{place}.for"), &raw.r#for.api_version, &raw.r#for.kind)?;
-    if !crds.iter().any(|crd| crd.kinds.contains(&primary)) && is_builtin_group(primary.group()) {
-        return Err(Refusal::new(
-            "CoreKindClaimed",
-            format!(
-                "{place}.for: {primary} is a kind of Kubernetes itself and its status belongs to Kubernetes; \
-                 a plugin reconciles kinds of custom resources and may own or read this one"
-            ),
-        ));
+    if let Some(why) = not_for_reconciling(&primary) {
+        return Err(Refusal::new("ProtectedKind", format!("{place}.for: {primary} cannot be reconciled: {why}")));
     }
     if primary.group() == OWN_GROUP {
         return Err(Refusal::new(
@@ -315,7 +311,8 @@ fn controller_spec(index: usize, raw: RawController, crds: &[CustomResource]) ->
     if concurrency == 0 || concurrency > MAX_CONCURRENCY {
         return refuse(format!("{place}.concurrency: {concurrency} is not within 1 and {MAX_CONCURRENCY}"));
     }
-    Ok(ControllerSpec { primary, owns, reads, concurrency })
+    let builtin = is_builtin_group(primary.group());
+    Ok(ControllerSpec { primary, builtin, owns, reads, concurrency })
 }
 
 /// The group of the host's own kinds.
@@ -329,6 +326,19 @@ fn not_for_children(kind: &Kind) -> Option<&'static str> {
             Some("a plugin's definitions stand in its manifest under customResources")
         }
         ("events.k8s.io" | "", "Event") => Some("a plugin's events stand in its outcome"),
+        _ => None,
+    }
+}
+
+/// Kinds that the host writes itself of what is reconciled, so that reconciling them would never end.
+fn not_for_reconciling(kind: &Kind) -> Option<&'static str> {
+    match (kind.group(), &*kind.kind) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            Some("the host registers definitions, and a plugin's stand in its manifest under customResources")
+        }
+        ("events.k8s.io" | "", "Event") => {
+            Some("the host tells of what is reconciled by Events, so each would cause more")
+        }
         _ => None,
     }
 }

@@ -95,7 +95,7 @@ pub fn diff(
             diff.children.push(create(child, primary));
             continue;
         };
-        if live.controller.as_ref().is_none_or(|controller| controller.uid != primary.uid) {
+        if !is_child(spec, &primary.uid, live) {
             diff.taken.push(child.target.clone());
         } else if live.deleting {
             diff.waits = true;
@@ -110,7 +110,7 @@ pub fn diff(
     let wanted: BTreeSet<&ObjectRef> = children.iter().map(|child| &child.target).collect();
     for owned in &spec.owns {
         for live in snapshot.owned(&owned.kind, &primary.uid) {
-            if !live.deleting && !wanted.contains(&live.reference()) {
+            if !live.deleting && is_child(spec, &primary.uid, live) && !wanted.contains(&live.reference()) {
                 diff.deletes.push(delete(live));
             }
         }
@@ -120,6 +120,13 @@ pub fn diff(
         diff.more_deletes = true;
     }
     diff
+}
+
+/// Whether an object is a child that the host has made for this primary. What Kubernetes itself reconciles has children of
+/// Kubernetes' as well, such as the ReplicaSets of a Deployment: those have no key, and are left alone.
+pub fn is_child(spec: &ControllerSpec, primary_uid: &str, live: &Object) -> bool {
+    let is_controlled = live.controller.as_ref().is_some_and(|controller| *controller.uid == *primary_uid);
+    is_controlled && (!spec.builtin || live.child_key.is_some())
 }
 
 fn delete(live: &Object) -> WriteOp {

@@ -140,7 +140,7 @@ impl RbacObject {
 }
 
 /// The exact rules that a plugin needs, merged and sorted: reads of every kind that its guests may see, writes of its
-/// children as their update strategy needs them, and the status of what it reconciles.
+/// children as their update strategy needs them, and the status of what it reconciles unless Kubernetes writes that.
 pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<(String, String), BTreeSet<&'static str>> = BTreeMap::new();
     let mut allow = |kind: &Kind, subresource: &str, wanted: &[&'static str]| {
@@ -151,7 +151,9 @@ pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
         for kind in controller.readable() {
             allow(&kind, "", &READ);
         }
-        allow(&controller.primary, "/status", &["patch"]);
+        if !controller.builtin {
+            allow(&controller.primary, "/status", &["patch"]);
+        }
         if !controller.owns.is_empty() {
             // Children block their owner's foreground deletion. Where OwnerReferencesPermissionEnforcement is on, as in
             // OpenShift, the API server lets only those say so who could keep the owner by a finalizer as well.

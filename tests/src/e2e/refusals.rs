@@ -226,15 +226,15 @@ fn l4_a_crd_is_never_narrowed_while_objects_exist() {
 fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
     let mut world = World::new("manifests");
     world.start_host();
-    // The second is for a kind in a group of Kubernetes' own; the third would bring such a kind itself.
+    // The second is for a kind of the host's own; the third would bring a kind in a group of Kubernetes' own.
     let cases = [
         ("unparsable", "PluginManifest", "PluginMenifest", "InvalidManifest", "PluginManifest"),
         (
-            "claims-core",
+            "claims-own",
             "app.example.com/v1alpha1",
-            "resource.k8s.io/v1alpha1",
-            "CoreKindClaimed",
-            "resource.k8s.io/v1alpha1/PodSet is a kind of Kubernetes itself",
+            "mortise.dev/v1alpha10000",
+            "ProtectedGroup",
+            "mortise.dev/v1alpha10000/PodSet is the host's own record",
         ),
         (
             "brings-core",

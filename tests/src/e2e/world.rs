@@ -354,7 +354,9 @@ impl World {
             let _ = self.plane.kubectl_output(&[&["delete"], what, &quiet].concat());
         };
         delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
-        delete(&["crd", "podsets.app.example.com", "hostiles.test.mortise.dev"]);
+        let crds = ["podsets.app.example.com", "hostiles", "notes", "binders"];
+        let crds = crds.map(|crd| if crd.contains('.') { crd.to_owned() } else { format!("{crd}.test.mortise.dev") });
+        delete(&[&["crd"], &crds.each_ref().map(String::as_str)[..]].concat());
         delete(&["plugins.mortise.dev", "--all"]);
         // Nobody else uses a namespace of this name, so nobody has to wait until it is gone.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);

@@ -77,6 +77,14 @@ pub(crate) fn list<T>(
     read(&content)
 }
 
+/// An optional value as an expression.
+pub(crate) fn option<T: quote::ToTokens>(value: Option<T>) -> proc_macro2::TokenStream {
+    match value {
+        Some(value) => quote::quote!(::core::option::Option::Some(#value)),
+        None => quote::quote!(::core::option::Option::None),
+    }
+}
+
 /// Fills a place once.
 pub(crate) fn set<T>(place: &mut Option<T>, name: &Ident, value: T) -> Result<()> {
     match place.replace(value) {

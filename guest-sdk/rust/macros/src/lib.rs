@@ -5,6 +5,7 @@ use proc_macro::TokenStream;
 
 mod arguments;
 mod kind;
+mod plugin;
 mod projection;
 mod reconciler;
 mod resource;
@@ -62,16 +63,22 @@ pub fn projection(input: TokenStream) -> TokenStream {
 
 /// Makes a plugin of one function: `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>`.
 ///
-/// Defines the static `PLUGIN` beside it, for tests, and on wasm32 the component's exports. A plugin has one reconciler. It takes:
+/// Defines the static `PLUGIN` beside it, for tests, and on wasm32 the component's exports. Where a plugin reconciles
+/// several kinds, each function bears [`macro@controller`] instead, and [`plugin!`] names them.
+///
+/// It takes what a [`macro@controller`] takes, and what [`plugin!`] takes:
 ///
 /// | argument | meaning |
 /// |---|---|
 /// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how they change: "apply" (default) in place, "recreate" by deleting and creating; may be repeated |
 /// | `reads("v1/Node", ConfigMap)` | kinds that are read, by text or by type |
 /// | `concurrency = 4` | calls at once, 1 to 256; 8 unless given |
+/// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere, or it is a kind of Kubernetes itself |
 /// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
-/// | `kind = "example.com/v1/Site"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere |
 /// | `name = "..."`, `version = "..."` | the plugin's, the package's unless given |
+///
+/// The reconciled object is read as the type that the function takes: a kind of the plugin's own, a
+/// [`derive@Projection`] of any other, or whatever serde reads.
 ///
 /// What the manifest has a place for and mortise 0.1 refuses, is refused here when the plugin is compiled: `writes(...)`
 /// (actions on objects that are no children), `labels` and `annotation` (reconciling only some objects of a kind),
@@ -79,6 +86,35 @@ pub fn projection(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand(arguments.into(), item.into()))
+}
+
+/// Makes a controller of one function, for a plugin that has several: what [`macro@reconciler`] is, without the plugin.
+/// It takes `owns`, `reads`, `concurrency` and `kind`, and is named in [`plugin!`].
+#[proc_macro_attribute]
+pub fn controller(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    finish(reconciler::expand_controller(arguments.into(), item.into()))
+}
+
+/// Makes a plugin of several functions that bear [`macro@controller`], each for a kind of its own:
+/// `plugin!(adopt, restart)`, or by path, `plugin!(deployments::adopt, erus::restart)`. Goes where `#[reconciler]` would:
+/// once in a crate, beside what it names or above it.
+///
+/// ```text
+/// plugin!(adopt, restart, limits(deadline_ms = 500));
+///
+/// /// A kind of Kubernetes itself: its status is Kubernetes' business.
+/// #[controller(owns(Restart))]
+/// fn adopt(deployment: &Deployment, cx: &Context) -> Result<Outcome, Failure> { ... }
+///
+/// /// The plugin's own kind.
+/// #[controller(reads(Deployment))]
+/// fn restart(restart: &Restart, cx: &Context) -> Result<Outcome, Failure> { ... }
+/// ```
+///
+/// Behind the functions it takes `limits(...)`, `name = "..."` and `version = "..."`, as [`macro@reconciler`] does.
+#[proc_macro]
+pub fn plugin(input: TokenStream) -> TokenStream {
+    finish(plugin::expand(input.into()))
 }
 
 fn finish(result: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

@@ -1,14 +1,17 @@
-//! `#[reconciler]`: from a function and what it may see to the static `PLUGIN` and, on wasm32, a component's exports.
+//! `#[controller]` and `#[reconciler]`: from a function and what it may see to a controller, under the function's own name
+//! among the types, and for `#[reconciler]` to the plugin that is made of it alone.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::parse::{ParseStream, Parser};
-use syn::{Error, FnArg, ItemFn, LitStr, Result, ReturnType, Token, Type};
+use syn::{Error, FnArg, ItemFn, Path, Result, ReturnType, Token, Type};
 
-use crate::arguments::{bounded, list, read, refuse_not_yet, set, text, value};
+use crate::arguments::{bounded, list, option, read, refuse_not_yet, set, text, value};
 use crate::kind::KindName;
+use crate::plugin::{self, PluginArguments};
 
-const ARGUMENTS: [&str; 7] = ["owns", "reads", "concurrency", "limits", "kind", "name", "version"];
+/// What is said of a controller.
+const ARGUMENTS: [&str; 4] = ["owns", "reads", "concurrency", "kind"];
 const UPDATES: [(&str, &str); 2] = [("apply", "Apply"), ("recreate", "Recreate")];
 
 /// What the manifest has a place for and the host of this version refuses: told here, so that no component is built only
@@ -25,10 +28,8 @@ const UPDATES_NOT_YET: [(&str, &str); 2] = [
     ("onDelete", "leave changed children until somebody deletes them; take \"recreate\" or \"apply\""),
 ];
 
-/// The most calls of one controller at once, memory of one call and deadline of one call that the host grants.
+/// The most calls of one controller at once that the host grants.
 const MAX_CONCURRENCY: u32 = 256;
-const MAX_MEMORY_BYTES: u64 = 256 << 20;
-const MAX_DEADLINE_MS: u64 = 10_000;
 
 /// What the attribute says, as expressions.
 #[derive(Default)]
@@ -36,80 +37,44 @@ struct Arguments {
     owns: Vec<TokenStream>,
     reads: Vec<KindName>,
     concurrency: Option<u32>,
-    memory_bytes: Option<u64>,
-    deadline_ms: Option<u64>,
     kind: Option<KindName>,
-    name: Option<LitStr>,
-    version: Option<LitStr>,
 }
 
-pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let Arguments { owns, reads, concurrency, memory_bytes, deadline_ms, kind, name, version } =
-        (|input: ParseStream<'_>| Arguments::read(input)).parse2(arguments)?;
-    let function: ItemFn = syn::parse2(item).map_err(|error| {
-        Error::new(error.span(), "#[reconciler] goes on a function: fn reconcile(object: &PodSet, cx: &Context)")
-    })?;
-    let primary = primary(&function)?;
-    let (kind, custom_resource) = match kind {
-        Some(kind) => (kind, quote!(::core::option::Option::None)),
-        None => (KindName::Type(Box::new(primary.clone())), quote!(<#primary as ::mortise_sdk::Resource>::DEFINITION)),
+/// A function that is a controller among others, which `plugin!` names.
+pub(crate) fn expand_controller(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let mut of_controller = Arguments::default();
+    let read_all = |input: ParseStream<'_>| {
+        read(input, &ARGUMENTS, &ARGUMENTS_NOT_YET, |name, input| of_controller.argument(name, input))
     };
-    let call = &function.sig.ident;
-    let visibility = &function.vis;
-    let concurrency = option(concurrency);
-    let (memory_bytes, deadline_ms) = (option(memory_bytes), option(deadline_ms));
-    let name = name.map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), |name| quote!(#name));
-    let version = version.map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), |version| quote!(#version));
-    let exports = exports();
-    Ok(quote! {
-        #function
-
-        /// What this plugin is. Tests hand it to `mortise_sdk::testing::Cluster::of`.
-        #[allow(dead_code, reason = "only a component and tests have a use for it, a native build has none")]
-        #visibility static PLUGIN: ::mortise_sdk::Plugin = ::mortise_sdk::Plugin {
-            name: #name,
-            version: #version,
-            controllers: &[::mortise_sdk::Controller {
-                primary: #kind,
-                definition: #custom_resource,
-                owns: &[#(#owns),*],
-                reads: &[#(#reads),*],
-                concurrency: #concurrency,
-                reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
-            }],
-            limits: ::mortise_sdk::Limits { memory_bytes: #memory_bytes, deadline_ms: #deadline_ms },
-        };
-
-        #exports
-    })
+    read_all.parse2(arguments)?;
+    of_controller.into_controller(&parse_function(item)?)
 }
 
-fn exports() -> TokenStream {
-    quote! {
-        #[cfg(target_arch = "wasm32")]
-        #[allow(unsafe_code, reason = "exported functions are called by the host")]
-        const _: () = {
-            use ::mortise_sdk::__private::bindings;
-            use bindings::exports::mortise::plugin::reconciler;
-
-            struct Component;
-
-            impl reconciler::Guest for Component {
-                fn manifest() -> ::std::string::String {
-                    ::mortise_sdk::__private::manifest(&PLUGIN)
-                }
-
-                fn reconcile(
-                    object: ::std::string::String,
-                    view: reconciler::Snapshot,
-                ) -> ::core::result::Result<reconciler::Outcome, reconciler::Failure> {
-                    ::mortise_sdk::__private::reconcile(&PLUGIN, &object, view)
-                }
+/// A function that is a plugin by itself.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let (mut of_controller, mut of_plugin) = (Arguments::default(), PluginArguments::default());
+    let known = [&ARGUMENTS[..], &plugin::ARGUMENTS].concat();
+    let read_all = |input: ParseStream<'_>| {
+        read(input, &known, &ARGUMENTS_NOT_YET, |name, input| {
+            if plugin::ARGUMENTS.iter().any(|known| name == known) {
+                of_plugin.argument(name, input)
+            } else {
+                of_controller.argument(name, input)
             }
+        })
+    };
+    read_all.parse2(arguments)?;
+    let function = parse_function(item)?;
+    let controller = of_controller.into_controller(&function)?;
+    let plugin = of_plugin.into_plugin(&function.vis, &[Path::from(function.sig.ident.clone())]);
+    Ok(quote!(#controller #plugin))
+}
 
-            bindings::export_component!(Component);
-        };
-    }
+fn parse_function(item: TokenStream) -> Result<ItemFn> {
+    syn::parse2(item).map_err(|error| {
+        let message = "this attribute goes on a function: fn reconcile(object: &PodSet, cx: &Context)";
+        Error::new(error.span(), message)
+    })
 }
 
 /// The type of the reconciled object, from a signature that is as it should be.
@@ -138,20 +103,7 @@ fn primary(function: &ItemFn) -> Result<Type> {
     Ok((*object.elem).clone())
 }
 
-fn option<T: quote::ToTokens>(value: Option<T>) -> TokenStream {
-    match value {
-        Some(value) => quote!(::core::option::Option::Some(#value)),
-        None => quote!(::core::option::Option::None),
-    }
-}
-
 impl Arguments {
-    fn read(input: ParseStream<'_>) -> Result<Self> {
-        let mut this = Self::default();
-        read(input, &ARGUMENTS, &ARGUMENTS_NOT_YET, |name, input| this.argument(name, input))?;
-        Ok(this)
-    }
-
     fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
         match name.to_string().as_str() {
             "owns" => self.owns.push(list(name, input, owned)?),
@@ -162,17 +114,46 @@ impl Arguments {
                 self.reads.extend(kinds);
             }
             "concurrency" => set(&mut self.concurrency, name, bounded(name, input, MAX_CONCURRENCY)?)?,
-            "limits" => list(name, input, |input| {
-                read(input, &["memory_bytes", "deadline_ms"], &[], |name, input| match name.to_string().as_str() {
-                    "memory_bytes" => set(&mut self.memory_bytes, name, bounded(name, input, MAX_MEMORY_BYTES)?),
-                    _ => set(&mut self.deadline_ms, name, bounded(name, input, MAX_DEADLINE_MS)?),
-                })
-            })?,
-            "kind" => set(&mut self.kind, name, primary_kind(&value(name, input, "\"example.com/v1/Site\"")?)?)?,
-            "name" => set(&mut self.name, name, text(name, input)?)?,
-            _ => set(&mut self.version, name, text(name, input)?)?,
+            _ => {
+                let kind = value(name, input, "\"example.com/v1/Site\"")?;
+                set(&mut self.kind, name, KindName::from_text(&kind)?)?;
+            }
         }
         Ok(())
+    }
+
+    /// The function and, beside it, a type of its name that bears the controller.
+    fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
+        let Self { owns, reads, concurrency, kind } = self;
+        let primary = primary(function)?;
+        let (kind, custom_resource) = match kind {
+            Some(kind) => (kind, quote!(::core::option::Option::None)),
+            None => {
+                (KindName::Type(Box::new(primary.clone())), quote!(<#primary as ::mortise_sdk::Resource>::DEFINITION))
+            }
+        };
+        let (visibility, call) = (&function.vis, &function.sig.ident);
+        let concurrency = option(concurrency);
+        Ok(quote! {
+            #function
+
+            // Types and functions have names of their own, so this one says which function it belongs to.
+            #[doc(hidden)]
+            #[allow(non_camel_case_types, reason = "it bears the name of the function")]
+            #visibility enum #call {}
+
+            impl #call {
+                #[doc(hidden)]
+                pub const CONTROLLER: ::mortise_sdk::Controller = ::mortise_sdk::Controller {
+                    primary: #kind,
+                    definition: #custom_resource,
+                    owns: &[#(#owns),*],
+                    reads: &[#(#reads),*],
+                    concurrency: #concurrency,
+                    reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
+                };
+            }
+        })
     }
 }
 
@@ -194,20 +175,4 @@ fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
     }
     let update = option(update);
     Ok(quote!(::mortise_sdk::Owned { kind: #kind, update: #update }))
-}
-
-/// A kind that is reconciled without bringing its CustomResourceDefinition.
-fn primary_kind(text: &LitStr) -> Result<KindName> {
-    let kind = KindName::from_text(text)?;
-    if let KindName::Text { api_version, .. } = &kind
-        && !api_version.split_once('/').is_some_and(|(group, _)| group.contains('.'))
-    {
-        let message = format!(
-            "{:?} is a kind of Kubernetes itself and its status belongs to Kubernetes; a plugin reconciles kinds of custom \
-             resources and may own or read this one",
-            text.value()
-        );
-        return Err(Error::new(text.span(), message));
-    }
-    Ok(kind)
 }

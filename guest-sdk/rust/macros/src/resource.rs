@@ -109,6 +109,13 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
             pub fn new(name: impl ::core::convert::Into<::std::string::String>, spec: #spec) -> Self {
                 Self { metadata: #metadata, spec, #no_status }
             }
+
+            /// An object to want as a child of another kind's: in its owner's namespace, and under a name that the host
+            /// gives it when this one is empty.
+            #[allow(dead_code, reason = "not every kind is another's child")]
+            pub fn wanted(name: impl ::core::convert::Into<::std::string::String>, spec: #spec) -> Self {
+                Self { metadata: ::mortise_sdk::ObjectMeta::named(name), spec, #no_status }
+            }
         }
     }
 }

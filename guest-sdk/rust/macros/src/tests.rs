@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::{projection, reconciler, resource};
+use crate::{plugin, projection, reconciler, resource};
 
 fn message(result: syn::Result<TokenStream>) -> String {
     result.expect_err("this is refused").to_string()
@@ -18,6 +18,10 @@ fn resource_error(attribute: TokenStream) -> String {
 
 fn reconciler_error(attribute: TokenStream, function: TokenStream) -> String {
     message(reconciler::expand(attribute, function))
+}
+
+fn controller_error(attribute: TokenStream) -> String {
+    message(reconciler::expand_controller(attribute, good()))
 }
 
 fn projection_error(item: TokenStream) -> String {
@@ -99,10 +103,9 @@ fn bounds_and_protected_groups_are_told_before_the_host_tells_them() {
     assert_eq!(deadline, "`deadline_ms` is a number from 1 to 10000");
     let most = quote!(concurrency = 256, limits(memory_bytes = 268435456, deadline_ms = 10000));
     assert!(reconciler::expand(most, good()).is_ok());
-    for wrong in ["apps/v1/Deployment", "v1/Pod"] {
-        assert!(reconciler_error(quote!(kind = #wrong), good()).contains("is a kind of Kubernetes itself"), "{wrong}");
+    for kind in ["apps/v1/Deployment", "v1/Pod", "example.com/v1/Site"] {
+        assert!(reconciler::expand(quote!(kind = #kind), good()).is_ok(), "{kind}");
     }
-    assert!(reconciler::expand(quote!(kind = "example.com/v1/Site"), good()).is_ok());
     for group in ["apps", "networking.k8s.io", "a.kubernetes.io"] {
         let told = resource_error(quote!(group = #group, version = "v1", kind = "A"));
         assert!(
@@ -177,6 +180,27 @@ fn a_reconciler_of_another_shape_is_shown_the_right_one() {
         )
         .contains("goes on a function")
     );
+}
+
+#[test]
+fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
+    assert!(reconciler::expand_controller(quote!(owns("v1/Pod"), concurrency = 2), good()).is_ok());
+    let told = controller_error(quote!(limits(deadline_ms = 5)));
+    assert_eq!(told, "unknown argument `limits`; it is one of: owns, reads, concurrency, kind");
+
+    let plugin = |arguments| plugin::expand(arguments).map(|tokens| tokens.to_string());
+    for good in [
+        quote!(adopt, restart),
+        quote!(deployments::adopt, erus::restart,),
+        quote!(adopt, restart, limits(deadline_ms = 5), name = "eru", version = "2"),
+    ] {
+        let expanded = plugin(good).unwrap();
+        assert!(expanded.contains("adopt > :: CONTROLLER , <"), "{expanded}");
+    }
+    let told = message(plugin::expand(quote!()));
+    assert!(told.contains("plugin!(adopt, restart)"), "{told}");
+    let told = message(plugin::expand(quote!(adopt, owns("v1/Pod"))));
+    assert_eq!(told, "unknown argument `owns`; it is one of: limits, name, version");
 }
 
 #[test]

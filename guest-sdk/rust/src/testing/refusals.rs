@@ -57,12 +57,36 @@ const HOST_FIELDS: [&str; 9] = [
 /// The first rule that an outcome breaks, in one sentence.
 type Refused = Result<(), String>;
 
+/// Groups of kinds that Kubernetes itself serves, beside those without a dot.
+const BUILTIN_GROUPS: [&str; 19] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "metrics.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
 /// Checks an outcome about `primary` of a controller that owns and may read these kinds.
 ///
 /// # Errors
 /// Terminal: the rule that it breaks, with the child and the field.
 pub(super) fn check(outcome: &Outcome, owns: &[&Owned], readable: &[Kind], primary: &Value) -> Result<(), Failure> {
     let checked = output_bytes(outcome)
+        .and_then(|()| foreign_status(outcome, primary))
         .and_then(|()| children(outcome.children.as_deref().unwrap_or_default(), owns, primary))
         .and_then(|()| outcome.status.as_ref().map_or(Ok(()), status))
         .and_then(|()| conditions(&outcome.conditions))
@@ -81,6 +105,21 @@ fn output_bytes(outcome: &Outcome) -> Refused {
         ..=MAX_OUTPUT_BYTES => Ok(()),
         _ => Err(format!("the outcome is larger than {MAX_OUTPUT_BYTES} bytes")),
     }
+}
+
+/// The status of a kind of Kubernetes itself is not a plugin's.
+fn foreign_status(outcome: &Outcome, primary: &Value) -> Refused {
+    let (api_version, kind) = (text(primary, "/apiVersion"), text(primary, "/kind"));
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let is_builtin = !group.contains('.') || BUILTIN_GROUPS.contains(&group);
+    if !is_builtin || (outcome.status.is_none() && outcome.conditions.is_empty()) {
+        return Ok(());
+    }
+    let field = if outcome.status.is_some() { "status" } else { "conditions" };
+    Err(format!(
+        "{field}: {api_version}/{kind} is a kind of Kubernetes itself, which writes its status; return neither status nor \
+         conditions, and say what matters in an event or in the status of a kind of your own"
+    ))
 }
 
 fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {

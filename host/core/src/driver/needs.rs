@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::plugins::{PluginState, Stage};
 use super::{Driver, KindState, Timer};
 use crate::event::{Digest, Effect, Refusal};
-use crate::manifest::Manifest;
+use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::Kind;
 
 /// A group and a kind: what the versions of one resource have in common.
@@ -25,6 +25,28 @@ impl Resource {
     }
 }
 
+/// What a plugin has for itself alone (L2). Of a kind that it writes the status of, that is the kind. A kind of Kubernetes
+/// itself may have any number of plugins, which leave its status alone; but its children of one kind have one plugin,
+/// because what one wants another would prune. Which objects a controller selects makes no difference: two selections that
+/// never meet today may meet at the next label.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Claim {
+    primary: Resource,
+    /// None: the kind as a whole.
+    children: Option<Resource>,
+}
+
+impl Claim {
+    fn all_of(controller: &ControllerSpec) -> Vec<Self> {
+        let primary = Resource::of(&controller.primary);
+        if !controller.builtin {
+            return vec![Self { primary, children: None }];
+        }
+        let children = controller.owns.iter().map(|owned| Some(Resource::of(&owned.kind)));
+        children.map(|children| Self { primary: primary.clone(), children }).collect()
+    }
+}
+
 /// What one plugin needs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Needs {
@@ -32,8 +54,8 @@ pub(super) struct Needs {
     kinds: BTreeSet<Kind>,
     /// Components that it is offered as or serves.
     digests: BTreeSet<Digest>,
-    /// What it reconciles, in the version that it named first.
-    claims: BTreeMap<Resource, Kind>,
+    /// What is its alone, with the reconciled kind in the version that it named first.
+    claims: BTreeMap<Claim, Kind>,
 }
 
 impl Needs {
@@ -48,8 +70,9 @@ impl Needs {
         for controller in
             serving.into_iter().chain(coming.and_then(Stage::manifest)).flat_map(|manifest| &manifest.controllers)
         {
-            let primary = &controller.primary;
-            claims.entry(Resource::of(primary)).or_insert_with(|| primary.clone());
+            for claim in Claim::all_of(controller) {
+                claims.entry(claim).or_insert_with(|| controller.primary.clone());
+            }
         }
         let read = serving.into_iter().chain(listing).flat_map(|manifest| &manifest.controllers);
         let offered = plugin.offer.iter().map(|offer| &offer.digest);
@@ -61,11 +84,11 @@ impl Needs {
     }
 }
 
-/// Which plugin has which resource, and who waits for one.
+/// Which plugin has what for itself, and who waits for something that another has.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    holders: BTreeMap<Resource, (Arc<str>, Kind)>,
-    /// Plugins that were refused because another has a kind of theirs.
+    holders: BTreeMap<Claim, (Arc<str>, Kind)>,
+    /// Plugins that were refused because another has something of theirs.
     waiting: BTreeSet<Arc<str>>,
 }
 
@@ -113,14 +136,14 @@ impl Driver {
                 component.users.insert(Arc::clone(name));
             }
         }
-        for resource in before.claims.keys().filter(|resource| !after.claims.contains_key(*resource)) {
-            self.claims.holders.remove(resource);
+        for claim in before.claims.keys().filter(|claim| !after.claims.contains_key(*claim)) {
+            self.claims.holders.remove(claim);
             if !self.claims.waiting.is_empty() {
                 self.arm(0, Timer::Claims);
             }
         }
-        for (resource, kind) in &after.claims {
-            self.claims.holders.insert(resource.clone(), (Arc::clone(name), kind.clone()));
+        for (claim, kind) in &after.claims {
+            self.claims.holders.insert(claim.clone(), (Arc::clone(name), kind.clone()));
         }
     }
 
@@ -144,18 +167,25 @@ impl Driver {
         }
     }
 
-    /// L2: a kind has one plugin, the first that claimed it.
+    /// L2: what a plugin claims is not another's; the first that claimed it has it.
     pub(super) fn claimed_by_another(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
-        let mut holders =
-            manifest.controllers.iter().filter_map(|ours| self.claims.holders.get(&Resource::of(&ours.primary)));
-        let (other, theirs) = holders.find(|(other, _)| other != name)?;
-        let message = format!(
-            "{theirs} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two"
-        );
+        let claims = manifest.controllers.iter().flat_map(Claim::all_of);
+        let mut held = claims.filter_map(|claim| Some((self.claims.holders.get(&claim)?, claim)));
+        let ((other, theirs), claim) = held.find(|((other, _), _)| other != name)?;
+        let message = match claim.children {
+            None => format!(
+                "{theirs} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two"
+            ),
+            Some(children) => format!(
+                "the plugin {other:?} owns {} of {theirs} already; each would delete what the other wants. Remove one of \
+                 the two, or let one of them own another kind",
+                children.kind
+            ),
+        };
         Some(Refusal::new(KIND_CLAIMED, message))
     }
 
-    /// Plugins that wait for kinds which are free now.
+    /// Plugins that wait for what is free now.
     pub(super) fn may_claim_now(&self) -> Vec<Arc<str>> {
         let is_free = |name: &&Arc<str>| {
             let offer = self.plugins.get(*name).and_then(|plugin| plugin.offer.as_ref());

@@ -371,7 +371,7 @@ impl Driver {
             let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) else { return };
             active.controllers.push(id);
             self.controllers.insert(id, controller(name, active, spec, calls));
-            self.primaries.insert(spec.primary.clone(), id);
+            self.add_reconciler(&spec.primary, id);
             self.enqueue_all(id, effects);
         }
         for id in before.into_values() {
@@ -414,7 +414,24 @@ impl Driver {
         }
         self.queue.remove_controller(id);
         self.controllers.remove(&id);
-        self.primaries.remove(&kind);
+        let others = self.reconcilers_of(&kind).iter().copied().filter(|other| *other != id).collect::<Arc<[_]>>();
+        if others.is_empty() {
+            self.primaries.remove(&kind);
+        } else {
+            self.primaries.insert(kind, others);
+        }
+    }
+
+    fn add_reconciler(&mut self, kind: &Kind, id: ControllerId) {
+        let known = self.reconcilers_of(kind);
+        if !known.contains(&id) {
+            self.primaries.insert(kind.clone(), known.iter().copied().chain([id]).collect());
+        }
+    }
+
+    /// The controllers of a kind.
+    pub(super) fn reconcilers_of(&self, kind: &Kind) -> Arc<[ControllerId]> {
+        self.primaries.get(kind).cloned().unwrap_or_default()
     }
 }
 
@@ -431,10 +448,13 @@ fn controller(plugin: &Arc<str>, active: &Active, spec: &ControllerSpec, calls: 
         spec: Arc::new(spec.clone()),
         access: Arc::new(Access::new(spec.readable(), manifest.limits.read_bytes)),
         limits: manifest.limits,
-        // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
-        shape: crd.map_or(StatusShape { subresource: true, ..StatusShape::default() }, |crd| {
-            StatusShape::of(crd, &spec.primary)
-        }),
+        shape: match crd {
+            Some(crd) => StatusShape::of(crd, &spec.primary),
+            // A status that is not ours has no place for anything.
+            None if spec.builtin => StatusShape::default(),
+            // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
+            None => StatusShape { subresource: true, ..StatusShape::default() },
+        },
         ready: true,
         calls,
     }

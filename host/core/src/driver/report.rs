@@ -320,8 +320,8 @@ const COMPILE_REASONS: [&str; 10] = [
     "InstantiationFailed",
     "ManifestFailed",
     "InvalidManifest",
-    "CoreKindClaimed",
     "ProtectedGroup",
+    "ProtectedKind",
 ];
 
 fn starting(plugin: &PluginState) -> String {

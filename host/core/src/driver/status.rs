@@ -18,7 +18,12 @@ impl Driver {
     /// X11: a status that was computed from a view which these very writes outdate waits for them, but not for ever.
     pub(super) fn defers_status(&mut self, key: &Key, diff: &Diff) -> bool {
         let now_ms = self.now.mono_ms;
-        let plugin = Arc::clone(&self.controllers[&key.controller].plugin);
+        let controller = &self.controllers[&key.controller];
+        if controller.spec.builtin {
+            // Nothing is written that could be outdated.
+            return false;
+        }
+        let plugin = Arc::clone(&controller.plugin);
         let Some(state) = self.keys.get_mut(key) else { return false };
         if !diff.changes_children() {
             state.deferred_since_ms = None;

@@ -18,6 +18,7 @@ use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::plugin_object;
 use crate::read_set::ReadSet;
 
+mod builtin;
 mod host_crd;
 mod needs;
 mod orphans;
@@ -38,6 +39,8 @@ struct Host {
     watched: BTreeSet<Kind>,
     loaded: BTreeSet<Digest>,
     compiled: usize,
+    /// What components say that are not made by [`manifest`].
+    manifests: BTreeMap<Digest, Arc<str>>,
     observed: Vec<Observation>,
 }
 
@@ -123,6 +126,7 @@ impl Host {
             watched: BTreeSet::new(),
             loaded: BTreeSet::new(),
             compiled: 0,
+            manifests: BTreeMap::new(),
             observed: Vec::new(),
         };
         host.step(Event::Started);
@@ -194,7 +198,8 @@ impl Host {
                 assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
                 self.compiled += 1;
                 let number: usize = digest.0[digest.0.len() - 32..].parse().unwrap();
-                let manifest = manifest(&plugin_name(number), &kind_of(number));
+                let other = self.manifests.get(&digest).cloned();
+                let manifest = other.unwrap_or_else(|| manifest(&plugin_name(number), &kind_of(number)));
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
                 events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
@@ -253,7 +258,11 @@ impl Host {
 
     /// Somebody creates so many objects of a plugin's kind; each wants one child.
     fn create_objects(&mut self, number: usize, count: usize) {
-        let kind = kind_of(number);
+        self.create_objects_of(&kind_of(number), count);
+    }
+
+    /// Somebody creates so many objects of a kind.
+    fn create_objects_of(&mut self, kind: &Kind, count: usize) {
         for object in 0..count {
             let name = Name::new("default", &format!("object-{object}"));
             let object = json!({

@@ -7,7 +7,7 @@ use super::Driver;
 use super::keys::Work;
 use crate::event::{Effect, Observation};
 use crate::object::{Controller as OwnerReference, Kind, Name, Object, ObjectRef};
-use crate::queue::{Key, Lane};
+use crate::queue::{ControllerId, Key, Lane};
 use crate::read_set::{Interest, ReadSet};
 use crate::store::Change;
 
@@ -70,7 +70,9 @@ impl Driver {
     pub(super) fn on_change(&mut self, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
         let Some(object) = change.object().cloned() else { return };
         self.on_plugin_object_change(&object, effects);
-        self.wake_primary(change, &object, by_list, effects);
+        for controller in self.reconcilers_of(&object.kind).iter().copied() {
+            self.wake_primary(controller, change, &object, by_list, effects);
+        }
         for side in [&change.before, &change.after].into_iter().flatten() {
             if let Some(owner) = &side.controller {
                 self.wake_owner(&side.kind, &side.name.namespace, owner, effects);
@@ -87,8 +89,14 @@ impl Driver {
         }
     }
 
-    fn wake_primary(&mut self, change: &Change, object: &Object, by_list: bool, effects: &mut Vec<Effect>) {
-        let Some(controller) = self.primaries.get(&object.kind).copied() else { return };
+    fn wake_primary(
+        &mut self,
+        controller: ControllerId,
+        change: &Change,
+        object: &Object,
+        by_list: bool,
+        effects: &mut Vec<Effect>,
+    ) {
         let generation = |side: &Option<Arc<Object>>| side.as_ref().map(|object| object.generation);
         let is_new_generation = generation(&change.before) != generation(&change.after);
         let key = Key { controller, name: object.name.clone() };
@@ -133,15 +141,17 @@ impl Driver {
     }
 
     fn wake_owner(&mut self, child: &Kind, namespace: &Arc<str>, owner: &OwnerReference, effects: &mut Vec<Effect>) {
-        let Some(id) = self.primaries.get(&owner.kind).copied() else { return };
-        if !self.controllers.get(&id).is_some_and(|controller| controller.access.readable.contains(child)) {
-            return;
-        }
-        // A cluster-scoped owner may have children in any namespace.
-        for namespace in [Arc::clone(namespace), Arc::from("")] {
-            let key = Key { controller: id, name: Name { namespace, name: Arc::clone(&owner.name) } };
-            if self.keys.contains_key(&key) {
-                return self.wake(&key, Lane::Live, effects);
+        for id in self.reconcilers_of(&owner.kind).iter().copied() {
+            if !self.controllers.get(&id).is_some_and(|controller| controller.access.readable.contains(child)) {
+                continue;
+            }
+            // A cluster-scoped owner may have children in any namespace.
+            for namespace in [Arc::clone(namespace), Arc::from("")] {
+                let key = Key { controller: id, name: Name { namespace, name: Arc::clone(&owner.name) } };
+                if self.keys.contains_key(&key) {
+                    self.wake(&key, Lane::Live, effects);
+                    break;
+                }
             }
         }
     }

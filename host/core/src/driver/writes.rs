@@ -10,6 +10,7 @@ use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorC
 use crate::kube_event::Happening;
 use crate::object::{Object, ObjectRef};
 use crate::own_write::OwnWrite;
+use crate::plan;
 use crate::queue::Key;
 
 /// Deletes and status writes of one key that may be in flight at once.
@@ -223,9 +224,7 @@ impl Driver {
         let Some(state) = self.keys.get_mut(key) else { return };
         let failure = match result {
             Ok(Some(live)) => {
-                let is_ours =
-                    owner_uid.is_some() && live.controller.as_ref().map(|owner| &owner.uid) == owner_uid.as_ref();
-                if is_ours {
+                if owner_uid.is_some_and(|uid| plan::is_child(&controller.spec, &uid, live)) {
                     state.own_writes.push(OwnWrite {
                         target: target.clone(),
                         uid: Arc::clone(&live.uid),

@@ -172,18 +172,32 @@ fn custom_resources_that_are_none_are_refused_with_their_place() {
 }
 
 #[test]
-fn l2_kinds_of_kubernetes_itself_are_never_reconciled() {
-    for (api_version, kind) in [
-        ("v1", "Pod"),
-        ("apps/v1", "Deployment"),
-        ("batch/v1", "Job"),
-        ("networking.k8s.io/v1", "Ingress"),
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+fn a_kind_of_kubernetes_itself_is_known_as_one() {
+    let is_builtin = |api_version: &str, kind: &str| {
+        let manifest = with("/controllers/0/for", json!({"apiVersion": api_version, "kind": kind}));
+        Manifest::parse(&manifest.to_string()).unwrap().controllers[0].builtin
+    };
+    for (api_version, kind) in
+        [("v1", "Node"), ("apps/v1", "Deployment"), ("batch/v1", "Job"), ("networking.k8s.io/v1", "Ingress")]
+    {
+        assert!(is_builtin(api_version, kind), "{api_version} {kind}");
+    }
+    for (api_version, kind) in [("app.example.com/v1alpha1", "PodSet"), ("gateway.networking.k8s.io/v1", "Gateway")] {
+        assert!(!is_builtin(api_version, kind), "{api_version} {kind}");
+    }
+}
+
+#[test]
+fn what_the_host_writes_of_what_is_reconciled_cannot_be_reconciled() {
+    for (api_version, kind, why) in [
+        ("v1", "Event", "each would cause more"),
+        ("events.k8s.io/v1", "Event", "each would cause more"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "under customResources"),
     ] {
         let refusal = refusal(&with("/controllers/0/for", json!({"apiVersion": api_version, "kind": kind})));
-        assert_eq!(refusal.reason, "CoreKindClaimed", "{api_version} {kind}");
-        let words = format!("controllers[0].for: {api_version}/{kind} is a kind of Kubernetes itself");
-        assert!(refusal.message.starts_with(&words), "{}", refusal.message);
+        assert_eq!(refusal.reason, "ProtectedKind", "{api_version} {kind}");
+        let words = format!("controllers[0].for: {api_version}/{kind} cannot be reconciled: ");
+        assert!(refusal.message.starts_with(&words) && refusal.message.contains(why), "{}", refusal.message);
     }
 }
 

@@ -44,6 +44,14 @@ pub fn prepare(
     if outcome.finalized {
         return bad("finalized: the manifest declares no finalizer for this kind");
     }
+    if spec.builtin && (outcome.status.is_some() || !outcome.conditions.is_empty()) {
+        let field = if outcome.status.is_some() { "status" } else { "conditions" };
+        return bad(format!(
+            "{field}: {} is a kind of Kubernetes itself, which writes its status; return neither status nor conditions, \
+             and say what matters in an event or in the status of a kind of your own",
+            spec.primary
+        ));
+    }
     let before = before.and_then(|before| before.children.as_deref()).unwrap_or_default();
     let children =
         outcome.children.as_ref().map(|children| prepare_children(spec, primary, children, before)).transpose()?;

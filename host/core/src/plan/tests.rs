@@ -26,6 +26,7 @@ fn spec() -> ControllerSpec {
     let owned = |api_version, kind, update| OwnedKind { kind: Kind::new(api_version, kind), update };
     ControllerSpec {
         primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
+        builtin: false,
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
         reads: vec![],
         concurrency: 1,
@@ -156,6 +157,38 @@ fn x3_an_object_of_somebody_else_is_never_touched() {
     let mut foreign = created(&wanted);
     foreign[0]["metadata"]["ownerReferences"][0]["uid"] = json!("u-2");
     check(&wanted, foreign, expect!["taken Pod default/web-0-kddw55s2"]);
+}
+
+#[test]
+fn x6_a_kind_of_kubernetes_itself_has_its_status_from_kubernetes() {
+    let builtin = ControllerSpec { builtin: true, ..spec() };
+    let refused = |outcome: Outcome| prepare(&builtin, &primary(), &outcome, None).unwrap_err().message();
+    let status = Outcome { status: Some("{}".into()), ..Outcome::default() };
+    assert!(refused(status.clone()).contains("status: app.example.com/v1alpha1/PodSet is a kind of Kubernetes itself"));
+    let condition = Condition {
+        name: "Ready".to_owned(),
+        status: crate::contract::ConditionStatus::True,
+        reason: "Said".to_owned(),
+        message: String::new(),
+    };
+    assert!(refused(Outcome { conditions: vec![condition], ..Outcome::default() }).contains("conditions: "));
+    assert!(prepare(&spec(), &primary(), &status, None).is_ok());
+    assert!(prepare(&builtin, &primary(), &outcome(vec![child("0", &pod("a"))]), None).is_ok());
+}
+
+#[test]
+fn x3_children_that_kubernetes_itself_has_made_are_left_alone() {
+    let builtin = ControllerSpec { builtin: true, ..spec() };
+    let wanted = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
+    let mut live = created(&wanted);
+    live[1]["metadata"]["annotations"].as_object_mut().unwrap().remove("mortise.dev/child");
+    let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], live.into_iter().map(decode));
+    let missing = |wanted: &Outcome| {
+        let prepared = prepare(&builtin, &primary(), wanted, None).unwrap();
+        shown(&diff(&prepared, &builtin, &primary(), MANAGER, &snapshot, &Applied::new()))
+    };
+    assert_eq!(missing(&outcome(vec![])), "delete Pod default/web-0-kddw55s2 uid=p-0", "no key, not ours");
+    assert_eq!(missing(&wanted), "taken Pod default/web-1-46kknmcr");
 }
 
 #[test]

@@ -56,6 +56,30 @@ fn a_plugin_gets_the_rules_that_its_manifest_needs_and_no_other() {
 }
 
 #[test]
+fn no_right_to_the_status_of_a_kind_of_kubernetes_itself_is_asked_for() {
+    let manifest = r#"{
+      "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "notes",
+      "controllers": [{
+        "for": {"apiVersion": "apps/v1", "kind": "Deployment"},
+        "owns": [{"apiVersion": "v1", "kind": "ConfigMap"}]
+      }]
+    }"#;
+    assert_eq!(
+        lines(&rules(&Manifest::parse(manifest).unwrap())),
+        r#"- apiGroups: [""]
+  resources: ["configmaps"]
+  verbs: ["create", "delete", "get", "list", "patch", "watch"]
+- apiGroups: ["apps"]
+  resources: ["deployments"]
+  verbs: ["get", "list", "watch"]
+- apiGroups: ["apps"]
+  resources: ["deployments/finalizers"]
+  verbs: ["update"]
+"#
+    );
+}
+
+#[test]
 fn a_plugin_role_carries_the_label_that_adds_it_to_the_hosts_role() {
     let manifest = Manifest::parse(PODSET).unwrap();
     let role = serde_json::to_value(cluster_role("podset", &manifest)).unwrap();

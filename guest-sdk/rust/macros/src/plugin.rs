@@ -1,0 +1,119 @@
+//! `plugin!`, and what it has in common with `#[reconciler]`: from controllers to the static `PLUGIN` and, on wasm32, a
+//! component's exports. What a controller is made of is not known here.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::{Error, LitStr, Path, Result, Token, Visibility};
+
+use crate::arguments::{bounded, list, option, read, set, text};
+
+/// The most memory and the longest deadline of one call that the host grants.
+const MAX_MEMORY_BYTES: u64 = 256 << 20;
+const MAX_DEADLINE_MS: u64 = 10_000;
+
+/// What is said of a plugin as a whole.
+pub(crate) const ARGUMENTS: [&str; 3] = ["limits", "name", "version"];
+
+/// What is said of a plugin as a whole, as it was written.
+#[derive(Default)]
+pub(crate) struct PluginArguments {
+    memory_bytes: Option<u64>,
+    deadline_ms: Option<u64>,
+    name: Option<LitStr>,
+    version: Option<LitStr>,
+}
+
+impl PluginArguments {
+    /// Takes one of [`ARGUMENTS`].
+    pub(crate) fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+        match name.to_string().as_str() {
+            "limits" => list(name, input, |input| {
+                read(input, &["memory_bytes", "deadline_ms"], &[], |name, input| match name.to_string().as_str() {
+                    "memory_bytes" => set(&mut self.memory_bytes, name, bounded(name, input, MAX_MEMORY_BYTES)?),
+                    _ => set(&mut self.deadline_ms, name, bounded(name, input, MAX_DEADLINE_MS)?),
+                })
+            }),
+            "name" => set(&mut self.name, name, text(name, input)?),
+            _ => set(&mut self.version, name, text(name, input)?),
+        }
+    }
+
+    /// The static and the exports of a plugin of these controllers, each named by its function.
+    pub(crate) fn into_plugin(self, visibility: &Visibility, controllers: &[Path]) -> TokenStream {
+        let Self { memory_bytes, deadline_ms, name, version } = self;
+        let (memory_bytes, deadline_ms) = (option(memory_bytes), option(deadline_ms));
+        let name = name.map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), |name| quote!(#name));
+        let version = version.map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), |version| quote!(#version));
+        let exports = exports();
+        quote! {
+            /// What this plugin is. Tests hand it to `mortise_sdk::testing::Cluster::of`.
+            #[allow(dead_code, reason = "only a component and tests have a use for it, a native build has none")]
+            #visibility static PLUGIN: ::mortise_sdk::Plugin = ::mortise_sdk::Plugin {
+                name: #name,
+                version: #version,
+                controllers: &[#(<#controllers>::CONTROLLER),*],
+                limits: ::mortise_sdk::Limits { memory_bytes: #memory_bytes, deadline_ms: #deadline_ms },
+            };
+
+            #exports
+        }
+    }
+}
+
+/// `plugin!(adopt, restart, limits(...))`.
+pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
+    (|input: ParseStream<'_>| {
+        let span = input.span();
+        let mut controllers: Vec<Path> = Vec::new();
+        while !input.is_empty() && !is_argument(input) {
+            controllers.push(input.parse()?);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        if controllers.is_empty() {
+            let message = "name the functions that bear #[controller], as in plugin!(adopt, restart)";
+            return Err(Error::new(span, message));
+        }
+        let mut arguments = PluginArguments::default();
+        read(input, &ARGUMENTS, &[], |name, input| arguments.argument(name, input))?;
+        Ok(arguments.into_plugin(&syn::parse_quote!(pub), &controllers))
+    })
+    .parse2(input)
+}
+
+/// A name that something is said about, and no controller's.
+fn is_argument(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    ahead.call(Ident::parse_any).is_ok() && (ahead.peek(Token![=]) || ahead.peek(syn::token::Paren))
+}
+
+fn exports() -> TokenStream {
+    quote! {
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, reason = "exported functions are called by the host")]
+        const _: () = {
+            use ::mortise_sdk::__private::bindings;
+            use bindings::exports::mortise::plugin::reconciler;
+
+            struct Component;
+
+            impl reconciler::Guest for Component {
+                fn manifest() -> ::std::string::String {
+                    ::mortise_sdk::__private::manifest(&PLUGIN)
+                }
+
+                fn reconcile(
+                    object: ::std::string::String,
+                    view: reconciler::Snapshot,
+                ) -> ::core::result::Result<reconciler::Outcome, reconciler::Failure> {
+                    ::mortise_sdk::__private::reconcile(&PLUGIN, &object, view)
+                }
+            }
+
+            bindings::export_component!(Component);
+        };
+    }
+}
