@@ -17,6 +17,8 @@ pub struct Seen {
     /// Pods that are there and not being deleted, by owner and key.
     alive: BTreeMap<(String, String), BTreeSet<String>>,
     places: BTreeMap<String, (String, String)>,
+    /// UIDs of the living Pods that are ready: nothing is going to happen to them by itself any more.
+    ready: BTreeSet<String>,
     /// UIDs of all Pods that ever were.
     pub ever: BTreeSet<String>,
     /// UIDs of all Pods that were deleted, or began to be.
@@ -59,6 +61,11 @@ impl Witness {
     pub fn alive(&self) -> usize {
         self.with(|seen| seen.alive.values().map(BTreeSet::len).sum())
     }
+
+    /// How many of them are ready.
+    pub fn ready(&self) -> usize {
+        self.with(|seen| seen.ready.len())
+    }
 }
 
 impl Drop for Witness {
@@ -76,6 +83,10 @@ impl Seen {
         if pod.metadata.deletion_timestamp.is_some() {
             return self.forget(pod);
         }
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        if conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+            self.ready.insert(uid.clone());
+        }
         let place = (owner, key);
         self.places.insert(uid.clone(), place.clone());
         let living = self.alive.entry(place.clone()).or_default();
@@ -89,6 +100,7 @@ impl Seen {
         let uid = pod.uid().unwrap_or_default();
         self.ever.insert(uid.clone());
         self.deleted.insert(uid.clone());
+        self.ready.remove(&uid);
         if let Some(living) = self.places.remove(&uid).and_then(|place| self.alive.get_mut(&place)) {
             living.remove(&uid);
         }

@@ -19,7 +19,10 @@ fn x5_a_restarted_host_finds_everything_in_order_and_writes_nothing() {
     let witness = Witness::watch(&world);
     create_sets(&world, sets, 3);
     wait_converged(&world, &witness, sets, 3);
-    // Pods go on to Running after their set is content; the restart is shown on a cluster in which nothing happens.
+    // Pods go on to become ready after their set is content; the restart is shown on a cluster in which nothing happens.
+    world.until_within(Duration::from_secs(240), "every Pod is ready", &mut || {
+        (witness.ready() == sets * 3).then_some(())
+    });
     wait_until_still(&world);
 
     world.stop_host();
