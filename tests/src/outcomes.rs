@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mortise_core::contract::{self, GuestFault};
 use mortise_core::limits::{MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
-use mortise_core::manifest::{ControllerSpec, OwnedKind, Update};
+use mortise_core::manifest::{ControllerSpec, OwnedKind, Selection, Update};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
@@ -29,6 +29,7 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
     Controller {
         primary: mortise_sdk::Kind { api_version, kind },
         definition: None,
+        selection: mortise_sdk::Selection::EVERYTHING,
         owns: const { &[owned("Pod"), owned("ConfigMap")] },
         reads: &[],
         concurrency: None,
@@ -52,6 +53,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     ControllerSpec {
         primary: Kind::new(api_version, kind),
         builtin: !api_version.contains("example.com"),
+        selection: Selection::default(),
         owns: vec![owned("Pod"), owned("ConfigMap")],
         reads: vec![],
         concurrency: 1,

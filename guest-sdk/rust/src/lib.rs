@@ -103,6 +103,13 @@
 //! ReplicaSets, is no child of the plugin's even where the plugin owns the kind. Several plugins may reconcile one of
 //! these kinds, as long as no two own children of the same kind of it.
 //!
+//! # Some objects of a kind
+//!
+//! `labels = "tier=web"` and `annotation("example.com/on", "true")` of a [`macro@controller`] select what it reconciles.
+//! An object that does not match costs nothing, and one that ceases to match is left alone as it is: with its children, and
+//! with the status that it had. So a controller that has to undo what it did when a mark is taken away selects nothing. It
+//! looks at every object of the kind and wants no children of those without the mark, as `adopt` does above.
+//!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
@@ -117,9 +124,9 @@
 //!
 //! # What mortise 0.1 does not serve yet
 //!
-//! Admission, conversion, finalizers, actions (writes to objects that are no children) and reconciling only some objects
-//! of a kind have their places in the contract, and the host of this version refuses whatever asks for them. So the SDK
-//! has no types for them, and the attributes are refused when a plugin is compiled, with what to do instead.
+//! Admission, conversion, finalizers and actions (writes to objects that are no children) have their places in the
+//! contract, and the host of this version refuses whatever asks for them. So the SDK has no types for them, and the
+//! attributes are refused when a plugin is compiled, with what to do instead.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 #[cfg(all(feature = "bump-allocator", target_arch = "wasm32"))]
@@ -147,7 +154,7 @@ mod view;
 pub use context::Context;
 pub use error::{Failure, ReadError};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Limits, Owned, Plugin, Update};
+pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};

@@ -32,6 +32,8 @@ pub struct Controller {
     pub primary: Kind,
     /// Its CustomResourceDefinition, when the plugin brings it.
     pub definition: Option<&'static Definition>,
+    /// Which of its objects are reconciled.
+    pub selection: Selection,
     /// Kinds of children.
     pub owns: &'static [Owned],
     /// Kinds that are only read.
@@ -40,6 +42,37 @@ pub struct Controller {
     pub concurrency: Option<u32>,
     /// The function, from the object's JSON text.
     pub reconcile: fn(&str, &Context) -> Result<Outcome, Failure>,
+}
+
+/// Which objects of a kind a controller reconciles: those whose labels and annotations match.
+pub struct Selection {
+    /// A label selector, "tier=web,!legacy"; "" matches all.
+    pub labels: &'static str,
+    /// Annotations that have to be there with these values.
+    pub annotations: &'static [(&'static str, &'static str)],
+}
+
+impl Selection {
+    /// All objects.
+    pub const EVERYTHING: Self = Self { labels: "", annotations: &[] };
+
+    fn write(&self, out: &mut Text) {
+        if self.labels.is_empty() && self.annotations.is_empty() {
+            return;
+        }
+        out.name("where").open(b'{');
+        if !self.labels.is_empty() {
+            out.text("labels", self.labels);
+        }
+        if !self.annotations.is_empty() {
+            out.name("annotations").open(b'{');
+            for (name, value) in self.annotations {
+                out.text(name, value);
+            }
+            out.close(b'}');
+        }
+        out.close(b'}');
+    }
 }
 
 /// A kind of children.
@@ -58,6 +91,13 @@ pub enum Update {
     Apply,
     /// Deleted and created anew.
     Recreate,
+    /// Deleted and created anew, a few at a time: a next one goes when the last ones serve.
+    RollingRecreate {
+        /// How many of the wanted children of the kind may be unavailable at once, 1 at least.
+        max_unavailable: u32,
+    },
+    /// Left as it is until somebody deletes it.
+    OnDelete,
 }
 
 impl Update {
@@ -65,6 +105,8 @@ impl Update {
         match self {
             Self::Apply => "apply",
             Self::Recreate => "recreate",
+            Self::RollingRecreate { .. } => "rollingRecreate",
+            Self::OnDelete => "onDelete",
         }
     }
 }
@@ -135,12 +177,16 @@ struct Header {
 impl Controller {
     fn write(&self, out: &mut Text) {
         self.primary.open(out.open(b'{').name("for")).close(b'}');
+        self.selection.write(out);
         if !self.owns.is_empty() {
             out.name("owns").open(b'[');
             for owned in self.owns {
                 owned.kind.open(out);
                 if let Some(update) = owned.update {
                     out.text("update", update.as_str());
+                    if let Update::RollingRecreate { max_unavailable } = update {
+                        out.name("maxUnavailable").value(&max_unavailable);
+                    }
                 }
                 out.close(b'}');
             }

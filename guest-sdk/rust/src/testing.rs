@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::CHILD_KEY_ANNOTATION;
 use crate::context::Context;
 use crate::error::{Failure, ReadError};
-use crate::manifest::{Controller, Owned, Plugin};
+use crate::manifest::{Controller, Owned, Plugin, Selection};
 use crate::object::{Kind, ObjectKey};
 use crate::outcome::{ConditionStatus, Outcome};
 use crate::query::Query;
@@ -141,13 +141,17 @@ impl Cluster {
         found
     }
 
-    /// One call of the plugin. Its outcome is checked as the host checks it: kinds, names, namespaces and metadata of
+    /// One call of the plugin, for an object that its controller selects. Its outcome is checked as the host checks it: kinds, names, namespaces and metadata of
     /// children, repeated keys, fields of the status that are the host's, reasons, and how many and how large they may be.
     ///
     /// # Errors
-    /// The plugin's failure, or what the host would refuse about the outcome as a terminal one.
+    /// The plugin's failure, or as a terminal one what the host would refuse about the outcome, or that it would not call the
+    /// plugin for this object at all.
     pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome, Failure> {
         let object = primary(object);
+        for controller in self.controllers(&object) {
+            selected(controller, &object)?;
+        }
         let view = View {
             kinds: self.readable_kinds(&object),
             objects: self.objects.clone(),
@@ -218,6 +222,22 @@ impl Cluster {
         let others = self.controllers(object).flat_map(|each| each.reads.iter().chain([&each.primary]).copied());
         owned.chain(others).collect()
     }
+}
+
+/// What a controller does not select is never given to it.
+fn selected(controller: &Controller, object: &Value) -> Result<(), Failure> {
+    let none = Map::new();
+    let map = |pointer| object.pointer(pointer).and_then(Value::as_object).unwrap_or(&none);
+    let (labels, annotations) = (map("/metadata/labels"), map("/metadata/annotations"));
+    let Selection { labels: wanted, annotations: marks } = &controller.selection;
+    let requirements = selector::parse(wanted).map_err(Failure::Terminal)?;
+    let is_marked = |(name, value): &(&str, &str)| annotations.get(*name).is_some_and(|found| found == value);
+    if requirements.iter().all(|requirement| requirement.holds(labels)) && marks.iter().all(is_marked) {
+        return Ok(());
+    }
+    let name = text(object, "/metadata/name");
+    let why = format!("the host would not call the plugin for {name:?}: its labels or annotations are not selected");
+    Err(Failure::Terminal(why))
 }
 
 fn tree<T: Serialize>(object: &T) -> Value {

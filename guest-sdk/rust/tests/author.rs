@@ -39,6 +39,8 @@ struct Deployment<'a> {
 
 #[reconciler(
     owns(Deployment<'static>, update = "recreate"), owns("v1/Pod"), reads("v1/Node", "v1/ConfigMap"),
+    owns("v1/Secret", update = "rolling_recreate", max_unavailable = 3), owns("v1/Service", update = "rolling_recreate"),
+    owns("v1/Endpoints", update = "on_delete"),
     concurrency = 4, limits(memory_bytes = 1048576, deadline_ms = 250), name = "sites", version = "9.9.9"
 )]
 fn reconcile(site: &Site, cx: &Context) -> Result<Outcome, Failure> {
@@ -66,6 +68,9 @@ fn everything_that_attributes_say_is_in_the_manifest() {
             "owns": [
                 {"apiVersion": "apps/v1", "kind": "Deployment", "update": "recreate"},
                 {"apiVersion": "v1", "kind": "Pod"},
+                {"apiVersion": "v1", "kind": "Secret", "update": "rollingRecreate", "maxUnavailable": 3},
+                {"apiVersion": "v1", "kind": "Service", "update": "rollingRecreate", "maxUnavailable": 1},
+                {"apiVersion": "v1", "kind": "Endpoints", "update": "onDelete"},
             ],
             "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "ConfigMap"}],
             "concurrency": 4,
@@ -203,7 +208,7 @@ mod several_controllers {
             note: Option<String>,
         }
 
-        #[controller(owns(Note, update = "apply"))]
+        #[controller(owns(Note, update = "apply"), labels = "tier in (web, api)", annotation("example.com/on", "true"))]
         pub fn adopt(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
             let note = |about: &String| Note::wanted(deployment.name, NoteSpec { about: about.clone() });
             Ok(Outcome::children(deployment.note.iter().map(|about| Child::new("note", &note(about)))))
@@ -222,6 +227,7 @@ fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_one_of_the_kin
         manifest["controllers"],
         json!([
             {"for": {"apiVersion": "apps/v1", "kind": "Deployment"},
+             "where": {"labels": "tier in (web, api)", "annotations": {"example.com/on": "true"}},
              "owns": [{"apiVersion": "example.com/v1", "kind": "Note", "update": "apply"}]},
             {"for": note, "concurrency": 2},
         ])
@@ -229,15 +235,22 @@ fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_one_of_the_kin
     assert_eq!(manifest["customResources"].as_array().unwrap().len(), 1, "Kubernetes' own kind brings no definition");
 
     let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
-        "metadata": {"name": "web", "namespace": "shop", "annotations": {"example.com/note": "busy"}}});
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"tier": "web"},
+            "annotations": {"example.com/note": "busy", "example.com/on": "true"}}});
     let mut cluster = Cluster::of(plugin);
     cluster.settle(&deployment).unwrap();
     let note = cluster.objects("Note")[0].clone();
     assert_eq!((&note["metadata"]["name"], &note["spec"]["about"]), (&json!("web"), &json!("busy")));
     assert_eq!(cluster.reconcile(&note).unwrap().status_value(), json!({"letters": 4}));
-    deployment["metadata"]["annotations"] = json!({});
+    deployment["metadata"]["annotations"] = json!({"example.com/on": "true"});
     cluster.settle(&deployment).unwrap();
     assert!(cluster.objects("Note").is_empty());
+    for (place, value) in [("annotations", json!({"example.com/on": "false"})), ("labels", json!({"tier": "db"}))] {
+        let mut other = deployment.clone();
+        other["metadata"][place] = value;
+        let told = cluster.reconcile(&other).unwrap_err();
+        assert!(told.message().contains("the host would not call the plugin for \"web\""), "{told}");
+    }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}});
     assert!(cluster.reconcile(&pod).unwrap_err().message().contains("no controller reconciles Pod"));
 }

@@ -161,10 +161,17 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
 
 fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::fmt::Result {
     writeln!(text, "\nReconciles {}, {} at once", words::kind(&controller.primary), controller.concurrency)?;
+    if !controller.selection.is_everything() {
+        writeln!(text, "  where  {}", controller.selection)?;
+    }
     for owned in &controller.owns {
         let how = match owned.update {
-            Update::Apply => "changed in place",
-            Update::Recreate => "deleted and created anew when it has to change",
+            Update::Apply => "changed in place".to_owned(),
+            Update::Recreate => "deleted and created anew when it has to change".to_owned(),
+            Update::RollingRecreate { max_unavailable } => {
+                format!("deleted and created anew when it has to change, with {max_unavailable} unavailable at most")
+            }
+            Update::OnDelete => "created anew once somebody has deleted it".to_owned(),
         };
         writeln!(text, "  owns   {}, {how}", words::kind(&owned.kind))?;
     }

@@ -3,6 +3,7 @@
 //! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`driver::Driver`] runs in
 //! the host and in the simulator. Read `driver.rs` first, then `event.rs` for what flows through it.
 
+pub mod availability;
 pub mod backoff;
 pub mod breaker;
 mod budget;

@@ -8,7 +8,15 @@ use serde::Deserialize;
 
 use crate::event::Refusal;
 use crate::limits::{CallLimits, MAX_DEADLINE_MS, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
-use crate::object::Kind;
+use crate::object::{Kind, Object};
+
+use self::owned::RawOwned;
+pub use self::owned::{OwnedKind, Update};
+use self::selection::RawSelection;
+pub use self::selection::Selection;
+
+mod owned;
+mod selection;
 
 /// The only apiVersion of manifests that this host reads.
 pub const API_VERSION: &str = "mortise.dev/v1alpha1";
@@ -55,6 +63,8 @@ pub struct ControllerSpec {
     pub primary: Kind,
     /// It is a kind of Kubernetes itself, which writes its status: the host writes none, and no condition either.
     pub builtin: bool,
+    /// Which of its objects are reconciled.
+    pub selection: Selection,
     /// Kinds of children.
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
@@ -75,28 +85,15 @@ impl ControllerSpec {
         kinds
     }
 
+    /// Whether an object of the primary kind is reconciled.
+    pub fn selects(&self, object: &Object) -> bool {
+        self.selection.is_everything() || self.selection.matches(object)
+    }
+
     /// How children of a kind are changed, or None when it is not owned.
     pub fn update_of(&self, kind: &Kind) -> Option<Update> {
         self.owns.iter().find(|owned| owned.kind == *kind).map(|owned| owned.update)
     }
-}
-
-/// A kind of children and how they change.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OwnedKind {
-    /// The kind.
-    pub kind: Kind,
-    /// What happens when a child is wanted otherwise than it is.
-    pub update: Update,
-}
-
-/// What happens when a child is wanted otherwise than it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Update {
-    /// Changed in place by server-side apply.
-    Apply,
-    /// Deleted and created anew.
-    Recreate,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +120,7 @@ struct RawManifest {
 struct RawController {
     r#for: RawKind,
     #[serde(default)]
-    r#where: Option<serde_json::Value>,
+    r#where: RawSelection,
     #[serde(default)]
     owns: Vec<RawOwned>,
     #[serde(default)]
@@ -139,15 +136,6 @@ struct RawController {
 struct RawKind {
     api_version: String,
     kind: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawOwned {
-    api_version: String,
-    kind: String,
-    #[serde(default)]
-    update: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -276,31 +264,8 @@ fn controller_spec(index: usize, raw: RawController) -> Result<ControllerSpec, R
     if raw.finalize {
         return refuse(format!("{place}.finalize: this version of mortise runs no finalizers yet"));
     }
-    if raw.r#where.is_some() {
-        return refuse(format!("{place}.where: this version of mortise reconciles all objects of a kind"));
-    }
-    let mut owns: Vec<OwnedKind> = Vec::new();
-    for (at, owned) in raw.owns.into_iter().enumerate() {
-        let place = format!("{place}.owns[{at}]");
-        let kind = kind_at(&place, &owned.api_version, &owned.kind)?;
-        let update = match owned.update.as_deref() {
-            None | Some("apply") => Update::Apply,
-            Some("recreate") => Update::Recreate,
-            Some(other) => {
-                return refuse(format!("{place}.update: {other:?} is none of \"apply\" and \"recreate\""));
-            }
-        };
-        if owns.iter().any(|owned| owned.kind == kind) {
-            return refuse(format!("{place}: {kind} is owned twice"));
-        }
-        if kind == primary {
-            return refuse(format!("{place}: {kind} cannot be its own child"));
-        }
-        if let Some(why) = not_for_children(&kind) {
-            return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
-        }
-        owns.push(OwnedKind { kind, update });
-    }
+    let selection = Selection::parse(&format!("{place}.where"), raw.r#where)?;
+    let owns = owned::parse(&place, &primary, &raw.owns)?;
     let reads = raw
         .reads
         .iter()
@@ -312,7 +277,7 @@ fn controller_spec(index: usize, raw: RawController) -> Result<ControllerSpec, R
         return refuse(format!("{place}.concurrency: {concurrency} is not within 1 and {MAX_CONCURRENCY}"));
     }
     let builtin = is_builtin_group(primary.group());
-    Ok(ControllerSpec { primary, builtin, owns, reads, concurrency })
+    Ok(ControllerSpec { primary, builtin, selection, owns, reads, concurrency })
 }
 
 /// The group of the host's own kinds.

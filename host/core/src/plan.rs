@@ -10,15 +10,17 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::prepare::is_object_name;
 pub use self::prepare::prepare;
+use self::rollout::Rollout;
 use crate::contract::{Condition, GuestEvent};
 use crate::event::{Precondition, WriteOp};
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
-use crate::object::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, Object, ObjectRef, ResourceVersion};
+use crate::object::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, Kind, Object, ObjectRef, ResourceVersion};
 use crate::own_fields::is_applied;
 use crate::store::Snapshot;
 
 mod prepare;
+mod rollout;
 
 /// Kubernetes' common label for who takes care of an object, and our value of it.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "mortise");
@@ -90,23 +92,34 @@ pub fn diff(
 ) -> Diff {
     let mut diff = Diff::default();
     let Some(children) = &prepared.children else { return diff };
+    let mut rollouts: BTreeMap<&Kind, Rollout> = BTreeMap::new();
     for child in children {
-        let Some(live) = snapshot.get(&child.target.kind, &child.target.name) else {
-            diff.children.push(create(child, primary));
+        let mut rollout = match child.update {
+            Update::RollingRecreate { max_unavailable } => {
+                Some(rollouts.entry(&child.target.kind).or_insert_with(|| Rollout::new(max_unavailable)))
+            }
+            Update::Apply | Update::Recreate | Update::OnDelete => None,
+        };
+        let found = snapshot.get(&child.target.kind, &child.target.name);
+        let Some(live) = found.filter(|live| is_child(spec, &primary.uid, live) && !live.deleting) else {
+            match found {
+                None => diff.children.push(create(child, primary)),
+                Some(live) if is_child(spec, &primary.uid, live) => diff.waits = true,
+                Some(_) => diff.taken.push(child.target.clone()),
+            }
+            rollout.into_iter().for_each(Rollout::absent);
             continue;
         };
-        if !is_child(spec, &primary.uid, live) {
-            diff.taken.push(child.target.clone());
-        } else if live.deleting {
-            diff.waits = true;
-        } else {
-            match child.update {
-                Update::Recreate if live.desired.as_deref() == Some(&*child.hash) => {}
-                Update::Recreate => diff.deletes.push(delete(live)),
-                Update::Apply => diff.children.extend(apply(child, primary, live, manager, applied)),
-            }
+        let is_current = live.desired.as_deref() == Some(&*child.hash);
+        match (child.update, &mut rollout) {
+            (Update::Apply, _) => diff.children.extend(apply(child, primary, live, manager, applied)),
+            (Update::Recreate, _) if !is_current => diff.deletes.push(delete(live)),
+            (_, Some(rollout)) if is_current => rollout.current(live),
+            (_, Some(rollout)) => rollout.outdated(live),
+            (Update::Recreate | Update::RollingRecreate { .. } | Update::OnDelete, _) => {}
         }
     }
+    diff.deletes.extend(rollouts.values().flat_map(Rollout::next).map(|live| delete(live)));
     let wanted: BTreeSet<&ObjectRef> = children.iter().map(|child| &child.target).collect();
     for owned in &spec.owns {
         for live in snapshot.owned(&owned.kind, &primary.uid) {
@@ -135,15 +148,12 @@ fn delete(live: &Object) -> WriteOp {
 
 fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
     let target = child.target.clone();
-    match child.update {
-        Update::Recreate => {
-            let body = child_body(child, primary, Some(&child.hash)).to_string().into();
-            WriteOp::Create { target, body }
-        }
-        Update::Apply => {
-            let body = child_body(child, primary, None).to_string().into();
-            WriteOp::Apply { target, body, force: false, only_if: Precondition::Absent }
-        }
+    if child.update.is_in_place() {
+        let body = child_body(child, primary, None).to_string().into();
+        WriteOp::Apply { target, body, force: false, only_if: Precondition::Absent }
+    } else {
+        let body = child_body(child, primary, Some(&child.hash)).to_string().into();
+        WriteOp::Create { target, body }
     }
 }
 

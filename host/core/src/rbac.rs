@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::manifest::{Manifest, Update};
+use crate::manifest::Manifest;
 use crate::object::Kind;
 
 #[cfg(test)]
@@ -161,10 +161,8 @@ pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
         }
         for owned in &controller.owns {
             // An apply creates what is absent, for which the API server asks for `create` beside `patch`.
-            let wanted: &[&str] = match owned.update {
-                Update::Recreate => &["create", "delete"],
-                Update::Apply => &["create", "patch", "delete"],
-            };
+            let wanted: &[&str] =
+                if owned.update.is_in_place() { &["create", "patch", "delete"] } else { &["create", "delete"] };
             allow(&owned.kind, "", wanted);
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn read(
 }
 
 /// Refuses what a later version will take, with what to do until then.
-pub(crate) fn refuse_not_yet(written: &str, at: Span, not_yet: &[(&str, &str)]) -> Result<()> {
+fn refuse_not_yet(written: &str, at: Span, not_yet: &[(&str, &str)]) -> Result<()> {
     match not_yet.iter().find(|(name, _)| *name == written) {
         Some((_, why)) => Err(Error::new(at, format!("`{written}`: this version of mortise does not yet {why}"))),
         None => Ok(()),

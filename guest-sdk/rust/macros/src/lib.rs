@@ -70,8 +70,11 @@ pub fn projection(input: TokenStream) -> TokenStream {
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how they change: "apply" (default) in place, "recreate" by deleting and creating; may be repeated |
+/// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how they change: "apply" (default) in place, "recreate" by deleting and creating, "rolling_recreate" the same a few at a time, "on_delete" not before somebody deletes them; may be repeated |
+/// | `owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)` | how many of them may be unavailable at once, 1 unless given; a child is available when its conditions `Ready` and `Available` hold, those that it has |
 /// | `reads("v1/Node", ConfigMap)` | kinds that are read, by text or by type |
+/// | `labels = "tier=web,!legacy"` | reconcile only objects whose labels match, in the syntax of `kubectl get -l` |
+/// | `annotation("example.com/on", "true")` | reconcile only objects with this annotation; may be repeated, then all have to be there |
 /// | `concurrency = 4` | calls at once, 1 to 256; 8 unless given |
 /// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere, or it is a kind of Kubernetes itself |
 /// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
@@ -81,15 +84,14 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// [`derive@Projection`] of any other, or whatever serde reads.
 ///
 /// What the manifest has a place for and mortise 0.1 refuses, is refused here when the plugin is compiled: `writes(...)`
-/// (actions on objects that are no children), `labels` and `annotation` (reconciling only some objects of a kind),
-/// `finalize`, `admission`, and the updates "rollingRecreate" and "onDelete".
+/// (actions on objects that are no children), `finalize` and `admission`.
 #[proc_macro_attribute]
 pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand(arguments.into(), item.into()))
 }
 
 /// Makes a controller of one function, for a plugin that has several: what [`macro@reconciler`] is, without the plugin.
-/// It takes `owns`, `reads`, `concurrency` and `kind`, and is named in [`plugin!`].
+/// It takes `owns`, `reads`, `labels`, `annotation`, `concurrency` and `kind`, and is named in [`plugin!`].
 #[proc_macro_attribute]
 pub fn controller(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand_controller(arguments.into(), item.into()))

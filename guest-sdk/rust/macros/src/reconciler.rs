@@ -1,41 +1,40 @@
 //! `#[controller]` and `#[reconciler]`: from a function and what it may see to a controller, under the function's own name
 //! among the types, and for `#[reconciler]` to the plugin that is made of it alone.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::parse::{ParseStream, Parser};
-use syn::{Error, FnArg, ItemFn, Path, Result, ReturnType, Token, Type};
+use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
-use crate::arguments::{bounded, list, option, read, refuse_not_yet, set, text, value};
+use crate::arguments::{bounded, list, option, read, set, text, value};
 use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
 
 /// What is said of a controller.
-const ARGUMENTS: [&str; 4] = ["owns", "reads", "concurrency", "kind"];
-const UPDATES: [(&str, &str); 2] = [("apply", "Apply"), ("recreate", "Recreate")];
+const ARGUMENTS: [&str; 6] = ["owns", "reads", "labels", "annotation", "concurrency", "kind"];
+/// How children change, as authors write it.
+const UPDATES: [&str; 4] = ["apply", "recreate", ROLLING, "on_delete"];
+const ROLLING: &str = "rolling_recreate";
 
 /// What the manifest has a place for and the host of this version refuses: told here, so that no component is built only
 /// to be refused.
-const ARGUMENTS_NOT_YET: [(&str, &str); 5] = [
+const ARGUMENTS_NOT_YET: [(&str, &str); 3] = [
     ("writes", "write to objects that are no children; own the kind with owns(...), or leave the object to its owner"),
-    ("labels", "select objects by labels; return Ok(Outcome::new()) for those that are none of yours"),
-    ("annotation", "select objects by annotations; return Ok(Outcome::new()) for those that are none of yours"),
     ("finalize", "run finalizers; let children be collected through their owner reference, which the host sets"),
     ("admission", "serve admission; put rules into the schema and tell the rest in a condition"),
 ];
-const UPDATES_NOT_YET: [(&str, &str); 2] = [
-    ("rollingRecreate", "recreate children a few at a time; take \"recreate\", and want fewer changes per outcome"),
-    ("onDelete", "leave changed children until somebody deletes them; take \"recreate\" or \"apply\""),
-];
-
 /// The most calls of one controller at once that the host grants.
 const MAX_CONCURRENCY: u32 = 256;
+/// No object has more children.
+const MAX_UNAVAILABLE: u32 = 500;
 
 /// What the attribute says, as expressions.
 #[derive(Default)]
 struct Arguments {
     owns: Vec<TokenStream>,
     reads: Vec<KindName>,
+    labels: Option<LitStr>,
+    annotations: Vec<TokenStream>,
     concurrency: Option<u32>,
     kind: Option<KindName>,
 }
@@ -113,6 +112,8 @@ impl Arguments {
                 })?;
                 self.reads.extend(kinds);
             }
+            "labels" => set(&mut self.labels, name, text(name, input)?)?,
+            "annotation" => self.annotations.push(list(name, input, annotation)?),
             "concurrency" => set(&mut self.concurrency, name, bounded(name, input, MAX_CONCURRENCY)?)?,
             _ => {
                 let kind = value(name, input, "\"example.com/v1/Site\"")?;
@@ -124,7 +125,8 @@ impl Arguments {
 
     /// The function and, beside it, a type of its name that bears the controller.
     fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
-        let Self { owns, reads, concurrency, kind } = self;
+        let Self { owns, reads, labels, annotations, concurrency, kind } = self;
+        let labels = labels.map(|labels| labels.value()).unwrap_or_default();
         let primary = primary(function)?;
         let (kind, custom_resource) = match kind {
             Some(kind) => (kind, quote!(::core::option::Option::None)),
@@ -147,6 +149,7 @@ impl Arguments {
                 pub const CONTROLLER: ::mortise_sdk::Controller = ::mortise_sdk::Controller {
                     primary: #kind,
                     definition: #custom_resource,
+                    selection: ::mortise_sdk::Selection { labels: #labels, annotations: &[#(#annotations),*] },
                     owns: &[#(#owns),*],
                     reads: &[#(#reads),*],
                     concurrency: #concurrency,
@@ -157,22 +160,42 @@ impl Arguments {
     }
 }
 
+/// `annotation("example.com/on", "true")`.
+fn annotation(input: ParseStream<'_>) -> Result<TokenStream> {
+    let wrong = |error: Error| Error::new(error.span(), "write it as `annotation(\"example.com/on\", \"true\")`");
+    let name: LitStr = input.parse().map_err(wrong)?;
+    input.parse::<Token![,]>().map_err(wrong)?;
+    let value: LitStr = input.parse().map_err(wrong)?;
+    Ok(quote!((#name, #value)))
+}
+
 fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
     let kind: KindName = input.parse()?;
-    let mut update = None;
+    let (mut update, mut max_unavailable) = (None, None);
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
-        read(input, &["update"], &[], |name, input| {
-            let wanted = text(name, input)?;
-            refuse_not_yet(&wanted.value(), wanted.span(), &UPDATES_NOT_YET)?;
-            let Some((_, variant)) = UPDATES.iter().find(|(text, _)| wanted.value() == *text) else {
-                let all: Vec<&str> = UPDATES.iter().map(|(text, _)| *text).collect();
-                return Err(Error::new(wanted.span(), format!("an update is one of: {}", all.join(", "))));
-            };
-            let variant = Ident::new(variant, wanted.span());
-            set(&mut update, name, quote!(::mortise_sdk::Update::#variant))
+        read(input, &["update", "max_unavailable"], &[], |name, input| match name.to_string().as_str() {
+            "update" => set(&mut update, name, text(name, input)?),
+            _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
         })?;
     }
-    let update = option(update);
+    let update: Option<LitStr> = update;
+    if let Some((_, span)) = max_unavailable
+        && update.as_ref().is_none_or(|update| update.value() != ROLLING)
+    {
+        return Err(Error::new(span, format!("`max_unavailable` belongs to update = {ROLLING:?}")));
+    }
+    let update = option(update.map(|text| update_of(&text, max_unavailable)).transpose()?);
     Ok(quote!(::mortise_sdk::Owned { kind: #kind, update: #update }))
+}
+
+fn update_of(text: &LitStr, max_unavailable: Option<(u32, Span)>) -> Result<TokenStream> {
+    let most = max_unavailable.map_or(1, |(most, _)| most);
+    match text.value().as_str() {
+        "apply" => Ok(quote!(::mortise_sdk::Update::Apply)),
+        "recreate" => Ok(quote!(::mortise_sdk::Update::Recreate)),
+        ROLLING => Ok(quote!(::mortise_sdk::Update::RollingRecreate { max_unavailable: #most })),
+        "on_delete" => Ok(quote!(::mortise_sdk::Update::OnDelete)),
+        _ => Err(Error::new(text.span(), format!("an update is one of: {}", UPDATES.join(", ")))),
+    }
 }

@@ -49,9 +49,12 @@ fn an_unknown_argument_is_answered_with_the_known_ones() {
     let unknown = resource_error(quote!(grup = "a.b"));
     assert!(unknown.starts_with("unknown argument `grup`; it is one of: group, version, kind, status"), "{unknown}");
     let unknown = reconciler_error(quote!(own("v1/Pod")), good());
-    assert!(unknown.starts_with("unknown argument `own`; it is one of: owns, reads, concurrency"), "{unknown}");
+    assert!(
+        unknown.starts_with("unknown argument `own`; it is one of: owns, reads, labels, annotation, concurrency"),
+        "{unknown}"
+    );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
-    assert_eq!(unknown, "unknown argument `updates`; it is one of: update");
+    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable");
 }
 
 #[test]
@@ -71,19 +74,23 @@ fn a_kind_is_version_and_kind() {
         let told = reconciler_error(quote!(owns(#wrong)), good());
         assert!(told.contains("names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\""), "{wrong}: {told}");
     }
-    assert!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()).contains("apply, recreate"));
+    let updates = "an update is one of: apply, recreate, rolling_recreate, on_delete";
+    assert_eq!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()), updates);
+    let misplaced = "`max_unavailable` belongs to update = \"rolling_recreate\"";
+    for wrong in
+        [quote!(owns("v1/Pod", max_unavailable = 1)), quote!(owns("v1/Pod", update = "apply", max_unavailable = 1))]
+    {
+        assert_eq!(reconciler_error(wrong, good()), misplaced);
+    }
+    assert!(reconciler_error(quote!(annotation("a")), good()).contains("write it as `annotation(\"example.com/on\", "));
 }
 
 #[test]
 fn what_this_version_of_the_host_refuses_is_refused_when_the_plugin_is_compiled() {
     let not_yet = [
         (quote!(writes("v1/Node", verbs("patch"))), "`writes`", "no children"),
-        (quote!(labels = "tier=web"), "`labels`", "Outcome::new()"),
-        (quote!(annotation("a", "b")), "`annotation`", "Outcome::new()"),
         (quote!(finalize), "`finalize`", "owner reference"),
         (quote!(admission("v1/Pod")), "`admission`", "schema"),
-        (quote!(owns("v1/Pod", update = "rollingRecreate")), "`rollingRecreate`", "\"recreate\""),
-        (quote!(owns("v1/Pod", update = "onDelete")), "`onDelete`", "\"apply\""),
     ];
     for (attribute, name, instead) in not_yet {
         let told = reconciler_error(attribute, good());
@@ -186,7 +193,7 @@ fn a_reconciler_of_another_shape_is_shown_the_right_one() {
 fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
     assert!(reconciler::expand_controller(quote!(owns("v1/Pod"), concurrency = 2), good()).is_ok());
     let told = controller_error(quote!(limits(deadline_ms = 5)));
-    assert_eq!(told, "unknown argument `limits`; it is one of: owns, reads, concurrency, kind");
+    assert_eq!(told, "unknown argument `limits`; it is one of: owns, reads, labels, annotation, concurrency, kind");
 
     let plugin = |arguments| plugin::expand(arguments).map(|tokens| tokens.to_string());
     for good in [

@@ -9,7 +9,7 @@ use super::needs::{KIND_CLAIMED, Needs};
 use super::{Controller, Driver, Timer};
 use crate::event::{Compiled, Digest, Effect, Observation, Offer, Refusal};
 use crate::manifest::{ControllerSpec, CustomResource, Manifest};
-use crate::object::{Kind, Name, ObjectRef};
+use crate::object::{Kind, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::queue::{ControllerId, Key, Lane};
 use crate::selector::Selector;
@@ -384,18 +384,21 @@ impl Driver {
         self.settle(name, effects);
     }
 
-    /// W1: a new version, or a new configuration, is a reason to look at every object again.
-    fn enqueue_all(&mut self, controller: ControllerId, effects: &mut Vec<Effect>) {
-        let Some(primary) = self.controllers.get(&controller).map(|controller| controller.spec.primary.clone()) else {
-            return;
-        };
+    /// W1: a new version, or a new configuration, is a reason to look at every object again. One that selects other objects
+    /// than the version before leaves those alone that it does not select.
+    fn enqueue_all(&mut self, id: ControllerId, effects: &mut Vec<Effect>) {
+        let Some(spec) = self.controllers.get(&id).map(|controller| Arc::clone(&controller.spec)) else { return };
         let snapshot = self.store.snapshot();
-        let all = Selector::default();
-        let names: Vec<Name> = snapshot.list(&primary, None, &all).map(|object| object.name.clone()).collect();
-        for name in names {
-            let key = Key { controller, name };
-            self.keys.entry(key.clone()).or_default();
-            self.wake(&key, Lane::Resync, effects);
+        for object in snapshot.list(&spec.primary, None, &Selector::default()) {
+            let key = Key { controller: id, name: object.name.clone() };
+            if spec.selects(object) {
+                self.keys.entry(key.clone()).or_default();
+                self.wake(&key, Lane::Resync, effects);
+            } else if self.keys.get(&key).is_some_and(|state| state.is_idle()) {
+                self.drop_key(&key);
+            } else {
+                self.wake(&key, Lane::Live, effects);
+            }
         }
     }
 

@@ -66,7 +66,9 @@ impl Driver {
         }
         let snapshot = self.store.snapshot();
         let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let Some(primary) = snapshot.get(&controller.spec.primary, &key.name).cloned() else {
+        let spec = Arc::clone(&controller.spec);
+        let Some(primary) = snapshot.get(&spec.primary, &key.name).filter(|object| spec.selects(object)).cloned()
+        else {
             self.drop_key(&key);
             return;
         };
@@ -187,8 +189,8 @@ impl Driver {
             return;
         };
         let changed = primary.uid != called_with.uid || primary.generation != called_with.generation;
-        let of_another_object = primary.uid != called_with.uid || primary.deleting;
-        if !still_serves || of_another_object || (changed && state.discarded < MAX_DISCARDED) {
+        let is_moot = primary.uid != called_with.uid || primary.deleting || !controller.spec.selects(&primary);
+        if !still_serves || is_moot || (changed && state.discarded < MAX_DISCARDED) {
             // L1: what a replaced version answered is thrown away too; the new one is asked instead.
             state.discarded += 1;
             state.dirty = None;

@@ -22,6 +22,7 @@ mod builtin;
 mod host_crd;
 mod needs;
 mod orphans;
+mod selection;
 mod shares;
 
 /// A driver and the cluster that it believes in.
@@ -36,6 +37,8 @@ struct Host {
     deletes: Vec<(WriteId, ObjectRef)>,
     /// Creates of children that are under way, with the plugins that want them.
     creates: Vec<(WriteId, Arc<str>)>,
+    /// What they are to make.
+    bodies: BTreeMap<WriteId, (ObjectRef, Value)>,
     watched: BTreeSet<Kind>,
     loaded: BTreeSet<Digest>,
     compiled: usize,
@@ -123,6 +126,7 @@ impl Host {
             objects: BTreeMap::new(),
             deletes: Vec::new(),
             creates: Vec::new(),
+            bodies: BTreeMap::new(),
             watched: BTreeSet::new(),
             loaded: BTreeSet::new(),
             compiled: 0,
@@ -208,7 +212,8 @@ impl Host {
             }
             Effect::Write(write) => match write.op {
                 WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
-                WriteOp::Create { .. } | WriteOp::Apply { .. } if write.cause.is_some() => {
+                WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } if write.cause.is_some() => {
+                    self.bodies.insert(write.id, (target, serde_json::from_str(&body).unwrap()));
                     self.creates.extend(write.plugin.map(|plugin| (write.id, plugin)));
                 }
                 WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {

@@ -100,38 +100,42 @@ impl Driver {
         let generation = |side: &Option<Arc<Object>>| side.as_ref().map(|object| object.generation);
         let is_new_generation = generation(&change.before) != generation(&change.after);
         let key = Key { controller, name: object.name.clone() };
-        let Some(state) = self.keys.get_mut(&key) else {
-            if change.after.is_some() {
-                self.keys.insert(key.clone(), Default::default());
-                let lane = if change.before.is_some() { Lane::Live } else { self.first_look(&object.kind) };
-                self.wake(&key, lane, effects);
+        let spec = self.controllers.get(&controller).map(|controller| Arc::clone(&controller.spec));
+        let after = change.after.as_ref().filter(|after| spec.is_some_and(|spec| spec.selects(after)));
+        let Some(after) = after else {
+            // Gone, or selected no more; then its children stay, and nobody looks at them until it is selected again.
+            match self.keys.get_mut(&key) {
+                Some(state) if state.is_idle() => self.drop_key(&key),
+                Some(state) => state.mark_dirty(Lane::Live),
+                None => {}
             }
             return;
         };
-        match &change.after {
-            None if state.is_idle() => self.drop_key(&key),
-            None => state.mark_dirty(Lane::Live),
-            // What a list shows may be several changes in one. And a status write makes no new generation, so a change
-            // that shows one is not, or not only, ours.
-            Some(_) if by_list || is_new_generation => self.wake(&key, Lane::Live, effects),
-            // W3: the version is that of our own status write, so nothing is new to this key. A key that waits to see that
-            // very write is let through. A write that the API server found to change nothing has the version of somebody
-            // else's change, hence the second look.
-            Some(after)
-                if state.status_version == Some(after.resource_version)
-                    && change.before.as_ref().is_some_and(|before| before.differs_only_in_status(after)) =>
-            {
-                if state.gated_since_ms.is_some() {
-                    self.wake(&key, Lane::Live, effects);
-                }
+        let Some(state) = self.keys.get_mut(&key) else {
+            self.keys.insert(key.clone(), Default::default());
+            let lane = if change.before.is_some() { Lane::Live } else { self.first_look(&object.kind) };
+            return self.wake(&key, lane, effects);
+        };
+        // W3: the version is that of our own status write, so nothing is new to this key. A write that the API server found
+        // to change nothing has the version of somebody else's change, hence the second look.
+        let is_own_status = state.status_version == Some(after.resource_version)
+            && change.before.as_ref().is_some_and(|before| before.differs_only_in_status(after));
+        // What a list shows may be several changes in one. And a status write makes no new generation, so a change that
+        // shows one is not, or not only, ours.
+        if by_list || is_new_generation {
+            self.wake(&key, Lane::Live, effects);
+        } else if is_own_status {
+            // A key that waits to see that very write is let through.
+            if state.gated_since_ms.is_some() {
+                self.wake(&key, Lane::Live, effects);
             }
-            Some(after) if matches!(state.work, Work::Writing(_)) => {
-                // Of two changes one at most is our own write.
-                if state.unsorted_version.replace(after.resource_version).is_some() {
-                    state.mark_dirty(Lane::Live);
-                }
+        } else if matches!(state.work, Work::Writing(_)) {
+            // Of two changes one at most is our own write.
+            if state.unsorted_version.replace(after.resource_version).is_some() {
+                state.mark_dirty(Lane::Live);
             }
-            Some(_) => self.wake(&key, Lane::Live, effects),
+        } else {
+            self.wake(&key, Lane::Live, effects);
         }
     }
 
@@ -183,7 +187,7 @@ impl Driver {
         }
     }
 
-    /// Forgets a key whose object is gone.
+    /// Forgets a key whose object is gone or not selected any more.
     pub(super) fn drop_key(&mut self, key: &Key) {
         self.queue.remove(key);
         self.clear_fault(key);

@@ -66,7 +66,8 @@ impl Driver {
         // A key lives no longer than its controller.
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
-        let Some(primary) = self.store.snapshot().get(&object.kind, &object.name).cloned() else {
+        let is_reconciled = |primary: &&Arc<Object>| controller.spec.selects(primary);
+        let Some(primary) = self.store.snapshot().get(&object.kind, &object.name).filter(is_reconciled).cloned() else {
             let controller = Arc::clone(&controller.label);
             effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
             self.drop_key(key);

@@ -26,6 +26,7 @@ fn manifest() -> Value {
                 {"apiVersion": "v1", "kind": "ConfigMap"},
             ],
             "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "Pod"}],
+            "where": {"labels": "tier=web", "annotations": {"example.com/on": "true"}},
             "concurrency": 3,
         }],
         "limits": {"memoryBytes": 1048576, "deadlineMs": 250},
@@ -73,6 +74,7 @@ fn a_manifest_says_what_it_says() {
     assert_eq!(crd.kinds, std::slice::from_ref(&podset), "only what is served");
     let controller = &parsed.controllers[0];
     assert_eq!((&controller.primary, controller.concurrency), (&podset, 3));
+    assert_eq!(controller.selection.to_string(), "labels tier=web, annotation example.com/on=\"true\"");
     assert_eq!(controller.readable(), [podset, kind("v1", "Pod"), kind("v1", "ConfigMap"), kind("v1", "Node")]);
     assert_eq!(controller.update_of(&kind("v1", "Pod")), Some(Update::Recreate));
     assert_eq!(controller.update_of(&kind("v1", "ConfigMap")), Some(Update::Apply));
@@ -89,6 +91,7 @@ fn what_is_left_out_has_the_defaults() {
     let parsed = Manifest::parse(&least.to_string()).unwrap();
     assert_eq!((parsed.limits, parsed.custom_resources.len()), (CallLimits::default(), 0));
     assert_eq!(parsed.controllers[0].concurrency, DEFAULT_CONCURRENCY);
+    assert!(parsed.controllers[0].selection.is_everything());
 }
 
 #[test]
@@ -102,6 +105,7 @@ fn a_text_that_is_no_manifest_of_this_version_is_refused() {
         ("/kind", json!("Pod"), "it is mortise.dev/v1alpha1 Pod"),
         ("/colour", json!("red"), "unknown field `colour`"),
         ("/controllers/0/watches", json!([]), "unknown field `watches`"),
+        ("/controllers/0/where", json!({"fields": "a=b"}), "unknown field `fields`"),
         ("/limits/fuel", json!(1), "unknown field `fuel`"),
         ("/name", json!(7), "invalid type"),
         ("/controllers", json!([]), "controllers: there is none"),
@@ -119,12 +123,6 @@ fn what_this_version_does_not_do_is_refused_and_not_ignored() {
         ("/admission", json!([config_map]), "serves no admission yet"),
         ("/writes", json!([config_map]), "writes only children and status"),
         ("/controllers/0/finalize", json!(true), "controllers[0].finalize: this version of mortise runs no finalizers"),
-        (
-            "/controllers/0/where",
-            json!({"labels": "a=b"}),
-            "controllers[0].where: this version of mortise reconciles all",
-        ),
-        ("/controllers/0/owns/0/update", json!("onDelete"), "\"onDelete\" is none of \"apply\" and \"recreate\""),
     ]);
 }
 
@@ -142,9 +140,38 @@ fn controllers_that_make_no_sense_are_refused_with_their_place() {
         ("/controllers/0/owns/1", json!({"apiVersion": "", "kind": "Pod"}), "controllers[0].owns[1]: "),
         ("/controllers/0/owns/1", json!({"apiVersion": "v1", "kind": "Pod"}), "owns[1]: v1/Pod is owned twice"),
         ("/controllers/0/owns/1", podset, "cannot be its own child"),
+        (
+            "/controllers/0/owns/0/update",
+            json!("replace"),
+            "owns[0].update: \"replace\" is none of \"apply\", \"recreate\"",
+        ),
+        ("/controllers/0/owns/0/maxUnavailable", json!(2), "it belongs to \"update\": \"rollingRecreate\" alone"),
+        ("/controllers/0/owns/1/maxUnavailable", json!(1), "owns[1].maxUnavailable: it belongs to"),
+        ("/controllers/0/where", json!({"labels": "a=b=c"}), "controllers[0].where.labels: the label selector"),
         ("/controllers/0/concurrency", json!(0), "concurrency: 0 is not within 1 and 256"),
         ("/controllers/0/concurrency", json!(257), "257 is not within 1 and 256"),
     ]);
+}
+
+#[test]
+fn children_change_as_their_kind_says() {
+    let update = |fields: Value| {
+        let mut owned = json!({"apiVersion": "v1", "kind": "Pod"});
+        owned.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let parsed = Manifest::parse(&with("/controllers/0/owns/0", owned).to_string())?;
+        Ok::<_, Refusal>(parsed.controllers[0].update_of(&Kind::new("v1", "Pod")).unwrap())
+    };
+    let rolling = |max_unavailable| Update::RollingRecreate { max_unavailable };
+    assert_eq!(update(json!({})), Ok(Update::Apply));
+    assert_eq!(update(json!({"update": "onDelete"})), Ok(Update::OnDelete));
+    assert_eq!(update(json!({"update": "rollingRecreate"})), Ok(rolling(1)));
+    assert_eq!(update(json!({"update": "rollingRecreate", "maxUnavailable": 25})), Ok(rolling(25)));
+    let none = update(json!({"update": "rollingRecreate", "maxUnavailable": 0})).unwrap_err();
+    assert!(
+        none.message.contains("owns[0].maxUnavailable: with 0 no child could ever be replaced"),
+        "{}",
+        none.message
+    );
 }
 
 #[test]

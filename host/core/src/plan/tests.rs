@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::contract::{Action, Child, Outcome};
 use crate::limits::MAX_CHILDREN;
-use crate::manifest::OwnedKind;
+use crate::manifest::{OwnedKind, Selection};
 use crate::object::{Interner, Kind, Name};
 
 const MANAGER: &str = "mortise/podset";
@@ -27,6 +27,7 @@ fn spec() -> ControllerSpec {
     ControllerSpec {
         primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
         builtin: false,
+        selection: Selection::default(),
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
         reads: vec![],
         concurrency: 1,

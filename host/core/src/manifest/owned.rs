@@ -1,0 +1,94 @@
+//! What a controller owns, and what happens to a child that is wanted otherwise than it is. How that is carried out stands
+//! in `plan.rs`.
+
+use serde::Deserialize;
+
+use super::{kind_at, not_for_children, refuse};
+use crate::event::Refusal;
+use crate::object::Kind;
+
+/// A kind of children and how they change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedKind {
+    /// The kind.
+    pub kind: Kind,
+    /// What happens when a child is wanted otherwise than it is.
+    pub update: Update,
+}
+
+/// What happens when a child is wanted otherwise than it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Update {
+    /// Changed in place by server-side apply.
+    Apply,
+    /// Deleted and created anew.
+    Recreate,
+    /// The same a few at a time: as many at once as may be unavailable.
+    RollingRecreate {
+        /// How many of the wanted children of this kind may be unavailable because of it, 1 at least.
+        max_unavailable: u32,
+    },
+    /// Left as it is until somebody deletes it; then it is created as it is wanted.
+    OnDelete,
+}
+
+impl Update {
+    /// Whether children are changed in place; others are only ever created and deleted.
+    pub fn is_in_place(self) -> bool {
+        self == Self::Apply
+    }
+}
+
+/// A member of `owns` as a manifest has it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawOwned {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    update: Option<String>,
+    #[serde(default)]
+    max_unavailable: Option<u32>,
+}
+
+/// Reads the `owns` of a controller.
+pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec<OwnedKind>, Refusal> {
+    let mut owns: Vec<OwnedKind> = Vec::new();
+    for (at, owned) in raw.iter().enumerate() {
+        let place = format!("{place}.owns[{at}]");
+        let kind = kind_at(&place, &owned.api_version, &owned.kind)?;
+        let update = update(&place, owned)?;
+        if owns.iter().any(|owned| owned.kind == kind) {
+            return refuse(format!("{place}: {kind} is owned twice"));
+        }
+        if kind == *primary {
+            return refuse(format!("{place}: {kind} cannot be its own child"));
+        }
+        if let Some(why) = not_for_children(&kind) {
+            return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
+        }
+        owns.push(OwnedKind { kind, update });
+    }
+    Ok(owns)
+}
+
+fn update(place: &str, raw: &RawOwned) -> Result<Update, Refusal> {
+    let update = match raw.update.as_deref() {
+        None | Some("apply") => Update::Apply,
+        Some("recreate") => Update::Recreate,
+        Some("rollingRecreate") => Update::RollingRecreate { max_unavailable: raw.max_unavailable.unwrap_or(1) },
+        Some("onDelete") => Update::OnDelete,
+        Some(other) => {
+            return refuse(format!(
+                "{place}.update: {other:?} is none of \"apply\", \"recreate\", \"rollingRecreate\" and \"onDelete\""
+            ));
+        }
+    };
+    match (update, raw.max_unavailable) {
+        (Update::RollingRecreate { max_unavailable: 0 }, _) => {
+            refuse(format!("{place}.maxUnavailable: with 0 no child could ever be replaced; it is 1 or more"))
+        }
+        (Update::RollingRecreate { .. }, _) | (_, None) => Ok(update),
+        (_, Some(_)) => refuse(format!("{place}.maxUnavailable: it belongs to \"update\": \"rollingRecreate\" alone")),
+    }
+}
