@@ -4,9 +4,12 @@
 //! Counts that take long (kills, reloads) are small here and can be raised by environment variables that each test names.
 
 mod crash;
+mod foo;
 mod hostile;
 mod kinds;
 mod lifecycle;
+mod mydaemonset;
+mod node_storm;
 mod observe;
 mod outage;
 mod pods;

@@ -30,8 +30,9 @@ Commands:
                      FILTER names one step, or a part of the names of integration tests (such as `e2e`). With --full,
                      the end-to-end tests that take longer the more they do get the numbers of a release, which is
                      minutes more: 100 kills of the host, 200 PodSets and 20 reloads under load, 300 PodSets and 60 s
-                     of quiet, an API server away for 60 s (MORTISE_E2E_KILLS, _RELOAD_SETS, _RELOADS, _QUIET_SETS,
-                     _IDLE_S, _OUTAGE_S; what the environment sets of these stays as it is).
+                     of quiet, an API server away for 60 s, 50 nodes that come and go for 120 s (MORTISE_E2E_KILLS,
+                     _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S, _NODES, _NODES_S; what the environment
+                     sets of these stays as it is).
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS go to the benchmark; `cargo xtask bench --help` lists them.
   gen [--check]      Write the generated parts of deploy/ anew; with --check, fail when they differ.

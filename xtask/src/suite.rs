@@ -23,13 +23,15 @@ const GROUPS: [&str; 5] = ["tidy", "outcomes", "scenarios", "simulation", "e2e"]
 
 /// The numbers of the end-to-end tests in a full run: each names what a release is held to. The tests have smaller ones of
 /// their own, with which they take seconds.
-const FULL: [(&str, &str); 6] = [
+const FULL: [(&str, &str); 8] = [
     ("MORTISE_E2E_KILLS", "100"),
     ("MORTISE_E2E_RELOAD_SETS", "200"),
     ("MORTISE_E2E_RELOADS", "20"),
     ("MORTISE_E2E_QUIET_SETS", "300"),
     ("MORTISE_E2E_IDLE_S", "60"),
     ("MORTISE_E2E_OUTAGE_S", "60"),
+    ("MORTISE_E2E_NODES", "50"),
+    ("MORTISE_E2E_NODES_S", "120"),
 ];
 
 /// How much the end-to-end tests do.

@@ -119,6 +119,9 @@ fn kwok(binary: &Path, stages: &[impl AsRef<Path>], layout: &Layout) -> Command 
     command
         .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
         .arg("--manage-all-nodes=true")
+        // Without it no lease is renewed, and after 50 s the node controller takes every Node for lost and its Pods for not
+        // ready, which nobody takes back. 40 s is what a kubelet has.
+        .arg("--node-lease-duration-seconds=40")
         .args(stages.iter().map(|stage| flag("config", stage.as_ref())));
     command
 }

@@ -159,7 +159,7 @@ impl ControlPlane {
         if options.nodes == 0 || !kwok {
             return Ok(());
         }
-        let nodes = (1..=options.nodes).map(node).collect::<Vec<_>>();
+        let nodes = (1..=options.nodes).map(|number| node(&format!("node-{number}"))).collect::<Vec<_>>();
         let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": nodes});
         self.apply(&list.to_string()).context("create the Nodes")?;
         let usable = until("every Node to take Pods", READY_DEADLINE, POLL, || {
@@ -369,8 +369,8 @@ fn lost_a_port(error: &anyhow::Error) -> bool {
     format!("{error:#}").contains("address already in use")
 }
 
-fn node(number: usize) -> serde_json::Value {
-    let name = format!("node-{number}");
+/// A Node that kwok plays a kubelet for.
+pub fn node(name: &str) -> serde_json::Value {
     // Far more than any test schedules: the scheduler must never be what a test waits for.
     let room = serde_json::json!({"cpu": "1000", "memory": "1Ti", "pods": "10000"});
     serde_json::json!({

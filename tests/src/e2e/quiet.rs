@@ -23,28 +23,28 @@ fn x5_a_restarted_host_finds_everything_in_order_and_writes_nothing() {
     world.until_within(Duration::from_secs(240), "every Pod is ready", &mut || {
         (witness.ready() == sets * 3).then_some(())
     });
-    wait_until_still(&world);
+    wait_until_still(&world, "podset");
 
     world.stop_host();
     world.mark_audit();
     world.start_host();
-    world.until("every set was looked at once", || (calls(&world) >= sets as f64).then_some(()));
+    world.until("every set was looked at once", || (calls(&world, "podset") >= sets as f64).then_some(()));
     world.wait_ready("podset");
-    wait_until_still(&world);
-    let after_restart = calls(&world);
+    wait_until_still(&world, "podset");
+    let after_restart = calls(&world, "podset");
     // Nothing that could be waited for happens now; that is what is shown.
     std::thread::sleep(idle);
-    assert_eq!(calls(&world), after_restart, "no guest call while nothing changes");
+    assert_eq!(calls(&world, "podset"), after_restart, "no guest call while nothing changes");
     let writes = world.writes_by_host();
     assert!(writes.is_empty(), "a restart of a converged host wrote: {writes:#?}");
     println!("quiet: {sets} sets, {after_restart} guest calls after the restart, 0 in {idle:?} of idling, 0 writes");
 }
 
-/// Waits until no guest was called for two seconds.
-fn wait_until_still(world: &World) {
-    let (mut last, mut since) = (calls(world), Instant::now());
+/// Waits until a plugin was not called for two seconds.
+pub fn wait_until_still(world: &World, plugin: &str) {
+    let (mut last, mut since) = (calls(world, plugin), Instant::now());
     world.until("no guest is called any more", || {
-        let now = calls(world);
+        let now = calls(world, plugin);
         if now != last {
             (last, since) = (now, Instant::now());
         }
@@ -52,6 +52,7 @@ fn wait_until_still(world: &World) {
     });
 }
 
-fn calls(world: &World) -> f64 {
-    world.metric("mortise_guest_calls_total", "podset")
+/// How often a plugin was called since the host started.
+pub fn calls(world: &World, plugin: &str) -> f64 {
+    world.metric("mortise_guest_calls_total", plugin)
 }

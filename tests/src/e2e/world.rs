@@ -22,6 +22,9 @@ pub const RESTRICTED: &str = "mortise-restricted";
 /// Longest that anything may take that a test waits for; ten times what it takes on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The label of Nodes that a test has made; they go with it.
+const NODE_OF_A_TEST: &str = "mortise.dev/of-a-test=true";
+
 static PLANE: OnceLock<ControlPlane> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -102,10 +105,15 @@ impl World {
 
     /// A world in which the host runs and serves podset.
     pub fn with_podset(name: &str) -> Self {
+        Self::with_plugin(name, "podset")
+    }
+
+    /// A world in which the host runs and serves one of the plugins.
+    pub fn with_plugin(name: &str, plugin: &str) -> Self {
         let mut world = Self::new(name);
         world.start_host();
-        world.offer("podset", &built("plugins/podset.wasm"));
-        world.wait_ready("podset");
+        world.offer(plugin, &built(&format!("plugins/{plugin}.wasm")));
+        world.wait_ready(plugin);
         world
     }
 
@@ -284,6 +292,21 @@ impl World {
         self.plane.apply(&manifest.to_string()).unwrap();
     }
 
+    /// Applies a plugin's sample in the test's namespace.
+    #[track_caller]
+    pub fn apply_sample(&self, plugin: &str) {
+        let sample = root().join("plugins").join(plugin).join("sample.yaml");
+        self.kubectl_here(&["apply", "-f", sample.to_str().expect("the checkout's path is text")]);
+    }
+
+    /// A Node that goes with the test.
+    pub fn node(&self, name: &str) -> Value {
+        let mut node = mortise_control_plane::node(name);
+        let (key, value) = NODE_OF_A_TEST.split_once('=').expect("it is a label");
+        node["metadata"]["labels"][key] = value.into();
+        node
+    }
+
     pub fn podset(&self, name: &str, replicas: i64) -> Value {
         json!({
             "apiVersion": "app.example.com/v1alpha1", "kind": "PodSet",
@@ -354,9 +377,9 @@ impl World {
             let _ = self.plane.kubectl_output(&[&["delete"], what, &quiet].concat());
         };
         delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
-        let crds = ["podsets.app.example.com", "hostiles", "notes", "binders"];
-        let crds = crds.map(|crd| if crd.contains('.') { crd.to_owned() } else { format!("{crd}.test.mortise.dev") });
-        delete(&[&["crd"], &crds.each_ref().map(String::as_str)[..]].concat());
+        // Those that came with plugins; the host's own is a part of mortise.
+        delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
+        delete(&["nodes", "-l", NODE_OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
         // Nobody else uses a namespace of this name, so nobody has to wait until it is gone.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);

@@ -1,0 +1,240 @@
+//! mydaemonset as systems.md has it, sentence by sentence, on Nodes that come, go and change. `node_storm` does all of it
+//! at once, under a witness.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::world::World;
+
+/// The image of the sample.
+const IMAGE: &str = "nginx:stable-alpine3.17";
+
+pub fn set(world: &World, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "apps.zhongmingmao.io/v1beta1", "kind": "MyDaemonSet",
+        "metadata": {"name": name, "namespace": world.namespace}, "spec": spec,
+    })
+}
+
+fn list(world: &World, what: &str) -> Vec<Value> {
+    let text = world.kubectl_here(&["get", what, "-o", "json"]);
+    let mut list: Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(list["items"].take()).unwrap()
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn node_names(world: &World) -> Vec<String> {
+    list(world, "nodes").iter().map(|node| text(node, "/metadata/name").to_owned()).collect()
+}
+
+/// The Pods that are not being deleted, by the Node that each is bound to.
+fn pods(world: &World) -> BTreeMap<String, Value> {
+    let pods = list(world, "pods").into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    pods.map(|pod| (text(&pod, "/spec/nodeName").to_owned(), pod)).collect()
+}
+
+/// Waits until exactly these Nodes have a Pod, all of them ready, and the status counts them.
+#[track_caller]
+fn wait_on<T: AsRef<str>>(world: &World, nodes: &[T]) -> BTreeMap<String, Value> {
+    let mut wanted: Vec<&str> = nodes.iter().map(AsRef::as_ref).collect();
+    wanted.sort_unstable();
+    world.until(&format!("there is a ready Pod on each of {wanted:?} and no other"), || {
+        let pods = pods(world);
+        let is_ready = |pod: &Value| {
+            let conditions = pod["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|each| each["type"] == "Ready" && each["status"] == "True")
+        };
+        let format = "jsonpath={.status.availableReplicas} {.status.conditions[?(@.type==\"Ready\")].status}";
+        let says = world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]);
+        let stands = pods.keys().eq(wanted.iter()) && pods.values().all(is_ready);
+        (stands && says == format!("{} True", wanted.len())).then_some(pods)
+    })
+}
+
+/// A world with the sample, settled on the Nodes that there are.
+fn with_sample(name: &str) -> (World, Vec<String>) {
+    let world = World::with_plugin(name, "mydaemonset");
+    world.apply_sample("mydaemonset");
+    let nodes = node_names(&world);
+    assert!(nodes.len() >= 2, "{nodes:?}");
+    wait_on(&world, &nodes);
+    (world, nodes)
+}
+
+fn taint(world: &World, taint: &str) {
+    world.kubectl(&["taint", "node", "extra", taint]);
+}
+
+#[test]
+fn every_node_has_one_pod_that_is_bound_to_it_and_begins_with_its_name() {
+    let (world, nodes) = with_sample("mds");
+    for (node, pod) in wait_on(&world, &nodes) {
+        assert!(text(&pod, "/metadata/name").starts_with(&format!("{node}-")), "{pod}");
+        let containers = pod["spec"]["containers"].as_array().unwrap();
+        assert_eq!(
+            (containers.len(), &containers[0]["name"], &containers[0]["image"]),
+            (1, &json!("app"), &json!(IMAGE))
+        );
+        assert_eq!(text(&pod, "/metadata/ownerReferences/0/name"), "mydaemonset-sample");
+        let tolerates = |key: &str| {
+            let tolerations = pod["spec"]["tolerations"].as_array().unwrap();
+            tolerations
+                .iter()
+                .any(|each| each["key"] == key && each["operator"] == "Exists" && each["tolerationSeconds"].is_null())
+        };
+        for key in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"] {
+            assert!(tolerates(&format!("node.kubernetes.io/{key}")), "{key}: {pod}");
+        }
+    }
+    world.kubectl_here(&["delete", "mydaemonset", "mydaemonset-sample"]);
+    world.until("the Pods are collected with their owner", || list(&world, "pods").is_empty().then_some(()));
+}
+
+#[test]
+fn a_new_node_gets_its_pod_and_the_pod_of_a_removed_one_goes() {
+    let (world, nodes) = with_sample("mds-nodes");
+    // As long as a Node's name may be, so that its Pod's cannot hold all of it.
+    let long = [&*"a".repeat(63), &*"b".repeat(63), &*"c".repeat(63), &*"d".repeat(61)].join(".");
+    world.apply(&world.node("extra.example.com"));
+    let mut node = world.node(&long);
+    // No label holds it all, and kubelets shorten it there too.
+    node["metadata"]["labels"]["kubernetes.io/hostname"] = "long".into();
+    world.apply(&node);
+    let more = [&nodes[..], &["extra.example.com".to_owned(), long.clone()]].concat();
+    let pods = wait_on(&world, &more);
+    assert!(text(&pods["extra.example.com"], "/metadata/name").starts_with("extra.example.com-"));
+    world.kubectl(&["delete", "node", "extra.example.com", &long]);
+    let after = wait_on(&world, &nodes);
+    for node in &nodes {
+        assert_eq!(after[node]["metadata"]["uid"], pods[node]["metadata"]["uid"], "the others stay as they are");
+    }
+}
+
+#[test]
+fn a_node_that_is_deleted_while_its_pod_is_being_created_leaves_none_behind() {
+    let (world, nodes) = with_sample("mds-race");
+    for round in 0..5 {
+        world.apply(&world.node("extra"));
+        // The first rounds hit the time before the Pod, the later ones the time around and after its creation.
+        std::thread::sleep(std::time::Duration::from_millis(round * 15));
+        world.kubectl(&["delete", "node", "extra", "--wait=false"]);
+    }
+    wait_on(&world, &nodes);
+    world.apply(&world.node("extra"));
+    wait_on(&world, &[&nodes[..], &["extra".to_owned()]].concat());
+}
+
+#[test]
+fn a_pod_that_was_deleted_or_has_failed_is_replaced_and_a_new_image_replaces_all() {
+    let (world, nodes) = with_sample("mds-heal");
+    let before = wait_on(&world, &nodes);
+    let (first, second) = (&before[&nodes[0]], &before[&nodes[1]]);
+    world.kubectl_here(&["delete", "pod", text(first, "/metadata/name")]);
+    world.kubectl_here(&[
+        "patch",
+        "pod",
+        text(second, "/metadata/name"),
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"phase":"Failed"}}"#,
+    ]);
+    let replaced = |before: &BTreeMap<String, Value>| {
+        world.until("every Pod is another one", || {
+            let after = wait_on(&world, &nodes);
+            let other = |node| after[node]["metadata"]["uid"] != before[node]["metadata"]["uid"];
+            nodes.iter().all(other).then_some(after)
+        })
+    };
+    let healed = replaced(&before);
+    world.kubectl_here(&[
+        "patch",
+        "mydaemonset",
+        "mydaemonset-sample",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"image":"nginx:1.31","imagePullPolicy":"Never"}}"#,
+    ]);
+    for pod in replaced(&healed).values() {
+        assert_eq!(text(pod, "/spec/containers/0/image"), "nginx:1.31");
+        assert_eq!(text(pod, "/spec/containers/0/imagePullPolicy"), "Never");
+    }
+}
+
+#[test]
+fn nodes_in_trouble_keep_their_pods_and_nodes_with_other_taints_get_none() {
+    let (world, nodes) = with_sample("mds-taints");
+    world.apply(&world.node("extra"));
+    let all = [&nodes[..], &["extra".to_owned()]].concat();
+    let uid = |pods: BTreeMap<String, Value>| text(&pods["extra"], "/metadata/uid").to_owned();
+    let before = uid(wait_on(&world, &all));
+    world.kubectl(&["cordon", "extra"]);
+    for trouble in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure"] {
+        // The node controller takes off what the Node's conditions do not bear out; until then the Pod has to stay.
+        taint(&world, &format!("node.kubernetes.io/{trouble}=:NoExecute"));
+    }
+    taint(&world, "dedicated=db:PreferNoSchedule");
+    // A Node that comes after all this is served after it, and so shows that the taints were seen.
+    world.apply(&world.node("later"));
+    let with_later = [&all[..], &["later".to_owned()]].concat();
+    assert_eq!(uid(wait_on(&world, &with_later)), before, "the Pod has stayed all along");
+    world.kubectl(&["delete", "node", "later"]);
+    world.kubectl(&["uncordon", "extra"]);
+
+    for effect in ["NoSchedule", "NoExecute"] {
+        taint(&world, &format!("dedicated=db:{effect}"));
+        wait_on(&world, &nodes);
+        taint(&world, &format!("dedicated:{effect}-"));
+        wait_on(&world, &all);
+    }
+    taint(&world, "dedicated=db:NoSchedule");
+    wait_on(&world, &nodes);
+    let tolerant = json!({"image": IMAGE, "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "db"}]});
+    world.apply(&set(&world, "mydaemonset-sample", tolerant));
+    wait_on(&world, &all);
+}
+
+#[test]
+fn a_node_selector_follows_the_labels_of_the_nodes() {
+    let (world, nodes) = with_sample("mds-selector");
+    let selective = json!({"image": IMAGE, "nodeSelector": {"disk": "ssd"}});
+    world.apply(&set(&world, "mydaemonset-sample", selective));
+    wait_on(&world, &[""; 0]);
+    world.apply(&world.node("extra"));
+    world.kubectl(&["label", "node", "extra", "disk=ssd"]);
+    wait_on(&world, &["extra"]);
+    world.kubectl(&["label", "node", "extra", "disk=hdd", "--overwrite"]);
+    wait_on(&world, &[""; 0]);
+    world.apply(&set(&world, "mydaemonset-sample", json!({"image": IMAGE})));
+    wait_on(&world, &[&nodes[..], &["extra".to_owned()]].concat());
+}
+
+#[test]
+fn there_is_nothing_while_the_image_is_empty_and_what_is_no_image_is_refused() {
+    let world = World::with_plugin("mds-image", "mydaemonset");
+    for spec in [json!({}), json!({"image": ""})] {
+        world.apply(&set(&world, "mydaemonset-sample", spec));
+        world.until("the condition says that there is no image", || {
+            let format = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
+            (world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]) == "ImageMissing")
+                .then_some(())
+        });
+        assert!(list(&world, "pods").is_empty());
+    }
+    world.apply(&set(&world, "mydaemonset-sample", json!({"image": IMAGE})));
+    wait_on(&world, &node_names(&world));
+    for (spec, field) in [
+        (json!({"image": 7}), "spec.image"),
+        (json!({"image": ["nginx"]}), "spec.image"),
+        (json!({"image": IMAGE, "imagePullPolicy": "Sometimes"}), "spec.imagePullPolicy"),
+        (json!({"image": IMAGE, "tolerations": [{"operator": "Near"}]}), "spec.tolerations[0].operator"),
+        (json!({"image": IMAGE, "nodeSelector": {"disk": 1}}), "spec.nodeSelector.disk"),
+    ] {
+        let refusal = world.plane.apply(&set(&world, "mydaemonset-sample", spec.clone()).to_string()).unwrap_err();
+        assert!(format!("{refusal:#}").contains(field), "{spec}: {refusal:#}");
+    }
+}
