@@ -1,10 +1,11 @@
 //! `cargo xtask demo`: what mortise is, told by kubectl on a real control plane. Each kubectl command is shown as it is
-//! typed, with its own output; every wait is on a condition with a deadline. This file is the story; `stage` is what it is
-//! played on.
+//! typed, with its own output; every wait is on a condition with a deadline. Each system has a story in a file of its own,
+//! and this one says which are told; `stage` is what they are played on.
 
+mod foo;
+mod mydaemonset;
+mod podset;
 mod stage;
-
-use std::fs;
 
 use anyhow::{Context, Result};
 
@@ -12,10 +13,10 @@ use crate::checkout::Checkout;
 use crate::guests;
 use crate::terminal::headline;
 
-use stage::{NAMESPACE, Stage};
+use stage::Stage;
 
-/// What becomes of the control plane and the host when the story has been told.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What becomes of the control plane and the host when the stories have been told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum After {
     /// They end.
     End,
@@ -23,135 +24,89 @@ pub(crate) enum After {
     Keep,
 }
 
-/// The label that makes a ConfigMap in the host's namespace a plugin.
-const LABEL: &str = "mortise.dev/plugin=true";
+/// How much is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Length {
+    /// The first story.
+    Short,
+    /// Each system's in turn.
+    All,
+}
 
-/// The plugin's sample, and the PodSet in it.
-const SAMPLE_FILE: &str = "plugins/podset/sample.yaml";
-const SAMPLE: &str = "podset/example-podset";
+/// A system's story. It may leave its sample's objects behind.
+struct Story {
+    /// The system's folder under plugins/.
+    plugin: &'static str,
+    tell: fn(&Checkout, &Stage) -> Result<()>,
+}
 
-/// Builds what is missing, and tells the story. On a failure the end of the host's log is shown, and all logs are kept.
-pub(crate) fn run(checkout: &Checkout, after: After) -> Result<()> {
+/// In the order in which they are told. A new plugin's is one more line and one more file.
+const STORIES: &[Story] = &[
+    Story { plugin: "podset", tell: podset::tell },
+    Story { plugin: "foo", tell: foo::tell },
+    Story { plugin: "mydaemonset", tell: mydaemonset::tell },
+];
+
+/// What follows `demo` on the command line; None when something else does.
+pub(crate) fn options(args: &[&str]) -> Option<(Length, After)> {
+    let (mut length, mut after) = (Length::Short, After::End);
+    for arg in args {
+        match *arg {
+            "--all" => length = Length::All,
+            "--keep" => after = After::Keep,
+            _ => return None,
+        }
+    }
+    Some((length, after))
+}
+
+/// Builds what is missing, and tells the stories. On a failure the end of the host's log is shown, and all logs are kept.
+pub(crate) fn run(checkout: &Checkout, length: Length, after: After) -> Result<()> {
     headline("Building the plugins and the host");
     guests::build(checkout)?;
     let host = checkout.build_host()?;
     let stage = Stage::open(checkout, &host)?;
-    match tell(checkout, &stage) {
+    let stories = match length {
+        Length::Short => &STORIES[..1],
+        Length::All => STORIES,
+    };
+    match tell(checkout, &stage, stories) {
         Ok(()) => stage.close(after),
         Err(error) => Err(stage.fail(error)),
     }
 }
 
-fn tell(checkout: &Checkout, stage: &Stage) -> Result<()> {
-    plugin_arrives(stage, &checkout.shown(&guests::plugin(checkout, "podset")).to_string())?;
-    pods_run(checkout, stage)?;
-    scale(stage)?;
-    heal(stage)?;
-    reload(stage, &checkout.shown(&guests::test_guest(checkout, "podset-next")).to_string())
-}
-
-fn plugin_arrives(stage: &Stage, wasm: &str) -> Result<()> {
-    headline("A plugin arrives: a WebAssembly component in a labelled ConfigMap");
-    let file = format!("--from-file=plugin.wasm={wasm}");
-    stage.kubectl(&["create", "configmap", "podset", "--namespace", NAMESPACE, &file])?;
-    stage.timed("plugin labelled -> Ready", || {
-        stage.kubectl(&["label", "configmap", "podset", "--namespace", NAMESPACE, LABEL])?;
-        stage.until("the host to report the plugin", || Ok(stage.ask(&["get", "plugin", "podset"]).is_ok()))?;
-        stage.kubectl(&["wait", "--for=condition=Ready", "plugin/podset", "--timeout=60s"])
-    })?;
-    stage.kubectl(&["get", "plugin", "podset"])?;
-    stage.kubectl(&["get", "crd", "podsets.app.example.com"])
-}
-
-fn pods_run(checkout: &Checkout, stage: &Stage) -> Result<()> {
-    headline("A PodSet of three replicas");
-    let sample = fs::read_to_string(checkout.path(SAMPLE_FILE)).with_context(|| format!("read {SAMPLE_FILE}"))?;
-    println!("{}", sample.trim());
-    stage.timed("PodSet applied -> 3 Pods running, in its status", || {
-        stage.kubectl(&["apply", "-f", SAMPLE_FILE])?;
-        wait_for_pods(stage, 3, None)
-    })?;
-    show(stage)
-}
-
-fn scale(stage: &Stage) -> Result<()> {
-    headline("Scaled to five, through the scale subresource");
-    stage.timed("scaled -> 5 Pods running, in its status", || {
-        stage.kubectl(&["scale", SAMPLE, "--replicas=5"])?;
-        wait_for_pods(stage, 5, None)
-    })?;
-    show(stage)
-}
-
-fn heal(stage: &Stage) -> Result<()> {
-    headline("A Pod is deleted, and replaced");
-    let pods = pods(stage)?;
-    let victim = pods.first().context("find a Pod to delete")?;
-    stage.timed("Pod deleted -> replaced and running", || {
-        stage.kubectl(&["delete", "pod", &victim.name, "--wait=false"])?;
-        wait_for_pods(stage, 5, Some(&victim.uid))
-    })?;
-    show(stage)
-}
-
-fn reload(stage: &Stage, wasm: &str) -> Result<()> {
-    headline("The plugin is replaced by a changed build, which words its condition differently, while it serves");
-    let says = ["get", SAMPLE, "-o", r#"jsonpath={.status.conditions[?(@.type=="Ready")].message}{"\n"}"#];
-    let digest = ["get", "plugin", "podset", "-o", r#"jsonpath={.status.digest}{"\n"}"#];
-    let (old_words, old_digest) = (stage.ask(&says)?, stage.ask(&digest)?);
-    stage.kubectl(&digest)?;
-    stage.kubectl(&says)?;
-    let file = format!("--from-file=plugin.wasm={wasm}");
-    let create = ["create", "configmap", "podset", "--namespace", NAMESPACE, &file, "--dry-run=client", "-o", "yaml"];
-    // `replace` takes the object as it is given, so the label is put on again on the way; without it the plugin would go.
-    let label = ["label", "--local", "-f", "-", LABEL, "-o", "yaml"];
-    stage.timed("ConfigMap replaced -> the new build's words", || {
-        stage.pipe(&[&create, &label, &["replace", "-f", "-"]])?;
-        stage.until("another digest of the plugin", || Ok(stage.ask(&digest)? != old_digest))?;
-        stage.until("the new build's words in the PodSet's status", || Ok(stage.ask(&says)? != old_words))
-    })?;
-    stage.kubectl(&["wait", "--for=condition=Ready", "plugin/podset", "--timeout=60s"])?;
-    stage.kubectl(&digest)?;
-    stage.kubectl(&says)?;
-    stage.kubectl(&["get", "plugin", "podset"])?;
-    wait_for_pods(stage, 5, None)?;
-    show(stage)
-}
-
-struct Pod {
-    name: String,
-    uid: String,
-}
-
-/// The Pods that run and are not about to go.
-fn pods(stage: &Stage) -> Result<Vec<Pod>> {
-    let format = "jsonpath={range .items[?(@.status.phase==\"Running\")]}{.metadata.name} {.metadata.uid} {.metadata.deletionTimestamp}{\"\\n\"}{end}";
-    let list = stage.ask(&["get", "pods", "-o", format])?;
-    Ok(list.lines().filter_map(pod).collect())
-}
-
-/// From `NAME UID ` with nothing behind it.
-fn pod(line: &str) -> Option<Pod> {
-    match line.split_whitespace().collect::<Vec<_>>()[..] {
-        [name, uid] => Some(Pod { name: name.to_owned(), uid: uid.to_owned() }),
-        _ => None,
+/// Each story in turn. What one has left behind goes before the next begins, so that `kubectl get` shows one system alone.
+fn tell(checkout: &Checkout, stage: &Stage, stories: &[Story]) -> Result<()> {
+    for (at, story) in stories.iter().enumerate() {
+        let tell = || (story.tell)(checkout, stage);
+        tell().with_context(|| format!("tell the story of {}", story.plugin))?;
+        if at + 1 < stories.len() {
+            stage.collect(story.plugin)?;
+        }
     }
+    Ok(())
 }
 
-/// Waits until `count` Pods run, `gone` is none of them, and the status names exactly them.
-fn wait_for_pods(stage: &Stage, count: usize, gone: Option<&str>) -> Result<()> {
-    stage.until(&format!("{count} running Pods in the PodSet's status"), || {
-        let pods = pods(stage)?;
-        let status = stage.ask(&["get", SAMPLE, "-o", "jsonpath={.status.podNames[*]}"])?;
-        let mut named = status.split_whitespace().collect::<Vec<_>>();
-        let mut running = pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>();
-        named.sort_unstable();
-        running.sort_unstable();
-        Ok(running.len() == count && running == named && pods.iter().all(|pod| Some(pod.uid.as_str()) != gone))
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn show(stage: &Stage) -> Result<()> {
-    stage.kubectl(&["get", "podsets,pods"])?;
-    stage.kubectl(&["get", SAMPLE, "-o", "jsonpath={.status.podNames}{\"\\n\"}"])
+    #[test]
+    fn options_are_taken_in_any_order_and_others_are_refused() {
+        assert_eq!(options(&[]), Some((Length::Short, After::End)));
+        assert_eq!(options(&["--all"]), Some((Length::All, After::End)));
+        assert_eq!(options(&["--keep", "--all"]), Some((Length::All, After::Keep)));
+        assert_eq!(options(&["--al"]), None);
+    }
+
+    #[test]
+    fn every_plugin_has_a_story_and_a_sample() {
+        let plugins = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins");
+        let told = STORIES.iter().map(|story| story.plugin.to_owned()).collect::<std::collections::BTreeSet<_>>();
+        let entries = std::fs::read_dir(&plugins).unwrap().map(Result::unwrap);
+        let there = entries.filter(|entry| entry.path().join("sample.yaml").is_file());
+        let there = there.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        assert_eq!(told, there);
+    }
 }

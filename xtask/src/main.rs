@@ -23,8 +23,10 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
 Commands:
-  demo [--keep]      Show mortise at work on a real control plane: a plugin arrives in a ConfigMap, makes Pods, heals
-                     them, and is replaced while it runs. --keep leaves all up until Ctrl-C, for your own kubectl.
+  demo [--all] [--keep]
+                     Show mortise at work on a real control plane: a plugin arrives in a ConfigMap, makes Pods, heals
+                     them, and is replaced while it runs. --all goes on with the other systems under plugins/, one after
+                     another. --keep leaves all up until Ctrl-C, for your own kubectl.
   test [--full] [FILTER]
                      Everything that must hold: formatting, lints, generated files, unit tests, simulation, end to end.
                      FILTER names one step, or a part of the names of integration tests (such as `e2e`). With --full,
@@ -56,8 +58,9 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<ExitCode> {
     let checkout = Checkout::here()?;
     let done = match args {
-        ["demo"] => demo::run(&checkout, demo::After::End),
-        ["demo", "--keep"] => demo::run(&checkout, demo::After::Keep),
+        ["demo", options @ ..] if let Some((length, after)) = demo::options(options) => {
+            demo::run(&checkout, length, after)
+        }
         ["test", "--full"] => return suite::run(&checkout, None, Extent::Full),
         ["test", "--full", filter] if !filter.starts_with('-') => {
             return suite::run(&checkout, Some(filter), Extent::Full);

@@ -10,15 +10,19 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use mortise_control_plane::{ADMIN, Component, ControlPlane, Options, Process, log_tail, until};
+use mortise_control_plane::{ADMIN, Component, ControlPlane, Options, Process, log_tail, node, until};
 
 use super::After;
 use crate::checkout::{Checkout, execute, line, quoted};
 use crate::control_plane;
+use crate::guests;
 use crate::terminal::{headline, time};
 
 /// The host's namespace.
 pub(super) const NAMESPACE: &str = "mortise-system";
+
+/// The label that makes a ConfigMap in the host's namespace a plugin.
+pub(super) const LABEL: &str = "mortise.dev/plugin=true";
 
 /// The user that the host is, so that the API server's audit log tells its requests from kubectl's.
 const HOST_USER: &str = "mortise";
@@ -142,6 +146,44 @@ impl Stage {
         Ok(())
     }
 
+    /// A plugin is put into a ConfigMap, labelled, and ready, with its definition; how long that takes is noted as `what`.
+    pub(super) fn arrives(&self, checkout: &Checkout, plugin: &str, crd: &str, what: &'static str) -> Result<()> {
+        let wasm = guests::plugin(checkout, plugin);
+        let file = format!("--from-file=plugin.wasm={}", checkout.shown(&wasm));
+        self.kubectl(&["create", "configmap", plugin, "--namespace", NAMESPACE, &file])?;
+        self.timed(what, || {
+            self.kubectl(&["label", "configmap", plugin, "--namespace", NAMESPACE, LABEL])?;
+            self.until("the host to report the plugin", || Ok(self.ask(&["get", "plugin", plugin]).is_ok()))?;
+            self.kubectl(&["wait", "--for=condition=Ready", &format!("plugin/{plugin}"), "--timeout=60s"])
+        })?;
+        self.kubectl(&["get", "plugin", plugin])?;
+        self.kubectl(&["get", "crd", crd])
+    }
+
+    /// Shows a plugin's sample, and returns the file's path as it is typed.
+    pub(super) fn sample(&self, checkout: &Checkout, plugin: &str) -> Result<String> {
+        let file = sample_file(plugin);
+        let text = fs::read_to_string(checkout.path(&file)).with_context(|| format!("read {file}"))?;
+        println!("{}", text.trim());
+        Ok(file)
+    }
+
+    /// Deletes what a plugin's sample has made, and waits until what belongs to it is collected.
+    pub(super) fn collect(&self, plugin: &str) -> Result<()> {
+        headline("Its object is deleted, and what belongs to it is collected");
+        self.kubectl(&["delete", "-f", &sample_file(plugin)])?;
+        self.until("the garbage collector to take the Pods", || {
+            Ok(self.ask(&["get", "deployments,jobs,pods", "-o", "name"])?.trim().is_empty())
+        })?;
+        self.kubectl(&["get", "pods"])
+    }
+
+    /// A Node comes, as when a kubelet registers itself.
+    pub(super) fn node_joins(&self, name: &str) -> Result<()> {
+        println!("(a kubelet registers the Node {name})");
+        self.plane.apply(&node(name).to_string())
+    }
+
     /// Prints the summary, then ends everything or leaves it until Ctrl-C.
     pub(super) fn close(self, after: After) -> Result<()> {
         self.check_host()?;
@@ -170,7 +212,7 @@ impl Stage {
         if self.kubectl.is_absolute() {
             println!("alias kubectl={}", quoted(&self.kubectl.display().to_string()));
         }
-        println!("kubectl get plugins,podsets,pods");
+        println!("kubectl get plugins,pods");
         println!("# logs: {}", self.plane.logs().display());
         loop {
             self.check_host()?;
@@ -185,6 +227,10 @@ impl Stage {
         println!("All logs: {}", self.plane.logs().display());
         error
     }
+}
+
+fn sample_file(plugin: &str) -> String {
+    format!("plugins/{plugin}/sample.yaml")
 }
 
 /// A directory for this demo, and the lock that keeps it. It is not a temporary one, since logs must outlast a failure;
