@@ -154,8 +154,16 @@ impl Resource {
             return Err(Failure::Invalid(format!("{} {:?}: that is no name of an object", self.kind, name.name)));
         }
         match (self.namespaced, name.namespace.is_empty()) {
-            (true, true) => Err(Failure::Invalid(format!("{} {name}: the kind lives in namespaces", self.kind))),
-            (false, false) => Err(Failure::Invalid(format!("{} {name}: the kind has no namespaces", self.kind))),
+            (true, true) => Err(Failure::Invalid(format!(
+                "{} {name}: the kind lives in namespaces, so metadata.namespace has to say in which; a child has its \
+                 owner's, when that has one",
+                self.kind
+            ))),
+            (false, false) => Err(Failure::Invalid(format!(
+                "{} {name}: the kind has no namespaces, so the object is in none; a child outside namespaces has an owner \
+                 outside namespaces",
+                self.kind
+            ))),
             (true, false) => Ok(self.collection(Some(&name.namespace))),
             (false, true) => Ok(self.collection(None)),
         }

@@ -1,6 +1,13 @@
 //! What a plugin may reconcile: several kinds at once, kinds of Kubernetes itself, kinds outside namespaces. The guest is
 //! `tests/guests/notes`.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::world::{World, built};
@@ -102,4 +109,175 @@ fn a_plugin_that_writes_the_status_of_a_deployment_is_refused_by_an_event() {
     world.kubectl_here(&["annotate", "deployment", "web", "--overwrite", &format!("{NOTE}=better")]);
     wait_field(&world, "note/web", ".spec.text", "better");
     world.wait_condition("notes", "Ready", "True", "Serving");
+}
+
+#[test]
+fn what_a_controller_does_not_select_is_left_alone_and_what_it_ceases_to_select_keeps_its_children() {
+    let mut world = with_notes("selection");
+    let service = |name: &str, tier: &str, noted: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]},
+            "metadata": {"name": name, "namespace": world.namespace, "labels": {"tier": tier},
+                "annotations": {"test.mortise.dev/noted": noted}},
+        })
+    };
+    for (name, tier, noted) in [("a", "web", "true"), ("b", "db", "true"), ("c", "api", "false")] {
+        world.apply(&service(name, tier, noted));
+    }
+    let notes = |world: &World| {
+        let text = world.kubectl_here(&["get", "notes", "-o", "jsonpath={range .items[*]}{.spec.text}{\"\\n\"}{end}"]);
+        text.lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let wait_notes = |world: &World, services: &[&str]| {
+        let expected: BTreeSet<String> = services.iter().map(|name| format!("the Service {name}")).collect();
+        world.until(&format!("the notes are {expected:?}"), || (notes(world) == expected).then_some(()));
+    };
+    wait_notes(&world, &["a"]);
+    world.kubectl_here(&["label", "service", "b", "--overwrite", "tier=api"]);
+    wait_notes(&world, &["a", "b"]);
+    world.kubectl_here(&["annotate", "service", "c", "--overwrite", "test.mortise.dev/noted=true"]);
+    wait_notes(&world, &["a", "b", "c"]);
+
+    // It ceases to match. Its Note stays, and nobody makes it anew when somebody deletes it.
+    world.kubectl_here(&["label", "service", "a", "tier-"]);
+    world.kubectl_here(&["annotate", "service", "b", "test.mortise.dev/noted-"]);
+    let calls = world.metric("mortise_guest_calls_total", "notes/Service");
+    let owned_by = |name: &str| {
+        let path = format!("jsonpath={{.items[?(@.spec.text==\"the Service {name}\")].metadata.name}}");
+        world.kubectl_here(&["get", "notes", "-o", &path])
+    };
+    for name in ["a", "b", "c"] {
+        world.kubectl_here(&["delete", "note", &owned_by(name)]);
+    }
+    wait_notes(&world, &["c"]);
+    let more = world.metric("mortise_guest_calls_total", "notes/Service") - calls;
+    assert!(more <= 3.0, "{more} calls for one Note that is made anew");
+
+    // After a restart there is nothing to do for those either.
+    world.stop_host();
+    world.mark_audit();
+    world.start_host();
+    world.wait_ready("notes");
+    wait_field(&world, "service/a", ".metadata.labels", "");
+    world.until("c is looked at", || (world.metric("mortise_guest_calls_total", "notes/Service") >= 1.0).then_some(()));
+    assert_eq!(notes(&world).len(), 1);
+    assert!(world.writes_by_host().is_empty(), "{:#?}", world.writes_by_host());
+}
+
+#[test]
+fn an_object_outside_namespaces_has_children_in_those_that_it_names() {
+    let mut world = with_notes("scope");
+    let binder = |namespaces: &[&str], text: &str| {
+        json!({
+            "apiVersion": "test.mortise.dev/v1", "kind": "Binder", "metadata": {"name": "law"},
+            "spec": {"namespaces": namespaces, "text": text},
+        })
+    };
+    let here = world.namespace.clone();
+    world.apply(&binder(&[&here, "default"], "one"));
+    let sheets = |world: &World| {
+        let path = "jsonpath={range .items[?(@.metadata.ownerReferences[0].kind==\"Binder\")]}\
+                    {.metadata.namespace}={.data.text} {end}";
+        world.kubectl(&["get", "configmaps", "-A", "-o", path]).trim().to_owned()
+    };
+    let wait_sheets = |world: &World, expected: &str| {
+        world.until(&format!("the sheets are {expected:?}"), || (sheets(world) == expected).then_some(()));
+    };
+    wait_sheets(&world, &format!("default=one {here}=one"));
+    wait_field(&world, "binder/law", ".status.namespaces", &format!("[\"default\",\"{here}\"]"));
+    wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Ready\")].status", "True");
+    world.until("it is told in the namespace where kubectl looks", || {
+        let told = events_about(&world, "default", "Binder", "law");
+        told.contains(&"Normal Bound: its text lies everywhere".to_owned()).then_some(())
+    });
+    // A child that somebody deletes wakes its owner from whatever namespace.
+    world.kubectl_here(&["delete", "configmap", "--all", "--wait=false"]);
+    wait_sheets(&world, &format!("default=one {here}=one"));
+    world.apply(&binder(&["default"], "two"));
+    wait_sheets(&world, "default=two");
+
+    world.apply(&binder(&["default", ""], "two"));
+    wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Stalled\")].reason", "Invalid");
+    let path = "jsonpath={.status.conditions[?(@.type==\"Stalled\")].message}";
+    let message = world.kubectl(&["get", "binder", "law", "-o", path]);
+    assert!(message.contains("the kind lives in namespaces, so metadata.namespace has to say in which"), "{message}");
+    world.apply(&binder(&["default"], "three"));
+    wait_sheets(&world, "default=three");
+    wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Stalled\")].reason", "");
+
+    // A host that starts anew knows it by the same key.
+    world.stop_host();
+    world.mark_audit();
+    world.start_host();
+    world.wait_ready("notes");
+    world.until("the binder is looked at", || {
+        (world.metric("mortise_guest_calls_total", "notes/Binder") >= 1.0).then_some(())
+    });
+    assert!(world.writes_by_host().is_empty(), "{:#?}", world.writes_by_host());
+    world.kubectl(&["delete", "binder", "law"]);
+    wait_sheets(&world, "");
+}
+
+/// The Pods that serve, as an independent watch shows them, and the fewest that there ever were since they were all.
+#[derive(Default)]
+struct Serving {
+    pods: BTreeSet<String>,
+    enough: usize,
+    fewest: Option<usize>,
+}
+
+impl Serving {
+    fn see(&mut self, pod: &Pod, gone: bool) {
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_ready = conditions.into_iter().any(|each| each.type_ == "Ready" && each.status == "True");
+        let uid = pod.uid().unwrap_or_default();
+        if is_ready && !gone && pod.metadata.deletion_timestamp.is_none() {
+            self.pods.insert(uid);
+        } else {
+            self.pods.remove(&uid);
+        }
+        let now = self.pods.len();
+        if self.fewest.is_some() || now >= self.enough {
+            self.fewest = Some(self.fewest.map_or(now, |fewest| fewest.min(now)));
+        }
+    }
+}
+
+#[test]
+fn a_rollout_leaves_all_but_one_serving_at_every_instant() {
+    const SIZE: usize = 5;
+    let world = with_notes("rollout");
+    let crowd = |image: &str| {
+        json!({
+            "apiVersion": "test.mortise.dev/v1", "kind": "Crowd", "spec": {"size": SIZE, "image": image},
+            "metadata": {"name": "crowd", "namespace": world.namespace},
+        })
+    };
+    let serving = Arc::new(Mutex::new(Serving { enough: SIZE, ..Serving::default() }));
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
+    let into = Arc::clone(&serving);
+    let witness = world.spawn(async move {
+        let mut events = watcher(pods, watcher::Config::default()).boxed();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
+                    into.lock().unwrap().see(&pod, false)
+                }
+                Ok(watcher::Event::Delete(pod)) => into.lock().unwrap().see(&pod, true),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    });
+    world.apply(&crowd("a"));
+    world.until("all serve", || serving.lock().unwrap().fewest);
+    let first = serving.lock().unwrap().pods.clone();
+    world.apply(&crowd("b"));
+    world.until("all are replaced and serve", || {
+        let now = &serving.lock().unwrap().pods;
+        (now.len() == SIZE && now.is_disjoint(&first)).then_some(())
+    });
+    witness.abort();
+    assert_eq!(serving.lock().unwrap().fewest, Some(SIZE - 1), "one at a time, and never two");
+    let images = world.kubectl_here(&["get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}"]);
+    assert_eq!(images, ["b"; SIZE].join(" "));
 }

@@ -1,9 +1,10 @@
-//! Several controllers in one plugin. A Deployment that is annotated with a note gets a Note, a Note becomes a ConfigMap,
-//! and a Binder, which lives outside namespaces, lays a ConfigMap into each namespace that it names.
+//! Several controllers in one plugin. A Deployment that is annotated with a note gets a Note, and so does a Service that is
+//! marked; a Note becomes a ConfigMap; a Binder, which lives outside namespaces, lays a ConfigMap into each namespace that it
+//! names; and a Crowd is a number of Pods that are replaced one by one.
 
 use mortise_sdk::prelude::*;
 
-plugin!(take, file, bind);
+plugin!(take, mark, file, bind, gather);
 
 /// What somebody notes about a Deployment.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
@@ -43,6 +44,20 @@ fn take(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
     }
     let note = Note::wanted(deployment.name, NoteSpec { text: text.clone() });
     Ok(Outcome::children([Child::new("note", &note)]).event(Event::normal("Noted", text.as_str())))
+}
+
+/// What of a Service matters here.
+#[derive(Projection)]
+#[projection("v1/Service")]
+struct Service<'a> {
+    #[field("metadata.name")]
+    name: &'a str,
+}
+
+#[controller(owns(Note), labels = "tier in (web, api)", annotation("test.mortise.dev/noted", "true"))]
+fn mark(service: &Service, _cx: &Context) -> Result<Outcome, Failure> {
+    let note = Note::wanted("", NoteSpec { text: ["the Service ", service.name].concat() });
+    Ok(Outcome::children([Child::new("note", &note)]))
 }
 
 #[controller(owns("v1/ConfigMap"), reads(Deployment))]
@@ -100,4 +115,22 @@ fn bind(binder: &Binder, cx: &Context) -> Result<Outcome, Failure> {
     let said =
         if all { Event::normal("Bound", "its text lies everywhere") } else { Event::normal("Binding", "not yet") };
     Ok(outcome.event(said).ready(all, if all { "Bound" } else { "Binding" }, ""))
+}
+
+/// A number of Pods of an image.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[resource(group = "test.mortise.dev", version = "v1", kind = "Crowd")]
+pub struct CrowdSpec {
+    /// How many.
+    pub size: usize,
+    /// Of which image.
+    pub image: String,
+}
+
+#[controller(owns("v1/Pod", update = "rolling_recreate", max_unavailable = 1))]
+fn gather(crowd: &Crowd, _cx: &Context) -> Result<Outcome, Failure> {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main", "image": crowd.spec.image}]},
+    });
+    Ok(Outcome::children((0..crowd.spec.size).map(|index| Child::new(index.to_string(), &pod))))
 }
