@@ -1,11 +1,11 @@
-//! What a reconcile may ask: the cluster as it was frozen for this call, the time, and the plugin's configuration.
+//! What a reconcile may ask: the cluster as it was frozen for this call, the time, schedules, and the plugin's configuration.
 //! Every question is recorded by the host, because what a call asked is what wakes it again.
 
 use std::cell::OnceCell;
 
 use serde::de::DeserializeOwned;
 
-use crate::error::{Failure, ReadError};
+use crate::error::{Failure, ReadError, ScheduleError};
 use crate::object::{ObjectKey, Resource};
 use crate::query::Query;
 use crate::scan::{self, FromJson};
@@ -135,6 +135,75 @@ impl Context {
         self.view.now_unix_ms()
     }
 
+    /// When a cron expression fires next: the first instant strictly after the given one, in milliseconds since 1970; None
+    /// when it never does again. Asking makes nothing an input of the call, and how long ago the instant is costs nothing.
+    ///
+    /// An expression has five fields (minute, hour, day of month, month, day of week) of numbers, names, ranges, steps and
+    /// lists, or is one of `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`. A day fires
+    /// that is in both day fields, or in either when neither begins with `*`. The zone is one of the IANA database.
+    ///
+    /// A wall time fires at the first instant at which the zone's clock shows it or has passed it. So one that comes twice
+    /// fires the first time only, and one that is skipped when the clock is set forward fires right after the jump.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    /// use mortise_sdk::testing::Cluster;
+    ///
+    /// /// Something that is due at times.
+    /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// #[resource(group = "example.com", version = "v1", kind = "Alarm", status = AlarmStatus)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct AlarmSpec { schedule: String, time_zone: String }
+    ///
+    /// #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// struct AlarmStatus { next: Option<Timestamp> }
+    ///
+    /// #[reconciler]
+    /// fn reconcile(alarm: &Alarm, cx: &Context) -> Result<Outcome, Failure> {
+    ///     let now = cx.now_unix_ms();
+    ///     match cx.next_tick(&alarm.spec.schedule, &alarm.spec.time_zone, now) {
+    ///         Ok(Some(next)) => Ok(Outcome::new()
+    ///             .status(&AlarmStatus { next: Some(Timestamp::from_unix_ms(next)) })
+    ///             .requeue_after(Duration::from_millis(next - now))),
+    ///         Ok(None) => Ok(Outcome::new().ready(false, "NeverFires", "no day is meant by spec.schedule")),
+    ///         Err(error) => Ok(Outcome::new().ready(false, "InvalidSchedule", error.message())),
+    ///     }
+    /// }
+    ///
+    /// let spec = AlarmSpec { schedule: "30 7 * * mon-fri".into(), time_zone: "Europe/Berlin".into() };
+    /// let mut alarm = Alarm::new("a", spec);
+    /// let mut cluster = Cluster::of(&PLUGIN);
+    /// cluster.set_now_unix_ms(1_767_225_600_000); // the first Thursday of 2026
+    /// assert_eq!(cluster.reconcile(&alarm).unwrap().status_value()["next"], "2026-01-01T06:30:00Z");
+    ///
+    /// alarm.spec.schedule = "30 25 * * *".into();
+    /// let why = "\"30 25 * * *\" is not a cron expression: hour \"25\": 25 is not within 0 and 23";
+    /// assert_eq!(cluster.reconcile(&alarm).unwrap().condition_of("Ready").unwrap().message, why);
+    /// ```
+    ///
+    /// # Errors
+    /// When the expression or the zone means nothing.
+    pub fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, ScheduleError> {
+        self.view.next_tick(expression, zone, after_unix_ms).map_err(ScheduleError)
+    }
+
+    /// The newest instant at or before `until_unix_ms` and strictly after `after_unix_ms` at which a cron expression fires,
+    /// and how many such instants there are; None when there is none. What has been missed, that is: with the last tick that
+    /// was acted upon and the time. Otherwise as [`Context::next_tick`].
+    ///
+    /// # Errors
+    /// When the expression or the zone means nothing.
+    pub fn latest_tick(
+        &self,
+        expression: &str,
+        zone: &str,
+        after_unix_ms: u64,
+        until_unix_ms: u64,
+    ) -> Result<Option<LatestTick>, ScheduleError> {
+        let found = self.view.latest_tick(expression, zone, after_unix_ms, until_unix_ms).map_err(ScheduleError)?;
+        Ok(found.map(|(unix_ms, count)| LatestTick { unix_ms, count }))
+    }
+
     /// The plugin's configuration, which an administrator wrote beside it; `{}` when there is none.
     ///
     /// # Errors
@@ -143,6 +212,15 @@ impl Context {
         serde_json::from_str(&self.view.config())
             .map_err(|error| Failure::terminal(format!("the plugin's configuration is not valid: {error}")))
     }
+}
+
+/// The newest of some ticks of a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LatestTick {
+    /// When it was, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// How many ticks there were, this one included.
+    pub count: u64,
 }
 
 fn shape(kind: &str, reason: String) -> ReadError {

@@ -1,5 +1,5 @@
-//! The two ways in which something does not work out for a plugin: a read that the host refused, and a reconcile that
-//! cannot give an outcome. Traps are no part of this: a plugin that panics is a fault, and the host reports it so.
+//! The ways in which something does not work out for a plugin: a read that the host refused, a schedule that means nothing,
+//! and a reconcile that cannot give an outcome. Traps are no part of this: a plugin that panics is a fault, and the host reports it so.
 
 use std::fmt;
 
@@ -87,6 +87,32 @@ impl From<ReadError> for Failure {
             ReadError::Denied(_) => Self::Retry(error.to_string()),
             _ => Self::Terminal(error.to_string()),
         }
+    }
+}
+
+/// A cron expression or a time zone that means nothing: a sentence that quotes it and says what is wrong, and where. It is
+/// usually the owner of the object who wrote it, so it belongs in a condition; `?` turns it into a terminal [`Failure`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScheduleError(pub(crate) String);
+
+impl ScheduleError {
+    /// The sentence.
+    pub fn message(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ScheduleError {}
+
+impl From<ScheduleError> for Failure {
+    fn from(error: ScheduleError) -> Self {
+        Self::Terminal(error.0)
     }
 }
 

@@ -120,7 +120,8 @@
 //! # What a plugin must not do
 //!
 //! Nothing here reads a clock or draws a random number, and a plugin should not either: the host gives fixed values to
-//! whoever asks WASI, because the same inputs have to give the same outcome. Time is [`Context::now_unix_ms`].
+//! whoever asks WASI, because the same inputs have to give the same outcome. Time is [`Context::now_unix_ms`], and the host
+//! knows when a cron expression fires in a time zone: [`Context::next_tick`].
 //!
 //! # What mortise 0.1 does not serve yet
 //!
@@ -149,10 +150,11 @@ mod status;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod text;
+mod timestamp;
 mod view;
 
-pub use context::Context;
-pub use error::{Failure, ReadError};
+pub use context::{Context, LatestTick};
+pub use error::{Failure, ReadError, ScheduleError};
 pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
@@ -163,6 +165,7 @@ pub use query::Query;
 pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};
 pub use status::Status;
+pub use timestamp::Timestamp;
 
 /// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
 /// condition instead of returning more.
@@ -175,7 +178,8 @@ pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 pub mod prelude {
     pub use crate::{
         Child, Condition, Context, CustomResource, Event, Failure, Json, Object, ObjectKey, ObjectMeta, Outcome,
-        PodTemplate, Projection, Query, RawJson, Resource, Status, child_name, controller, json, plugin, reconciler,
+        PodTemplate, Projection, Query, RawJson, Resource, Status, Timestamp, child_name, controller, json, plugin,
+        reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

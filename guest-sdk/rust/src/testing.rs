@@ -343,6 +343,14 @@ impl Questions for View {
         self.now_unix_ms
     }
 
+    fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, String> {
+        mortise_cron::next(expression, zone, after_unix_ms)
+    }
+
+    fn latest_tick(&self, expression: &str, zone: &str, after: u64, until: u64) -> Result<Option<(u64, u64)>, String> {
+        mortise_cron::latest(expression, zone, after, until)
+    }
+
     fn config(&self) -> String {
         self.config.clone()
     }

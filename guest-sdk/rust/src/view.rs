@@ -1,4 +1,4 @@
-//! Where reads go: to the host on wasm32, to an in-memory cluster in native tests. The two have the same four
+//! Where reads go: to the host on wasm32, to an in-memory cluster in native tests. The two have the same
 //! questions, so nothing above this file knows which one it talks to.
 
 use crate::error::ReadError;
@@ -10,20 +10,23 @@ pub(crate) use host::{View, emit};
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use native::{View, emit};
 
-/// The questions of one call. Answers are JSON text.
+/// The questions of one call. Answers about the cluster are JSON text.
 pub(crate) trait Questions {
     fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError>;
     fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError>;
     fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError>;
     fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError>;
     fn now_unix_ms(&self) -> u64;
+    fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, String>;
+    /// The newest tick and how many there are.
+    fn latest_tick(&self, expression: &str, zone: &str, after: u64, until: u64) -> Result<Option<(u64, u64)>, String>;
     fn config(&self) -> String;
 }
 
 #[cfg(target_arch = "wasm32")]
 mod host {
     use super::{ObjectKey, Query, Questions, ReadError};
-    use crate::bindings::mortise::host::{clock, cluster, config, log, objects};
+    use crate::bindings::mortise::host::{clock, cluster, config, log, objects, schedule};
     use crate::log::Level;
 
     /// The snapshot that the host handed over for this call.
@@ -56,6 +59,20 @@ mod host {
 
         fn now_unix_ms(&self) -> u64 {
             clock::now()
+        }
+
+        fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, String> {
+            schedule::next(expression, zone, after_unix_ms)
+        }
+
+        fn latest_tick(
+            &self,
+            expression: &str,
+            zone: &str,
+            after: u64,
+            until: u64,
+        ) -> Result<Option<(u64, u64)>, String> {
+            schedule::latest(expression, zone, after, until)
         }
 
         fn config(&self) -> String {

@@ -66,6 +66,7 @@ fn meaning(name: &str) -> &'static str {
         "mortise:host/config" => "reads its own configuration",
         "mortise:host/log" | "wasi:cli/stdout" | "wasi:cli/stderr" => "writes log lines, within bounds",
         "mortise:host/clock" => "knows the time, which stands still during a call",
+        "mortise:host/schedule" => "asks when cron expressions fire",
         "mortise:host/objects" | "mortise:plugin/desired" => "only types",
         _ if name.starts_with("wasi:clocks/") => "knows the time, which stands still during a call",
         _ if name.starts_with("wasi:random/") => "draws random numbers, the same for the same object",

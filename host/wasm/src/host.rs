@@ -1,5 +1,5 @@
 //! The contract's imports: what a guest may ask of the host during one call. Each answer comes from the call's own
-//! [`View`]; nothing here reaches beyond it.
+//! [`View`], or follows from the question alone; nothing here reaches beyond it.
 
 use mortise_core::limits::CallLimits;
 use mortise_core::object::{Kind, ObjectRef};
@@ -9,7 +9,7 @@ use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
 use crate::bindings::Snapshot;
 use crate::bindings::mortise::host::cluster::{AccessError, Host as ClusterHost, HostSnapshot, Query};
 use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
-use crate::bindings::mortise::host::{clock, cluster, config, log, objects};
+use crate::bindings::mortise::host::{clock, cluster, config, log, objects, schedule};
 use crate::bindings::mortise::plugin::desired;
 use crate::limiter::Limiter;
 use crate::log::{Log, LogLevel};
@@ -112,6 +112,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
     objects::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     cluster::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     clock::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    schedule::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     config::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     log::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     desired::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
@@ -178,6 +179,25 @@ impl clock::Host for CallState {
     fn now(&mut self) -> wasmtime::Result<u64> {
         self.count()?;
         Ok(self.now_unix_ms())
+    }
+}
+
+/// Schedules follow from their arguments, so the read set knows nothing of them.
+impl schedule::Host for CallState {
+    fn next(&mut self, expression: String, zone: String, after: u64) -> wasmtime::Result<Result<Option<u64>, String>> {
+        self.count()?;
+        Ok(mortise_cron::next(&expression, &zone, after))
+    }
+
+    fn latest(
+        &mut self,
+        expression: String,
+        zone: String,
+        after: u64,
+        until: u64,
+    ) -> wasmtime::Result<Result<Option<(u64, u64)>, String>> {
+        self.count()?;
+        Ok(mortise_cron::latest(&expression, &zone, after, until))
     }
 }
 

@@ -28,10 +28,11 @@ const RECONCILER: &str = "mortise:plugin/reconciler";
 /// The versions of the contract that this host speaks.
 const CONTRACT: &str = "0.1";
 /// Interfaces that the host provides in any patch version of [`CONTRACT`].
-const HOST_INTERFACES: [&str; 6] = [
+const HOST_INTERFACES: [&str; 7] = [
     "mortise:host/objects",
     "mortise:host/cluster",
     "mortise:host/clock",
+    "mortise:host/schedule",
     "mortise:host/config",
     "mortise:host/log",
     "mortise:plugin/desired",

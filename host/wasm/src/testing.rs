@@ -20,7 +20,7 @@ pub(crate) const OBJECT: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing"
 
 /// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
 /// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand, and at 1024, where the
-/// apiVersion and the kind of [`OBJECT`] do. A reconcile that leaves 64 answers an outcome that wants nothing.
+/// apiVersion and the kind of [`OBJECT`] do, and at 1048 an expression and a zone. A reconcile that leaves 64 answers an outcome that wants nothing.
 pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
     guest_of("0.1.0", manifest, reconcile)
 }
@@ -74,6 +74,9 @@ const TEMPLATE: &str = r#"
     (export "[method]snapshot.owned" (func (param "self" (borrow $s)) (param "api-version" string)
       (param "kind" string) (param "fields" (list string)) (result (result string (error $error)))))))
   (import "mortise:host/clock@$VERSION" (instance $clock (export "now" (func (result u64)))))
+  (import "mortise:host/schedule@$VERSION" (instance $schedule
+    (export "next" (func (param "expression" string) (param "zone" string) (param "after" u64)
+      (result (result (option u64) (error string)))))))
   (import "mortise:host/log@$VERSION" (instance $log
     (type $l (enum "trace" "debug" "info" "warn" "error"))
     (export "level" (type $level (eq $l)))
@@ -124,6 +127,7 @@ const TEMPLATE: &str = r#"
     (data (i32.const 0) "{}")
     (data (i32.const 8) "\00\00\00\00\02\00\00\00")
     (data (i32.const 1024) "example.com/v1Thing")
+    (data (i32.const 1048) "@hourlyUTC")
     (global $top (mut i32) (i32.const 65536))
     (func (export "realloc") (param i32 i32 i32 i32) (result i32)
       (global.set $top (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
@@ -134,6 +138,7 @@ const TEMPLATE: &str = r#"
   (alias core export $libc "realloc" (core func $realloc))
   (core func $emit (canon lower (func $log "emit") (memory $memory)))
   (core func $now (canon lower (func $clock "now")))
+  (core func $next (canon lower (func $schedule "next") (memory $memory) (realloc $realloc)))
   (core func $random (canon lower (func $random "get-random-u64")))
   (core func $drop (canon resource.drop $snapshot))
   (core func $owned (canon lower (func $cluster "[method]snapshot.owned") (memory $memory) (realloc $realloc)))
@@ -142,6 +147,7 @@ const TEMPLATE: &str = r#"
     (import "libc" "memory" (memory 2))
     (import "host" "emit" (func $emit (param i32 i32 i32 i32 i32)))
     (import "host" "now" (func $now (result i64)))
+    (import "host" "next" (func $next (param i32 i32 i32 i32 i64 i32)))
     (import "host" "random" (func $random (result i64)))
     (import "host" "drop" (func $drop (param i32)))
     (import "host" "owned" (func $owned (param i32 i32 i32 i32 i32 i32 i32 i32)))
@@ -152,6 +158,7 @@ const TEMPLATE: &str = r#"
   (core instance $main (instantiate $main
     (with "libc" (instance (export "memory" (memory $memory))))
     (with "host" (instance (export "emit" (func $emit)) (export "now" (func $now)) (export "random" (func $random))
+      (export "next" (func $next))
       (export "drop" (func $drop)) (export "owned" (func $owned))))))
 
   (func $manifest (result string)

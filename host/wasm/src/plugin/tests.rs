@@ -219,6 +219,39 @@ fn g5_time_is_an_input_only_of_a_call_that_asks_for_it() {
 }
 
 #[test]
+fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host() {
+    // The requeue time is what is left of the hour.
+    let next = |zone_len: u32| {
+        format!(
+            "(call $next (i32.const 1048) (i32.const 7) (i32.const 1055) (i32.const {zone_len}) (call $now) (i32.const 512))"
+        )
+    };
+    let in_utc = format!(
+        "{} (i32.store8 (i32.const 116) (i32.const 1))
+         (i32.store (i32.const 120) (i32.wrap_i64 (i64.sub (i64.load (i32.const 528)) (call $now)))) i32.const 64",
+        next(3)
+    );
+    let report = call(&in_utc, &CallLimits::default());
+    let CallResult::Done(outcome) = report.result else { panic!("{report:?}") };
+    assert_eq!(outcome.requeue_after_ms, Some(2_799_877), "from 22:13:20.123 to 23:00");
+    assert_eq!(report.stats.host_calls, 3);
+    assert!(matches!(report.reads.questions(), [(Question::Now, _)]), "a schedule is no input: {:?}", report.reads);
+
+    // The status is the sentence.
+    let nowhere = format!(
+        "{} (i32.store8 (i32.const 84) (i32.load8_u (i32.const 512))) (i32.store (i32.const 88) (i32.load (i32.const 520)))
+         (i32.store (i32.const 92) (i32.load (i32.const 524))) (i32.const 60)",
+        next(2)
+    );
+    let CallResult::Done(outcome) = call(&nowhere, &CallLimits::default()).result else { panic!("no outcome") };
+    let why = "\"UT\" is not a time zone of the IANA database, such as \"UTC\" or \"Europe/Berlin\"";
+    assert_eq!(outcome.status.as_deref(), Some(why));
+
+    let two = CallLimits { host_calls: 2, ..CallLimits::default() };
+    assert!(fault(&in_utc, &two).message().contains("more than 2 calls into the host"));
+}
+
+#[test]
 fn g5_randomness_is_the_same_for_the_same_object() {
     // The requeue time is the random number's low half.
     let wasm = guest(
