@@ -4,6 +4,7 @@
 //! Counts that take long (kills, reloads) are small here and can be raised by environment variables that each test names.
 
 mod crash;
+mod crontab;
 mod foo;
 mod hostile;
 mod kinds;
