@@ -1,7 +1,7 @@
 //! The driver: the one state machine that sees everything. [`Driver::step`] is its only entry; it never waits, never
 //! reads a clock and never touches the cluster.
 //!
-//! `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
+//! `driver/leading.rs` knows whether anything may be written at all, `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
 //! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, as many at once as
 //! `driver/tally.rs` counts, `driver/plugins.rs` takes a plugin from its offer to serving, `driver/crds.rs` registers what
 //! it brings, `driver/needs.rs` keeps what it needs, `driver/kinds.rs` says what a watch that works or fails means for it, `driver/timers.rs` knows what is due,
@@ -17,6 +17,7 @@ use crate::event::{
     CallId, Cause, Digest, Effect, Event, Now, Observation, WatchError, WatchEvent, Write, WriteId, WriteOp,
 };
 use crate::kube_event::EventLog;
+use crate::lease::Claim;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, ObjectRef};
@@ -29,6 +30,7 @@ mod crds;
 mod health;
 mod keys;
 mod kinds;
+mod leading;
 mod needs;
 mod orphans;
 mod plugins;
@@ -43,6 +45,7 @@ mod writes;
 
 pub use health::{Health, PluginHealth};
 
+use crds::Registration;
 use keys::KeyState;
 use needs::Claims;
 use orphans::Orphan;
@@ -66,6 +69,9 @@ pub struct Config {
     pub instance: Arc<str>,
     /// Guest calls that may be under way at once: the workers, and a few more so that none of them waits.
     pub call_slots: usize,
+    /// Other hosts may be there: nothing is written before [`Event::LeaseChanged`] has given the right to. Without, this host
+    /// has it for ever.
+    pub leader_election: bool,
 }
 
 /// One controller of one active plugin.
@@ -119,6 +125,9 @@ enum ReadFor {
 pub struct Driver {
     config: Config,
     now: Now,
+    claim: Claim,
+    /// There was a moment without the right to write, so what was to be written then is still to be.
+    held_back: bool,
     store: Store,
     queue: Queue,
     events: EventLog,
@@ -140,8 +149,8 @@ pub struct Driver {
     writing: Tally,
     writes: Map<WriteId, WriteFor>,
     live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
-    /// CRDs whose registration is under way, by plugin and name, with the version that asked for it.
-    registrations: BTreeMap<(Arc<str>, Arc<str>), Option<Digest>>,
+    /// CRDs whose registration is under way, by plugin and name.
+    registrations: BTreeMap<(Arc<str>, Arc<str>), Registration>,
     timers: Timers,
     /// Keys that wait for the view to show their own writes.
     gated: BTreeSet<Key>,
@@ -162,6 +171,8 @@ impl Driver {
     pub fn new(config: Config) -> Self {
         Self {
             events: EventLog::new(Arc::clone(&config.instance)),
+            claim: if config.leader_election { Claim::None } else { Claim::Everlasting },
+            held_back: false,
             config,
             now: Now::default(),
             store: Store::default(),
@@ -198,6 +209,7 @@ impl Driver {
     /// Takes one event in and appends what is to be done. Time never goes back.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), unix_ms: now.unix_ms };
+        self.held_back |= !self.may_write();
         match event {
             Event::Started => self.start(effects),
             Event::Watch(kind, event) => self.on_watch(&kind, event, effects),
@@ -212,6 +224,7 @@ impl Driver {
             Event::CallDone(id, done) => self.on_call_done(id, done, effects),
             Event::Wrote(id, result) => self.on_wrote(id, result, effects),
             Event::LiveRead(target, result) => self.on_live_read(&target, result, effects),
+            Event::LeaseChanged { claim_until_ms } => self.on_lease_changed(claim_until_ms, effects),
             Event::Tick => self.wake_at = None,
             Event::Shutdown => self.draining = true,
         }
@@ -317,7 +330,8 @@ impl Driver {
             WriteFor::Plugin(..) | WriteFor::Orphan(..) | WriteFor::Nobody(_) => None,
         };
         self.writes.insert(id, whose);
-        effects.push(Effect::Write(Box::new(Write { id, plugin, cause, op })));
+        let not_after_ms = self.claim.not_after_ms();
+        effects.push(Effect::Write(Box::new(Write { id, plugin, cause, op, not_after_ms })));
         id
     }
 

@@ -110,6 +110,11 @@ pub enum Event {
     Wrote(WriteId, Result<Written, WriteError>),
     /// The answer to [`Effect::ReadLive`]; None when there is no such object.
     LiveRead(ObjectRef, Result<Option<Arc<Object>>, WriteError>),
+    /// The election has gone on: the lead was won, renewed or lost. Only for a host that takes part in one.
+    LeaseChanged {
+        /// Until when this host leads, on the monotonic clock, if nothing else is heard; None when it does not.
+        claim_until_ms: Option<u64>,
+    },
     /// Time has passed; sent when a [`Effect::WakeAt`] is due.
     Tick,
     /// Finish what is in flight and begin nothing new.
@@ -258,7 +263,7 @@ pub enum Effect {
     /// No plugin refers to this digest any more.
     Unload(Digest),
     /// Create or update a CRD as `crd::plan` decides, wait until it is established; answered by
-    /// [`Event::CrdRegistered`].
+    /// [`Event::CrdRegistered`]. A host that may not write only looks whether it is there as it should be.
     RegisterCrd {
         /// The plugin it belongs to.
         plugin: Arc<str>,
@@ -266,6 +271,8 @@ pub enum Effect {
         crd: Arc<str>,
         /// The CustomResourceDefinition as JSON text, with the host's labels and annotations on it.
         body: Arc<str>,
+        /// The last moment of the monotonic clock at which it may be written (X7); None: any.
+        not_after_ms: Option<u64>,
     },
     /// Call a guest; answered by [`Event::CallDone`].
     Call(Box<Call>),
@@ -309,6 +316,9 @@ pub struct Write {
     pub cause: Option<Cause>,
     /// What to do.
     pub op: WriteOp,
+    /// The last moment of the monotonic clock at which it may be sent (X7): later it could end when another host leads. None:
+    /// any moment will do.
+    pub not_after_ms: Option<u64>,
 }
 
 /// The reconcile that something is part of.

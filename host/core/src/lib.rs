@@ -14,6 +14,7 @@ pub mod driver;
 pub mod event;
 pub mod json;
 pub mod kube_event;
+pub mod lease;
 pub mod limits;
 pub mod manifest;
 pub mod object;

@@ -64,6 +64,10 @@ pub const MIN_REQUEUE_MS: u64 = 1_000;
 /// A guest's requeue is never later: a day without a look is the resync's business.
 pub const MAX_REQUEUE_MS: u64 = 24 * 3_600 * 1_000;
 
+/// Longest a write may take, from the moment it is sent to its answer. The API server's own objective is one second for 99
+/// of 100. A host that may lose the right to write sends none that could end after it has (X7).
+pub const WRITE_TIMEOUT_MS: u64 = 10_000;
+
 /// Longest a key waits to see its own writes before the host reads live (R2).
 pub const CONSISTENCY_TIMEOUT_MS: u64 = 30_000;
 /// Longest a status waits for the writes of its own plan to show (X11).

@@ -191,8 +191,8 @@ pub fn cluster_role(name: &str, manifest: &Manifest) -> RbacObject {
     RbacObject::new("ClusterRole", &format!("mortise-plugin-{name}"), None).aggregated().with_rules(rules(manifest))
 }
 
-/// What the host itself needs, without any plugin: its Plugin objects, the CRDs that plugins bring, Events, and the
-/// ConfigMaps of its own namespace; and the role that gathers this and every plugin's role, bound to its account.
+/// What the host itself needs, without any plugin: its Plugin objects, the CRDs that plugins bring, Events, and in its own
+/// namespace the ConfigMaps and its Lease; and the role that gathers this and every plugin's role, bound to its account.
 pub fn host(namespace: &str) -> Vec<RbacObject> {
     let own = vec![
         // CRDs are never deleted: their objects would go with them.
@@ -201,7 +201,11 @@ pub fn host(namespace: &str) -> Vec<RbacObject> {
         PolicyRule::new("mortise.dev", &["plugins"], &["get", "list", "watch", "create", "delete"]),
         PolicyRule::new("mortise.dev", &["plugins/status"], &["patch"]),
     ];
-    let config_maps = vec![PolicyRule::new("", &["configmaps"], &READ)];
+    let in_namespace = vec![
+        PolicyRule::new("", &["configmaps"], &READ),
+        // For --leader-elect. RBAC cannot bind `create` to a name, so the Lease's name is left open.
+        PolicyRule::new("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
+    ];
     let mut gathered = RbacObject::new("ClusterRole", HOST, None);
     gathered.aggregation_rule = Some(AggregationRule {
         cluster_role_selectors: vec![LabelSelector { match_labels: BTreeMap::from([(AGGREGATE_LABEL, "true")]) }],
@@ -210,7 +214,7 @@ pub fn host(namespace: &str) -> Vec<RbacObject> {
         gathered,
         RbacObject::new("ClusterRole", "mortise-host", None).aggregated().with_rules(own),
         RbacObject::binding("ClusterRoleBinding", "ClusterRole", None, namespace),
-        RbacObject::new("Role", HOST, Some(namespace)).with_rules(config_maps),
+        RbacObject::new("Role", HOST, Some(namespace)).with_rules(in_namespace),
         RbacObject::binding("RoleBinding", "Role", Some(namespace), namespace),
     ]
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
-use crate::execute::WRITE_TIMEOUT;
+use crate::execute::SERVER_TIMEOUT_SECONDS;
 use crate::failure::Failure;
 
 /// Longest that one registration may take. An API server establishes a definition within a second, and five seconds
@@ -68,14 +68,15 @@ impl Definition {
 
 impl ApiServer {
     /// Creates or updates a CRD as the core plans it (L4), and waits until every version is served. `body` carries the
-    /// host's label and annotations. An unchanged definition costs two reads and no write.
-    pub async fn register_crd(&self, body: &str) -> Result<(), CrdError> {
+    /// host's label and annotations. An unchanged definition costs two reads and no write. One that would have to be written
+    /// after `not_after_ms` is "unavailable" (X7): whoever may write it will.
+    pub async fn register_crd(&self, body: &str, not_after_ms: Option<u64>) -> Result<(), CrdError> {
         let wanted: Definition = serde_json::from_str(body).map_err(|error| {
             CrdError::Refused(Refusal::new("CrdInvalid", format!("the CRD cannot be read: {error}")))
         })?;
         let deadline = Instant::now() + DEADLINE;
         let registering = format!("registering CRD {}", wanted.metadata.name);
-        let seen = self.bring_about(&wanted, body).await.map_err(|error| match error {
+        let seen = self.bring_about(&wanted, body, not_after_ms).await.map_err(|error| match error {
             Stopped::Failure(failure) => failure.during(&registering).into_crd_error(),
             Stopped::Refusal(refusal) => CrdError::Refused(refusal),
         })?;
@@ -84,7 +85,12 @@ impl ApiServer {
 
     /// Reads, plans and writes; again when somebody else wrote in between. Gives back the state of a definition that was
     /// left as it is.
-    async fn bring_about(&self, wanted: &Definition, body: &str) -> Result<Option<Establishment>, Stopped> {
+    async fn bring_about(
+        &self,
+        wanted: &Definition,
+        body: &str,
+        not_after_ms: Option<u64>,
+    ) -> Result<Option<Establishment>, Stopped> {
         let path = format!("{COLLECTION}/{}", escape(&wanted.metadata.name));
         let mut last = None;
         for _ in 0..MAX_ROUNDS {
@@ -104,10 +110,10 @@ impl ApiServer {
             let written = match next {
                 CrdPlan::Nothing => return Ok(seen),
                 CrdPlan::Refuse(refusal) => return Err(Stopped::Refusal(refusal)),
-                CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text).await,
+                CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text, not_after_ms).await,
                 // PUT and not server-side apply: it carries the version that was compared, so nothing that was not
                 // looked at is narrowed, and what the new definition leaves out is gone instead of kept.
-                CrdPlan::Update(text) => self.write(Method::PUT, &path, &text).await,
+                CrdPlan::Update(text) => self.write(Method::PUT, &path, &text, not_after_ms).await,
             };
             match written {
                 Ok(()) => {
@@ -121,10 +127,17 @@ impl ApiServer {
         Err(last.unwrap_or_else(|| Failure::Lost("others keep changing it".to_owned())).into())
     }
 
-    async fn write(&self, method: Method, path: &str, body: &Arc<str>) -> Result<(), Failure> {
-        let path = format!("{path}?fieldManager=mortise");
+    async fn write(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Arc<str>,
+        not_after_ms: Option<u64>,
+    ) -> Result<(), Failure> {
+        let path = format!("{path}?fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
         let body = Bytes::copy_from_slice(body.as_bytes());
-        self.ask(request(method, &path, Some("application/json"), body)?, WRITE_TIMEOUT).await?;
+        let request = request(method, &path, Some("application/json"), body)?;
+        self.ask_while_claimed(request, not_after_ms).await?;
         Ok(())
     }
 

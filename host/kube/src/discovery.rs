@@ -179,11 +179,8 @@ impl Resource {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::{TcpListener, TcpStream};
-
     use super::*;
-    use crate::client::Access;
+    use crate::testing::serve;
 
     fn resource(kind: &Kind, json: &str) -> Arc<Resource> {
         let list = serde_json::from_str(json).unwrap();
@@ -218,39 +215,16 @@ mod tests {
 
     /// An API server that serves `v1` without any resources and nothing else, and the number of requests that it had.
     async fn barren() -> (ApiServer, Arc<AtomicUsize>) {
-        // Another test may have been first.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let kubeconfig = format!(
-            r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
-            "clusters":[{{"name":"c","cluster":{{"server":"http://{}"}}}}],
-            "users":[{{"name":"u","user":{{}}}}],"contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}]}}"#,
-            listener.local_addr().unwrap()
-        );
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), kubeconfig).unwrap();
         let requests = Arc::new(AtomicUsize::new(0));
         let count = requests.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(answer(stream, count.clone()));
+        let api = serve(move |asked| {
+            count.fetch_add(1, Ordering::SeqCst);
+            match &*asked.path {
+                "/api/v1" => ("200 OK", r#"{"resources":[]}"#.to_owned()),
+                _ => ("404 Not Found", String::new()),
             }
         });
-        let access = Access { kubeconfig: Some(file.path().to_owned()), context: None };
-        (ApiServer::connect(&access).await.unwrap(), requests)
-    }
-
-    async fn answer(mut stream: TcpStream, requests: Arc<AtomicUsize>) {
-        let mut request = [0; 4_096];
-        // A request without a body comes in one piece over loopback.
-        while let Ok(length @ 1..) = stream.read(&mut request).await {
-            requests.fetch_add(1, Ordering::SeqCst);
-            let known = request[..length].starts_with(b"GET /api/v1 ");
-            let (status, body) = if known { ("200 OK", r#"{"resources":[]}"#) } else { ("404 Not Found", "") };
-            let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-            stream.write_all(text.as_bytes()).await.unwrap();
-        }
+        (api.await, requests)
     }
 
     #[tokio::test(flavor = "multi_thread")]

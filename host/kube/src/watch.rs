@@ -73,12 +73,14 @@ pub struct Scope {
     pub namespace: Option<Arc<str>>,
     /// Which labels they have, as the API server reads selectors; None: any.
     pub selector: Option<Arc<str>>,
+    /// The only object that is wanted; None: all.
+    pub name: Option<Arc<str>>,
 }
 
 impl Scope {
     /// Every object of a kind.
     pub fn all(kind: Kind) -> Self {
-        Self { kind, namespace: None, selector: None }
+        Self { kind, namespace: None, selector: None, name: None }
     }
 }
 
@@ -279,6 +281,10 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         if let Some(selector) = &self.scope.selector {
             path.push_str("&labelSelector=");
             path.push_str(&escape(selector));
+        }
+        if let Some(name) = &self.scope.name {
+            path.push_str("&fieldSelector=");
+            path.push_str(&escape(&format!("metadata.name={name}")));
         }
         path
     }

@@ -11,6 +11,9 @@ use anyhow::Context;
 use mortise_source::is_dns_label;
 use tokio::net::TcpListener;
 
+/// Kubernetes' limit for the name of an object.
+const MAX_NAME_BYTES: usize = 253;
+
 /// Everything that `mortise run` needs to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -26,10 +29,32 @@ pub struct Config {
     pub cache_dir: PathBuf,
     /// Threads that run guests.
     pub workers: NonZeroUsize,
+    /// Which other hosts there may be. None: there are none.
+    pub leader_election: Option<LeaderElection>,
     /// Where `/metrics` is served.
     pub metrics: BindAddress,
     /// Where `/healthz` and `/readyz` are served.
     pub probes: BindAddress,
+}
+
+/// Hosts that name the same Lease exclude each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaderElection {
+    /// Where the Lease is.
+    pub namespace: Namespace,
+    /// What it is called.
+    pub lease: LeaseName,
+}
+
+/// The name of a Lease: DNS labels with dots between them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseName(String);
+
+impl LeaseName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// The name of a namespace: a DNS label.
@@ -57,6 +82,11 @@ pub enum ConfigError {
         "{0:?} is no name of a namespace: lower-case letters, digits and '-', at most 63, beginning and ending with a letter or digit"
     )]
     Namespace(String),
+    /// It names no Lease.
+    #[error(
+        "{0:?} is no name of a Lease: lower-case letters, digits, '-' and '.', at most 253, each part beginning and ending with a letter or digit"
+    )]
+    LeaseName(String),
     /// It names no address to listen on.
     #[error("{0:?} is no address to listen on: write \":8080\", \"127.0.0.1:8080\", \"[::1]:8080\", or \"0\" for none")]
     Address(String),
@@ -67,6 +97,15 @@ impl FromStr for Namespace {
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if is_dns_label(text) { Ok(Self(text.to_owned())) } else { Err(ConfigError::Namespace(text.to_owned())) }
+    }
+}
+
+impl FromStr for LeaseName {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let is_name = text.len() <= MAX_NAME_BYTES && text.split('.').all(is_dns_label);
+        if is_name { Ok(Self(text.to_owned())) } else { Err(ConfigError::LeaseName(text.to_owned())) }
     }
 }
 
@@ -176,6 +215,15 @@ mod tests {
         assert_eq!("mortise-system".parse::<Namespace>().unwrap().as_str(), "mortise-system");
         for text in ["", "-a", "a-", "A", "a.b", "a/b", &"a".repeat(64)] {
             assert!(text.parse::<Namespace>().is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_lease_has_the_name_of_an_object() {
+        assert_eq!("mortise.example.com".parse::<LeaseName>().unwrap().as_str(), "mortise.example.com");
+        for text in ["", "a/b", "A", "a..b", "-a", &"a".repeat(254)] {
+            let error = text.parse::<LeaseName>().expect_err(text).to_string();
+            assert!(error.contains("no name of a Lease"), "{text}: {error}");
         }
     }
 

@@ -50,7 +50,9 @@ impl Performer {
             }
             Effect::Compile(digest) => return self.components.compile(&digest),
             Effect::Unload(digest) => self.components.unload(&digest),
-            Effect::RegisterCrd { plugin, crd, body } => self.register_crd(plugin, crd, body),
+            Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
+                self.register_crd(plugin, crd, body, not_after_ms);
+            }
             Effect::Call(call) => return self.call(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),
@@ -89,10 +91,10 @@ impl Performer {
         }
     }
 
-    fn register_crd(&self, plugin: Arc<str>, crd: Arc<str>, body: Arc<str>) {
+    fn register_crd(&self, plugin: Arc<str>, crd: Arc<str>, body: Arc<str>, not_after_ms: Option<u64>) {
         let api = self.api.clone();
         self.answer("the registration of a CRD", async move {
-            let result = api.register_crd(&body).await;
+            let result = api.register_crd(&body, not_after_ms).await;
             Event::CrdRegistered { plugin, crd, result }
         });
     }

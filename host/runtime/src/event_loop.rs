@@ -7,12 +7,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mortise_core::driver::Driver;
 use mortise_core::event::{Digest, Effect, Event, Now};
+use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::components::Loaded;
 use crate::effects::Performer;
@@ -55,7 +56,6 @@ pub(crate) struct EventLoop {
     performer: Performer,
     offers: Offers,
     read_config_maps_again: Arc<Notify>,
-    clock: Clock,
     /// When the driver wants its next tick.
     wake_at: Option<u64>,
     /// Told, or dropped, when the host is to end.
@@ -79,7 +79,6 @@ impl EventLoop {
             performer,
             offers,
             read_config_maps_again,
-            clock: Clock::start(),
             wake_at: None,
             stop,
             stopping: false,
@@ -98,14 +97,14 @@ impl EventLoop {
                 biased;
                 _ = &mut self.stop, if !self.stopping => self.step(Event::Shutdown),
                 _ = self.inputs.recv_many(&mut batch, BATCH) => {}
-                () = sleep_until(self.clock.instant(self.wake_at).into()), if self.wake_at.is_some() => {}
+                () = sleep(until(self.wake_at)), if self.wake_at.is_some() => {}
                 _ = look_for_unused.tick() => self.performer.components.release_unused(UNUSED),
             }
             for input in batch.drain(..) {
                 self.take(input);
             }
             // Looked at in every round, so that a steady flow of inputs does not hold up what is due.
-            if self.wake_at.is_some_and(|due| due <= self.clock.now().mono_ms) {
+            if self.wake_at.is_some_and(|due_ms| due_ms <= clock::now_ms()) {
                 self.wake_at = None;
                 self.step(Event::Tick);
             }
@@ -156,7 +155,7 @@ impl EventLoop {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             self.stopping |= matches!(event, Event::Shutdown);
-            self.driver.step(self.clock.now(), event, &mut self.effects);
+            self.driver.step(now(), event, &mut self.effects);
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::WakeAt(at) => self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at))),
@@ -177,28 +176,13 @@ impl EventLoop {
     }
 }
 
-/// The process's clocks; the only ones that the driver's time comes from.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    start: Instant,
+/// The time of a step. Its monotonic half is the clock that claims to write are measured by.
+fn now() -> Now {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { mono_ms: clock::now_ms(), unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX) }
 }
 
-impl Clock {
-    fn start() -> Self {
-        Self { start: Instant::now() }
-    }
-
-    fn now(self) -> Now {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { mono_ms: millis(self.start.elapsed()), unix_ms: millis(unix) }
-    }
-
-    /// The moment of a monotonic time; the start for none, which nobody waits for.
-    fn instant(self, mono_ms: Option<u64>) -> Instant {
-        self.start + Duration::from_millis(mono_ms.unwrap_or_default())
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// How long it is until a moment of that clock; nothing for none, which nobody waits for.
+fn until(mono_ms: Option<u64>) -> Duration {
+    Duration::from_millis(mono_ms.unwrap_or_default().saturating_sub(clock::now_ms()))
 }

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use crate::components::Components;
 use crate::config::Config;
 use crate::effects::Performer;
+use crate::election::Election;
 use crate::event_loop::{EventLoop, INPUTS, Input};
 use crate::http::{Inspector, Scrape, serve_metrics, serve_probes};
 use crate::loader::Loader;
@@ -57,7 +58,8 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let (supervisor, mut falls) = supervisor();
     let (inputs, receiver) = mpsc::channel(INPUTS);
-    let api = ApiServer::connect(&Access { kubeconfig: config.kubeconfig.clone(), context: None }).await?;
+    let access = Access { kubeconfig: config.kubeconfig.clone(), context: None };
+    let api = ApiServer::connect(&access).await?;
     let metrics = Arc::new(Metrics::new());
 
     start_servers(&config, &api, &inputs, &metrics, &supervisor).await?;
@@ -66,6 +68,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         instance: config.instance.as_str().into(),
         // Each worker has its next call waiting when it ends one.
         call_slots: config.workers.get() * 2,
+        leader_election: config.leader_election.is_some(),
     });
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();
@@ -73,6 +76,10 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::clone(&read_again));
     let drained = start_loop(event_loop, &supervisor)?;
     sources::start(&config, &api, &inputs, read_again, &supervisor)?;
+    let election = match &config.leader_election {
+        Some(named) => Some(Election::start(named, &config.instance, access, &inputs, &metrics, &supervisor)?),
+        None => None,
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         api_server = api.host(),
@@ -80,7 +87,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         workers = config.workers,
         "mortise runs"
     );
-    end(&mut signals, &mut falls, stop, drained).await
+    end(&mut signals, &mut falls, stop, drained, election).await
 }
 
 /// Waits for the end, and for what is in flight.
@@ -89,6 +96,7 @@ async fn end(
     falls: &mut Falls,
     stop: oneshot::Sender<()>,
     mut drained: oneshot::Receiver<()>,
+    election: Option<Election>,
 ) -> anyhow::Result<()> {
     tokio::select! {
         name = signals.next() => tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins"),
@@ -99,6 +107,10 @@ async fn end(
     tokio::select! {
         biased;
         Ok(()) = &mut drained => {
+            // Only here, where no write is in flight any more: whoever takes over may write at once.
+            if let Some(election) = election {
+                election.end().await;
+            }
             tracing::info!("ended");
             Ok(())
         }

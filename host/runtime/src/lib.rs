@@ -6,6 +6,7 @@
 mod components;
 pub mod config;
 mod effects;
+mod election;
 mod event_loop;
 mod host;
 mod http;

@@ -178,6 +178,12 @@ impl Metrics {
         self.families.compile_seconds.get_or_create(&labels).observe(compile_ms as f64 / 1e3);
     }
 
+    /// Notes whether this host leads.
+    pub fn leads(&self, lease: &Arc<str>, leads: bool) {
+        let labels = families::LeaseLabels { name: lease.clone() };
+        self.families.leads.get_or_create(&labels).set(i64::from(leads));
+    }
+
     /// Notes how many calls of a controller may run at once.
     pub fn concurrency(&self, controller: &Arc<str>, most: u32) {
         self.families.max_concurrent.get_or_create(&controller_labels(controller)).set(i64::from(most));

@@ -49,6 +49,12 @@ pub fn ready(health: &Health, stopping: bool, verbose: bool) -> Answer {
         Check::required("shutdown", stopping.then(|| "the host is ending".to_owned())),
         Check::required("sources", (!health.sources_listed).then(|| "not listed yet".to_owned())),
     ];
+    // Which of the two it is makes nobody unready: a host that stands by is where it should be.
+    match health.leads {
+        Some(true) => checks.push(Check::required("leader-election/leader", None)),
+        Some(false) => checks.push(Check::required("leader-election/standby", None)),
+        None => {}
+    }
     for (kind, why) in &health.unlisted {
         let why = why.clone().unwrap_or_else(|| "not listed yet".to_owned());
         checks.push(Check::required(format!("kind/{kind}"), Some(why)));
@@ -107,6 +113,7 @@ mod tests {
         Health {
             sources_listed: true,
             unlisted: Vec::new(),
+            leads: None,
             plugins: vec![
                 plugin("crontab", false, "InvalidManifest", "the manifest is not valid:\nwrites"),
                 plugin("podset", true, "Serving", "it reconciles PodSet"),
@@ -125,6 +132,15 @@ mod tests {
              [+]plugin/podset ok\nreadyz check passed\n"
         );
         assert_eq!(ready(&health(), false, false), Answer { passed: true, text: "ok".to_owned() });
+    }
+
+    #[test]
+    fn a_host_that_stands_by_says_so_and_is_ready() {
+        let text = |leads| ready(&Health { leads, ..health() }, false, true).text;
+        assert!(text(Some(true)).contains("[+]leader-election/leader ok\n"), "{}", text(Some(true)));
+        assert!(text(Some(false)).contains("[+]leader-election/standby ok\n"), "{}", text(Some(false)));
+        assert!(!text(None).contains("leader-election"), "{}", text(None));
+        assert!(ready(&Health { leads: Some(false), ..health() }, false, false).passed);
     }
 
     #[test]

@@ -462,5 +462,5 @@ fn source_of(name: &str) -> Arc<str> {
 }
 
 fn new_driver() -> Driver {
-    Driver::new(Config { instance: "mortise-0".into(), call_slots: CALL_SLOTS })
+    Driver::new(Config { instance: "mortise-0".into(), call_slots: CALL_SLOTS, leader_election: false })
 }

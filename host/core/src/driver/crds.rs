@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::plugins::{Candidate, Denial, HOST, REFUSED_RETRY_MS, Stage, Step};
 use super::{Driver, Timer};
 use crate::crd;
-use crate::event::{CrdError, Effect, Observation, Refusal, WatchError, WriteError, WriteErrorClass};
+use crate::event::{CrdError, Digest, Effect, Observation, Refusal, WatchError, WriteError, WriteErrorClass};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::plan::MANAGED_BY;
 use crate::{plugin_object, rbac};
@@ -15,6 +15,15 @@ use crate::{plugin_object, rbac};
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
 /// who gave it is still looking.
 pub(super) const CRD_RETRY_MS: u64 = 3_000;
+
+/// A registration that is under way.
+#[derive(Debug)]
+pub(super) struct Registration {
+    /// The version of the plugin that asked for it; None for the host's own.
+    digest: Option<Digest>,
+    /// It may only look, because this host may not write.
+    looks_only: bool,
+}
 
 impl Driver {
     /// Asks for a CRD to be registered, once at a time: which version of the plugin wanted it is remembered, because a
@@ -32,8 +41,9 @@ impl Driver {
             };
             (crd::prepare(plugin, &found.body), Some(digest.clone()))
         };
-        self.registrations.insert(place, digest);
-        effects.push(Effect::RegisterCrd { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
+        self.registrations.insert(place, Registration { digest, looks_only: !self.may_write() });
+        let (plugin, crd, not_after_ms) = (Arc::clone(plugin), Arc::clone(crd), self.claim.not_after_ms());
+        effects.push(Effect::RegisterCrd { plugin, crd, body, not_after_ms });
     }
 
     pub(super) fn on_crd_registered(
@@ -44,9 +54,12 @@ impl Driver {
         effects: &mut Vec<Effect>,
     ) {
         let place = (Arc::clone(name), Arc::clone(crd));
-        let Some(asked_by) = self.registrations.remove(&place) else { return };
+        let Some(Registration { digest: asked_by, looks_only }) = self.registrations.remove(&place) else { return };
         let again = Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd));
-        if let Err(CrdError::Denied(_) | CrdError::Unavailable(_)) = &result {
+        if matches!(result, Err(CrdError::Unavailable(_))) && looks_only && self.may_write() {
+            // This host has come to lead since it was asked for.
+            self.arm(0, again);
+        } else if let Err(CrdError::Denied(_) | CrdError::Unavailable(_)) = &result {
             self.arm(CRD_RETRY_MS, again);
         } else if self.is_still_gone(name, crd) {
             // It was deleted again before its watch came back, or the watch has not noticed yet; then this finds it there.

@@ -16,6 +16,8 @@ pub struct Health {
     /// Kinds of plugins that serve, and the host's own, that are not listed yet, with the reason where there is one. Kinds
     /// that may not be read, or do not exist, are not among them: that is their plugins' trouble and not the host's.
     pub unlisted: Vec<(Kind, Option<String>)>,
+    /// Whether this host leads or stands by; None when it takes part in no election.
+    pub leads: Option<bool>,
     /// One entry per plugin, by name.
     pub plugins: Vec<PluginHealth>,
 }
@@ -60,6 +62,7 @@ impl Driver {
                 .map(|(kind, state)| (kind.clone(), state.error.as_ref().map(|error| error.to_string())))
                 .chain(unestablished)
                 .collect(),
+            leads: self.leads(),
             plugins: self.plugins.iter().map(|(name, plugin)| self.plugin_health(name, plugin)).collect(),
         }
     }

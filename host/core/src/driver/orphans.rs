@@ -39,7 +39,7 @@ impl Driver {
     /// Deletes the Plugin object of this name, if it is ours and there is no such plugin: with one request until that has
     /// failed or is shown.
     pub(super) fn delete_orphan(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
-        if !self.sources_listed || self.draining || !self.store.synced(&plugin_object::kind()) {
+        if !self.sources_listed || self.draining || !self.may_write() || !self.store.synced(&plugin_object::kind()) {
             return;
         }
         let snapshot = self.store.snapshot();

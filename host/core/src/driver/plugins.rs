@@ -384,9 +384,9 @@ impl Driver {
         self.settle(name, effects);
     }
 
-    /// W1: a new version, or a new configuration, is a reason to look at every object again. One that selects other objects
-    /// than the version before leaves those alone that it does not select.
-    fn enqueue_all(&mut self, id: ControllerId, effects: &mut Vec<Effect>) {
+    /// Looks at every object again. W1: a new version, or a new configuration, is a reason to; one that selects other objects
+    /// than the version before leaves those alone that it does not select. X7: so is coming to lead.
+    pub(super) fn enqueue_all(&mut self, id: ControllerId, effects: &mut Vec<Effect>) {
         let Some(spec) = self.controllers.get(&id).map(|controller| Arc::clone(&controller.spec)) else { return };
         let snapshot = self.store.snapshot();
         for object in snapshot.list(&spec.primary, None, &Selector::default()) {

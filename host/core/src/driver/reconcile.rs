@@ -35,7 +35,8 @@ impl Driver {
             }
         }
         let most_calls = most_calls_of_a_plugin(self.config.call_slots);
-        while !self.draining && self.calls.len() < self.config.call_slots && self.writing.total() < MAX_KEYS_WRITING {
+        let may_begin = !self.draining && self.may_write();
+        while may_begin && self.calls.len() < self.config.call_slots && self.writing.total() < MAX_KEYS_WRITING {
             let may_write = |plugin: &str| {
                 let writing = self.writing.of(plugin);
                 writing < most_keys_writing_of_a_plugin(self.writing.total() - writing)
@@ -188,10 +189,12 @@ impl Driver {
             self.drop_key(&key);
             return;
         };
+        let may_write = self.claim.allows_writes(self.now.mono_ms);
         let changed = primary.uid != called_with.uid || primary.generation != called_with.generation;
         let is_moot = primary.uid != called_with.uid || primary.deleting || !controller.spec.selects(&primary);
-        if !still_serves || is_moot || (changed && state.discarded < MAX_DISCARDED) {
-            // L1: what a replaced version answered is thrown away too; the new one is asked instead.
+        if !still_serves || is_moot || !may_write || (changed && state.discarded < MAX_DISCARDED) {
+            // L1: what a replaced version answered is thrown away too; the new one is asked instead. And X7: what may not be
+            // written any more is asked about again by whoever may.
             state.discarded += 1;
             state.dirty = None;
             effects.push(Effect::Observe(ended));

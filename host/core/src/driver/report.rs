@@ -38,7 +38,7 @@ pub(super) fn plugin_object_of(name: &Arc<str>) -> ObjectRef {
 impl Driver {
     /// Writes what has changed about a plugin, one write at a time.
     pub(super) fn report(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
-        if self.draining || !self.store.synced(&plugin_object::kind()) {
+        if self.draining || !self.may_write() || !self.store.synced(&plugin_object::kind()) {
             return;
         }
         if !is_object_name(name) {

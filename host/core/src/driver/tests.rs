@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{Config, Driver};
 use crate::contract::{CallResult, Child, Outcome};
 use crate::event::{
-    CallDone, Compiled, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError, WriteErrorClass,
-    WriteId, WriteOp, Written,
+    CallDone, Compiled, CrdError, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError,
+    WriteErrorClass, WriteId, WriteOp, Written,
 };
 use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::plugin_object;
@@ -20,6 +20,7 @@ use crate::read_set::ReadSet;
 
 mod builtin;
 mod host_crd;
+mod leading;
 mod needs;
 mod orphans;
 mod selection;
@@ -44,6 +45,13 @@ struct Host {
     compiled: usize,
     /// What components say that are not made by [`manifest`].
     manifests: BTreeMap<Digest, Arc<str>>,
+    /// CRDs that are there.
+    crds: BTreeSet<Arc<str>>,
+    /// Calls of guests so far.
+    calls: usize,
+    /// Calls are answered only when the test says so.
+    slow_guests: bool,
+    answers: Vec<Event>,
     observed: Vec<Observation>,
 }
 
@@ -117,10 +125,15 @@ fn merge(target: &mut Value, patch: &Value) {
 impl Host {
     /// A host that has begun and knows that it has no plugin yet.
     fn started() -> Self {
-        let driver = Driver::new(Config { instance: "mortise-0".into(), call_slots: 1 });
+        Self::started_as(Config { instance: "mortise-0".into(), call_slots: 1, leader_election: false })
+    }
+
+    fn started_as(config: Config) -> Self {
+        let driver = Driver::new(config);
         let mut host = Self {
             driver,
-            now_ms: 0,
+            // Not the zero of the clock, which is before everything.
+            now_ms: 1_000,
             wake_at: None,
             version: 1,
             objects: BTreeMap::new(),
@@ -131,6 +144,10 @@ impl Host {
             loaded: BTreeSet::new(),
             compiled: 0,
             manifests: BTreeMap::new(),
+            crds: BTreeSet::new(),
+            calls: 0,
+            slow_guests: false,
+            answers: Vec::new(),
             observed: Vec::new(),
         };
         host.step(Event::Started);
@@ -207,8 +224,14 @@ impl Host {
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
                 events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
-            Effect::RegisterCrd { plugin, crd, .. } => {
-                events.push_back(Event::CrdRegistered { plugin, crd, result: Ok(()) });
+            Effect::RegisterCrd { plugin, crd, not_after_ms, .. } => {
+                let may_write = not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
+                let is_there = self.crds.contains(&crd) || (may_write && self.crds.insert(Arc::clone(&crd)));
+                let result = if is_there { Ok(()) } else { Err(CrdError::Unavailable("not mine to write".to_owned())) };
+                events.push_back(Event::CrdRegistered { plugin, crd, result });
+            }
+            Effect::Write(write) if write.not_after_ms.is_some_and(|not_after_ms| not_after_ms < self.now_ms) => {
+                panic!("X7: a write is sent that may not be: {write:?}");
             }
             Effect::Write(write) => match write.op {
                 WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
@@ -236,8 +259,9 @@ impl Host {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
                 let children = Some(vec![Child { key: "only".into(), object }]);
                 let result = CallResult::Done(Outcome { children, ..Outcome::default() });
-                events
-                    .push_back(Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 }));
+                let done = Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 });
+                self.calls += 1;
+                if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => panic!("nothing is ever in the way: {target}"),
         }

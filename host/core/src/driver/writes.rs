@@ -27,6 +27,7 @@ impl Driver {
 
     /// Sends the next batch when the last one is answered, and ends the run when nothing is left.
     fn pump_run(&mut self, key: &Key, effects: &mut Vec<Effect>) {
+        let may_write = self.may_write();
         let Some(KeyState { work: Work::Writing(run), .. }) = self.keys.get_mut(key) else { return };
         if run.in_flight > 0 {
             return;
@@ -35,7 +36,10 @@ impl Driver {
             run.stages.pop_front();
             run.batch = 1;
         }
-        if run.failed.is_some() || self.draining {
+        // X7: what is left of the plan is found again when there is the right to write it.
+        let is_held_back = !may_write && !run.stages.is_empty();
+        run.look_again |= is_held_back;
+        if run.failed.is_some() || self.draining || is_held_back {
             return self.end_run(key, effects);
         }
         let Some(stage) = run.stages.front_mut() else { return self.end_run(key, effects) };
@@ -274,6 +278,9 @@ impl Driver {
         happening: Happening,
         effects: &mut Vec<Effect>,
     ) {
+        if !self.may_write() {
+            return;
+        }
         if let Some(op) = self.events.tell(self.now, plugin.as_deref(), about, happening) {
             let target = op.target().clone();
             self.send(plugin, op, WriteFor::Nobody(target), effects);

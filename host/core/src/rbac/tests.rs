@@ -91,15 +91,17 @@ fn a_plugin_role_carries_the_label_that_adds_it_to_the_hosts_role() {
 }
 
 #[test]
-fn the_host_gathers_labelled_roles_and_reads_configmaps_of_its_own_namespace_only() {
+fn the_host_gathers_labelled_roles_and_has_configmaps_and_leases_of_its_own_namespace_only() {
     let objects: Vec<serde_json::Value> =
         host("plugins-here").iter().map(|object| serde_json::to_value(object).unwrap()).collect();
     let gathering: Vec<_> = objects.iter().filter(|object| object.get("aggregationRule").is_some()).collect();
     assert_eq!(gathering.len(), 1);
     assert_eq!(gathering[0]["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"][AGGREGATE_LABEL], "true");
     for object in &objects {
-        let reads_config_maps = object["rules"].to_string().contains("configmaps");
-        assert_eq!(reads_config_maps, object["kind"] == "Role", "{object}");
+        for resource in ["configmaps", "leases"] {
+            let has = object["rules"].to_string().contains(resource);
+            assert_eq!(has, object["kind"] == "Role", "{resource} in {object}");
+        }
         if object["kind"] == "Role" {
             assert_eq!(object["metadata"]["namespace"], "plugins-here");
         }

@@ -69,7 +69,7 @@ async fn at_rest() -> (Host, EventLoop) {
         watches: BTreeMap::new(),
         reconciles: Reconciles::default(),
     };
-    let driver = Driver::new(driver::Config { instance: "test".into(), call_slots: 2 });
+    let driver = Driver::new(driver::Config { instance: "test".into(), call_slots: 2, leader_election: false });
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);
     let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()));

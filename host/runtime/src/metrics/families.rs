@@ -38,6 +38,8 @@ labels! {
     QueueLabels { name: Arc<str>, controller: Arc<str> }
     /// client-go's labels.
     RequestLabels { code: String, method: String, host: String }
+    /// client-go's label: the Lease's name.
+    LeaseLabels { name: Arc<str> }
     /// How a guest call ended.
     CallLabels { controller: Arc<str>, result: &'static str }
     /// Which bound a guest broke.
@@ -84,6 +86,7 @@ pub(super) struct Families {
     pub(super) longest_seconds: Family<QueueLabels, Seconds>,
     pub(super) retries: Family<QueueLabels, Counter>,
     pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) leads: Family<LeaseLabels, Gauge>,
     pub(super) guest_calls: Family<CallLabels, Counter>,
     pub(super) guest_seconds: Histograms<ControllerLabels>,
     pub(super) skipped: Family<ControllerLabels, Counter>,
@@ -144,6 +147,11 @@ impl Families {
             ),
             retries: counter(r, "workqueue_retries", "Keys that came back after a failure"),
             requests: counter(r, "rest_client_requests", "Requests to the API server"),
+            leads: gauge(
+                r,
+                "leader_election_master_status",
+                "1 when this host leads by the Lease of this name, else 0",
+            ),
             guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by how they ended"),
             guest_seconds: histogram(r, "mortise_guest_call_seconds", "Time of one call on its worker", guest_buckets),
             skipped: counter(

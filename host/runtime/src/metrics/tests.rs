@@ -38,7 +38,10 @@ fn write(class: Option<WriteErrorClass>) -> (Write, Result<(), WriteError>) {
     let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a-0") };
     let op = WriteOp::Create { target, body: "{}".into() };
     let error = class.map(|class| WriteError { class, message: "no".to_owned() });
-    (Write { id: WriteId(1), plugin: Some("podset".into()), cause: None, op }, error.map_or(Ok(()), Err))
+    (
+        Write { id: WriteId(1), plugin: Some("podset".into()), cause: None, op, not_after_ms: None },
+        error.map_or(Ok(()), Err),
+    )
 }
 
 /// Everything that can happen, once.
@@ -98,6 +101,8 @@ fn has(text: &str, line: &str) {
 fn the_series_of_controller_runtime_and_client_go_have_their_names_and_labels() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
+    metrics.leads(&"mortise".into(), false);
+    metrics.leads(&"mortise".into(), true);
     let text = metrics.encode(now, &scraped()).unwrap();
     for line in [
         r#"controller_runtime_reconcile_total{controller="podset/PodSet",result="success"} 1"#,
@@ -116,6 +121,7 @@ fn the_series_of_controller_runtime_and_client_go_have_their_names_and_labels() 
         r#"workqueue_queue_duration_seconds_count{name="podset/PodSet",controller="podset/PodSet"} 1"#,
         r#"workqueue_work_duration_seconds_count{name="podset/PodSet",controller="podset/PodSet"} 2"#,
         r#"rest_client_requests_total{code="200",method="GET",host="127.0.0.1:6443"} 7"#,
+        r#"leader_election_master_status{name="mortise"} 1"#,
     ] {
         has(&text, line);
     }

@@ -37,6 +37,7 @@ pub(super) fn start(
         kind: Kind::new("v1", "ConfigMap"),
         namespace: Some(namespace.as_str().into()),
         selector: Some(SELECTOR.into()),
+        name: None,
     };
     let api = api.clone();
     supervisor.task("the watch of plugins' ConfigMaps", async move {

@@ -1,0 +1,317 @@
+//! Elections step by step: one or two hosts, one Lease that a test keeps, and no clock but its own numbers.
+
+use super::*;
+
+const START_MS: u64 = 1_000_000;
+
+fn at(mono_ms: u64) -> Now {
+    Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms }
+}
+
+fn host(identity: &str) -> Election {
+    Election::new("mortise-system", "mortise", identity)
+}
+
+/// An API server that holds one Lease.
+#[derive(Default)]
+struct Server {
+    version: u64,
+    lease: Option<Value>,
+}
+
+impl Server {
+    fn read(&self) -> Option<Lease> {
+        self.lease.as_ref().map(|object| Lease::parse(object.to_string().as_bytes()).unwrap())
+    }
+
+    fn write(&mut self, act: &Act) -> Result<Lease, Unwritten> {
+        let (Act::Create(object) | Act::Replace(object)) = act else { panic!("{act:?} is no write") };
+        let known = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
+        if known(object) != self.lease.as_ref().map_or(Value::Null, known) {
+            return Err(Unwritten::Refused);
+        }
+        self.version += 1;
+        let mut object = object.clone();
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.lease = Some(object);
+        Ok(self.read().unwrap())
+    }
+
+    /// A host does all that it has to do now; every answer takes so long.
+    fn turn(&mut self, host: &mut Election, mut now_ms: u64, answer_ms: u64) -> u64 {
+        // A read and a write at most.
+        for _ in 0..3 {
+            match host.next(at(now_ms)) {
+                Act::WaitUntil(until_ms) => return until_ms,
+                Act::Read => {
+                    now_ms += answer_ms;
+                    host.on_read(now_ms, 0, Ok(self.read()));
+                }
+                write => {
+                    let sent_ms = now_ms;
+                    now_ms += answer_ms;
+                    host.on_written(sent_ms, now_ms, 0, self.write(&write));
+                    return match host.next(at(now_ms)) {
+                        Act::WaitUntil(until_ms) => until_ms,
+                        _ => now_ms,
+                    };
+                }
+            }
+        }
+        panic!("a host asks again and again");
+    }
+
+    fn holder(&self) -> Arc<str> {
+        Arc::clone(self.read().unwrap().holder())
+    }
+}
+
+/// A host that leads since [`START_MS`].
+fn leader() -> (Server, Election) {
+    let (mut server, mut host) = (Server::default(), host("a"));
+    server.turn(&mut host, START_MS, 0);
+    assert_eq!(host.claim_until_ms(), Some(START_MS + LEASE_DURATION_MS));
+    (server, host)
+}
+
+fn may_write(host: &Election, now_ms: u64) -> bool {
+    Claim::of(host.claim_until_ms()).allows_writes(now_ms)
+}
+
+#[test]
+fn a_lease_that_nobody_has_is_taken_and_the_claim_counts_from_before_it_was_asked_for() {
+    let (mut server, mut host) = (Server::default(), host("a"));
+    let due_ms = server.turn(&mut host, START_MS, 400);
+    // Read at the start, written 400 ms later, answered after 400 more.
+    assert_eq!(host.claim_until_ms(), Some(START_MS + 400 + LEASE_DURATION_MS));
+    assert_eq!(due_ms, START_MS + 400 + RETRY_MS, "renewals keep their pace, however long an answer takes");
+    let lease = server.lease.unwrap();
+    let spec = &lease["spec"];
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!("a"), &json!(15)));
+    assert_eq!((&spec["leaseTransitions"], &spec["acquireTime"]), (&json!(0), &spec["renewTime"]));
+}
+
+#[test]
+fn a_holder_that_renews_keeps_the_lease_and_one_that_does_not_loses_it_after_its_duration() {
+    let (mut server, mut a) = leader();
+    let mut b = host("b");
+    let mut now_ms = START_MS + 1;
+    for _ in 0..20 {
+        server.turn(&mut a, now_ms, 1);
+        let due_ms = server.turn(&mut b, now_ms + 10, 0);
+        assert!(b.claim_until_ms().is_none() && due_ms == now_ms + 10 + RETRY_MS);
+        now_ms += RETRY_MS;
+    }
+    assert_eq!(&*server.holder(), "a");
+    // The last renewal was seen at the last look.
+    let seen_ms = now_ms - RETRY_MS + 10;
+    let mut due_ms = now_ms;
+    while due_ms < seen_ms + LEASE_DURATION_MS {
+        due_ms = server.turn(&mut b, due_ms, 0);
+        assert!(b.claim_until_ms().is_none(), "taken at {due_ms}");
+    }
+    assert_eq!(due_ms, seen_ms + LEASE_DURATION_MS, "its end is waited for to the millisecond");
+    server.turn(&mut b, due_ms, 0);
+    assert!(b.claim_until_ms().is_some());
+    assert_eq!(server.lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
+    // The old one has lost it, whether it knows of the other or not.
+    assert!(a.claim_until_ms().unwrap() < due_ms);
+}
+
+#[test]
+fn x7_a_holder_with_a_healthy_api_server_may_always_write() {
+    for answer_ms in [0, 1, 50, 1_000, HEALTHY_MS] {
+        let (mut server, mut host) = leader();
+        let (mut now_ms, end_ms) = (START_MS + RETRY_MS, START_MS + 600_000);
+        while now_ms < end_ms {
+            // Until the answer is there, the claim of before is all there is.
+            assert!(may_write(&host, now_ms + answer_ms), "answers after {answer_ms} ms, at {now_ms}");
+            let due_ms = server.turn(&mut host, now_ms, answer_ms);
+            now_ms = due_ms.max(now_ms + answer_ms);
+        }
+    }
+}
+
+#[test]
+fn x7_a_holder_that_cannot_renew_stops_writing_then_leading_and_only_then_may_another_take_over() {
+    let (server, mut a) = leader();
+    let mut b = host("b");
+    // The other one sees the Lease in the very moment in which it was written.
+    b.on_read(START_MS, 0, Ok(server.read()));
+    let (mut wrote_until_ms, mut led_until_ms) = (0, 0);
+    for now_ms in START_MS..=START_MS + 20_000 {
+        match a.next(at(now_ms)) {
+            Act::WaitUntil(_) => {}
+            Act::Read => a.on_read(now_ms, 0, Err(())),
+            Act::Create(_) | Act::Replace(_) => a.on_written(now_ms, now_ms, 0, Err(Unwritten::Unknown)),
+        }
+        if may_write(&a, now_ms) {
+            wrote_until_ms = now_ms;
+        }
+        if a.claim_until_ms().is_some() {
+            led_until_ms = now_ms;
+        }
+        let taken = !matches!(b.next(at(now_ms)), Act::WaitUntil(_)) && {
+            b.on_read(now_ms, 0, Ok(server.read()));
+            matches!(b.next(at(now_ms)), Act::Replace(_))
+        };
+        assert_eq!(taken, now_ms >= START_MS + LEASE_DURATION_MS, "after {} ms", now_ms - START_MS);
+        assert!(!taken || wrote_until_ms + WRITE_TIMEOUT_MS <= now_ms, "a write may still be under way");
+    }
+    assert_eq!(wrote_until_ms, START_MS + LEASE_DURATION_MS - WRITE_TIMEOUT_MS);
+    assert_eq!(led_until_ms, START_MS + RENEW_DEADLINE_MS - 1);
+}
+
+#[test]
+fn x7_a_holder_that_was_stopped_knows_that_its_time_is_over_before_it_does_anything() {
+    let (mut server, mut a) = leader();
+    let late_ms = START_MS + 60_000;
+    assert!(!may_write(&a, late_ms));
+    // Also when the answer to its last renewal has waited for it all the while.
+    let renewal = a.next(at(START_MS + RETRY_MS));
+    a.on_written(START_MS + RETRY_MS, late_ms, 0, server.write(&renewal));
+    assert!(!may_write(&a, late_ms));
+    assert_eq!(a.next(at(late_ms)), Act::Read, "the Lease is looked at, not written");
+    assert_eq!(a.claim_until_ms(), None);
+
+    let mut b = host("b");
+    server.turn(&mut b, START_MS + RETRY_MS, 0);
+    server.turn(&mut b, START_MS + RETRY_MS + LEASE_DURATION_MS, 0);
+    a.on_read(late_ms, 0, Ok(server.read()));
+    assert_eq!((a.claim_until_ms(), &**a.holder().unwrap()), (None, "b"));
+    assert!(matches!(a.next(at(late_ms)), Act::WaitUntil(_)), "the new holder has fifteen seconds from now");
+}
+
+#[test]
+fn a_lease_that_was_given_back_is_taken_as_soon_as_that_is_heard() {
+    let (mut server, mut a) = leader();
+    let mut b = host("b");
+    let due_ms = server.turn(&mut b, START_MS + 5, 0);
+    let now_ms = START_MS + 100;
+    let released = a.release(at(now_ms)).expect("it has the Lease");
+    server.write(&Act::Replace(released)).unwrap();
+    assert_eq!((a.claim_until_ms(), &*server.holder()), (None, ""));
+    assert!(a.release(at(now_ms)).is_none(), "there is nothing left to give back");
+
+    assert!(now_ms < due_ms);
+    b.on_heard(now_ms, Some("a"));
+    assert!(matches!(b.next(at(now_ms)), Act::WaitUntil(_)), "that is no news");
+    b.on_heard(now_ms, Some(""));
+    server.turn(&mut b, now_ms, 0);
+    assert_eq!(&*server.holder(), "b");
+    assert_eq!(server.lease.unwrap()["spec"]["leaseDurationSeconds"], json!(15));
+    // Who has nothing gives nothing back.
+    assert!(host("c").release(at(now_ms)).is_none());
+}
+
+#[test]
+fn no_clock_of_another_machine_is_believed() {
+    for renewed in ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
+        let (mut server, _) = leader();
+        server.lease.as_mut().unwrap()["spec"]["renewTime"] = json!(renewed);
+        let mut b = host("b");
+        server.turn(&mut b, 7, 0);
+        server.turn(&mut b, 6 + LEASE_DURATION_MS, 0);
+        assert_eq!(&*server.holder(), "a", "it was seen for less than its duration");
+        server.turn(&mut b, 7 + LEASE_DURATION_MS, 0);
+        assert_eq!(&*server.holder(), "b", "it was not seen to change for its whole duration");
+    }
+    // Nor our own wall clock, which jumps: only what is written for people comes from it.
+    let (mut server, mut a) = leader();
+    let mut jumped = at(START_MS + RETRY_MS);
+    jumped.unix_ms -= 3_600_000;
+    let act = a.next(jumped);
+    a.on_written(jumped.mono_ms, jumped.mono_ms, 0, server.write(&act));
+    assert_eq!(a.claim_until_ms(), Some(START_MS + RETRY_MS + LEASE_DURATION_MS));
+}
+
+#[test]
+fn the_duration_that_counts_is_the_one_that_the_lease_says() {
+    let (mut server, _) = leader();
+    server.lease.as_mut().unwrap()["spec"]["leaseDurationSeconds"] = json!(60);
+    let mut b = host("b");
+    server.turn(&mut b, START_MS, 0);
+    server.turn(&mut b, START_MS + 59_999, 0);
+    assert_eq!(&*server.holder(), "a");
+    server.turn(&mut b, START_MS + 60_000, 0);
+    assert_eq!(&*server.holder(), "b");
+}
+
+#[test]
+fn a_renewal_whose_answer_is_lost_costs_a_look_and_not_the_lead() {
+    let (mut server, mut a) = leader();
+    let mut now_ms = START_MS + RETRY_MS;
+    let renewal = a.next(at(now_ms));
+    server.write(&renewal).unwrap();
+    a.on_written(now_ms, now_ms, 0, Err(Unwritten::Unknown));
+    assert_eq!(a.claim_until_ms(), Some(START_MS + LEASE_DURATION_MS), "it may have happened or not");
+    now_ms += RETRY_MS;
+    server.turn(&mut a, now_ms, 0);
+    assert_eq!(a.claim_until_ms(), Some(now_ms + LEASE_DURATION_MS));
+    assert_eq!(server.lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(0));
+}
+
+#[test]
+fn of_two_that_take_a_free_lease_at_once_one_gets_it() {
+    let mut server = Server::default();
+    let mut hosts = [host("a"), host("b")];
+    for host in &mut hosts {
+        assert_eq!(host.next(at(START_MS)), Act::Read);
+        host.on_read(START_MS, 0, Ok(None));
+    }
+    for host in &mut hosts {
+        let act = host.next(at(START_MS));
+        host.on_written(START_MS, START_MS, 0, server.write(&act));
+    }
+    assert_eq!(hosts.each_ref().map(|host| host.claim_until_ms().is_some()), [true, false]);
+    server.turn(&mut hosts[1], START_MS + REFUSED_MS, 0);
+    assert_eq!(hosts[1].holder().map(|holder| &**holder), Some("a"));
+}
+
+#[test]
+fn a_lease_that_is_taken_away_or_deleted_ends_the_claim_at_once() {
+    for taken_by in [Some("somebody"), Some(""), None] {
+        let (mut server, mut a) = leader();
+        match taken_by {
+            Some(holder) => server.lease.as_mut().unwrap()["spec"]["holderIdentity"] = json!(holder),
+            None => server.lease = None,
+        }
+        a.on_heard(START_MS + 10, taken_by);
+        assert_eq!(a.next(at(START_MS + 10)), Act::Read);
+        server.version += 1;
+        if let Some(lease) = &mut server.lease {
+            lease["metadata"]["resourceVersion"] = json!(server.version.to_string());
+        }
+        a.on_read(START_MS + 11, 0, Ok(server.read()));
+        assert_eq!(a.claim_until_ms(), None, "{taken_by:?}");
+    }
+}
+
+#[test]
+fn what_others_have_put_on_the_lease_stays() {
+    let (mut server, mut a) = leader();
+    let lease = server.lease.as_mut().unwrap();
+    lease["metadata"]["labels"] = json!({"team": "platform"});
+    lease["metadata"]["resourceVersion"] = json!("77");
+    server.version = 77;
+    // Its own version is refused, so it looks, and renews what is there.
+    server.turn(&mut a, START_MS + RETRY_MS, 0);
+    server.turn(&mut a, START_MS + RETRY_MS + REFUSED_MS, 0);
+    let lease = server.lease.as_ref().unwrap();
+    assert_eq!(
+        (&lease["metadata"]["labels"]["team"], &lease["spec"]["leaseTransitions"]),
+        (&json!("platform"), &json!(0))
+    );
+    assert_eq!(a.claim_until_ms(), Some(START_MS + RETRY_MS + REFUSED_MS + LEASE_DURATION_MS));
+}
+
+#[test]
+fn a_claim_allows_what_ends_before_it_does() {
+    assert!(Claim::Everlasting.allows_writes(u64::MAX) && Claim::Everlasting.not_after_ms().is_none());
+    assert!(!Claim::None.allows_writes(0) && !Claim::None.lasts(0));
+    let claim = Claim::Until(25_000);
+    assert!(claim.allows_writes(15_000) && !claim.allows_writes(15_001));
+    assert!(claim.lasts(24_999) && !claim.lasts(25_000));
+    // One that is shorter than a write, just after the machine has started.
+    assert!(!Claim::Until(9_000).allows_writes(1));
+}

@@ -1,0 +1,283 @@
+//! The host's Lease: reads, creates and updates it as [`mortise_core::lease`] decides, and publishes until when this host
+//! leads. It knows of no write but its own, and nothing of what leading is for.
+//!
+//! It is meant to run on a thread and a connection of its own, so that neither a busy host nor connections that are all
+//! taken delay a renewal. A watch tells what happens to the Lease between two looks, which is how a host that stands by
+//! learns at once that the leader has given it back; without the right to watch, it learns it at its next look.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::Method;
+use mortise_core::event::{Now, WatchEvent};
+use mortise_core::lease::{Act, Election, Lease, Unwritten};
+use mortise_core::object::{Kind, Object};
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
+
+use crate::client::{ApiServer, NOT_FOUND, request};
+use crate::clock;
+use crate::discovery::escape;
+use crate::failure::Failure;
+use crate::retry::random;
+use crate::watch::{Scope, run as keep_watched};
+
+#[cfg(test)]
+mod tests;
+
+/// Longest a request about the Lease may take: client-go's own, half of the time in which a leader has to renew, so that one
+/// connection that has died without a word leaves time for another.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The deadline that the API server is given, so that a renewal that was given up on does not land later.
+const SERVER_TIMEOUT_SECONDS: u64 = 4;
+/// News of the Lease that wait to be looked at; the watch waits for room.
+const NEWS: usize = 4;
+/// 403.
+const FORBIDDEN: u16 = 403;
+/// 409.
+const CONFLICT: u16 = 409;
+
+/// Which Lease, and who asks for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// The namespace of the Lease.
+    pub namespace: Arc<str>,
+    /// The name of the Lease.
+    pub name: Arc<str>,
+    /// The host; no two may have the same, not even one after the other. See [`identity`].
+    pub identity: Arc<str>,
+}
+
+/// Whether this host leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// Until when, on [`clock`], if nothing else is heard; None when it does not.
+    pub claim_until_ms: Option<u64>,
+}
+
+/// The wish that the lead be given back, which is answered when that is done, or cannot be. Only for a host that writes no
+/// more.
+pub type Release = oneshot::Sender<()>;
+
+/// No random bytes could be had.
+#[derive(Debug, Error)]
+#[error("cannot make an identity for the leader election: the system gives no random bytes")]
+pub struct NoIdentity(#[from] getrandom::Error);
+
+/// `hostname_uuid`, as client-go's users make it: two hosts on one machine differ, and so does a host from the one that it
+/// takes the place of. The first half is for people.
+///
+/// # Errors
+/// When the system gives no random bytes.
+pub fn identity(hostname: &str) -> Result<Arc<str>, NoIdentity> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    // RFC 9562: version 4, variant 10.
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
+    Ok(format!("{hostname}_{a}-{b}-{c}-{d}-{e}").into())
+}
+
+/// Takes part in the election for as long as the process lives, and publishes where this host stands whenever that
+/// changes. Leading ends for good when `release` is asked for.
+pub async fn run(
+    api: ApiServer,
+    candidate: Candidate,
+    standing: watch::Sender<Standing>,
+    release: mpsc::Receiver<Release>,
+) {
+    let (sink, news) = mpsc::channel(NEWS);
+    let scope = Scope {
+        kind: Kind::new("coordination.k8s.io/v1", "Lease"),
+        namespace: Some(Arc::clone(&candidate.namespace)),
+        selector: None,
+        name: Some(Arc::clone(&candidate.name)),
+    };
+    let watched = keep_watched(api.clone(), scope, sink, |event| event);
+    let Candidate { namespace, name, identity } = &candidate;
+    let election = Election::new(namespace, name, identity);
+    let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace));
+    let mut part = Part { api, candidate, collection, election, standing, news, told: Told::default() };
+    // One task: what the one waits for, the other does meanwhile.
+    tokio::join!(watched, part.run(release));
+}
+
+/// One host's part in the election.
+struct Part {
+    api: ApiServer,
+    candidate: Candidate,
+    collection: String,
+    election: Election,
+    standing: watch::Sender<Standing>,
+    news: mpsc::Receiver<WatchEvent>,
+    told: Told,
+}
+
+/// What the log says already.
+#[derive(Default)]
+struct Told {
+    leads: bool,
+    holder: Option<Arc<str>>,
+    failure: Option<String>,
+}
+
+impl Part {
+    async fn run(&mut self, mut release: mpsc::Receiver<Release>) {
+        loop {
+            let act = self.election.next(now());
+            self.publish();
+            match act {
+                Act::Read => {
+                    let read = self.read().await;
+                    let lease = read.map_err(|failure| self.failed(&failure.during("reading")));
+                    self.election.on_read(clock::now_ms(), random(), lease);
+                }
+                Act::Create(lease) => self.write(Method::POST, self.collection.clone(), &lease).await,
+                Act::Replace(lease) => self.write(Method::PUT, self.path(), &lease).await,
+                Act::WaitUntil(until_ms) => {
+                    let delay = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
+                    tokio::select! {
+                        () = sleep(delay) => {}
+                        Some(event) = self.news.recv() => self.hear(&event),
+                        Some(done) = release.recv() => {
+                            self.give_back().await;
+                            // Whoever asked may have given up by now.
+                            let _ = done.send(());
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, event: &WatchEvent) {
+        match event {
+            WatchEvent::Listed(object) | WatchEvent::Applied(object) => {
+                self.election.on_heard(clock::now_ms(), Some(&holder_of(object)));
+            }
+            WatchEvent::Deleted(_) => self.election.on_heard(clock::now_ms(), None),
+            // What cannot be watched is looked at.
+            _ => {}
+        }
+    }
+
+    async fn write(&mut self, method: Method, path: String, lease: &Value) {
+        let sent_ms = clock::now_ms();
+        let written = self.send(method, &path, lease).await.map_err(|failure| {
+            let refused =
+                matches!(&failure, Failure::Answered(refused) if [CONFLICT, NOT_FOUND].contains(&refused.code));
+            self.failed(&failure.during("writing"));
+            if refused { Unwritten::Refused } else { Unwritten::Unknown }
+        });
+        if written.is_ok() {
+            self.told.failure = None;
+        }
+        self.election.on_written(sent_ms, clock::now_ms(), random(), written);
+    }
+
+    /// For whoever is next, so that it need not wait until the Lease has run out.
+    async fn give_back(&mut self) {
+        let Some(lease) = self.election.release(now()) else { return };
+        self.told.leads = false;
+        self.publish();
+        match self.send(Method::PUT, &self.path(), &lease).await {
+            Ok(_) => tracing::info!(lease = %self.lease(), "gave the lead back"),
+            Err(failure) => tracing::warn!(
+                lease = %self.lease(),
+                "could not give the lead back, so the next host takes it when the Lease has run out: {}",
+                failure.message()
+            ),
+        }
+    }
+
+    async fn read(&self) -> Result<Option<Lease>, Failure> {
+        match self.api.get(&self.path(), TIMEOUT).await {
+            Ok(answer) => parse(&answer.body).map(Some),
+            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, lease: &Value) -> Result<Lease, Failure> {
+        let path = format!("{path}?fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let request = request(method, &path, Some("application/json"), Bytes::from(lease.to_string()))?;
+        parse(&self.api.ask(request, TIMEOUT).await?.body)
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection, escape(&self.candidate.name))
+    }
+
+    fn lease(&self) -> String {
+        format!("{}/{}", self.candidate.namespace, self.candidate.name)
+    }
+
+    /// Tells where this host stands, to the log in words.
+    fn publish(&mut self) {
+        let standing = Standing { claim_until_ms: self.election.claim_until_ms() };
+        self.standing.send_if_modified(|before| std::mem::replace(before, standing) != standing);
+        let leads = standing.claim_until_ms.is_some();
+        let led = std::mem::replace(&mut self.told.leads, leads);
+        let holder = self.election.holder().filter(|holder| !holder.is_empty());
+        let is_new_holder = self.told.holder.as_ref() != holder;
+        self.told.holder = holder.cloned();
+        let lease = self.lease();
+        match (led, leads) {
+            (false, true) => tracing::info!(%lease, identity = %self.candidate.identity, "this host leads"),
+            (true, false) => tracing::warn!(
+                %lease,
+                "this host leads no more: its Lease was not renewed in time, or taken; it stands by"
+            ),
+            (false, false) if is_new_holder => {
+                if let Some(leader) = holder {
+                    tracing::info!(%lease, %leader, "this host stands by: another leads");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells what went wrong, once.
+    fn failed(&mut self, failure: &Failure) {
+        let mut message = failure.message();
+        if matches!(failure, Failure::Answered(refused) if refused.code == FORBIDDEN) {
+            message.push_str("; `mortise rbac --host` prints the rights that a host needs");
+        }
+        if self.told.failure.as_ref() != Some(&message) {
+            tracing::warn!(lease = %self.lease(), "the Lease of the leader election: {message}");
+            self.told.failure = Some(message);
+        }
+    }
+}
+
+fn parse(json: &[u8]) -> Result<Lease, Failure> {
+    Lease::parse(json).map_err(|error| Failure::Lost(crate::failure::chain(&error)))
+}
+
+/// Who has a Lease, in an object that a watch has brought.
+fn holder_of(lease: &Object) -> String {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Shape {
+        spec: Spec,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Spec {
+        holder_identity: Option<String>,
+    }
+    let shape: Shape = serde_json::from_str(lease.json()).unwrap_or_default();
+    shape.spec.holder_identity.unwrap_or_default()
+}
+
+fn now() -> Now {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { mono_ms: clock::now_ms(), unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX) }
+}

@@ -1,0 +1,83 @@
+//! An API server for this crate's tests: a listener on loopback that answers as a test tells it to, and a connection to it.
+//! It knows HTTP/1.1 with a Content-Length, and nothing of Kubernetes.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::client::{Access, ApiServer};
+
+/// What was asked.
+pub(crate) struct Asked {
+    /// "GET".
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    pub body: String,
+}
+
+/// Answers every request by a status, such as "200 OK", and a body.
+pub(crate) async fn serve<F>(answer: F) -> ApiServer
+where
+    F: Fn(&Asked) -> (&'static str, String) + Send + Sync + 'static,
+{
+    // Another test may have been first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let kubeconfig = format!(
+        r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
+        "clusters":[{{"name":"c","cluster":{{"server":"http://{}"}}}}],
+        "users":[{{"name":"u","user":{{}}}}],"contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}]}}"#,
+        listener.local_addr().unwrap()
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), kubeconfig).unwrap();
+    let answer = Arc::new(answer);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(converse(stream, Arc::clone(&answer)));
+        }
+    });
+    ApiServer::connect(&Access { kubeconfig: Some(file.path().to_owned()), context: None }).await.unwrap()
+}
+
+async fn converse<F>(mut stream: TcpStream, answer: Arc<F>)
+where
+    F: Fn(&Asked) -> (&'static str, String),
+{
+    let mut bytes = Vec::new();
+    loop {
+        let Some(asked) = next(&mut stream, &mut bytes).await else { return };
+        let (status, body) = answer(&asked);
+        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The next whole request; None when the client is gone.
+async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Asked> {
+    loop {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        if let Some((head, rest)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
+            });
+            let length = length.unwrap_or(0);
+            if rest.len() >= length {
+                let mut words = head.split(' ');
+                let mut word = || words.next().unwrap().to_owned();
+                let asked = Asked { method: word(), path: word(), body: rest[..length].to_owned() };
+                bytes.drain(..head.len() + 4 + length);
+                return Some(asked);
+            }
+        }
+        if stream.read_buf(bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
