@@ -3,9 +3,11 @@
 //!
 //! `world.rs` is the loop, `shell.rs` performs the driver's effects, `cluster.rs` is the API server, `environment.rs` what
 //! others do to the cluster, `oracle.rs` what must hold at each step and `converged.rs` what must hold at the end.
+//! `election.rs` is a simulation of its own, of several hosts that ask for one Lease.
 
 pub mod cluster;
 pub mod converged;
+pub mod election;
 pub mod environment;
 pub mod faults;
 pub mod guests;
