@@ -5,6 +5,7 @@
 
 mod crash;
 mod crontab;
+mod failover;
 mod foo;
 mod hostile;
 mod kinds;

@@ -60,7 +60,7 @@ fn credentials_that_are_not_accepted_are_told_as_such_and_as_no_missing_right() 
 }
 
 /// Grants the rules that `mortise rbac` prints, bound to the restricted user.
-fn grant(world: &World, arguments: &[&str]) {
+pub fn grant(world: &World, arguments: &[&str]) {
     let mut command = std::process::Command::new(built("debug/mortise"));
     let output = command.arg("rbac").args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

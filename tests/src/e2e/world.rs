@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 pub const HOST_NAMESPACE: &str = "mortise-system";
 /// A user without any rights but those that a test grants.
 pub const RESTRICTED: &str = "mortise-restricted";
+/// Users for hosts that run beside each other, so that the audit log can tell their requests apart; without any rights but
+/// those that a test grants.
+pub const CONTENDERS: [&str; 2] = ["mortise-a", "mortise-b"];
 /// Longest that anything may take that a test waits for; ten times what it takes on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -51,7 +54,8 @@ pub struct Host {
 fn plane() -> &'static ControlPlane {
     PLANE.get_or_init(|| {
         let binaries = Binaries::ensure(&mut print_progress()).unwrap();
-        let options = Options { users: vec![RESTRICTED.to_owned()], audit_reads: true, ..Options::default() };
+        let users = [&[RESTRICTED], &CONTENDERS[..]].concat().into_iter().map(str::to_owned).collect();
+        let options = Options { users, audit_reads: true, ..Options::default() };
         let plane = ControlPlane::start(&binaries, &options).unwrap();
         plane.kubectl_output(&["create", "namespace", HOST_NAMESPACE]).unwrap();
         plane
@@ -144,6 +148,13 @@ impl World {
     /// Starts the host with a kubeconfig, and with more arguments.
     pub fn start_host_with(&mut self, kubeconfig: &Path, arguments: &[&str]) {
         assert!(self.host.is_none(), "a host runs already");
+        // Every host appends to the same log.
+        self.log_mark = std::fs::metadata(self.log()).map_or(0, |log| log.len());
+        self.host = Some(self.spawn_host("mortise", kubeconfig, self.cache.path(), arguments));
+    }
+
+    /// Starts a host beside the one of the test, if any, with a name for its log and a cache that no other host has.
+    pub fn spawn_host(&self, name: &str, kubeconfig: &Path, cache: &Path, arguments: &[&str]) -> Host {
         let (metrics, probes) = (free_port(), free_port());
         let mut command = Command::new(built("debug/mortise"));
         command
@@ -151,14 +162,11 @@ impl World {
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .arg("--cache-dir")
-            .arg(self.cache.path())
+            .arg(cache)
             .args(["--metrics-bind-address", &format!("127.0.0.1:{metrics}")])
             .args(["--health-probe-bind-address", &format!("127.0.0.1:{probes}")])
             .args(arguments);
-        // Every host appends to the same log.
-        self.log_mark = std::fs::metadata(self.log()).map_or(0, |log| log.len());
-        let process = self.plane.spawn("mortise", command).unwrap();
-        self.host = Some(Host { process, metrics, probes });
+        Host { process: self.plane.spawn(name, command).unwrap(), metrics, probes }
     }
 
     pub fn host(&mut self) -> &mut Host {
@@ -349,15 +357,15 @@ impl World {
         records.into_iter().filter(|record| record.is_write() && record.user_agent.starts_with("mortise")).collect()
     }
 
+    /// The same of one user, by whom hosts that run beside each other are told apart, without those that ask for the lead.
+    pub fn writes_by(&self, user: &str) -> Vec<mortise_control_plane::AuditRecord> {
+        let writes = self.writes_by_host().into_iter();
+        writes.filter(|record| record.user == user && record.resource != "leases").collect()
+    }
+
     /// The sum of all series of a metric whose labels contain a text.
     pub fn metric(&self, name: &str, labels: &str) -> f64 {
-        let host = self.host.as_ref().expect("a host runs");
-        let text = http_get(host.metrics, "/metrics").1;
-        let lines = text.lines().filter(|line| {
-            let series = line.split([' ', '{']).next().unwrap_or_default();
-            series == name && line.contains(labels)
-        });
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        self.host.as_ref().expect("a host runs").metric(name, labels)
     }
 
     pub fn metrics_text(&self) -> String {
@@ -365,7 +373,7 @@ impl World {
     }
 
     pub fn probe(&self, path: &str) -> (u16, String) {
-        http_get(self.host.as_ref().expect("a host runs").probes, path)
+        self.host.as_ref().expect("a host runs").probe(path)
     }
 
     /// Takes everything away that a test may have made.
@@ -381,8 +389,25 @@ impl World {
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
         delete(&["nodes", "-l", NODE_OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
+        delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
         // Nobody else uses a namespace of this name, so nobody has to wait until it is gone.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
+    }
+}
+
+impl Host {
+    /// The sum of all series of a metric whose labels contain a text.
+    pub fn metric(&self, name: &str, labels: &str) -> f64 {
+        let text = http_get(self.metrics, "/metrics").1;
+        let lines = text.lines().filter(|line| {
+            let series = line.split([' ', '{']).next().unwrap_or_default();
+            series == name && line.contains(labels)
+        });
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    pub fn probe(&self, path: &str) -> (u16, String) {
+        http_get(self.probes, path)
     }
 }
 
