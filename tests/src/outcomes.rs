@@ -6,13 +6,15 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use mortise_core::contract::{self, GuestFault};
-use mortise_core::limits::{MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
+use mortise_core::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
+use mortise_core::manifest::writes::{WriteRule, WriteVerb};
 use mortise_core::manifest::{ControllerSpec, OwnedKind, Selection, Update};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
-    Child, Condition, ConditionStatus, Controller, Event, Json, Limits, ObjectKey, Outcome, Owned, Plugin, Severity,
+    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Json, Limits, ObjectKey, Outcome,
+    Owned, Patch, PatchKind, Plugin, Severity, Verb, Write,
 };
 use serde_json::{Value, json};
 
@@ -31,11 +33,21 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
         definition: None,
         selection: mortise_sdk::Selection::EVERYTHING,
         owns: const { &[owned("Pod"), owned("ConfigMap")] },
-        reads: &[],
+        reads: const { &[mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" }] },
+        writes: WRITES,
+        finalize: true,
         concurrency: None,
         reconcile: |_, _| Ok(ANSWER.with_borrow(Outcome::clone)),
     }
 }
+
+/// What they may write besides.
+const WRITES: &[Write] = &[
+    write("v1", "Pod", &[Verb::Evict], &[]),
+    write("apps/v1", "Deployment", &[Verb::Patch, Verb::Delete], &["scale"]),
+    write("v1", "Secret", &[Verb::Apply, Verb::Delete], &[]),
+    write("example.com/v1", "Team", &[Verb::Patch], &["status"]),
+];
 
 /// The reconciled kinds: one that is a plugin's own, and one of Kubernetes itself.
 const TEAM: (&str, &str) = ("example.com/v1", "Team");
@@ -48,6 +60,31 @@ static PLUGIN: Plugin = Plugin {
     limits: Limits { memory_bytes: None, deadline_ms: None },
 };
 
+const fn write(
+    api_version: &'static str,
+    kind: &'static str,
+    verbs: &'static [Verb],
+    subresources: &'static [&'static str],
+) -> Write {
+    Write { kind: mortise_sdk::Kind { api_version, kind }, verbs, subresources }
+}
+
+/// The same in the host's types.
+fn rules() -> Vec<WriteRule> {
+    let verb = |verb: &Verb| match verb {
+        Verb::Apply => WriteVerb::Apply,
+        Verb::Patch => WriteVerb::Patch,
+        Verb::Delete => WriteVerb::Delete,
+        Verb::Evict => WriteVerb::Evict,
+    };
+    let rule = |write: &Write| WriteRule {
+        kind: Kind::new(write.kind.api_version, write.kind.kind),
+        verbs: write.verbs.iter().map(verb).collect(),
+        subresources: write.subresources.iter().map(|&name| name.to_owned()).collect(),
+    };
+    WRITES.iter().map(rule).collect()
+}
+
 fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply };
     ControllerSpec {
@@ -55,7 +92,9 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         builtin: !api_version.contains("example.com"),
         selection: Selection::default(),
         owns: vec![owned("Pod"), owned("ConfigMap")],
-        reads: vec![],
+        reads: vec![Kind::new("apps/v1", "Deployment")],
+        writes: rules().into(),
+        finalize: true,
         concurrency: 1,
     }
 }
@@ -83,18 +122,39 @@ fn crossed(outcome: &Outcome) -> contract::Outcome {
         reason: condition.reason.clone(),
         message: condition.message.clone(),
     };
+    let reference = |key: &ObjectKey| ObjectRef {
+        kind: Kind::new(&key.api_version, &key.kind),
+        name: Name::new(key.namespace.as_deref().unwrap_or_default(), &key.name),
+    };
+    let text = |json: &Json| json.text().unwrap().into();
+    let action = |action: &Action| match action {
+        Action::Apply(Apply { object, force }) => contract::Action::Apply { object: text(object), force: *force },
+        Action::Patch(Patch { target, kind, body, subresource }) => contract::Action::Patch {
+            target: reference(target),
+            patch_kind: match kind {
+                PatchKind::Merge => contract::PatchKind::Merge,
+                PatchKind::Json => contract::PatchKind::Json,
+                PatchKind::Strategic => contract::PatchKind::Strategic,
+            },
+            body: text(body),
+            subresource: subresource.clone(),
+        },
+        Action::Delete(Delete { target, .. }) => {
+            contract::Action::Delete { target: reference(target), propagation: contract::Propagation::Background }
+        }
+        Action::Evict(pod) => contract::Action::Evict { target: reference(pod) },
+    };
     let event = |event: &Event| contract::GuestEvent {
         warning: event.severity == Severity::Warning,
         reason: event.reason.clone(),
         message: event.message.clone(),
-        regarding: event.regarding.as_ref().map(|about| ObjectRef {
-            kind: Kind::new(&about.api_version, &about.kind),
-            name: Name::new(about.namespace.as_deref().unwrap_or_default(), &about.name),
-        }),
+        regarding: event.regarding.as_ref().map(reference),
     };
     contract::Outcome {
         children: outcome.children.as_ref().map(|children| children.iter().map(child).collect()),
-        status: outcome.status.as_ref().map(|status| status.text().unwrap().into()),
+        actions: outcome.actions.iter().map(action).collect(),
+        finalized: outcome.finalized,
+        status: outcome.status.as_ref().map(text),
         conditions: outcome.conditions.iter().map(condition).collect(),
         events: outcome.events.iter().map(event).collect(),
         ..contract::Outcome::default()
@@ -221,6 +281,74 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
     accepted(&Outcome::new().event(about("Pod")));
     refused(&Outcome::new().event(about("Secret")), "Secret default/x, a kind that the manifest does not declare");
     refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" is there twice");
+}
+
+fn key(api_version: &str, kind: &str) -> ObjectKey {
+    ObjectKey::new(api_version, kind, Some("default"), "x")
+}
+
+fn acts(action: impl Into<Action>) -> Outcome {
+    Outcome::new().action(action)
+}
+
+#[test]
+fn native_tests_refuse_what_the_host_refuses_about_actions() {
+    let deployment = || key("apps/v1", "Deployment");
+    let merge = |body: Value| acts(Patch::merge(deployment(), &body));
+    let operations = |body: Value| acts(Patch::json(deployment(), &body));
+    accepted(&merge(json!({"spec": {"paused": true}, "metadata": {"annotations": {"a": "b"}}})));
+    accepted(&operations(json!([{"op": "test", "path": "/metadata/uid", "value": "u"}])));
+    accepted(&acts(Patch::strategic(deployment(), &json!({"spec": {"template": {}}}))));
+    accepted(&acts(Patch::merge(deployment(), &json!({"spec": {"replicas": 1}})).subresource("scale")));
+    accepted(&acts(Delete::new(deployment())));
+    accepted(&acts(Action::evict(key("v1", "Pod"))));
+    let secret = |metadata: Value| Apply::new(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata}));
+    accepted(&acts(secret(json!({"name": "a", "namespace": "elsewhere"}))));
+    refused(&acts(secret(json!({"name": "a", "ownerReferences": []}))), "metadata.ownerReferences is set");
+    refused(&acts(secret(json!({"namespace": "a"}))), "actions[0]: \"a/\" is not a name that Kubernetes accepts");
+    refused(&acts(Apply::new(Json::raw("{"))), "actions[0]: it is not JSON");
+    refused(&acts(Apply::new(&json!([]))), "actions[0]: apiVersion and kind are missing");
+    refused(&acts(Delete::new(key("v1", "Secret"))), "delete of v1/Secret carries the UID that was seen");
+    refused(&acts(Delete::new(key("v1", "Pod"))), "delete of v1/Pod is not declared under writes of the manifest");
+    refused(&acts(Patch::merge(key("v1", "Node"), &json!({}))), "patch of v1/Node is not declared");
+    refused(&acts(Action::evict(key("v1", "Node"))), "evict of v1/Node is not declared");
+    refused(&acts(Patch::merge(deployment(), &json!({})).subresource("status")), "\"status\" is not declared");
+    let own_status = Patch::merge(key("example.com/v1", "Team"), &json!({})).subresource("status");
+    refused(&acts(own_status), "the status of a Team is part of the outcome");
+    refused(&acts(Patch::strategic(key("example.com/v1", "Team"), &json!({}))), "only those take strategic patches");
+    for body in [json!({"metadata": {"finalizers": null}}), json!({"metadata": {"name": "y"}})] {
+        refused(&merge(body), "a patch may change labels and annotations");
+    }
+    refused(&merge(json!({"metadata": {"labels": {"mortise.dev/a": null}}})), "everything under mortise.dev/");
+    refused(&merge(json!({"metadata": {"labels": []}})), "metadata.labels is [], not an object");
+    refused(&merge(json!({"metadata": null})), "metadata is null, not an object");
+    refused(&merge(json!("a")), "the body of a patch is an object");
+    refused(&merge(json!({"$patch": "delete"})), "$patch: a patch is not of the object as a whole");
+    refused(&operations(json!({})), "a list of operations");
+    refused(&operations(json!([{"path": "/a"}])), "operation 0: op and path are missing");
+    for (path, why) in [
+        ("", "as a whole"),
+        ("/metadata", "metadata cannot be replaced as a whole"),
+        ("/metadata/finalizers/0", "metadata.finalizers: a patch may change"),
+        ("/metadata/labels/mortise.dev~1a", "metadata.labels[\"mortise.dev/a\"] is set"),
+    ] {
+        refused(&operations(json!([{"op": "remove", "path": path}])), why);
+    }
+    let twice = merge(json!({})).action(Delete::new(deployment()));
+    refused(&twice, "actions[1]: Deployment default/x is there twice");
+    let both = Outcome::children([child("a", &json!({"name": "x"}))]);
+    accepted(&both.action(Action::evict(key("v1", "Pod"))));
+    let pod = Child::new("a", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}));
+    let own = Outcome::children([pod]).action(Action::evict(key("v1", "Pod")));
+    refused(&own, "actions[0]: Pod default/x is a child of this outcome");
+    let evictions = |count: usize| {
+        let pods = (0..count).map(|n| ObjectKey::new("v1", "Pod", Some("default"), &format!("p{n}")));
+        pods.fold(Outcome::new(), |outcome, pod| outcome.action(Action::evict(pod)))
+    };
+    accepted(&evictions(MAX_ACTIONS));
+    refused(&evictions(MAX_ACTIONS + 1), "actions: there are 501, the most is 500");
+    refused(&Outcome::new().finalized(), "finalized: the object is not being deleted");
+    refused(&Outcome::new().condition(Condition::new("Evicting", true, "A", "")), "Evicting is the host's own");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::simulation::cluster::{Cluster, Life, config_map, pod};
-use crate::simulation::guests::{Guest, Program, census_kind, podset_kind, site_kind, widget_kind};
+use crate::simulation::guests::{Guest, Program, census_kind, keeper_kind, podset_kind, site_kind, widget_kind};
 use crate::simulation::shell::Answer;
 use crate::simulation::world::{Mutant, World};
 
@@ -67,6 +67,11 @@ enum Act {
     Delete(String),
     /// Gone at once.
     Vanish(String),
+    /// A PodDisruptionBudget: so many Pods with this value of the label `app` have to be left by evictions.
+    Budget {
+        app: String,
+        least: usize,
+    },
     /// The plugin gets another configuration.
     Config(Value),
     /// Another version of the plugin is offered.
@@ -107,7 +112,7 @@ fn data() -> PathBuf {
 }
 
 fn kind(name: &str) -> Kind {
-    let all = [pod(), config_map(), podset_kind(), site_kind(), census_kind(), widget_kind()];
+    let all = [pod(), config_map(), podset_kind(), site_kind(), census_kind(), widget_kind(), keeper_kind()];
     all.into_iter().find(|kind| &*kind.kind == name).unwrap_or_else(|| panic!("{name:?} is no kind of the scenarios"))
 }
 
@@ -147,7 +152,7 @@ struct Story {
 
 impl Story {
     fn begin(scenario: &Scenario) -> Self {
-        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted];
+        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted, Program::Keeper];
         let program = programs.into_iter().find(|program| Guest::new(*program, 1).name() == scenario.plugin);
         let guest = Guest::new(program.expect("the plugin is one of the simulation's"), 1);
         let mut world = World::new(1, Mutant::None).traced(TRACE_LINES);
@@ -185,6 +190,7 @@ impl Story {
                 assert!(cluster.get(&target).is_some(), "{target} is not there");
                 cluster.remove(&target);
             }
+            Act::Budget { app, least } => drop(cluster.budgets.insert(app, least)),
             Act::Config(config) => {
                 self.config = config.to_string();
                 self.offer();
@@ -322,6 +328,8 @@ macro_rules! scenarios {
 
 scenarios! {
     x1_children_come_before_deletes_and_deletes_before_the_status: "x1-order",
+    x1_actions_come_after_children_and_before_the_status: "x1-actions",
+    x1_an_object_is_kept_before_anything_is_done_for_it_until_it_is_cleaned_up_after: "x1-finalizer",
     x2_children_are_created_by_post_or_by_apply_as_the_manifest_says: "x2-create-or-apply",
     x3_names_follow_from_owner_and_key_so_that_a_repeated_create_meets_its_first_try: "x3-names",
     x3_an_object_of_somebody_else_is_a_condition_and_never_taken: "x3-taken",
@@ -331,6 +339,7 @@ scenarios! {
     x6_an_outcome_that_breaks_a_rule_is_refused_and_nothing_of_it_is_written: "x6-refusals",
     x8_every_write_is_safe_to_repeat: "x8-repeat",
     x9_a_fight_is_stopped_and_told: "x9-breaker",
+    x9_an_eviction_that_a_budget_forbids_waits_and_holds_up_nothing: "x9-evictions",
     x10_children_and_deletes_are_capped: "x10-caps",
     x11_a_status_waits_for_the_children_it_tells_of: "x11-status",
     r5_a_kind_that_may_not_be_read_blocks_its_plugin_and_is_never_an_empty_list: "r5-denied",
@@ -342,6 +351,7 @@ scenarios! {
     l1_a_bad_version_leaves_the_old_one_serving: "l1-reload",
     l2_a_kind_has_one_plugin: "l2-claims",
     l3_a_plugin_that_is_removed_takes_nothing_with_it: "l3-removed",
+    l3_finalizers_of_a_plugin_that_is_removed_are_told_and_those_of_one_that_finalizes_no_more_go: "l3-finalizers",
     l4_a_crd_that_is_deleted_is_created_again: "l4-crd",
     l5_a_trap_is_told_once_and_forgotten_when_it_is_over: "l5-trap",
     l5_a_write_that_is_forbidden_is_a_condition_until_it_is_allowed: "l5-forbidden",

@@ -1,6 +1,7 @@
 //! The line between the SDK's types and the contract's: what an exported function takes and gives. The only file
 //! besides [`crate::view`] and the errors that knows both, so a new minor of the contract changes these three.
 
+use crate::action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 use crate::bindings::mortise::host::objects;
 use crate::bindings::mortise::plugin::desired;
 use crate::error::Failure;
@@ -51,13 +52,39 @@ pub fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
     };
     Ok(desired::Outcome {
         children,
-        // The contract has a place for both, the host of this version refuses both, so the SDK offers neither.
-        actions: Vec::new(),
-        finalized: false,
+        actions: outcome.actions.into_iter().map(action).collect::<Result<_, _>>()?,
+        finalized: outcome.finalized,
         status: outcome.status.map(crate::Json::into_text).transpose()?,
         conditions: outcome.conditions.into_iter().map(condition).collect(),
         events: outcome.events.into_iter().map(event).collect(),
         requeue_after_ms: outcome.requeue_after.map(|delay| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)),
+    })
+}
+
+fn action(action: Action) -> Result<desired::Action, Failure> {
+    Ok(match action {
+        Action::Apply(Apply { object, force }) => {
+            desired::Action::Apply(desired::Apply { object: object.into_text()?, force })
+        }
+        Action::Patch(Patch { target, kind, body, subresource }) => desired::Action::Patch(desired::Patch {
+            target: target.into(),
+            kind: match kind {
+                PatchKind::Merge => desired::PatchKind::Merge,
+                PatchKind::Json => desired::PatchKind::JsonPatch,
+                PatchKind::Strategic => desired::PatchKind::Strategic,
+            },
+            body: body.into_text()?,
+            subresource,
+        }),
+        Action::Delete(Delete { target, propagation }) => desired::Action::Delete(desired::Delete {
+            target: target.into(),
+            propagation: match propagation {
+                Propagation::Background => desired::Propagation::Background,
+                Propagation::Foreground => desired::Propagation::Foreground,
+                Propagation::Orphan => desired::Propagation::Orphan,
+            },
+        }),
+        Action::Evict(pod) => desired::Action::Evict(pod.into()),
     })
 }
 

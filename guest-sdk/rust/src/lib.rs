@@ -110,6 +110,45 @@
 //! with the status that it had. So a controller that has to undo what it did when a mark is taken away selects nothing. It
 //! looks at every object of the kind and wants no children of those without the mark, as `adopt` does above.
 //!
+//! # Writing objects that are no children
+//!
+//! An [`Action`] is a write to an object that the plugin does not own: `writes("v1/Node", "patch")` declares what may be done
+//! to which kind, and [`Outcome::action`] wants it. The same outcome may want the same actions each time, because the host
+//! sends only what would change something.
+//!
+//! # Cleaning up
+//!
+//! With `finalize` among the arguments of [`macro@reconciler`] an object that somebody deletes does not go before the function
+//! has said [`Outcome::finalized`] of it. Children need none of that: they are collected with their owner.
+//!
+//! ```
+//! use mortise_sdk::prelude::*;
+//!
+//! /// Keeps a Node from getting new Pods for as long as it exists.
+//! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! #[resource(group = "example.com", version = "v1", kind = "Cordon", cluster)]
+//! struct CordonSpec {
+//!     /// Which Node.
+//!     node: String,
+//! }
+//!
+//! #[reconciler(reads("v1/Node"), writes("v1/Node", "patch"), finalize)]
+//! fn reconcile(cordon: &Cordon, cx: &Context) -> Result<Outcome, Failure> {
+//!     let goes = cordon.metadata.is_being_deleted();
+//!     let node = ObjectKey::new("v1", "Node", None, &cordon.spec.node);
+//!     let mut outcome = Outcome::new();
+//!     if cx.get_key::<Object>(&node)?.is_some() {
+//!         outcome = outcome.action(Patch::merge(node, &json!({"spec": {"unschedulable": !goes}})));
+//!     }
+//!     Ok(if goes { outcome.finalized() } else { outcome })
+//! }
+//!
+//! let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
+//! cluster.add(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}, "spec": {}}));
+//! cluster.settle(&Cordon::new("c", CordonSpec { node: "worker".into() })).unwrap();
+//! assert_eq!(cluster.objects("Node")[0]["spec"]["unschedulable"], true);
+//! ```
+//!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
@@ -125,11 +164,11 @@
 //!
 //! # What mortise 0.1 does not serve yet
 //!
-//! Admission, conversion, finalizers and actions (writes to objects that are no children) have their places in the
-//! contract, and the host of this version refuses whatever asks for them. So the SDK has no types for them, and the
-//! attributes are refused when a plugin is compiled, with what to do instead.
+//! Admission and conversion have their places in the contract, and the host of this version refuses whatever asks for them.
+//! So the SDK has no types for them, and the attributes are refused when a plugin is compiled, with what to do instead.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
+mod action;
 #[cfg(all(feature = "bump-allocator", target_arch = "wasm32"))]
 mod arena;
 #[doc(hidden)]
@@ -153,10 +192,11 @@ mod text;
 mod timestamp;
 mod view;
 
+pub use action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 pub use context::{Context, LatestTick};
 pub use error::{Failure, ReadError, ScheduleError};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update};
+pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
@@ -177,9 +217,9 @@ pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 /// What nearly every plugin imports.
 pub mod prelude {
     pub use crate::{
-        Child, Condition, Context, CustomResource, Event, Failure, Json, Object, ObjectKey, ObjectMeta, Outcome,
-        PodTemplate, Projection, Query, RawJson, Resource, Status, Timestamp, child_name, controller, json, plugin,
-        reconciler,
+        Action, Apply, Child, Condition, Context, CustomResource, Delete, Event, Failure, Json, Object, ObjectKey,
+        ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Status, Timestamp, child_name,
+        controller, json, plugin, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

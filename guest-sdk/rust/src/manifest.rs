@@ -38,6 +38,10 @@ pub struct Controller {
     pub owns: &'static [Owned],
     /// Kinds that are only read.
     pub reads: &'static [Kind],
+    /// What may be written besides children and status, by this controller and by all others of its plugin.
+    pub writes: &'static [Write],
+    /// Objects do not go before the plugin has cleaned up after them.
+    pub finalize: bool,
     /// Calls at once; None is the host's default.
     pub concurrency: Option<u32>,
     /// The function, from the object's JSON text.
@@ -111,6 +115,40 @@ impl Update {
     }
 }
 
+/// What may be done to objects of one kind that are no children.
+pub struct Write {
+    /// The kind.
+    pub kind: Kind,
+    /// What may be done.
+    pub verbs: &'static [Verb],
+    /// Subresources that may be patched beside the object itself.
+    pub subresources: &'static [&'static str],
+}
+
+/// What an [`crate::Action`] does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// Create or change by server-side apply.
+    Apply,
+    /// Change what is there.
+    Patch,
+    /// Delete what was seen.
+    Delete,
+    /// Evict a Pod.
+    Evict,
+}
+
+impl Verb {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::Evict => "evict",
+        }
+    }
+}
+
 /// What one call may use; None is the host's default.
 pub struct Limits {
     /// Bytes of linear memory; the default is 64 MiB, the most 256 MiB.
@@ -136,6 +174,13 @@ impl Plugin {
             controller.write(&mut out);
         }
         out.close(b']');
+        if self.writes().next().is_some() {
+            out.name("writes").open(b'[');
+            for write in self.writes() {
+                write.write(&mut out);
+            }
+            out.close(b']');
+        }
         out.name("limits").open(b'{');
         if let Some(bytes) = self.limits.memory_bytes {
             out.name("memoryBytes").value(&bytes);
@@ -145,6 +190,11 @@ impl Plugin {
         }
         out.close(b'}').close(b'}');
         out.finish()
+    }
+
+    /// What its controllers may write besides; the host adds up what several of them declare of one kind.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = &'static Write> {
+        self.controllers.iter().flat_map(|controller| controller.writes)
     }
 
     /// Reconciles one object with the controller of its kind.
@@ -199,10 +249,23 @@ impl Controller {
             }
             out.close(b']');
         }
+        if self.finalize {
+            out.flag("finalize");
+        }
         if let Some(concurrency) = self.concurrency {
             out.name("concurrency").value(&concurrency);
         }
         out.close(b'}');
+    }
+}
+
+impl Write {
+    fn write(&self, out: &mut Text) {
+        self.kind.open(out).name("verbs").open(b'[');
+        for verb in self.verbs {
+            out.value(&verb.as_str());
+        }
+        out.close(b']').texts("subresources", self.subresources).close(b'}');
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::action::Action;
 use crate::json::Json;
 use crate::object::ObjectKey;
 
@@ -29,6 +30,8 @@ pub struct Outcome {
     /// The whole desired set: members are created or updated, owned objects of the declared kinds that are not in it
     /// are deleted. None leaves children alone; an empty set deletes all of them. At most [`crate::MAX_CHILDREN`].
     pub children: Option<Vec<Child>>,
+    /// Writes to objects that are no children, at most 500, each declared by `writes(...)` of `#[reconciler]`. See [`Action`].
+    pub actions: Vec<Action>,
     /// The status fields that this plugin owns: an object of at most 256 KiB without `conditions` and
     /// `observedGeneration`, which the host writes. None leaves the status alone.
     pub status: Option<Json>,
@@ -39,6 +42,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// Reconcile again after this long even if nothing changes, within a second and a day.
     pub requeue_after: Option<Duration>,
+    /// On an object that is being deleted, for a reconciler that declares `finalize`: the cleanup is complete.
+    pub finalized: bool,
 }
 
 impl Outcome {
@@ -76,6 +81,31 @@ impl Outcome {
     #[must_use]
     pub fn event(mut self, event: Event) -> Self {
         self.events.push(event);
+        self
+    }
+
+    /// Wants a write to an object that is no child: an [`crate::Apply`], [`crate::Patch`] or [`crate::Delete`], or
+    /// [`Action::evict`].
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// let node = ObjectKey::new("v1", "Node", None, "worker-1");
+    /// let outcome = Outcome::new().action(Patch::merge(node, &json!({"spec": {"unschedulable": true}})));
+    /// assert_eq!(outcome.actions.len(), 1);
+    /// ```
+    #[must_use]
+    pub fn action(mut self, action: impl Into<Action>) -> Self {
+        self.actions.push(action.into());
+        self
+    }
+
+    /// Says that the cleanup of an object that is being deleted is complete, for a reconciler that declares `finalize`. Once
+    /// the outcome's actions stand, the host lets the object go; its children are collected with it, and nobody is left to
+    /// read a status.
+    #[must_use]
+    pub fn finalized(mut self) -> Self {
+        self.finalized = true;
         self
     }
 

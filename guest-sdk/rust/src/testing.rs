@@ -7,15 +7,17 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use self::actions::Allowed;
 use crate::CHILD_KEY_ANNOTATION;
 use crate::context::Context;
 use crate::error::{Failure, ReadError};
-use crate::manifest::{Controller, Owned, Plugin, Selection};
+use crate::manifest::{Controller, Owned, Plugin, Selection, Write};
 use crate::object::{Kind, ObjectKey};
 use crate::outcome::{ConditionStatus, Outcome};
 use crate::query::Query;
 use crate::view::Questions;
 
+mod actions;
 mod fields;
 mod refusals;
 mod selector;
@@ -161,13 +163,20 @@ impl Cluster {
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
-        refusals::check(&outcome, &owns, &self.readable_kinds(&object), &object)?;
+        let readable = self.readable_kinds(&object);
+        if let Some(controller) = self.controllers(&object).next() {
+            let writes: Vec<&Write> = self.plugin.writes().collect();
+            let (primary, finalize) = (&controller.primary, controller.finalize);
+            let allowed = Allowed { writes: &writes, readable: &readable, primary, finalize };
+            refusals::check(&outcome, &owns, &allowed, &object)?;
+        }
         crate::export::contract_outcome(outcome.clone())?;
         Ok(outcome)
     }
 
     /// Calls the plugin until nothing changes any more, and between the calls does to the children what the host
-    /// would: missing ones appear, unwanted ones go, the others stay as they are. Gives the outcome at rest.
+    /// would: missing ones appear, unwanted ones go, the others stay as they are. Actions are done too, as far as that needs
+    /// no schema: applies, merge patches, deletes and evictions. Gives the outcome at rest.
     ///
     /// # Errors
     /// The plugin's failure, or that it did not come to rest.
@@ -175,7 +184,10 @@ impl Cluster {
         let mut last = None;
         for _ in 0..MAX_ROUNDS {
             let outcome = self.reconcile(object)?;
-            let changed = self.follow(object, &outcome);
+            let mut changed = self.follow(object, &outcome);
+            for action in &outcome.actions {
+                changed |= actions::follow(&mut self.objects, action);
+            }
             if !changed && last.as_ref() == Some(&outcome) {
                 return Ok(outcome);
             }

@@ -146,6 +146,17 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
     for controller in &manifest.controllers {
         describe_controller(text, controller)?;
     }
+    if !manifest.writes.is_empty() {
+        writeln!(text, "\nWrites besides, to objects that are no children")?;
+        for rule in manifest.writes.iter() {
+            let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
+            write!(text, "  {:<7}{}", verbs.join(", "), words::kind(&rule.kind))?;
+            match rule.subresources.as_slice() {
+                [] => writeln!(text)?,
+                subresources => writeln!(text, " and its {}", subresources.join(", "))?,
+            }
+        }
+    }
     if !manifest.custom_resources.is_empty() {
         writeln!(text, "\nBrings the CustomResourceDefinitions")?;
         for crd in &manifest.custom_resources {
@@ -163,6 +174,9 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
     writeln!(text, "\nReconciles {}, {} at once", words::kind(&controller.primary), controller.concurrency)?;
     if !controller.selection.is_everything() {
         writeln!(text, "  where  {}", controller.selection)?;
+    }
+    if controller.finalize {
+        writeln!(text, "  cleans up after them before they go, by a finalizer")?;
     }
     for owned in &controller.owns {
         let how = match owned.update {

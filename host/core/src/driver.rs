@@ -1,9 +1,11 @@
 //! The driver: the one state machine that sees everything. [`Driver::step`] is its only entry; it never waits, never
 //! reads a clock and never touches the cluster.
 //!
-//! `driver/leading.rs` knows whether anything may be written at all, `driver/keys.rs` holds what is known of each object under reconciliation, `driver/wake.rs` decides who wakes when
-//! something changes, `driver/reconcile.rs` takes a key through call, plan and writes, as many at once as
-//! `driver/tally.rs` counts, `driver/plugins.rs` takes a plugin from its offer to serving, `driver/crds.rs` registers what
+//! `driver/leading.rs` knows whether anything may be written at all, `driver/keys.rs` holds what is known of each object
+//! under reconciliation, `driver/wake.rs` decides who wakes when something changes, `driver/reconcile.rs` takes a key to its
+//! call and back, `driver/carry_out.rs` turns what came of it into writes, as many at once as `driver/tally.rs` counts,
+//! `driver/finalizers.rs` keeps objects until their plugins have cleaned up after them, `driver/plugins.rs` takes a plugin
+//! from its offer to serving, `driver/crds.rs` registers what
 //! it brings, `driver/needs.rs` keeps what it needs, `driver/kinds.rs` says what a watch that works or fails means for it, `driver/timers.rs` knows what is due,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
 //! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
@@ -16,17 +18,20 @@ use std::sync::Arc;
 use crate::event::{
     CallId, Cause, Digest, Effect, Event, Now, Observation, WatchError, WatchEvent, Write, WriteId, WriteOp,
 };
+use crate::finalizer;
 use crate::kube_event::EventLog;
 use crate::lease::Claim;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
-use crate::object::{Kind, ObjectRef};
+use crate::object::{Kind, Object, ObjectRef};
 use crate::queue::{ControllerId, Key, Queue};
 use crate::status::StatusShape;
 use crate::store::Store;
 use crate::view::Access;
 
+mod carry_out;
 mod crds;
+mod finalizers;
 mod health;
 mod keys;
 mod kinds;
@@ -81,6 +86,8 @@ struct Controller {
     /// "podset/PodSet".
     label: Arc<str>,
     manager: String,
+    /// What keeps its objects from going until they are cleaned up after, whether it declares that or an earlier version did.
+    finalizer: String,
     digest: Digest,
     config: Arc<str>,
     spec: Arc<ControllerSpec>,
@@ -90,6 +97,14 @@ struct Controller {
     /// Every kind it reads is listed, and none is forbidden.
     ready: bool,
     calls: u32,
+}
+
+impl Controller {
+    /// Whether an object of its kind is its to look at: one that it selects, and one that waits for it before it may go,
+    /// selected still or not.
+    fn reconciles(&self, object: &Object) -> bool {
+        self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer))
+    }
 }
 
 /// What is known of a watched kind, apart from its objects.

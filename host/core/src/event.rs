@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::contract::CallResult;
+use crate::contract::{CallResult, PatchKind, Propagation};
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
+use crate::rbac::Permission;
 use crate::read_set::ReadSet;
 use crate::view::View;
 
@@ -245,6 +246,8 @@ pub enum WriteErrorClass {
         /// Retry-After in milliseconds, 0 when not given.
         retry_after_ms: u64,
     },
+    /// 429 of an eviction: a PodDisruptionBudget does not allow it now, and the message names it.
+    Blocked,
     /// The outcome is unknown: 504, a lost connection, a timeout. The write may have happened.
     Unknown,
     /// 5xx and the like: it did not happen and may succeed later.
@@ -358,9 +361,31 @@ pub enum WriteOp {
         /// Server-side apply knows no difference between creating and changing; the writer does.
         only_if: Precondition,
     },
-    /// DELETE with a UID precondition, background propagation.
+    /// DELETE with a UID precondition.
     Delete {
         /// What is deleted.
+        target: ObjectRef,
+        /// The UID that the snapshot showed.
+        uid: Arc<str>,
+        /// What happens to its dependents.
+        propagation: Propagation,
+    },
+    /// PATCH of an object that is no child, or of one of its subresources.
+    Patch {
+        /// What is patched.
+        target: ObjectRef,
+        /// How the body is read.
+        patch_kind: PatchKind,
+        /// The patch as JSON text.
+        body: Arc<str>,
+        /// "status", "scale"; None is the object itself.
+        subresource: Option<Arc<str>>,
+        /// What has to be there; an absent object is never patched.
+        only_if: Precondition,
+    },
+    /// POST to the eviction subresource of a Pod, with a UID precondition.
+    Evict {
+        /// The Pod.
         target: ObjectRef,
         /// The UID that the snapshot showed.
         uid: Arc<str>,
@@ -374,7 +399,7 @@ pub enum WriteOp {
     },
 }
 
-/// What has to be there for an apply to happen.
+/// What has to be there for an apply or a patch to happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Precondition {
     /// Nothing of that name; an object that is there is answered by [`WriteErrorClass::AlreadyExists`].
@@ -392,17 +417,33 @@ impl WriteOp {
             Self::Create { target, .. }
             | Self::Apply { target, .. }
             | Self::Delete { target, .. }
+            | Self::Patch { target, .. }
+            | Self::Evict { target, .. }
             | Self::PatchStatus { target, .. } => target,
         }
     }
 
-    /// The API verb, as audit logs and RBAC write it.
+    /// The API verb, as audit logs and RBAC write it; an eviction, which they call a create, has its own.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
-            Self::Apply { .. } | Self::PatchStatus { .. } => "patch",
+            Self::Apply { .. } | Self::Patch { .. } | Self::PatchStatus { .. } => "patch",
             Self::Delete { .. } => "delete",
+            Self::Evict { .. } => "evict",
         }
+    }
+
+    /// The right that it takes.
+    pub fn permission(&self) -> Permission {
+        let (verb, subresource): (_, Option<Arc<str>>) = match self {
+            Self::Create { .. } => ("create", None),
+            Self::Apply { .. } => ("patch", None),
+            Self::Patch { subresource, .. } => ("patch", subresource.clone()),
+            Self::PatchStatus { .. } => ("patch", Some("status".into())),
+            Self::Delete { .. } => ("delete", None),
+            Self::Evict { .. } => ("create", Some("eviction".into())),
+        };
+        Permission { kind: self.target().kind.clone(), verb, subresource }
     }
 }
 
@@ -467,6 +508,13 @@ pub enum Observation {
     Withdrawn {
         /// The plugin.
         plugin: Arc<str>,
+    },
+    /// A plugin is gone, and objects keep its finalizer.
+    FinalizersLeft {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Which objects, and what releases them.
+        message: String,
     },
     /// A plugin, or a new version of it, was refused.
     Refused {

@@ -12,6 +12,8 @@ pub mod crd;
 pub mod digest;
 pub mod driver;
 pub mod event;
+pub mod eviction;
+pub mod finalizer;
 pub mod json;
 pub mod kube_event;
 pub mod lease;

@@ -50,6 +50,8 @@ pub const MAX_DEADLINE_MS: u64 = 10_000;
 pub const MAX_CHILDREN: usize = 500;
 /// Deletes of one plan; the rest follow in the next plans. Bounds what one bad outcome can take down at once.
 pub const MAX_DELETES_PER_PLAN: usize = 100;
+/// Writes to objects that are no children, of one outcome: the Pods of the fullest nodes that there are, and a few more.
+pub const MAX_ACTIONS: usize = 500;
 /// Bytes of one child: etcd's request limit is 1.5 MiB, and server-side apply adds managedFields to the object.
 pub const MAX_CHILD_BYTES: usize = 512 << 10;
 /// Bytes of a status.

@@ -14,9 +14,11 @@ use self::owned::RawOwned;
 pub use self::owned::{OwnedKind, Update};
 use self::selection::RawSelection;
 pub use self::selection::Selection;
+use self::writes::WriteRule;
 
 mod owned;
 mod selection;
+pub mod writes;
 
 /// The only apiVersion of manifests that this host reads.
 pub const API_VERSION: &str = "mortise.dev/v1alpha1";
@@ -37,6 +39,8 @@ pub struct Manifest {
     pub custom_resources: Vec<CustomResource>,
     /// One entry per reconciled kind.
     pub controllers: Vec<ControllerSpec>,
+    /// What may be written besides children and status.
+    pub writes: Arc<[WriteRule]>,
     /// Bounds of every call.
     pub limits: CallLimits,
 }
@@ -69,6 +73,10 @@ pub struct ControllerSpec {
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
     pub reads: Vec<Kind>,
+    /// What the plugin may write besides; the same for all of its controllers.
+    pub writes: Arc<[WriteRule]>,
+    /// Objects are kept from going until the plugin has cleaned up after them.
+    pub finalize: bool,
     /// Calls that may run at once.
     pub concurrency: u32,
 }
@@ -108,7 +116,7 @@ struct RawManifest {
     custom_resources: Vec<Box<serde_json::value::RawValue>>,
     controllers: Vec<RawController>,
     #[serde(default)]
-    writes: Vec<serde_json::Value>,
+    writes: Vec<writes::RawWrite>,
     #[serde(default)]
     admission: Vec<serde_json::Value>,
     #[serde(default)]
@@ -204,9 +212,6 @@ impl Manifest {
         if !raw.admission.is_empty() {
             return refuse("admission: this version of mortise serves no admission yet");
         }
-        if !raw.writes.is_empty() {
-            return refuse("writes: this version of mortise writes only children and status");
-        }
         if raw.controllers.is_empty() {
             return refuse("controllers: there is none, so there is nothing to reconcile");
         }
@@ -216,12 +221,14 @@ impl Manifest {
             .enumerate()
             .map(|(index, body)| custom_resource(index, body.get()))
             .collect::<Result<Vec<_>, _>>()?;
+        let writes: Arc<[WriteRule]> = writes::parse(raw.writes)?.into();
         let controllers = raw
             .controllers
             .into_iter()
             .enumerate()
-            .map(|(index, controller)| controller_spec(index, controller))
+            .map(|(index, controller)| controller_spec(index, controller, &writes))
             .collect::<Result<Vec<_>, _>>()?;
+        writes::check_views(&writes, &controllers)?;
         let mut primaries = BTreeSet::new();
         for controller in &controllers {
             let resource = (controller.primary.group().to_owned(), Arc::clone(&controller.primary.kind));
@@ -234,6 +241,7 @@ impl Manifest {
             version: raw.version.into(),
             custom_resources,
             controllers,
+            writes,
             limits: limits(&raw.limits)?,
         })
     }
@@ -247,7 +255,7 @@ fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind, Refusal> 
     Ok(Kind::new(api_version, kind))
 }
 
-fn controller_spec(index: usize, raw: RawController) -> Result<ControllerSpec, Refusal> {
+fn controller_spec(index: usize, raw: RawController, writes: &Arc<[WriteRule]>) -> Result<ControllerSpec, Refusal> {
     let place = format!("controllers[{index}]");
     let primary = kind_at(&format!("{place}.for"), &raw.r#for.api_version, &raw.r#for.kind)?;
     if let Some(why) = not_for_reconciling(&primary) {
@@ -260,9 +268,6 @@ fn controller_spec(index: usize, raw: RawController) -> Result<ControllerSpec, R
                 "{place}.for: {primary} is the host's own record of its plugins; take a group of a domain of yours"
             ),
         ));
-    }
-    if raw.finalize {
-        return refuse(format!("{place}.finalize: this version of mortise runs no finalizers yet"));
     }
     let selection = Selection::parse(&format!("{place}.where"), raw.r#where)?;
     let owns = owned::parse(&place, &primary, &raw.owns)?;
@@ -277,14 +282,15 @@ fn controller_spec(index: usize, raw: RawController) -> Result<ControllerSpec, R
         return refuse(format!("{place}.concurrency: {concurrency} is not within 1 and {MAX_CONCURRENCY}"));
     }
     let builtin = is_builtin_group(primary.group());
-    Ok(ControllerSpec { primary, builtin, selection, owns, reads, concurrency })
+    let (writes, finalize) = (Arc::clone(writes), raw.finalize);
+    Ok(ControllerSpec { primary, builtin, selection, owns, reads, writes, finalize, concurrency })
 }
 
 /// The group of the host's own kinds.
 const OWN_GROUP: &str = "mortise.dev";
 
-/// Kinds that the host has rights to for its own work, which are no plugin's to use.
-fn not_for_children(kind: &Kind) -> Option<&'static str> {
+/// Kinds that the host has rights to for its own work, which are no plugin's to write.
+fn not_for_plugins(kind: &Kind) -> Option<&'static str> {
     match (kind.group(), &*kind.kind) {
         (OWN_GROUP, _) => Some("the host keeps it"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
@@ -332,7 +338,7 @@ const BUILTIN_GROUPS: [&str; 19] = [
     "storagemigration.k8s.io",
 ];
 
-fn is_builtin_group(group: &str) -> bool {
+pub(crate) fn is_builtin_group(group: &str) -> bool {
     !group.contains('.') || BUILTIN_GROUPS.contains(&group)
 }
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+pub use self::actions::{Action, ActionDiff, Memory, PreparedAction, Sent, diff as diff_actions, evictions};
 pub(crate) use self::prepare::is_object_name;
 pub use self::prepare::prepare;
 use self::rollout::Rollout;
-use crate::contract::{Condition, GuestEvent};
+use crate::contract::{Condition, GuestEvent, Propagation};
 use crate::event::{Precondition, WriteOp};
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
@@ -19,6 +20,8 @@ use crate::object::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, Kind, Object, Obje
 use crate::own_fields::is_applied;
 use crate::store::Snapshot;
 
+mod actions;
+mod metadata;
 mod prepare;
 mod rollout;
 
@@ -30,6 +33,8 @@ pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "mortise")
 pub struct Prepared {
     /// The desired set with its names; None leaves children alone.
     pub children: Option<Vec<PreparedChild>>,
+    /// Writes to objects that are no children.
+    pub actions: Vec<PreparedAction>,
     /// The guest's status fields.
     pub status: Option<Map<String, Value>>,
     /// The guest's conditions.
@@ -38,6 +43,8 @@ pub struct Prepared {
     pub events: Vec<GuestEvent>,
     /// When to call again though nothing changes, within the host's bounds.
     pub requeue_after_ms: Option<u64>,
+    /// The cleanup of an object that is being deleted is complete.
+    pub finalized: bool,
 }
 
 /// A child that has been checked and named.
@@ -71,6 +78,11 @@ pub struct Diff {
 }
 
 impl Diff {
+    /// True when writes are sent that change what the guest may read of its children.
+    pub fn changes_what_is_read(&self) -> bool {
+        !self.children.is_empty() || !self.deletes.is_empty()
+    }
+
     /// True when the children do not stand as wanted yet, so a status computed beforehand is about to be outdated.
     pub fn changes_children(&self) -> bool {
         !self.children.is_empty() || !self.deletes.is_empty() || self.waits || self.more_deletes
@@ -143,7 +155,7 @@ pub fn is_child(spec: &ControllerSpec, primary_uid: &str, live: &Object) -> bool
 }
 
 fn delete(live: &Object) -> WriteOp {
-    WriteOp::Delete { target: live.reference(), uid: Arc::clone(&live.uid) }
+    WriteOp::Delete { target: live.reference(), uid: Arc::clone(&live.uid), propagation: Propagation::Background }
 }
 
 fn create(child: &PreparedChild, primary: &Object) -> WriteOp {

@@ -5,10 +5,12 @@
 //! all others it is derived from the kind by [`plural`], as `kubectl` did before discovery existed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::manifest::Manifest;
+use crate::manifest::writes::WriteVerb;
 use crate::object::Kind;
 
 #[cfg(test)]
@@ -20,6 +22,17 @@ pub const AGGREGATE_LABEL: &str = "mortise.dev/aggregate-to-host";
 const HOST: &str = "mortise";
 /// What a watch needs: `get` is for the live read after a view that stays behind.
 const READ: [&str; 3] = ["get", "list", "watch"];
+
+/// One right: what an API server asks for when something is written.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Permission {
+    /// Of which kind.
+    pub kind: Kind,
+    /// "create", "patch", "delete".
+    pub verb: &'static str,
+    /// "status", "eviction"; None is the object itself.
+    pub subresource: Option<Arc<str>>,
+}
 
 /// One RBAC rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -140,7 +153,8 @@ impl RbacObject {
 }
 
 /// The exact rules that a plugin needs, merged and sorted: reads of every kind that its guests may see, writes of its
-/// children as their update strategy needs them, and the status of what it reconciles unless Kubernetes writes that.
+/// children as their update strategy needs them, what it declares to write besides, and the status of what it reconciles
+/// unless Kubernetes writes that.
 pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<(String, String), BTreeSet<&'static str>> = BTreeMap::new();
     let mut allow = |kind: &Kind, subresource: &str, wanted: &[&'static str]| {
@@ -154,6 +168,10 @@ pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
         if !controller.builtin {
             allow(&controller.primary, "/status", &["patch"]);
         }
+        if controller.finalize {
+            // Finalizers are metadata, which is part of the object itself.
+            allow(&controller.primary, "", &["patch"]);
+        }
         if !controller.owns.is_empty() {
             // Children block their owner's foreground deletion. Where OwnerReferencesPermissionEnforcement is on, as in
             // OpenShift, the API server lets only those say so who could keep the owner by a finalizer as well.
@@ -164,6 +182,19 @@ pub fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
             let wanted: &[&str] =
                 if owned.update.is_in_place() { &["create", "patch", "delete"] } else { &["create", "delete"] };
             allow(&owned.kind, "", wanted);
+        }
+    }
+    for rule in manifest.writes.iter() {
+        for verb in &rule.verbs {
+            match verb {
+                WriteVerb::Apply => allow(&rule.kind, "", &["create", "patch"]),
+                WriteVerb::Patch => allow(&rule.kind, "", &["patch"]),
+                WriteVerb::Delete => allow(&rule.kind, "", &["delete"]),
+                WriteVerb::Evict => allow(&rule.kind, "/eviction", &["create"]),
+            }
+        }
+        for subresource in &rule.subresources {
+            allow(&rule.kind, &format!("/{subresource}"), &["patch"]);
         }
     }
     merged(verbs)
@@ -233,9 +264,12 @@ pub fn missing_rule_text(kind: &Kind, verb: &str) -> String {
     missing(kind, &plural(&kind.kind), verbs)
 }
 
-/// The rule to add when the API server refuses to patch the status of objects of `kind`.
-pub fn missing_status_rule_text(kind: &Kind) -> String {
-    missing(kind, &format!("{}/status", plural(&kind.kind)), &["patch"])
+/// The rule to add when the API server refuses a write.
+pub fn missing_permission_text(Permission { kind, verb, subresource }: &Permission) -> String {
+    match subresource {
+        Some(subresource) => missing(kind, &format!("{}/{subresource}", plural(&kind.kind)), &[verb]),
+        None => missing_rule_text(kind, verb),
+    }
 }
 
 fn missing(kind: &Kind, resource: &str, verbs: &[&str]) -> String {

@@ -16,6 +16,15 @@ use crate::time;
 
 /// The condition by which the host says that an object gets no further; absent while all is well, as kstatus has it.
 pub const STALLED: &str = "Stalled";
+/// The condition by which the host says that evictions wait for a PodDisruptionBudget; absent while none does.
+pub const EVICTING: &str = "Evicting";
+/// Its reason.
+const BLOCKED: &str = "DisruptionBudget";
+
+/// Whether a condition of this type is the host's own, so that no guest states it.
+pub fn is_of_host(name: &str) -> bool {
+    name == STALLED || name == EVICTING
+}
 
 /// Which of the host's own fields a kind's status can hold. What the schema does not name would be pruned by the API
 /// server, and the host would write it again for ever.
@@ -53,7 +62,7 @@ impl StatusShape {
 }
 
 /// What a status is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wanted<'a> {
     /// The guest's fields; None leaves them alone.
     pub fields: Option<&'a Map<String, Value>>,
@@ -61,6 +70,8 @@ pub struct Wanted<'a> {
     pub conditions: Option<&'a [Condition]>,
     /// The host's own condition: the reason and message of [`STALLED`], or None when the object is not stalled.
     pub stalled: Option<(&'a str, &'a str)>,
+    /// The host's own condition [`EVICTING`]: which Pods wait for which budget, or None when none does.
+    pub evicting: Option<&'a str>,
     /// The generation of the object that the guest was given, which the status is about.
     pub generation: i64,
 }
@@ -114,7 +125,7 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
 /// Whether somebody else has a condition on this object.
 fn has_foreign_condition(live: &Map<String, Value>, owned: &Map<String, Value>, wanted: &Wanted<'_>) -> bool {
     let ours = |name: &str| {
-        name == STALLED || is_owned(owned, name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
+        is_of_host(name) || is_owned(owned, name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
     };
     let conditions = live.get("conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| !ours(condition["type"].as_str().unwrap_or_default()))
@@ -188,18 +199,21 @@ fn conditions(
     generation: Option<i64>,
     now: Now,
 ) -> Vec<Value> {
-    let stalled = wanted.stalled.map(|(reason, message)| Condition {
-        name: STALLED.to_owned(),
-        status: ConditionStatus::True,
+    let of_host = |name: &str, status, reason: &str, message: &str| Condition {
+        name: name.to_owned(),
+        status,
         reason: reason.to_owned(),
         message: message.to_owned(),
-    });
-    let all: Vec<&Condition> = wanted.conditions.into_iter().flatten().chain(&stalled).collect();
-    // A guest that leaves its conditions alone (it failed) keeps them; our own Stalled always follows the state.
+    };
+    let stalled = wanted.stalled.map(|(reason, message)| of_host(STALLED, ConditionStatus::True, reason, message));
+    let evicting = wanted.evicting.map(|message| of_host(EVICTING, ConditionStatus::False, BLOCKED, message));
+    let all: Vec<&Condition> = wanted.conditions.into_iter().flatten().chain(&stalled).chain(&evicting).collect();
+    // A guest that leaves its conditions alone (it failed) keeps them; the host's own always follow the state.
     let is_left_over = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
         let ours = is_owned(owned, name);
-        !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || (ours && wanted.conditions.is_some()))
+        let is_over = name == STALLED || (ours && (name == EVICTING || wanted.conditions.is_some()));
+        !all.iter().any(|wanted| wanted.name == name) && is_over
     };
     let mut after: Vec<Value> = before.iter().filter(|condition| !is_left_over(condition)).cloned().collect();
     for condition in all {

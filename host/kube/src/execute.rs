@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use kube::client::Body;
+use mortise_core::contract::{PatchKind, Propagation};
 use mortise_core::event::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
@@ -42,6 +43,8 @@ const JSON: &str = "application/json";
 /// JSON is YAML, so an apply body in JSON goes under the type that every supported API server knows.
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// What is read of an answer: a Status when an object is gone at once, else the object.
 #[derive(Deserialize)]
@@ -120,15 +123,29 @@ impl ApiServer {
                 let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
                 request(Method::PATCH, &path, Some(MERGE), body(text))
             }
-            WriteOp::Delete { target, uid } => {
+            WriteOp::Patch { target, patch_kind, body: text, subresource, only_if } => {
+                let subresource = subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+                let path = format!("{}{subresource}?{}", resource.object(&target.name)?, query(strict));
+                request(
+                    Method::PATCH,
+                    &path,
+                    Some(media_type(*patch_kind)),
+                    conditioned_patch(text, *patch_kind, only_if)?,
+                )
+            }
+            WriteOp::Delete { target, uid, propagation } => {
                 let path = format!("{}?timeout={SERVER_TIMEOUT_SECONDS}s", resource.object(&target.name)?);
-                request(Method::DELETE, &path, Some(JSON), Bytes::from(delete_options(uid)))
+                request(Method::DELETE, &path, Some(JSON), Bytes::from(delete_options(uid, *propagation)))
+            }
+            WriteOp::Evict { target, uid } => {
+                let path = format!("{}/eviction?{}", resource.object(&target.name)?, query(""));
+                request(Method::POST, &path, Some(JSON), Bytes::from(eviction(target, uid)))
             }
         }?;
         let _turn = self.rooms().enter(write.plugin.as_ref()).await;
         match (self.ask_while_claimed(request, write.not_after_ms).await, &write.op) {
             (Ok(answer), _) => written(&answer.body),
-            (Err(Failure::Answered(refused)), WriteOp::Delete { .. })
+            (Err(Failure::Answered(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })
                 if refused.code == NOT_FOUND && refused.names_object =>
             {
                 Ok(Written { uid: "".into(), resource_version: ResourceVersion(0) })
@@ -196,7 +213,7 @@ fn field_manager(write: &Write) -> Result<String, Failure> {
     Ok(escape(&manager))
 }
 
-/// The body of an apply with its precondition in the metadata. An API server creates what is not there whatever
+/// The body of an apply or a patch with its precondition in the metadata. An API server creates what is not there whatever
 /// resourceVersion the body names, and refuses to change what is there when it has another one; no object has the first
 /// version of all, so that one says "only if there is none".
 fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure> {
@@ -206,15 +223,53 @@ fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure
         Precondition::Is(uid) => ("uid", &**uid),
     };
     let mut body: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the object to apply: {error}")))?;
+        serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the object to write: {error}")))?;
     body["metadata"][field] = value.into();
     Ok(body.to_string().into())
 }
 
-fn delete_options(uid: &str) -> String {
+/// How the API server is told what a patch is.
+fn media_type(patch_kind: PatchKind) -> &'static str {
+    match patch_kind {
+        PatchKind::Merge => MERGE,
+        PatchKind::Json => JSON_PATCH,
+        PatchKind::Strategic => STRATEGIC,
+    }
+}
+
+/// A patch with its precondition: the UID stands in the metadata that it changes, or is tested by its first operation.
+fn conditioned_patch(text: &Arc<str>, patch_kind: PatchKind, only_if: &Precondition) -> Result<Bytes, Failure> {
+    match (only_if, patch_kind) {
+        (Precondition::Is(uid), PatchKind::Json) => {
+            let mut operations: Vec<serde_json::Value> =
+                serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the JSON patch: {error}")))?;
+            operations.insert(0, serde_json::json!({"op": "test", "path": "/metadata/uid", "value": &**uid}));
+            Ok(serde_json::Value::Array(operations).to_string().into())
+        }
+        (Precondition::Is(_), _) => conditioned(text, only_if),
+        // A patch creates nothing, so there is nothing to be said of what is absent.
+        (Precondition::Absent | Precondition::None, _) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    }
+}
+
+fn delete_options(uid: &str, propagation: Propagation) -> String {
+    let propagation = match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+        Propagation::Orphan => "Orphan",
+    };
     serde_json::json!({
         "kind": "DeleteOptions", "apiVersion": "v1",
-        "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+        "preconditions": {"uid": uid}, "propagationPolicy": propagation,
+    })
+    .to_string()
+}
+
+fn eviction(pod: &ObjectRef, uid: &str) -> String {
+    serde_json::json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"namespace": &*pod.name.namespace, "name": &*pod.name.name},
+        "deleteOptions": {"preconditions": {"uid": uid}},
     })
     .to_string()
 }
@@ -251,7 +306,7 @@ mod tests {
             id: WriteId(1),
             plugin: plugin.map(Into::into),
             cause: None,
-            op: WriteOp::Delete { target, uid: "u".into() },
+            op: WriteOp::Delete { target, uid: "u".into(), propagation: Propagation::Background },
             not_after_ms: None,
         }
     }

@@ -49,6 +49,8 @@ pub(crate) struct Refused {
     pub names_object: bool,
     /// A field of an apply belongs to another manager.
     pub field_conflict: bool,
+    /// An eviction would violate a PodDisruptionBudget, which the message names.
+    pub by_budget: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -79,6 +81,8 @@ struct Details<'a> {
 struct Cause<'a> {
     #[serde(borrow, default)]
     reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
 }
 
 impl Refused {
@@ -110,10 +114,14 @@ impl Refused {
             return None;
         }
         let details = status.details.unwrap_or_default();
+        // The message says that there is a budget, its cause which one.
+        let budget = details.causes.iter().find(|cause| cause.reason == "DisruptionBudget");
+        let message = budget.map(|cause| &cause.message).filter(|message| !message.is_empty());
         Some(Self {
             code: status.code,
             reason: status.reason.into_owned(),
-            message: cut(&status.message),
+            message: cut(message.unwrap_or(&status.message)),
+            by_budget: budget.is_some(),
             retry_after_ms: (details.retry_after_seconds > 0).then(|| believed_ms(details.retry_after_seconds)),
             names_object: !details.name.is_empty(),
             field_conflict: details.causes.iter().any(|cause| cause.reason == "FieldManagerConflict"),
@@ -145,6 +153,9 @@ impl Refused {
             // Nobody knows who asked, so no rule is missing: renewed credentials are what helps, for every kind at once.
             401 => WriteErrorClass::Unavailable,
             403 => WriteErrorClass::Denied,
+            429 if self.by_budget => WriteErrorClass::Blocked,
+            // Two budgets for one Pod, which the API server refuses to weigh: it waits for a person as the others do.
+            500 if self.message.contains("more than one PodDisruptionBudget") => WriteErrorClass::Blocked,
             429 => WriteErrorClass::TooManyRequests { retry_after_ms: self.retry_after_ms.unwrap_or(0) },
             // A gateway that lost its backend, or the API server's own deadline: the write may be in etcd.
             502 | 504 => WriteErrorClass::Unknown,
@@ -329,6 +340,24 @@ mod tests {
         let status = refused(429, None, r#"{"message":"m","details":{"retryAfterSeconds":2}}"#);
         assert_eq!(class(status), TooManyRequests { retry_after_ms: 2_000 });
         assert_eq!(class(refused(429, None, "")), TooManyRequests { retry_after_ms: 0 });
+    }
+
+    #[test]
+    fn an_eviction_that_a_budget_does_not_allow_is_told_with_the_budgets_name() {
+        let cause =
+            r#"{"reason":"DisruptionBudget","message":"The disruption budget web needs 2 healthy pods and has 2"}"#;
+        let body = format!(
+            r#"{{"message":"Cannot evict pod as it would violate the pod's disruption budget.",
+                "reason":"TooManyRequests","details":{{"causes":[{cause}]}}}}"#
+        );
+        let error = Failure::Answered(refused(429, None, &body)).into_write_error();
+        assert_eq!(error.class, WriteErrorClass::Blocked);
+        assert_eq!(error.message, "The disruption budget web needs 2 healthy pods and has 2");
+        let two = r#"{"message":"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}"#;
+        assert_eq!(Failure::Answered(refused(500, None, two)).into_write_error().class, WriteErrorClass::Blocked);
+        let busy = r#"{"message":"too many requests","reason":"TooManyRequests"}"#;
+        let class = Failure::Answered(refused(429, None, busy)).into_write_error().class;
+        assert_eq!(class, WriteErrorClass::TooManyRequests { retry_after_ms: 0 }, "no budget has been asked");
     }
 
     #[test]

@@ -206,6 +206,7 @@ fn line(observation: &Observation) {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
         }
         Observation::Activated { plugin, digest, reload } => info!(%plugin, %digest, reload, "the plugin serves"),
+        Observation::FinalizersLeft { plugin, message } => warn!(%plugin, "{message}"),
         Observation::Withdrawn { plugin } => {
             info!(%plugin, "the plugin is withdrawn; its CRDs, their objects and the objects' children stay as they are");
         }

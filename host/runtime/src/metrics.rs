@@ -136,7 +136,7 @@ impl Metrics {
             // Counted with every other write in `wrote`, by its class.
             Observation::WriteFailed { .. } => {}
             // The plugin's own series tell of it.
-            Observation::Withdrawn { .. } => {}
+            Observation::Withdrawn { .. } | Observation::FinalizersLeft { .. } => {}
         }
     }
 
@@ -355,6 +355,7 @@ fn write_reason(class: WriteErrorClass) -> &'static str {
         WriteErrorClass::Denied => "denied",
         WriteErrorClass::TooManyRequests { .. } => "too_many_requests",
         WriteErrorClass::Unknown => "unknown",
+        WriteErrorClass::Blocked => "blocked",
         WriteErrorClass::Unavailable => "unavailable",
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mortise_core::contract::Propagation;
 use mortise_core::event::{Precondition, Write, WriteError, WriteErrorClass as Class, WriteId, WriteOp, Written};
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_kube::client::{Access, ApiServer};
@@ -103,9 +104,11 @@ fn x8_each_refusal_of_the_api_server_is_taken_for_what_it_is() {
     let (class, message) = writer.refused(WriteOp::Create { target: nowhere, body });
     assert!(class == Class::NotFound && message.contains("no-such-namespace"), "{class:?}: {message}");
 
-    let other = WriteOp::Delete { target: target.clone(), uid: "3f0d7a52-0000-0000-0000-000000000000".into() };
+    let delete =
+        |uid: &str| WriteOp::Delete { target: target.clone(), uid: uid.into(), propagation: Propagation::Background };
+    let other = delete("3f0d7a52-0000-0000-0000-000000000000");
     assert_eq!(writer.refused(other).0, Class::Conflict);
-    let delete = WriteOp::Delete { target, uid: made.uid };
+    let delete = delete(&made.uid);
     writer.write(delete.clone()).unwrap();
     writer.write(delete).unwrap();
 }

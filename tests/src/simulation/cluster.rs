@@ -51,6 +51,8 @@ pub struct Cluster {
     pub unreadable: BTreeSet<Kind>,
     /// Kinds that RBAC does not let the host write.
     pub unwritable: BTreeSet<Kind>,
+    /// How many Pods with a value of the label `app` have to be left by evictions.
+    pub budgets: BTreeMap<String, usize>,
     unread: Vec<Record>,
 }
 
@@ -208,7 +210,62 @@ impl Cluster {
         Ok(self.replace(target, after))
     }
 
-    /// DELETE, with a UID precondition where one is given. Pods go gracefully: something has to finish them.
+    /// JSON merge patch of an object; a UID or a version in its metadata is a precondition. An object that was kept by its
+    /// finalizers alone goes with the last of them.
+    pub fn patch(
+        &mut self,
+        target: &ObjectRef,
+        manager: &str,
+        patch: &Value,
+        only_if: &Precondition,
+    ) -> Result<Written, WriteError> {
+        self.check_writable(target, "patch")?;
+        let Some(live) = self.objects.get(target) else {
+            return error(WriteErrorClass::NotFound, format!("{target} not found"));
+        };
+        let mut patch = patch.clone();
+        if let Precondition::Is(uid) = only_if {
+            patch["metadata"]["uid"] = json!(&**uid);
+        }
+        for field in ["uid", "resourceVersion"] {
+            let named = &patch["metadata"][field];
+            if !named.is_null() && *named != live["metadata"][field] {
+                return error(WriteErrorClass::Conflict, format!("the {field} of {target} is another one"));
+            }
+        }
+        if let Some(metadata) = patch["metadata"].as_object_mut() {
+            metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
+        }
+        let mut after = live.clone();
+        merge(&mut after, &patch);
+        fields::record_edit(&mut after, manager, &patch);
+        if is_deleting(&after) && !has_finalizers(&after) && has_finalizers(live) {
+            let answer = written(live);
+            self.remove(target);
+            return Ok(answer);
+        }
+        Ok(self.replace(target, after))
+    }
+
+    /// An eviction, which a budget may not allow: as many Pods with the label `app` as it says have to be left.
+    pub fn evict(&mut self, target: &ObjectRef, uid: &str) -> Result<Written, WriteError> {
+        let app = self.objects.get(target).map(|pod| pod["metadata"]["labels"]["app"].clone());
+        let needed = app.as_ref().and_then(Value::as_str).and_then(|app| self.budgets.get(app));
+        if let (Some(app), Some(needed)) = (&app, needed) {
+            let pods = pod();
+            let alive = self.list(&pods).filter(|pod| pod["metadata"]["labels"]["app"] == *app && !is_deleting(pod));
+            let alive = alive.count();
+            if alive <= *needed {
+                let message =
+                    format!("The disruption budget {app} needs {needed} healthy pods and has {alive} currently");
+                return error(WriteErrorClass::Blocked, message);
+            }
+        }
+        self.delete(target, Some(uid))
+    }
+
+    /// DELETE, with a UID precondition where one is given. Pods go gracefully: something has to finish them. What has
+    /// finalizers goes when it has none any more.
     pub fn delete(&mut self, target: &ObjectRef, uid: Option<&str>) -> Result<Written, WriteError> {
         self.check_writable(target, "delete")?;
         let Some(live) = self.objects.get(target) else {
@@ -218,7 +275,7 @@ impl Cluster {
         if uid.is_some_and(|uid| uid != &*live_uid) {
             return error(WriteErrorClass::Conflict, format!("the UID in the precondition is not that of {target}"));
         }
-        if target.kind == pod() {
+        if target.kind == pod() || has_finalizers(live) {
             let mut after = live.clone();
             after["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             return Ok(self.replace(target, after));
@@ -245,7 +302,7 @@ impl Cluster {
             return written(before);
         }
         let generation = before["metadata"]["generation"].as_i64().unwrap_or_default();
-        let spec_changed = before["spec"] != after["spec"];
+        let spec_changed = before["spec"] != after["spec"] || is_deleting(before) != is_deleting(&after);
         after["metadata"]["generation"] = json!(generation + i64::from(spec_changed));
         self.commit(target, after)
     }
@@ -282,6 +339,16 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// Whether an object is on its way out.
+pub fn is_deleting(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether something has to happen before an object may go.
+pub fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
 fn written(object: &Value) -> Written {

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use mortise_core::object::ObjectRef;
 use serde_json::{Value, json};
 
-use super::cluster::{config_map, pod};
+use super::cluster::{config_map, is_deleting, pod};
 use super::environment::named;
-use super::guests::{Guest, Program, census_kind, podset_kind, site_kind};
+use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_kind, tenant_label};
 use super::oracle::Violation;
 use super::world::{Happening, World};
 
@@ -30,7 +30,7 @@ impl World {
         self.faults.on = false;
         self.cluster.unreadable.clear();
         self.cluster.unwritable.clear();
-        for program in [Program::PodSet, Program::Site, Program::Census] {
+        for program in [Program::PodSet, Program::Site, Program::Census, Program::Tenant] {
             let guest = Guest::new(program, 1);
             if !self.offers.contains_key(guest.name()) {
                 self.offer(guest, "{}");
@@ -74,7 +74,7 @@ impl World {
         let (requests, calls) = (self.requests.len(), self.calls);
         self.crash()?;
         self.rest(REST_MS)?;
-        let primaries = [podset_kind(), site_kind(), census_kind()];
+        let primaries = [podset_kind(), site_kind(), census_kind(), tenant_kind()];
         let objects: usize = primaries.iter().map(|kind| self.cluster.list(kind).count()).sum();
         let called = self.calls - calls;
         if self.requests.len() > requests || called != objects as u64 {
@@ -106,6 +106,10 @@ impl World {
         for census in self.cluster.list(&census_kind()) {
             self.check_census(census).or_else(|message| violated(rule, message))?;
         }
+        for tenant in self.cluster.list(&tenant_kind()) {
+            self.check_tenant(tenant).or_else(|message| violated(rule, message))?;
+        }
+        self.check_marks().or_else(|message| violated(rule, message))?;
         self.check_orphans().or_else(|message| violated(rule, message))
     }
 
@@ -161,6 +165,29 @@ impl World {
             wanted["settings"] = text;
         }
         check_status(census, &wanted)
+    }
+
+    fn check_tenant(&self, tenant: &Value) -> Result<(), String> {
+        let name = tenant["metadata"]["name"].as_str().unwrap_or_default();
+        if is_deleting(tenant) || tenant["metadata"]["finalizers"] != json!(["mortise.dev/tenant"]) {
+            return Err(format!("Tenant {name} was to go, or is not kept: {tenant}"));
+        }
+        let settings = self.cluster.get(&named(&config_map(), "settings"));
+        if settings.is_some_and(|settings| settings["metadata"]["labels"][tenant_label(name)] != "on") {
+            return Err(format!("Tenant {name} has not marked {settings:?}"));
+        }
+        check_status(tenant, &json!({"marks": settings.is_some()}))
+    }
+
+    /// What a Tenant has marked is not marked any more when it is gone.
+    fn check_marks(&self) -> Result<(), String> {
+        let Some(settings) = self.cluster.get(&named(&config_map(), "settings")) else { return Ok(()) };
+        let marks = settings["metadata"]["labels"].as_object().into_iter().flat_map(|labels| labels.keys());
+        let mut tenants = marks.filter_map(|label| label.strip_prefix("tenant-"));
+        match tenants.find(|tenant| self.cluster.get(&named(&tenant_kind(), tenant)).is_none()) {
+            Some(gone) => Err(format!("the mark of Tenant {gone} has outlived it: {settings}")),
+            None => Ok(()),
+        }
     }
 
     /// No child outlives its owner.

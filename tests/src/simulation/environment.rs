@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{config_map, pod};
 use super::faults::Fault;
-use super::guests::{Guest, Program, census_kind, podset_kind, site_kind};
+use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_kind};
 use super::oracle::Violation;
 use super::world::{Happening, World};
 
@@ -38,6 +38,7 @@ impl World {
         self.offer(Guest::new(Program::PodSet, 1), "{}");
         self.offer(Guest::new(Program::Site, 1), "{}");
         self.offer(Guest::new(Program::Census, 1), "{}");
+        self.offer(Guest::new(Program::Tenant, 1), "{}");
     }
 
     /// Does one thing, and comes back for the next.
@@ -57,7 +58,8 @@ impl World {
             72..78 => self.touch_rights()?,
             78..83 => self.crash()?,
             83..86 => self.touch_crd()?,
-            86..93 => self.touch_metadata(),
+            86..91 => self.touch_metadata(),
+            91..96 => self.touch_tenant(),
             _ => self.touch_child(),
         }
         Ok(())
@@ -168,8 +170,24 @@ impl World {
         }
     }
 
+    /// A Tenant comes, or is asked to go: it goes when the host has let it.
+    fn touch_tenant(&mut self) {
+        if !self.cluster.serves(&tenant_kind()) {
+            return;
+        }
+        let name = self.random.pick(&NAMES).unwrap_or_default();
+        let target = named(&tenant_kind(), name);
+        if self.cluster.get(&target).is_none() {
+            let _ = self.cluster.put(object(&tenant_kind(), name, &json!({})));
+        } else {
+            self.by_others(|world| {
+                let _ = world.cluster.delete(&target, None);
+            });
+        }
+    }
+
     fn touch_plugin(&mut self) {
-        let programs = [Program::PodSet, Program::Site, Program::Census];
+        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Tenant];
         let program = self.random.pick(&programs).unwrap_or(Program::PodSet);
         let guest = Guest::new(program, u32::try_from(self.random.between(1, 3)).unwrap_or(1));
         if self.offers.contains_key(guest.name()) && self.random.chance(250) {

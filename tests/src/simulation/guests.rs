@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mortise_core::contract::{CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome};
+use mortise_core::contract::{
+    Action, CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome, PatchKind,
+    Propagation,
+};
 use mortise_core::event::{Compiled, Digest, Refusal};
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
@@ -28,9 +31,17 @@ pub enum Program {
     Site,
     /// Owns nothing; counts Pods by label and reads one ConfigMap by name.
     Census,
+    /// Marks a ConfigMap that is not its own, and takes the mark away before it goes.
+    Tenant,
     /// Answers what its configuration says.
     Scripted,
+    /// The same with a finalizer, until its second version, and with actions.
+    Keeper,
 }
+
+/// Every program.
+const ALL: [Program; 6] =
+    [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Scripted, Program::Keeper];
 
 /// A program in one of its versions: what a digest stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,6 +62,14 @@ pub fn census_kind() -> Kind {
     Kind::new("web.example.com/v1", "Census")
 }
 
+pub fn tenant_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Tenant")
+}
+
+pub fn keeper_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Keeper")
+}
+
 pub fn widget_kind() -> Kind {
     Kind::new("web.example.com/v1", "Widget")
 }
@@ -66,7 +85,9 @@ impl Guest {
             Program::PodSet => "podset",
             Program::Site => "site",
             Program::Census => "census",
+            Program::Tenant => "tenant",
             Program::Scripted => "scripted",
+            Program::Keeper => "keeper",
         }
     }
 
@@ -75,7 +96,9 @@ impl Guest {
             Program::PodSet => podset_kind(),
             Program::Site => site_kind(),
             Program::Census => census_kind(),
+            Program::Tenant => tenant_kind(),
             Program::Scripted => widget_kind(),
+            Program::Keeper => keeper_kind(),
         }
     }
 
@@ -86,8 +109,7 @@ impl Guest {
     /// The guest that a digest stands for.
     pub fn of(digest: &Digest) -> Option<Self> {
         let (name, version) = digest.0.strip_prefix("sha256:")?.rsplit_once('-')?;
-        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted];
-        let mut guests = programs.into_iter().map(|program| Self::new(program, version.parse().unwrap_or_default()));
+        let mut guests = ALL.into_iter().map(|program| Self::new(program, version.parse().unwrap_or_default()));
         guests.find(|guest| guest.name() == name)
     }
 
@@ -119,7 +141,23 @@ impl Guest {
             Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
             Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
             Program::Census => (json!([]), json!([read(pod()), read(config_map())])),
+            Program::Tenant => (json!([]), json!([read(config_map())])),
             Program::Scripted => (json!([owned(pod(), "recreate"), owned(config_map(), "apply")]), json!([])),
+            Program::Keeper => (json!([owned(config_map(), "apply")]), json!([read(pod())])),
+        };
+        let finalize = match self.program {
+            Program::Tenant => true,
+            Program::Keeper => self.version < 2,
+            _ => false,
+        };
+        let write =
+            |kind: Kind, verbs: Value| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "verbs": verbs});
+        let writes = match self.program {
+            Program::Tenant => json!([write(config_map(), json!(["patch"]))]),
+            Program::Keeper => {
+                json!([write(config_map(), json!(["patch", "delete"])), write(pod(), json!(["patch", "evict"]))])
+            }
+            _ => json!([]),
         };
         let primary = self.primary();
         json!({
@@ -128,7 +166,8 @@ impl Guest {
             "name": self.name(),
             "version": format!("0.{}.0", self.version),
             "customResources": [crd(&primary)],
-            "controllers": [{"for": read(primary), "owns": owns, "reads": reads}],
+            "controllers": [{"for": read(primary), "owns": owns, "reads": reads, "finalize": finalize}],
+            "writes": writes,
         })
     }
 
@@ -139,7 +178,9 @@ impl Guest {
             Program::PodSet => podset(self.version, &parsed, view),
             Program::Site => site(&parsed),
             Program::Census => census(&parsed, view),
-            Program::Scripted => return scripted(view),
+            Program::Tenant => tenant(&parsed, view),
+            Program::Scripted => return scripted(&parsed, view),
+            Program::Keeper => return scripted(&parsed, view),
         };
         match answer {
             Ok(outcome) => CallResult::Done(outcome),
@@ -242,10 +283,56 @@ fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     Ok(Outcome { status: Some(json!({"pods": pods, "settings": settings}).to_string().into()), ..Outcome::default() })
 }
 
-/// The configuration is the answer: `children`, `status`, `conditions`, `events`, `requeueAfterMs`, or `failed`,
-/// `terminal`, `trap`. A text "$now" in the status makes it ask for the time.
-fn scripted(view: &mut View) -> CallResult {
-    let script: Value = serde_json::from_str(&view.config()).unwrap_or_default();
+/// The label by which a Tenant marks the ConfigMap.
+pub fn tenant_label(name: &str) -> String {
+    format!("tenant-{name}")
+}
+
+fn tenant(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let target = ObjectRef { kind: config_map(), name: Name::new(text("namespace"), "settings") };
+    let is_there = view.get(&target)?.is_some();
+    let goes = !object["metadata"]["deletionTimestamp"].is_null();
+    let mark = if goes { Value::Null } else { json!("on") };
+    let body = json!({"metadata": {"labels": {tenant_label(text("name")): mark}}}).to_string().into();
+    let patch = Action::Patch { target, patch_kind: PatchKind::Merge, body, subresource: None };
+    Ok(Outcome {
+        actions: is_there.then_some(patch).into_iter().collect(),
+        status: Some(json!({"marks": is_there}).to_string().into()),
+        finalized: goes,
+        ..Outcome::default()
+    })
+}
+
+/// `patch`, `delete` or `evict` of an object, which is read as well, so that the guest is called when it changes.
+fn scripted_action(action: &Value, view: &mut View) -> Action {
+    let object = |what: &Value, kind: Kind| {
+        let name = what["name"].as_str().or(what.as_str()).unwrap_or_default();
+        ObjectRef { kind, name: Name::new("default", name) }
+    };
+    let (what, target) = [("patch", config_map()), ("delete", config_map()), ("evict", pod())]
+        .into_iter()
+        .find_map(|(verb, kind)| action.get(verb).map(|what| (verb, object(what, kind))))
+        .expect("a scenario's action is a patch, a delete or an eviction");
+    let _ = view.get(&target);
+    match what {
+        "patch" => {
+            let body = action["patch"]["body"].to_string().into();
+            Action::Patch { target, patch_kind: PatchKind::Merge, body, subresource: None }
+        }
+        "delete" => Action::Delete { target, propagation: Propagation::Background },
+        _ => Action::Evict { target },
+    }
+}
+
+/// The configuration is the answer: `children`, `actions`, `status`, `conditions`, `events`, `requeueAfterMs`, `finalized`, or
+/// `failed`, `terminal`, `trap`; `deleted` is the answer for an object that is being deleted. A text "$now" in the status
+/// makes it ask for the time.
+fn scripted(object: &Value, view: &mut View) -> CallResult {
+    let mut script: Value = serde_json::from_str(&view.config()).unwrap_or_default();
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        script = script["deleted"].take();
+    }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(message) = text(&script["trap"]) {
         return CallResult::Fault(GuestFault::Trap { message, detail: String::new() });
@@ -261,6 +348,9 @@ fn scripted(view: &mut View) -> CallResult {
     outcome.children =
         script["children"].as_array().map(|children| children.iter().flat_map(scripted_children).collect());
     outcome.requeue_after_ms = script["requeueAfterMs"].as_u64().and_then(|ms| ms.try_into().ok());
+    outcome.finalized = script["finalized"] == true;
+    outcome.actions =
+        script["actions"].as_array().into_iter().flatten().map(|one| scripted_action(one, view)).collect();
     for condition in script["conditions"].as_array().into_iter().flatten() {
         outcome.conditions.push(Condition {
             name: text(&condition["type"]).unwrap_or_default(),

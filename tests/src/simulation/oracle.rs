@@ -14,7 +14,8 @@ use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
 use serde_json::Value;
 
-use super::cluster::{Cluster, Record};
+use super::cluster::{Cluster, Record, is_deleting};
+use super::guests::tenant_kind;
 use super::watch::Watch;
 
 /// A rule that did not hold.
@@ -121,7 +122,7 @@ impl Oracle {
 
     /// A delete has hit an object.
     pub fn on_deleted(&mut self, op: &WriteOp, hit: &Written) -> Result<(), Violation> {
-        let WriteOp::Delete { target, uid } = op else { return Ok(()) };
+        let WriteOp::Delete { target, uid, .. } = op else { return Ok(()) };
         self.check("X4 deletes hit what was seen", *uid == hit.uid, || {
             format!("the delete of {target} was decided on {uid} and hit {}", hit.uid)
         })
@@ -275,12 +276,16 @@ impl Oracle {
                 })?;
                 (owner, uid)
             }
-            WriteOp::Delete { uid, target } => {
+            WriteOp::Delete { uid, target, .. } => {
                 let missed = self.missed.contains(uid);
                 self.check("X4 what is gone is not deleted again", !missed, || {
                     format!("{target} ({uid}) is deleted again though the API server has said that it is gone")
                 })?;
                 let Some(owner) = cluster.lives.get(uid).and_then(|life| life.owner.clone()) else {
+                    if **plugin == *"keeper" {
+                        // The one guest whose manifest declares deletes of what is not its child.
+                        return self.on_action(write, cluster);
+                    }
                     return self.check("only children are deleted", false, || format!("{target} is nobody's child"));
                 };
                 (owner.target, owner.uid)
@@ -289,6 +294,8 @@ impl Oracle {
                 let body: Value = serde_json::from_str(body).unwrap_or_default();
                 (target.clone(), body["metadata"]["uid"].as_str().unwrap_or_default().into())
             }
+            // Whose these are stands in the reconcile that they belong to.
+            WriteOp::Patch { .. } | WriteOp::Evict { .. } => return self.on_action(write, cluster),
         };
         let primary = (Arc::clone(plugin), owner.0, owner.1);
         self.writes.insert(write.id, (primary.clone(), write.op.clone()));
@@ -297,6 +304,24 @@ impl Oracle {
         self.check("deletes of one object go in batches", deletes <= MAX_DELETES_AT_ONCE, || {
             format!("{deletes} deletes of children of {} are under way", primary.1)
         })
+    }
+
+    /// The driver asks for a write to an object that is no child.
+    fn on_action(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
+        let (Some(plugin), Some(cause)) = (&write.plugin, &write.cause) else {
+            return self.check("actions belong to a reconcile", false, || format!("{} does not", write.op.target()));
+        };
+        let kept = |record: &Record| record.target == cause.object && record.text.contains("mortise.dev/tenant");
+        let is_kept = cause.object.kind != tenant_kind()
+            || *write.op.target() == cause.object
+            || cluster.history(&cause.object.kind).iter().any(kept);
+        self.check("X1 a finalizer comes before the first effect", is_kept, || {
+            format!("{} is written for {}, which nothing keeps", write.op.target(), cause.object)
+        })?;
+        let uid = cluster.get(&cause.object).and_then(|live| live["metadata"]["uid"].as_str()).unwrap_or_default();
+        let primary = (Arc::clone(plugin), cause.object.clone(), Arc::from(uid));
+        self.writes.insert(write.id, (primary, write.op.clone()));
+        Ok(())
     }
 
     /// The API server has accepted a write.
@@ -317,7 +342,9 @@ impl Oracle {
         }
         let Some((target, written)) = self.landed.remove(&id).filter(|_| answer.is_ok()) else { return };
         let seen = match &op {
-            WriteOp::Delete { uid, .. } => Seen { target, uid: Arc::clone(uid), version: None },
+            WriteOp::Delete { uid, .. } | WriteOp::Evict { uid, .. } => {
+                Seen { target, uid: Arc::clone(uid), version: None }
+            }
             _ => Seen { target, uid: written.uid, version: Some(written.resource_version.0) },
         };
         let list = self.own_writes.entry(primary).or_default();
@@ -338,10 +365,6 @@ impl Oracle {
         let live_uid = live.map(|live| &live.uid);
         self.missed.retain(|uid| Some(uid) != live_uid);
     }
-}
-
-fn is_deleting(object: &Value) -> bool {
-    !object["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Owner, owner's UID and key of a child, out of the body that is to be written.

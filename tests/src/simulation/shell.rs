@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mortise_core::contract::{CallResult, Failure, GuestFault};
+use mortise_core::contract::{CallResult, Failure, GuestFault, PatchKind};
 use mortise_core::event::{
     Call, CallDone, CrdError, Effect, Event, Observation, WatchError, WatchEvent, Write, WriteError, WriteErrorClass,
     WriteId, WriteOp, Written,
@@ -84,6 +84,9 @@ impl World {
             }
             Observation::Refused { plugin, refusal } => self.log(|| format!("refused {plugin}: {refusal}")),
             Observation::Activated { plugin, digest, .. } => self.log(|| format!("{digest} serves as {plugin}")),
+            Observation::FinalizersLeft { plugin, message } => {
+                self.log(|| format!("finalizers of {plugin} are left: {message}"));
+            }
             Observation::CacheLagging { object } => self.log(|| format!("view lags behind {object}")),
             Observation::WriteFailed { target, error, .. } => {
                 self.log(|| format!("  refused: {target}: {:?}: {}", error.class, error.message));
@@ -259,7 +262,7 @@ impl World {
                 self.cluster.apply(target, &write.manager(), &parse(body), *force, only_if)
             }
             WriteOp::PatchStatus { target, body } => self.cluster.patch_status(target, &write.manager(), &parse(body)),
-            WriteOp::Delete { target, uid } => {
+            WriteOp::Delete { target, uid, .. } => {
                 let precondition = (self.mutant != Mutant::NoUidPrecondition).then_some(&**uid);
                 let result = self.cluster.delete(target, precondition);
                 if let Ok(hit) = &result {
@@ -267,6 +270,15 @@ impl World {
                 }
                 result
             }
+            WriteOp::Patch { target, patch_kind, body, subresource, only_if } => {
+                assert_eq!(
+                    (*patch_kind, subresource),
+                    (PatchKind::Merge, &None),
+                    "the model's guests patch no otherwise"
+                );
+                self.cluster.patch(target, &write.manager(), &parse(body), only_if)
+            }
+            WriteOp::Evict { target, uid } => self.cluster.evict(target, uid),
         })
     }
 
@@ -340,6 +352,14 @@ pub fn request_line(op: &WriteOp) -> String {
         WriteOp::Create { .. } => "create",
         WriteOp::Apply { .. } => "apply",
         WriteOp::Delete { .. } => "delete",
+        WriteOp::Evict { .. } => "evict",
+        WriteOp::Patch { body, .. } => {
+            let mut body: Value = serde_json::from_str(body).unwrap_or_default();
+            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.retain(|name, _| name != "uid" && name != "resourceVersion");
+            }
+            return format!("change {} {body}", op.target());
+        }
         WriteOp::PatchStatus { body, .. } => {
             let mut body: Value = serde_json::from_str(body).unwrap_or_default();
             let conditions = body["status"].get_mut("conditions").and_then(Value::as_array_mut);

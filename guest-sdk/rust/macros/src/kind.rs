@@ -34,6 +34,14 @@ impl KindName {
         }
         Ok(Self::Text { api_version: api_version.to_owned(), kind: kind.to_owned() })
     }
+
+    /// Whether it may be this kind; which one a type is shows only when it is compiled.
+    pub(crate) fn may_be(&self, wanted_version: &str, wanted_kind: &str) -> bool {
+        match self {
+            Self::Text { api_version, kind } => api_version == wanted_version && kind == wanted_kind,
+            Self::Type(_) => true,
+        }
+    }
 }
 
 impl Parse for KindName {

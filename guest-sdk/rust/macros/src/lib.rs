@@ -75,6 +75,8 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// | `reads("v1/Node", ConfigMap)` | kinds that are read, by text or by type |
 /// | `labels = "tier=web,!legacy"` | reconcile only objects whose labels match, in the syntax of `kubectl get -l` |
 /// | `annotation("example.com/on", "true")` | reconcile only objects with this annotation; may be repeated, then all have to be there |
+/// | `writes("apps/v1/Deployment", "patch", subresource = "scale")` | a kind whose objects actions may write though they are no children, and what may be done: "apply", "patch", "delete", "evict" (of "v1/Pod"); a delete and an eviction need the kind under `reads` too, and a patch of what is read is only sent when it would change something; may be repeated |
+/// | `finalize` | an object that is deleted goes when the function has said `finalized` of it: until then it is called with `metadata.deletionTimestamp` set |
 /// | `concurrency = 4` | calls at once, 1 to 256; 8 unless given |
 /// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere, or it is a kind of Kubernetes itself |
 /// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
@@ -83,8 +85,7 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// The reconciled object is read as the type that the function takes: a kind of the plugin's own, a
 /// [`derive@Projection`] of any other, or whatever serde reads.
 ///
-/// What the manifest has a place for and mortise 0.1 refuses, is refused here when the plugin is compiled: `writes(...)`
-/// (actions on objects that are no children), `finalize` and `admission`.
+/// What the manifest has a place for and mortise 0.1 refuses, is refused here when the plugin is compiled: `admission`.
 #[proc_macro_attribute]
 pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand(arguments.into(), item.into()))

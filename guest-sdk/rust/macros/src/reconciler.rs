@@ -11,18 +11,17 @@ use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
 
 /// What is said of a controller.
-const ARGUMENTS: [&str; 6] = ["owns", "reads", "labels", "annotation", "concurrency", "kind"];
+const ARGUMENTS: [&str; 8] = ["owns", "reads", "writes", "finalize", "labels", "annotation", "concurrency", "kind"];
 /// How children change, as authors write it.
 const UPDATES: [&str; 4] = ["apply", "recreate", ROLLING, "on_delete"];
 const ROLLING: &str = "rolling_recreate";
+/// What `writes` may declare.
+const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("delete", "Delete"), ("evict", "Evict")];
 
 /// What the manifest has a place for and the host of this version refuses: told here, so that no component is built only
 /// to be refused.
-const ARGUMENTS_NOT_YET: [(&str, &str); 3] = [
-    ("writes", "write to objects that are no children; own the kind with owns(...), or leave the object to its owner"),
-    ("finalize", "run finalizers; let children be collected through their owner reference, which the host sets"),
-    ("admission", "serve admission; put rules into the schema and tell the rest in a condition"),
-];
+const ARGUMENTS_NOT_YET: [(&str, &str); 1] =
+    [("admission", "serve admission; put rules into the schema and tell the rest in a condition")];
 /// The most calls of one controller at once that the host grants.
 const MAX_CONCURRENCY: u32 = 256;
 /// No object has more children.
@@ -33,6 +32,8 @@ const MAX_UNAVAILABLE: u32 = 500;
 struct Arguments {
     owns: Vec<TokenStream>,
     reads: Vec<KindName>,
+    writes: Vec<TokenStream>,
+    finalize: Option<bool>,
     labels: Option<LitStr>,
     annotations: Vec<TokenStream>,
     concurrency: Option<u32>,
@@ -112,6 +113,8 @@ impl Arguments {
                 })?;
                 self.reads.extend(kinds);
             }
+            "writes" => self.writes.push(list(name, input, written)?),
+            "finalize" => set(&mut self.finalize, name, true)?,
             "labels" => set(&mut self.labels, name, text(name, input)?)?,
             "annotation" => self.annotations.push(list(name, input, annotation)?),
             "concurrency" => set(&mut self.concurrency, name, bounded(name, input, MAX_CONCURRENCY)?)?,
@@ -125,7 +128,7 @@ impl Arguments {
 
     /// The function and, beside it, a type of its name that bears the controller.
     fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
-        let Self { owns, reads, labels, annotations, concurrency, kind } = self;
+        let Self { owns, reads, writes, finalize, labels, annotations, concurrency, kind } = self;
         let labels = labels.map(|labels| labels.value()).unwrap_or_default();
         let primary = primary(function)?;
         let (kind, custom_resource) = match kind {
@@ -135,6 +138,7 @@ impl Arguments {
             }
         };
         let (visibility, call) = (&function.vis, &function.sig.ident);
+        let finalize = finalize.unwrap_or_default();
         let concurrency = option(concurrency);
         Ok(quote! {
             #function
@@ -152,6 +156,8 @@ impl Arguments {
                     selection: ::mortise_sdk::Selection { labels: #labels, annotations: &[#(#annotations),*] },
                     owns: &[#(#owns),*],
                     reads: &[#(#reads),*],
+                    writes: &[#(#writes),*],
+                    finalize: #finalize,
                     concurrency: #concurrency,
                     reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
                 };
@@ -198,4 +204,39 @@ fn update_of(text: &LitStr, max_unavailable: Option<(u32, Span)>) -> Result<Toke
         "on_delete" => Ok(quote!(::mortise_sdk::Update::OnDelete)),
         _ => Err(Error::new(text.span(), format!("an update is one of: {}", UPDATES.join(", ")))),
     }
+}
+
+/// `"apps/v1/Deployment", "patch", subresource = "scale"`: a kind, what may be done to its objects, and what of them may be
+/// patched besides.
+fn written(input: ParseStream<'_>) -> Result<TokenStream> {
+    let kind: KindName = input.parse()?;
+    let (mut verbs, mut subresources) = (Vec::new(), Vec::<LitStr>::new());
+    while !input.is_empty() {
+        input.parse::<Token![,]>()?;
+        if input.is_empty() {
+            break;
+        }
+        if !input.peek(LitStr) {
+            read(input, &["subresource"], &[], |name, input| {
+                subresources.push(text(name, input)?);
+                Ok(())
+            })?;
+            break;
+        }
+        let verb: LitStr = input.parse()?;
+        let Some((_, variant)) = VERBS.iter().find(|(text, _)| verb.value() == *text) else {
+            let all: Vec<&str> = VERBS.iter().map(|(text, _)| *text).collect();
+            return Err(Error::new(verb.span(), format!("what may be done is one of: {}", all.join(", "))));
+        };
+        if *variant == "Evict" && !kind.may_be("v1", "Pod") {
+            return Err(Error::new(verb.span(), "only \"v1/Pod\" can be evicted"));
+        }
+        let variant = Ident::new(variant, verb.span());
+        verbs.push(quote!(::mortise_sdk::Verb::#variant));
+    }
+    if verbs.is_empty() {
+        let message = "say what may be done to it: writes(\"apps/v1/Deployment\", \"patch\")";
+        return Err(Error::new(input.span(), message));
+    }
+    Ok(quote!(::mortise_sdk::Write { kind: #kind, verbs: &[#(#verbs),*], subresources: &[#(#subresources),*] }))
 }

@@ -50,7 +50,7 @@ fn an_unknown_argument_is_answered_with_the_known_ones() {
     assert!(unknown.starts_with("unknown argument `grup`; it is one of: group, version, kind, status"), "{unknown}");
     let unknown = reconciler_error(quote!(own("v1/Pod")), good());
     assert!(
-        unknown.starts_with("unknown argument `own`; it is one of: owns, reads, labels, annotation, concurrency"),
+        unknown.starts_with("unknown argument `own`; it is one of: owns, reads, writes, finalize, labels, annotation"),
         "{unknown}"
     );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
@@ -87,16 +87,44 @@ fn a_kind_is_version_and_kind() {
 
 #[test]
 fn what_this_version_of_the_host_refuses_is_refused_when_the_plugin_is_compiled() {
-    let not_yet = [
-        (quote!(writes("v1/Node", verbs("patch"))), "`writes`", "no children"),
-        (quote!(finalize), "`finalize`", "owner reference"),
-        (quote!(admission("v1/Pod")), "`admission`", "schema"),
-    ];
+    let not_yet = [(quote!(admission("v1/Pod")), "`admission`", "schema")];
     for (attribute, name, instead) in not_yet {
         let told = reconciler_error(attribute, good());
         assert!(told.starts_with(&format!("{name}: this version of mortise does not yet ")), "{told}");
         assert!(told.contains(instead), "{told}");
     }
+}
+
+#[test]
+fn what_is_written_besides_is_a_kind_and_what_may_be_done_to_it() {
+    let good_ones = [
+        quote!(writes("apps/v1/Deployment", "patch")),
+        quote!(writes("apps/v1/Deployment", "patch", subresource = "scale", subresource = "status")),
+        quote!(writes("v1/Pod", "evict", "delete",), writes(Node, "patch"), reads("v1/Pod")),
+    ];
+    for attribute in good_ones {
+        let told = reconciler::expand(attribute.clone(), good()).map(|_| ()).map_err(|error| error.to_string());
+        assert_eq!(told, Ok(()), "{attribute}");
+    }
+    let text = reconciler::expand(quote!(writes("v1/Node", "patch", "apply")), good()).unwrap().to_string();
+    let expected = "verbs : & [:: mortise_sdk :: Verb :: Patch , :: mortise_sdk :: Verb :: Apply]";
+    assert!(text.contains(expected), "{text}");
+    let one_of = "what may be done is one of: apply, patch, delete, evict";
+    assert_eq!(reconciler_error(quote!(writes("v1/Node", "update")), good()), one_of);
+    let evicted = reconciler_error(quote!(writes("v1/Node", "evict")), good());
+    assert_eq!(evicted, "only \"v1/Pod\" can be evicted");
+    assert!(reconciler_error(quote!(writes("v1/Node")), good()).starts_with("say what may be done to it: writes("));
+    assert!(reconciler_error(quote!(writes("Node", "patch")), good()).contains("names no kind"));
+    let unknown = reconciler_error(quote!(writes("v1/Node", "patch", subresources = "x")), good());
+    assert_eq!(unknown, "unknown argument `subresources`; it is one of: subresource");
+}
+
+#[test]
+fn finalize_is_a_word_of_its_own() {
+    let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
+    assert!(text(quote!(finalize, concurrency = 2)).contains("finalize : true"));
+    assert!(text(quote!()).contains("finalize : false"));
+    assert_eq!(reconciler_error(quote!(finalize, finalize), good()), "`finalize` is given twice");
 }
 
 #[test]

@@ -8,18 +8,20 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::text;
+use super::actions::{self, Allowed};
+use super::{key_of, text};
 use crate::MAX_CHILDREN;
+use crate::action::Action;
 use crate::error::Failure;
 use crate::json::Json;
 use crate::manifest::Owned;
-use crate::object::Kind;
+use crate::object::{Kind, ObjectKey};
 use crate::outcome::{Child, Condition, Event, Outcome};
 
 /// Bytes of everything that one call returns. Four MiB is eight of the largest children.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
 /// Bytes of one child: etcd takes 1.5 MiB at once, and server-side apply adds managedFields to the object.
-const MAX_CHILD_BYTES: usize = 512 << 10;
+pub(super) const MAX_CHILD_BYTES: usize = 512 << 10;
 /// Bytes of a status.
 const MAX_STATUS_BYTES: usize = 256 << 10;
 /// Bytes of a child's key: as long as a name, because a key may well be the name of a node.
@@ -32,6 +34,8 @@ const MAX_REASON_BYTES: usize = 128;
 const MAX_CONDITION_TYPE_BYTES: usize = 316;
 /// The condition by which the host says that an object gets no further.
 const STALLED: &str = "Stalled";
+/// The condition by which the host says that evictions wait for a budget.
+const EVICTING: &str = "Evicting";
 /// Conditions of one outcome.
 const MAX_CONDITIONS: usize = 32;
 /// Events of one outcome. client-go lets a burst of 25 through per object; a reconcile needs far fewer.
@@ -55,7 +59,7 @@ const HOST_FIELDS: [&str; 9] = [
 ];
 
 /// The first rule that an outcome breaks, in one sentence.
-type Refused = Result<(), String>;
+pub(super) type Refused = Result<(), String>;
 
 /// Groups of kinds that Kubernetes itself serves, beside those without a dot.
 const BUILTIN_GROUPS: [&str; 19] = [
@@ -80,17 +84,19 @@ const BUILTIN_GROUPS: [&str; 19] = [
     "storagemigration.k8s.io",
 ];
 
-/// Checks an outcome about `primary` of a controller that owns and may read these kinds.
+/// Checks an outcome about `primary` of a controller that owns, may read and may write these kinds.
 ///
 /// # Errors
 /// Terminal: the rule that it breaks, with the child and the field.
-pub(super) fn check(outcome: &Outcome, owns: &[&Owned], readable: &[Kind], primary: &Value) -> Result<(), Failure> {
+pub(super) fn check(outcome: &Outcome, owns: &[&Owned], allowed: &Allowed<'_>, primary: &Value) -> Result<(), Failure> {
     let checked = output_bytes(outcome)
+        .and_then(|()| finalized(outcome, allowed, primary))
         .and_then(|()| foreign_status(outcome, primary))
         .and_then(|()| children(outcome.children.as_deref().unwrap_or_default(), owns, primary))
+        .and_then(|()| actions::check(&outcome.actions, allowed, &named_children(outcome, primary)))
         .and_then(|()| outcome.status.as_ref().map_or(Ok(()), status))
         .and_then(|()| conditions(&outcome.conditions))
-        .and_then(|()| events(&outcome.events, readable));
+        .and_then(|()| events(&outcome.events, allowed.readable));
     checked.map_err(|why| Failure::terminal(format!("the host would refuse this outcome: {why}")))
 }
 
@@ -100,19 +106,29 @@ fn output_bytes(outcome: &Outcome) -> Refused {
     let children = outcome.children.iter().flatten().map(|child| child.key.len() + json(&child.object));
     let conditions = outcome.conditions.iter().map(|each| each.name.len() + each.reason.len() + each.message.len());
     let events = outcome.events.iter().map(|each| each.reason.len() + each.message.len());
-    let bytes = children.chain(conditions).chain(events).sum::<usize>() + outcome.status.as_ref().map_or(0, json);
+    let actions = outcome.actions.iter().map(|action| match action {
+        Action::Apply(apply) => json(&apply.object),
+        Action::Patch(patch) => json(&patch.body),
+        Action::Delete(_) | Action::Evict(_) => 0,
+    });
+    let bytes = children.chain(actions).chain(conditions).chain(events).sum::<usize>()
+        + outcome.status.as_ref().map_or(0, json);
     match bytes {
         ..=MAX_OUTPUT_BYTES => Ok(()),
         _ => Err(format!("the outcome is larger than {MAX_OUTPUT_BYTES} bytes")),
     }
 }
 
+/// Whether a group is Kubernetes' own.
+pub(super) fn is_builtin(group: &str) -> bool {
+    !group.contains('.') || BUILTIN_GROUPS.contains(&group)
+}
+
 /// The status of a kind of Kubernetes itself is not a plugin's.
 fn foreign_status(outcome: &Outcome, primary: &Value) -> Refused {
     let (api_version, kind) = (text(primary, "/apiVersion"), text(primary, "/kind"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let is_builtin = !group.contains('.') || BUILTIN_GROUPS.contains(&group);
-    if !is_builtin || (outcome.status.is_none() && outcome.conditions.is_empty()) {
+    if !is_builtin(group) || (outcome.status.is_none() && outcome.conditions.is_empty()) {
         return Ok(());
     }
     let field = if outcome.status.is_some() { "status" } else { "conditions" };
@@ -155,8 +171,29 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
     Ok(())
 }
 
+fn finalized(outcome: &Outcome, allowed: &Allowed<'_>, primary: &Value) -> Refused {
+    if outcome.finalized && !allowed.finalize {
+        return Err("finalized: the manifest declares no finalizer for this kind".to_owned());
+    }
+    if outcome.finalized && primary["metadata"]["deletionTimestamp"].is_null() {
+        return Err("finalized: the object is not being deleted".to_owned());
+    }
+    Ok(())
+}
+
+/// The children that have a name of their own, as objects in the cluster.
+fn named_children(outcome: &Outcome, primary: &Value) -> BTreeSet<ObjectKey> {
+    let named = |child: &Child| {
+        let mut key = key_of(&child.object.value().ok()?);
+        let own = primary.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned);
+        key.namespace = key.namespace.or(own);
+        (!key.name.is_empty()).then_some(key)
+    };
+    outcome.children.iter().flatten().filter_map(named).collect()
+}
+
 /// What the text of a child or a status says.
-fn json(json: &Json, most_bytes: usize) -> Result<Value, String> {
+pub(super) fn json(json: &Json, most_bytes: usize) -> Result<Value, String> {
     let text = json.text().map_err(|failure| failure.message().to_owned())?;
     if text.len() > most_bytes {
         return Err(format!("it has {} bytes, the most is {most_bytes}", text.len()));
@@ -173,6 +210,18 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
         return Err(format!("{api_version}/{kind} is not among the kinds that the manifest declares under owns"));
     }
     let metadata = &object["metadata"];
+    whole_metadata(metadata)?;
+    let own = text(primary, "/metadata/namespace");
+    match metadata["namespace"].as_str() {
+        Some(namespace) if !own.is_empty() && own != namespace => {
+            Err(format!("metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {own:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Metadata of a whole object, as a child or an apply has it.
+pub(super) fn whole_metadata(metadata: &Value) -> Refused {
     if !metadata.is_object() && !metadata.is_null() {
         return Err("metadata is not an object".to_owned());
     }
@@ -188,18 +237,19 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
         if !metadata[map].is_null() && !metadata[map].is_object() {
             return Err(format!("metadata.{map} is {}, not an object", shown(&metadata[map].to_string())));
         }
-        let of_host = metadata[map].as_object().and_then(|map| map.keys().find(|key| key.starts_with(HOST_PREFIX)));
-        if let Some(key) = of_host {
-            return Err(format!("metadata.{map}[{key:?}] is set: everything under {HOST_PREFIX} is the host's"));
-        }
+        own_keys(map, &metadata[map])?;
     }
-    let own = text(primary, "/metadata/namespace");
-    match metadata["namespace"].as_str() {
-        Some(namespace) if !own.is_empty() && own != namespace => {
-            Err(format!("metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {own:?}"))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+/// Whether a map of labels or annotations leaves the host's alone.
+pub(super) fn own_keys(map: &str, keys: &Value) -> Refused {
+    let of_host = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with(HOST_PREFIX)));
+    of_host.map_or(Ok(()), |key| Err(own_key(map, key)))
+}
+
+pub(super) fn own_key(map: &str, key: &str) -> String {
+    format!("metadata.{map}[{key:?}] is set: everything under {HOST_PREFIX} is the host's")
 }
 
 fn status(status: &Json) -> Refused {
@@ -224,6 +274,9 @@ fn conditions(conditions: &[Condition]) -> Refused {
     for Condition { name, reason, .. } in conditions {
         if name == STALLED {
             return Err(format!("conditions: {STALLED} is the host's own; return a failure when the object is stuck"));
+        }
+        if name == EVICTING {
+            return Err(format!("conditions: {EVICTING} is the host's own, which tells of evictions that wait"));
         }
         if !is_condition_type(name) || !is_reason(reason) {
             return Err(format!("conditions: {name:?} with reason {reason:?}: both have to be CamelCase words"));
@@ -266,7 +319,7 @@ fn is_reason(reason: &str) -> bool {
 }
 
 /// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind.
-fn is_object_name(name: &str) -> bool {
+pub(super) fn is_object_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !label.is_empty() && label.bytes().all(is_letter) && !label.starts_with('-') && !label.ends_with('-')
@@ -274,6 +327,6 @@ fn is_object_name(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)
 }
 
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).collect()
 }

@@ -20,6 +20,8 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         selection: crate::Selection::EVERYTHING,
         owns: &[Owned { kind: POD, update: None }],
         reads: &[NODE],
+        writes: &[],
+        finalize: false,
         concurrency: None,
         reconcile,
     };

@@ -10,6 +10,7 @@ use crate::crd;
 use crate::event::{CrdError, Digest, Effect, Observation, Refusal, WatchError, WriteError, WriteErrorClass};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::plan::MANAGED_BY;
+use crate::rbac::Permission;
 use crate::{plugin_object, rbac};
 
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
@@ -77,7 +78,7 @@ impl Driver {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         match result {
             Ok(()) => {
-                plugin.denied.retain(|(kind, _), _| *kind != crd_kind);
+                plugin.denied.retain(|permission, _| permission.kind != crd_kind);
                 if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, .. }) =
                     &mut plugin.candidate
                 {
@@ -90,7 +91,8 @@ impl Driver {
                 self.refuse(name, Step::Established, refusal, effects);
             }
             Err(CrdError::Denied(message)) => {
-                plugin.denied.insert((crd_kind, "create"), Denial { message, keys: BTreeSet::new() });
+                let permission = Permission { kind: crd_kind, verb: "create", subresource: None };
+                plugin.denied.insert(permission, Denial { message, keys: BTreeSet::new() });
             }
             Err(CrdError::Unavailable(message)) => {
                 if let Some(candidate) = &mut plugin.candidate {

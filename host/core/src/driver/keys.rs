@@ -1,16 +1,18 @@
 //! What the driver remembers of one object under reconciliation. Everything here may be lost at any moment: a restart
 //! begins with none of it and ends in the same place.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::breaker::Breaker;
 use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
+use crate::eviction::Blocked;
 use crate::object::{Kind, ObjectRef, ResourceVersion};
 use crate::own_write::OwnWrite;
-use crate::plan::{Applied, Prepared};
+use crate::plan::{self, Applied, Memory, Prepared, PreparedAction, Sent};
 use crate::queue::Lane;
 use crate::read_set::ReadSet;
+use crate::store::Snapshot;
 
 /// One key's state.
 #[derive(Debug, Default)]
@@ -29,8 +31,12 @@ pub(super) struct KeyState {
     pub last: Option<LastCall>,
     /// Writes that the view does not show yet (R2).
     pub own_writes: Vec<OwnWrite>,
-    /// What was applied last to each child that is changed in place.
+    /// What was applied last to each object that is changed in place.
     pub applied: Applied,
+    /// What was patched last in each object that is no child.
+    pub sent: Sent,
+    /// Evictions that a budget does not allow for now.
+    pub blocked: Blocked,
     /// Since when the key waits for them.
     pub gated_since_ms: Option<u64>,
     /// The version that our last status write made (W3).
@@ -42,8 +48,11 @@ pub(super) struct KeyState {
     pub breaker: Option<Breaker>,
     /// Why the object gets no further; the reason and message of its Stalled condition.
     pub stalled: Option<Stall>,
-    /// Objects of others that have the names of its children; their going wakes it.
+    /// Objects of others that have the names of its children, and objects that are to be patched and are not there; their
+    /// going and coming wakes it.
     pub taken: Vec<ObjectRef>,
+    /// It was told that the object waits for its plugin to clean up.
+    pub told_finalizing: bool,
     /// Hash of the guest's events that were told last.
     pub told: Option<u64>,
 }
@@ -58,6 +67,11 @@ pub(super) struct Stall {
 impl Stall {
     pub fn new(reason: &str, message: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), message: message.into() }
+    }
+
+    /// An object that is to be patched is not there.
+    pub fn nothing_to_patch(target: &ObjectRef) -> Self {
+        Self::new("NotFound", format!("{target} is to be patched and is not there"))
     }
 
     /// Somebody else's object has the name of a child (X3).
@@ -121,6 +135,13 @@ pub(super) struct Stage {
     pub slow_start: bool,
 }
 
+impl Stage {
+    /// One write.
+    pub fn of_one(op: WriteOp) -> Self {
+        Self { writes: [op].into(), slow_start: false }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct RunFailure {
     pub class: WriteErrorClass,
@@ -160,6 +181,49 @@ impl KeyState {
             let Self { own_writes, last, taken, .. } = std::mem::take(self);
             *self = Self { uid: Arc::clone(uid), own_writes, last, taken, ..Self::default() };
         }
+    }
+
+    /// Keeps what a write was that the API server has accepted.
+    pub fn remember(&mut self, op: &WriteOp, version: ResourceVersion) {
+        match op {
+            WriteOp::Apply { target, body, .. } => {
+                self.applied.insert(target.clone(), (Arc::clone(body), version));
+                return;
+            }
+            WriteOp::Patch { target, body, subresource, .. } => {
+                self.sent.insert((target.clone(), subresource.clone()), (Arc::clone(body), version));
+            }
+            WriteOp::Evict { target, .. } => {
+                self.blocked.forget(target);
+                self.settled_status = None;
+            }
+            WriteOp::Create { .. } | WriteOp::Delete { .. } | WriteOp::PatchStatus { .. } => {}
+        }
+        self.applied.remove(op.target());
+    }
+
+    /// Forgets what was remembered of actions that are not wanted any more, or whose Pods are gone. The guest was called anew
+    /// unless that was `skipped`, so something that it reads has changed, perhaps a budget.
+    pub fn forget_actions(&mut self, wanted: &[PreparedAction], snapshot: &Snapshot, skipped: bool) {
+        if !self.sent.is_empty() {
+            let targets: BTreeSet<&ObjectRef> = wanted.iter().map(|action| &action.target).collect();
+            self.sent.retain(|(target, _), _| targets.contains(target));
+        }
+        let Some(before) = self.blocked.message() else { return };
+        let pods: BTreeSet<&ObjectRef> = plan::evictions(wanted).collect();
+        let is_there = |pod: &ObjectRef| snapshot.get(&pod.kind, &pod.name).is_some_and(|live| !live.deleting);
+        self.blocked.keep(|pod| pods.contains(pod) && is_there(pod));
+        if self.blocked.message().as_ref() != Some(&before) {
+            self.settled_status = None;
+        }
+        if !skipped {
+            self.blocked.hurry();
+        }
+    }
+
+    /// What is remembered of actions.
+    pub fn memory(&self) -> Memory<'_> {
+        Memory { applied: &self.applied, sent: &self.sent, blocked: &self.blocked }
     }
 
     pub fn is_idle(&self) -> bool {

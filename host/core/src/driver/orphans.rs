@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::report::plugin_object_of;
 use super::{Driver, Timer, WriteFor};
 use crate::backoff::delay_ms;
+use crate::contract::Propagation;
 use crate::event::{Effect, Observation, WriteError, WriteOp, Written};
 use crate::object::Object;
 use crate::own_write::OwnWrite;
@@ -60,7 +61,7 @@ impl Driver {
             return;
         }
         orphan.in_flight = true;
-        let op = WriteOp::Delete { target, uid: Arc::clone(&live.uid) };
+        let op = WriteOp::Delete { target, uid: Arc::clone(&live.uid), propagation: Propagation::Background };
         self.send(None, op.clone(), WriteFor::Orphan(Arc::clone(name), op), effects);
     }
 
@@ -73,7 +74,7 @@ impl Driver {
     ) {
         let Some(orphan) = self.orphans.get_mut(name) else { return };
         match (result, op) {
-            (Ok(_), WriteOp::Delete { target, uid }) => {
+            (Ok(_), WriteOp::Delete { target, uid, .. }) => {
                 let expected = OwnWrite { target: target.clone(), uid: Arc::clone(uid), version: None };
                 *orphan = Orphan { expected: Some(expected), ..Orphan::default() };
             }

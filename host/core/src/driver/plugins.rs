@@ -8,10 +8,12 @@ use super::keys::Work;
 use super::needs::{KIND_CLAIMED, Needs};
 use super::{Controller, Driver, Timer};
 use crate::event::{Compiled, Digest, Effect, Observation, Offer, Refusal};
+use crate::finalizer;
 use crate::manifest::{ControllerSpec, CustomResource, Manifest};
 use crate::object::{Kind, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::queue::{ControllerId, Key, Lane};
+use crate::rbac::Permission;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
@@ -59,8 +61,8 @@ pub(super) struct PluginState {
     pub refused: Option<(Step, Refusal)>,
     /// The refusal that was observed last: trying again is no news.
     pub told: Option<Refusal>,
-    /// Verbs that RBAC has refused, with the API server's words.
-    pub denied: BTreeMap<(Kind, &'static str), Denial>,
+    /// Rights that RBAC has refused, with the API server's words.
+    pub denied: BTreeMap<Permission, Denial>,
     /// Objects whose last call was a fault of the guest.
     pub faults: BTreeMap<Key, String>,
     pub report: Report,
@@ -240,6 +242,7 @@ impl Driver {
         }
         let Some(plugin) = self.plugins.remove(name) else { return };
         effects.push(Effect::Observe(Observation::Withdrawn { plugin: Arc::clone(name) }));
+        self.tell_of_finalizers(name, plugin.active.as_ref(), effects);
         for id in plugin.active.into_iter().flat_map(|active| active.controllers) {
             self.remove_controller(id, effects);
         }
@@ -290,6 +293,9 @@ impl Driver {
         };
         if let Some(refusal) = self.claimed_by_another(name, &manifest) {
             return self.refuse(name, Step::Established, refusal, effects);
+        }
+        if let Some(refusal) = cannot_finalize(name, &manifest) {
+            return self.refuse(name, Step::Compiled, refusal, effects);
         }
         let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
         let plugin = self.plugins.get_mut(name).expect("it was there a moment ago");
@@ -391,7 +397,7 @@ impl Driver {
         let snapshot = self.store.snapshot();
         for object in snapshot.list(&spec.primary, None, &Selector::default()) {
             let key = Key { controller: id, name: object.name.clone() };
-            if spec.selects(object) {
+            if self.controllers.get(&id).is_some_and(|controller| controller.reconciles(object)) {
                 self.keys.entry(key.clone()).or_default();
                 self.wake(&key, Lane::Resync, effects);
             } else if self.keys.get(&key).is_some_and(|state| state.is_idle()) {
@@ -438,6 +444,17 @@ impl Driver {
     }
 }
 
+/// A finalizer carries the plugin's name, of which the API server takes so much only.
+fn cannot_finalize(name: &str, manifest: &Manifest) -> Option<Refusal> {
+    let most = finalizer::MAX_PLUGIN_BYTES;
+    let finalizes = manifest.controllers.iter().any(|controller| controller.finalize);
+    (finalizes && name.len() > most).then(|| {
+        let message =
+            format!("the plugin's name has {} bytes, and one that finalizes may have {most}; rename it", name.len());
+        Refusal::new("NameTooLong", message)
+    })
+}
+
 /// One controller of a version that begins to serve.
 fn controller(plugin: &Arc<str>, active: &Active, spec: &ControllerSpec, calls: u32) -> Controller {
     let manifest = &active.manifest;
@@ -446,6 +463,7 @@ fn controller(plugin: &Arc<str>, active: &Active, spec: &ControllerSpec, calls: 
         plugin: Arc::clone(plugin),
         label: format!("{plugin}/{}", spec.primary.kind).into(),
         manager: format!("mortise/{plugin}"),
+        finalizer: finalizer::name(plugin),
         digest: active.digest.clone(),
         config: Arc::clone(&active.config),
         spec: Arc::new(spec.clone()),

@@ -1,15 +1,15 @@
 //! One key's way: taken from the queue, held back until the view shows our own writes (R2), called or not (W2), and its
-//! outcome turned into a plan. `writes.rs` carries the plan out.
+//! outcome checked. `carry_out.rs` makes a plan of it.
 
 use std::sync::Arc;
 
-use super::keys::{Answer, Ending, KeyState, LastCall, Run, Stage, Stall, Work};
+use super::keys::{Answer, Ending, KeyState, LastCall, Run, Stall, Work};
 use super::{Controller, Driver, MAX_KEYS_WRITING, ReadFor};
 use crate::backoff::{Patience, delay_ms};
-use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::contract::{CallResult, Failure, GuestFault, Outcome};
 use crate::digest::spread;
-use crate::event::{Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult, WriteOp};
+use crate::event::{Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult};
+use crate::finalizer;
 use crate::limits::CONSISTENCY_TIMEOUT_MS;
 use crate::object::{Object, ObjectRef};
 use crate::plan::{self, Prepared};
@@ -68,14 +68,15 @@ impl Driver {
         let snapshot = self.store.snapshot();
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let spec = Arc::clone(&controller.spec);
-        let Some(primary) = snapshot.get(&spec.primary, &key.name).filter(|object| spec.selects(object)).cloned()
+        let Some(primary) =
+            snapshot.get(&spec.primary, &key.name).filter(|object| controller.reconciles(object)).cloned()
         else {
             self.drop_key(&key);
             return;
         };
         let Some(state) = self.keys.get_mut(&key) else { return };
         let now_ms = self.now.mono_ms;
-        if primary.deleting {
+        if primary.deleting && !finalizer::is_on(&primary, &controller.finalizer) {
             // Its children are collected with it; there is nothing to reconcile any more.
             return;
         }
@@ -97,6 +98,9 @@ impl Driver {
         state.taken_ms = now_ms;
         let label = Arc::clone(&controller.label);
         effects.push(Effect::Observe(Observation::Taken { controller: label, queued_ms }));
+        if primary.deleting && !controller.spec.finalize {
+            return self.release_finalizer(&key, &primary, effects);
+        }
         let unchanged = state.last.as_ref().filter(|last| {
             last.digest == controller.digest
                 && last.config == controller.config
@@ -191,7 +195,8 @@ impl Driver {
         };
         let may_write = self.claim.allows_writes(self.now.mono_ms);
         let changed = primary.uid != called_with.uid || primary.generation != called_with.generation;
-        let is_moot = primary.uid != called_with.uid || primary.deleting || !controller.spec.selects(&primary);
+        let of_another_state = primary.uid != called_with.uid || primary.deleting != called_with.deleting;
+        let is_moot = of_another_state || !controller.reconciles(&primary);
         if !still_serves || is_moot || !may_write || (changed && state.discarded < MAX_DISCARDED) {
             // L1: what a replaced version answered is thrown away too; the new one is asked instead. And X7: what may not be
             // written any more is asked about again by whoever may.
@@ -253,100 +258,6 @@ impl Driver {
         }
     }
 
-    /// Compares what is wanted with what is there and begins to write the difference.
-    fn carry_out(
-        &mut self,
-        key: &Key,
-        primary: &Arc<Object>,
-        prepared: &Arc<Prepared>,
-        generation: i64,
-        skipped: bool,
-        effects: &mut Vec<Effect>,
-    ) {
-        let controller = &self.controllers[&key.controller];
-        let snapshot = self.store.snapshot();
-        let Some(state) = self.keys.get_mut(key) else { return };
-        let diff = plan::diff(prepared, &controller.spec, primary, &controller.manager, &snapshot, &state.applied);
-        self.interests.replace_taken(key, &state.taken, &diff.taken);
-        state.taken.clone_from(&diff.taken);
-        let is_taken_by_none = diff.taken.is_empty();
-        match diff.taken.first() {
-            Some(target) => {
-                self.stall(key, primary, Stall::child_exists(target, &primary.kind), effects);
-            }
-            None => self.clear_stall(key),
-        }
-        let requeue_ms = prepared.requeue_after_ms;
-        let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
-        let look_again = !diff.children.is_empty() || !diff.deletes.is_empty();
-        let defer = self.defers_status(key, &diff);
-        let only_creates =
-            diff.deletes.is_empty() && diff.children.iter().all(|op| matches!(op, WriteOp::Create { .. }));
-        let mut stages = Vec::new();
-        if !diff.children.is_empty() {
-            stages.push(Stage { writes: diff.children.into(), slow_start: true });
-        }
-        if !diff.deletes.is_empty() {
-            stages.push(Stage { writes: diff.deletes.into(), slow_start: false });
-        }
-        // The same holds for a child whose name is somebody else's: only Stalled is written beside it.
-        let told = is_taken_by_none.then_some(prepared);
-        let patch = if defer { None } else { self.settled_status_patch(key, primary, told, generation) };
-        let cost = if only_creates && patch.is_none() { HEALING } else { CHANGING };
-        stages.extend(patch.map(|patch| Stage { writes: [patch].into(), slow_start: false }));
-        let first = stages.first().and_then(|stage| stage.writes.front()).cloned();
-        self.tell_guest_events(key, primary, prepared, first.is_some(), effects);
-        if let Some(first) = first
-            && !self.admitted_by_breaker(key, primary, &first, cost, effects)
-        {
-            return;
-        }
-        let mut run = Run::new(stages, Ending::new(result, requeue_ms), skipped);
-        run.look_again = look_again;
-        self.begin_run(key, run, effects);
-    }
-
-    fn admitted_by_breaker(
-        &mut self,
-        key: &Key,
-        primary: &Arc<Object>,
-        first: &WriteOp,
-        cost: f64,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let (now_ms, generation) = (self.now.mono_ms, primary.generation);
-        let controller = &self.controllers[&key.controller];
-        let Some(state) = self.keys.get_mut(key) else { return false };
-        let breaker = state.breaker.get_or_insert_with(|| Breaker::new(now_ms, generation));
-        if breaker.admit(now_ms, generation, cost) {
-            return true;
-        }
-        let until_ms = breaker.open_until_ms(now_ms, generation).unwrap_or(now_ms);
-        let what = match first {
-            WriteOp::PatchStatus { body, .. } => format!("patch of the status with {body}"),
-            op => format!("{} of {}", op.verb(), op.target()),
-        };
-        let message = format!(
-            "{} is written again and again though its spec did not change; the next write would be a {what}. Something \
-             undoes what {} wants, so it is left alone for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows \
-             who else writes",
-            primary.reference(),
-            controller.label,
-            (until_ms - now_ms) / 1_000,
-            first.target().kind.kind.to_lowercase(),
-            first.target().name.name,
-        );
-        effects.push(Effect::Observe(Observation::BreakerOpened {
-            controller: Arc::clone(&controller.label),
-            object: primary.reference(),
-            message: message.clone(),
-        }));
-        self.stall(key, primary, Stall::new("Fighting", message), effects);
-        let ending = Ending::new(ReconcileResult::Error, Some(until_ms - now_ms));
-        self.write_stall_only(key, primary, ending, true, effects);
-        false
-    }
-
     fn on_fault(&mut self, key: &Key, primary: &Arc<Object>, fault: GuestFault, effects: &mut Vec<Effect>) {
         let controller = &self.controllers[&key.controller];
         let (reason, message) = (fault.reason(), fault.message());
@@ -400,11 +311,14 @@ impl Driver {
         if !failed {
             state.failures = 0;
         }
-        let due_ms = match run.ending.requeue_ms {
+        // An eviction that waits for its budget is tried again in its time, whatever the guest has asked for.
+        let evicts_in_ms = state.blocked.next_ms().map(|at_ms| at_ms.saturating_sub(now_ms));
+        let requeue_ms = run.ending.requeue_ms.into_iter().chain(evicts_in_ms.filter(|_| !failed)).min();
+        let due_ms = match requeue_ms {
             Some(requeue_ms) => now_ms.saturating_add(requeue_ms),
             None => now_ms + RESYNC_MS + spread(&[&controller.label, &key.name.to_string()], RESYNC_SPREAD_MS),
         };
-        let lane = if run.ending.requeue_ms.is_some() { Lane::Retry } else { Lane::Resync };
+        let lane = if requeue_ms.is_some() { Lane::Retry } else { Lane::Resync };
         if let Some(version) = state.unsorted_version.take()
             && state.status_version != Some(version)
         {

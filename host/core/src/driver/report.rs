@@ -18,6 +18,7 @@ use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::plan::{MANAGED_BY, is_object_name};
 use crate::plugin_object;
+use crate::rbac;
 use crate::status::{self, StatusShape, Wanted};
 
 /// The field manager of the host's own writes.
@@ -71,8 +72,12 @@ impl Driver {
         let (fields, conditions) = (self.status_fields(plugin), self.conditions(plugin));
         let shape =
             StatusShape { subresource: true, observed_generation: true, conditions: true, condition_generation: true };
-        let wanted =
-            Wanted { fields: Some(&fields), conditions: Some(&conditions), stalled: None, generation: live.generation };
+        let wanted = Wanted {
+            fields: Some(&fields),
+            conditions: Some(&conditions),
+            generation: live.generation,
+            ..Wanted::default()
+        };
         if let Some(body) = status::patch(&live, MANAGER, shape, &wanted, self.now) {
             self.send_report(name, WriteOp::PatchStatus { target, body }, effects);
             self.tell_transitions(name, &live, &conditions, effects);
@@ -252,13 +257,13 @@ impl Driver {
     }
 
     fn permitted(&self, plugin: &PluginState) -> Condition {
-        if let Some(((kind, verb), denial)) = plugin.denied.iter().next() {
-            let rule = Self::missing_rule(kind, verb);
+        if let Some((permission, denial)) = plugin.denied.iter().next() {
+            let rule = rbac::missing_permission_text(permission);
             return no("Permitted", "Forbidden", format!("{}\n{rule}", denial.message));
         }
         for kind in self.kinds_of(plugin) {
             if let Some(WatchError::Denied(message)) = self.kinds.get(&kind).and_then(|state| state.error.as_ref()) {
-                let rule = Self::missing_rule(&kind, "list");
+                let rule = rbac::missing_rule_text(&kind, "list");
                 return no("Permitted", "Forbidden", format!("{message}\n{rule}"));
             }
         }
@@ -311,7 +316,7 @@ impl Driver {
 }
 
 /// Refusals that come after the bytes themselves were found to be a component of the contract.
-const COMPILE_REASONS: [&str; 10] = [
+const COMPILE_REASONS: [&str; 11] = [
     "TooCostlyToCompile",
     "CompileFailed",
     "CompilerUnavailable",
@@ -322,6 +327,7 @@ const COMPILE_REASONS: [&str; 10] = [
     "InvalidManifest",
     "ProtectedGroup",
     "ProtectedKind",
+    "NameTooLong",
 ];
 
 fn starting(plugin: &PluginState) -> String {

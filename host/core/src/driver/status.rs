@@ -10,13 +10,13 @@ use crate::event::{Effect, WriteError, WriteErrorClass, WriteOp};
 use crate::kube_event::Happening;
 use crate::limits::STATUS_DEFER_MS;
 use crate::object::{Object, ResourceVersion};
-use crate::plan::{Diff, Prepared};
+use crate::plan::Prepared;
 use crate::queue::{Key, Lane};
 use crate::status::{self, Wanted};
 
 impl Driver {
-    /// X11: a status that was computed from a view which these very writes outdate waits for them, but not for ever.
-    pub(super) fn defers_status(&mut self, key: &Key, diff: &Diff) -> bool {
+    /// X11: a status that was computed from a view which the writes of its own plan outdate waits for them, but not for ever.
+    pub(super) fn defers_status(&mut self, key: &Key, is_outdated: bool) -> bool {
         let now_ms = self.now.mono_ms;
         let controller = &self.controllers[&key.controller];
         if controller.spec.builtin {
@@ -25,7 +25,7 @@ impl Driver {
         }
         let plugin = Arc::clone(&controller.plugin);
         let Some(state) = self.keys.get_mut(key) else { return false };
-        if !diff.changes_children() {
+        if !is_outdated {
             state.deferred_since_ms = None;
             return false;
         }
@@ -74,10 +74,12 @@ impl Driver {
     ) -> Option<WriteOp> {
         let controller = &self.controllers[&key.controller];
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
+        let waits = self.keys.get(key).and_then(|state| state.blocked.message());
         let wanted = Wanted {
             fields: prepared.and_then(|prepared| prepared.status.as_ref()),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
+            evicting: waits.as_deref(),
             generation,
         };
         let body = status::patch(primary, &controller.manager, controller.shape, &wanted, self.now)?;
@@ -112,7 +114,7 @@ impl Driver {
         effects: &mut Vec<Effect>,
     ) {
         let patch = self.status_patch(key, primary, None, primary.generation);
-        let stage = patch.map(|patch| Stage { writes: [patch].into(), slow_start: false });
+        let stage = patch.map(Stage::of_one);
         self.begin_run(key, Run::new(stage, ending, skipped), effects);
     }
 
@@ -164,6 +166,8 @@ impl Driver {
     pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<Stall> {
         let what = format!("{} of {} was refused: {}", op.verb(), op.target(), error.message);
         match error.class {
+            // Nobody waits for an object that is to be patched but the object that wants it patched.
+            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => Some(Stall::new("NotFound", what)),
             WriteErrorClass::Invalid => Some(Stall::new("Invalid", what)),
             WriteErrorClass::Denied => Some(Stall::new("Forbidden", what)),
             WriteErrorClass::FieldConflict => Some(Stall::new("FieldConflict", what)),

@@ -250,6 +250,7 @@ impl Host {
                     merge(&mut object["status"], &patch["status"]);
                     self.written(write.id, target, object, events);
                 }
+                op => panic!("these plugins have no {} of {}", op.verb(), op.target()),
             },
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
             Effect::Observe(observation) => self.observed.push(observation),

@@ -6,19 +6,11 @@ use std::sync::Arc;
 use super::{Driver, Timer};
 use crate::backoff::Patience;
 use crate::event::{Effect, WriteErrorClass, WriteOp};
-use crate::object::Kind;
 use crate::queue::Key;
 use crate::rbac;
 
 /// How long a trouble that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
 const TROUBLE_PASSED_MS: u64 = 3_000;
-
-/// What RBAC calls a write, with the status subresource apart.
-fn permission(op: &WriteOp) -> &'static str {
-    if matches!(op, WriteOp::PatchStatus { .. }) { PATCH_STATUS } else { op.verb() }
-}
-
-const PATCH_STATUS: &str = "patch status";
 
 impl Driver {
     pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, effects: &mut Vec<Effect>) {
@@ -29,7 +21,7 @@ impl Driver {
             return;
         }
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        let denial = plugin.denied.entry((op.target().kind.clone(), permission(op))).or_default();
+        let denial = plugin.denied.entry(op.permission()).or_default();
         denial.message = message.to_owned();
         denial.keys.insert(key.clone());
         self.report(&name, effects);
@@ -39,7 +31,7 @@ impl Driver {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let name = Arc::clone(&controller.plugin);
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        if !plugin.denied.is_empty() && plugin.denied.remove(&(op.target().kind.clone(), permission(op))).is_some() {
+        if !plugin.denied.is_empty() && plugin.denied.remove(&op.permission()).is_some() {
             self.report(&name, effects);
         }
     }
@@ -79,11 +71,6 @@ impl Driver {
         }
     }
 
-    /// The rule that is missing, as YAML, for the Permitted condition.
-    pub(super) fn missing_rule(kind: &Kind, verb: &str) -> String {
-        if verb == PATCH_STATUS { rbac::missing_status_rule_text(kind) } else { rbac::missing_rule_text(kind, verb) }
-    }
-
     /// How long it is worth waiting after an error of this class.
     pub(super) fn patience(class: WriteErrorClass) -> Patience {
         match class {
@@ -95,6 +82,7 @@ impl Driver {
             | WriteErrorClass::Conflict
             | WriteErrorClass::FieldConflict
             | WriteErrorClass::NotFound
+            | WriteErrorClass::Blocked
             | WriteErrorClass::Invalid => Patience::Failed,
         }
     }

@@ -100,8 +100,8 @@ impl Driver {
         let generation = |side: &Option<Arc<Object>>| side.as_ref().map(|object| object.generation);
         let is_new_generation = generation(&change.before) != generation(&change.after);
         let key = Key { controller, name: object.name.clone() };
-        let spec = self.controllers.get(&controller).map(|controller| Arc::clone(&controller.spec));
-        let after = change.after.as_ref().filter(|after| spec.is_some_and(|spec| spec.selects(after)));
+        let controller = self.controllers.get(&controller);
+        let after = change.after.as_ref().filter(|after| controller.is_some_and(|found| found.reconciles(after)));
         let Some(after) = after else {
             // Gone, or selected no more; then its children stay, and nobody looks at them until it is selected again.
             match self.keys.get_mut(&key) {

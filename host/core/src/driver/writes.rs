@@ -56,6 +56,16 @@ impl Driver {
         }
     }
 
+    /// The object that a key is about, as it is now, as long as it is reconciled.
+    fn primary_of(&self, key: &Key) -> Option<Arc<Object>> {
+        let controller = self.controllers.get(&key.controller)?;
+        self.store
+            .snapshot()
+            .get(&controller.spec.primary, &key.name)
+            .filter(|object| controller.reconciles(object))
+            .cloned()
+    }
+
     /// A key is written no more: its run is through, or it is forgotten. Its controller is there still.
     pub(super) fn writing_ended(&mut self, key: &Key) {
         if let Some(controller) = self.controllers.get(&key.controller) {
@@ -70,8 +80,7 @@ impl Driver {
         // A key lives no longer than its controller.
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let object = ObjectRef { kind: controller.spec.primary.clone(), name: key.name.clone() };
-        let is_reconciled = |primary: &&Arc<Object>| controller.spec.selects(primary);
-        let Some(primary) = self.store.snapshot().get(&object.kind, &object.name).filter(is_reconciled).cloned() else {
+        let Some(primary) = self.primary_of(key) else {
             let controller = Arc::clone(&controller.label);
             effects.push(Effect::Observe(Observation::TurnEnded { controller, object }));
             self.drop_key(key);
@@ -123,8 +132,9 @@ impl Driver {
         match result {
             Ok(written) => {
                 self.note_permitted(key, op, effects);
-                self.note_own_write(key, op, written);
+                self.note_own_write(key, op, &written);
             }
+            Err(error) if error.class == WriteErrorClass::Blocked => self.on_blocked(key, op, &error.message, effects),
             Err(error) => {
                 let (cause, target) = (self.cause(key), op.target().clone());
                 effects.push(Effect::Observe(Observation::WriteFailed { cause, target, error: error.clone() }));
@@ -144,29 +154,43 @@ impl Driver {
         }
     }
 
-    fn note_own_write(&mut self, key: &Key, op: &WriteOp, written: Written) {
+    fn note_own_write(&mut self, key: &Key, op: &WriteOp, written: &Written) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
-        let version = match op {
-            WriteOp::Delete { .. } => None,
-            _ => Some(written.resource_version),
+        let (uid, version) = match op {
+            WriteOp::Delete { uid, .. } | WriteOp::Evict { uid, .. } => (Arc::clone(uid), None),
+            _ => (Arc::clone(&written.uid), Some(written.resource_version)),
         };
         if matches!(op, WriteOp::PatchStatus { .. }) {
             state.status_version = version;
         }
-        match op {
-            WriteOp::Apply { target, body, .. } => {
-                state.applied.insert(target.clone(), (Arc::clone(body), written.resource_version));
-            }
-            _ => {
-                state.applied.remove(op.target());
-            }
+        state.remember(op, written.resource_version);
+        // What is not watched is never shown, so nothing can wait for it.
+        if controller.access.readable.contains(&op.target().kind) {
+            state.own_writes.retain(|before| before.target != *op.target());
+            state.own_writes.push(OwnWrite { target: op.target().clone(), uid, version });
         }
-        let uid = match op {
-            WriteOp::Delete { uid, .. } => Arc::clone(uid),
-            _ => written.uid,
-        };
-        state.own_writes.retain(|before| before.target != *op.target());
-        state.own_writes.push(OwnWrite { target: op.target().clone(), uid, version });
+    }
+
+    /// A budget does not allow an eviction now. That is no failure: what else the plan wants goes on, the object says whom it
+    /// waits for, and the Pod's turn comes again.
+    fn on_blocked(&mut self, key: &Key, op: &WriteOp, message: &str, effects: &mut Vec<Effect>) {
+        let now_ms = self.now.mono_ms;
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let before = state.blocked.message();
+        state.blocked.refuse(op.target(), message, now_ms);
+        let words = state.blocked.message();
+        if before == words {
+            return;
+        }
+        state.settled_status = None;
+        if let Work::Writing(run) = &mut state.work {
+            run.look_again = true;
+        }
+        let (Some(owner), Some(words)) = (self.primary_of(key), words) else { return };
+        if before.is_none() {
+            self.tell(key, &owner, true, "EvictionBlocked", &words, effects);
+        }
     }
 
     /// True when the answer has to wait for a live read.
@@ -179,8 +203,12 @@ impl Driver {
             }
             // X4: another object of the same name, or none: what we meant to delete is gone. A view that still shows it is
             // behind, so it is waited for as if the delete had been ours.
-            (WriteOp::Delete { target, uid }, WriteErrorClass::Conflict | WriteErrorClass::NotFound) => {
+            (
+                WriteOp::Delete { target, uid, .. } | WriteOp::Evict { target, uid },
+                WriteErrorClass::Conflict | WriteErrorClass::NotFound,
+            ) => {
                 if let Some(state) = self.keys.get_mut(key) {
+                    state.blocked.forget(target);
                     let (target, uid) = (target.clone(), Arc::clone(uid));
                     state.own_writes.retain(|before| before.target != target);
                     state.own_writes.push(OwnWrite { target, uid, version: None });

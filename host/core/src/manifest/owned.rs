@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{kind_at, not_for_children, refuse};
+use super::{kind_at, not_for_plugins, refuse};
 use crate::event::Refusal;
 use crate::object::Kind;
 
@@ -64,7 +64,7 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
         if kind == *primary {
             return refuse(format!("{place}: {kind} cannot be its own child"));
         }
-        if let Some(why) = not_for_children(&kind) {
+        if let Some(why) = not_for_plugins(&kind) {
             return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
         }
         owns.push(OwnedKind { kind, update });

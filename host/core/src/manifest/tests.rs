@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::writes::WriteVerb;
 use super::*;
 
 /// The smallest manifest with something in every place.
@@ -119,10 +120,42 @@ fn a_text_that_is_no_manifest_of_this_version_is_refused() {
 #[test]
 fn what_this_version_does_not_do_is_refused_and_not_ignored() {
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    invalid([("/admission", json!([config_map]), "serves no admission yet")]);
+}
+
+#[test]
+fn writes_are_declared_by_kind_and_verb_and_add_up() {
+    let write = |kind: &str, verbs: Value| json!({"apiVersion": "v1", "kind": kind, "verbs": verbs});
+    let mut scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch"]});
+    scaled["subresources"] = json!(["scale"]);
+    let all = json!([write("Pod", json!(["evict"])), scaled, write("Pod", json!(["delete", "evict"]))]);
+    let parsed = Manifest::parse(&with("/writes", all).to_string()).unwrap();
+    let (pod, deployment) = (Kind::new("v1", "Pod"), Kind::new("apps/v1", "Deployment"));
+    assert_eq!(parsed.writes.len(), 2);
+    for verb in [WriteVerb::Delete, WriteVerb::Evict] {
+        assert!(writes::allows(&parsed.controllers[0].writes, &pod, verb));
+    }
+    assert!(writes::allows(&parsed.writes, &deployment, WriteVerb::Patch));
+    assert!(!writes::allows(&parsed.writes, &pod, WriteVerb::Patch));
+    assert!(!writes::allows(&parsed.writes, &Kind::new("apps/v1", "Pod"), WriteVerb::Evict));
+    assert!(writes::allows_subresource(&parsed.writes, &deployment, "scale"));
+    assert!(!writes::allows_subresource(&parsed.writes, &deployment, "status"));
+}
+
+#[test]
+fn writes_that_make_no_sense_are_refused_with_their_place() {
+    let write = |kind: &str, verbs: Value| json!([{"apiVersion": "v1", "kind": kind, "verbs": verbs}]);
+    let of_status = json!([{"apiVersion": "v1", "kind": "Node", "verbs": ["apply"], "subresources": ["status"]}]);
+    let odd = json!([{"apiVersion": "v1", "kind": "Node", "verbs": ["patch"], "subresources": ["../x"]}]);
     invalid([
-        ("/admission", json!([config_map]), "serves no admission yet"),
-        ("/writes", json!([config_map]), "writes only children and status"),
-        ("/controllers/0/finalize", json!(true), "controllers[0].finalize: this version of mortise runs no finalizers"),
+        ("/writes", json!([{"apiVersion": "v1", "kind": "Node"}]), "missing field `verbs`"),
+        ("/writes", write("Node", json!([])), "writes[0].verbs: there is none"),
+        ("/writes", write("Node", json!(["update"])), "writes[0].verbs: \"update\" is none of \"apply\", \"patch\""),
+        ("/writes", write("Node", json!(["evict"])), "writes[0].verbs: only v1/Pod can be evicted, not v1/Node"),
+        ("/writes", write("", json!(["patch"])), "writes[0]: apiVersion"),
+        ("/writes", write("Secret", json!(["delete"])), "writes[0]: delete of v1/Secret needs the kind under reads"),
+        ("/writes", of_status, "writes[0].subresources: only a patch can be of a subresource"),
+        ("/writes", odd, "writes[0].subresources: \"../x\" is no subresource"),
     ]);
 }
 
@@ -250,6 +283,10 @@ fn what_the_host_keeps_for_itself_is_no_plugins() {
     assert_eq!(own.reason, "ProtectedGroup", "{}", own.message);
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
     for kind in [plugin, definition, json!({"apiVersion": "v1", "kind": "Event"})] {
+        let mut write = kind.clone();
+        write["verbs"] = json!(["patch"]);
+        let written = refusal(&with("/writes", json!([write])));
+        assert_eq!(written.reason, "ProtectedKind", "{}", written.message);
         let refusal = refusal(&with("/controllers/0/owns/1", kind));
         assert_eq!(refusal.reason, "ProtectedKind", "{}", refusal.message);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Prepared, PreparedChild};
+use super::{Prepared, PreparedChild, actions, metadata};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
@@ -14,16 +14,14 @@ use crate::limits::{
 };
 use crate::manifest::{ControllerSpec, Update};
 use crate::object::{Kind, Name, Object, ObjectRef};
-use crate::status::STALLED;
+use crate::status::{STALLED, is_of_host};
 
-/// Everything of ours in labels and annotations begins with this.
-const OWN_PREFIX: &str = "mortise.dev/";
 /// The longest key: as long as a name, because a key may well be the name of a node.
 const MAX_KEY_BYTES: usize = 253;
 /// The longest name that every kind accepts: Pods and Services keep to a DNS label.
 const MAX_DERIVED_NAME: usize = 63;
 
-fn bad<T>(message: impl Into<String>) -> Result<T, GuestFault> {
+pub(super) fn bad<T>(message: impl Into<String>) -> Result<T, GuestFault> {
     Err(GuestFault::BadOutcome { message: message.into() })
 }
 
@@ -38,11 +36,11 @@ pub fn prepare(
     outcome: &Outcome,
     before: Option<&Prepared>,
 ) -> Result<Prepared, GuestFault> {
-    if let Some(action) = outcome.actions.first() {
-        return bad(format!("actions: this version of mortise writes only children and status, not {action:?}"));
-    }
-    if outcome.finalized {
+    if outcome.finalized && !spec.finalize {
         return bad("finalized: the manifest declares no finalizer for this kind");
+    }
+    if outcome.finalized && !primary.deleting {
+        return bad("finalized: the object is not being deleted");
     }
     if spec.builtin && (outcome.status.is_some() || !outcome.conditions.is_empty()) {
         let field = if outcome.status.is_some() { "status" } else { "conditions" };
@@ -55,8 +53,11 @@ pub fn prepare(
     let before = before.and_then(|before| before.children.as_deref()).unwrap_or_default();
     let children =
         outcome.children.as_ref().map(|children| prepare_children(spec, primary, children, before)).transpose()?;
+    let actions = actions::prepare(spec, &outcome.actions, children.as_deref())?;
     Ok(Prepared {
         children,
+        actions,
+        finalized: outcome.finalized,
         status: outcome.status.as_deref().map(prepare_status).transpose()?,
         conditions: prepare_conditions(&outcome.conditions)?,
         events: prepare_events(spec, &outcome.events)?,
@@ -90,6 +91,9 @@ fn prepare_conditions(conditions: &[Condition]) -> Result<Vec<Condition>, GuestF
         let Condition { name, reason, .. } = condition;
         if name == STALLED {
             return bad(format!("conditions: {STALLED} is the host's own; return a failure when the object is stuck"));
+        }
+        if is_of_host(name) {
+            return bad(format!("conditions: {name} is the host's own, which tells of evictions that wait"));
         }
         if !is_condition_type(name) || !is_reason(reason) {
             return bad(format!("conditions: {name:?} with reason {reason:?}: both have to be CamelCase words"));
@@ -207,38 +211,10 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
     let Some(update) = spec.update_of(&kind) else {
         return at(format!("{kind} is not among the kinds that the manifest declares under owns"));
     };
+    if let Err(why) = metadata::check(&object["metadata"]) {
+        return at(why);
+    }
     let metadata = &object["metadata"];
-    if !metadata.is_object() && !metadata.is_null() {
-        return at("metadata is not an object".to_owned());
-    }
-    const HOST_FIELDS: [&str; 9] = [
-        "ownerReferences",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "generateName",
-        "managedFields",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "finalizers",
-    ];
-    if let Some(field) = HOST_FIELDS.iter().find(|field| !metadata[**field].is_null()) {
-        return at(format!("metadata.{field} is set: it belongs to the host or to the API server"));
-    }
-    for field in ["name", "namespace"] {
-        if !metadata[field].is_null() && !metadata[field].is_string() {
-            return at(format!("metadata.{field} is {}, not a string", shown(&metadata[field].to_string())));
-        }
-    }
-    for map in ["labels", "annotations"] {
-        if !metadata[map].is_null() && !metadata[map].is_object() {
-            return at(format!("metadata.{map} is {}, not an object", shown(&metadata[map].to_string())));
-        }
-        let own = metadata[map].as_object().and_then(|map| map.keys().find(|key| key.starts_with(OWN_PREFIX)));
-        if let Some(key) = own {
-            return at(format!("metadata.{map}[{key:?}] is set: everything under {OWN_PREFIX} is the host's"));
-        }
-    }
     let namespace = match metadata["namespace"].as_str() {
         None => Arc::clone(&primary.name.namespace),
         Some(namespace) if primary.name.namespace.is_empty() || *primary.name.namespace == *namespace => {
@@ -284,6 +260,6 @@ pub(crate) fn is_object_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().take(60).collect()
 }

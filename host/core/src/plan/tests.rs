@@ -4,10 +4,13 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::contract::{Action, Child, Outcome};
+use crate::contract::{Child, Outcome};
 use crate::limits::MAX_CHILDREN;
+use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{OwnedKind, Selection};
 use crate::object::{Interner, Kind, Name};
+
+mod actions;
 
 const MANAGER: &str = "mortise/podset";
 
@@ -22,6 +25,11 @@ fn primary() -> Object {
     }))
 }
 
+fn rule(api_version: &str, kind: &str, verbs: &[WriteVerb], subresources: &[&str]) -> WriteRule {
+    let subresources = subresources.iter().map(|&name| name.to_owned()).collect();
+    WriteRule { kind: Kind::new(api_version, kind), verbs: verbs.to_vec(), subresources }
+}
+
 fn spec() -> ControllerSpec {
     let owned = |api_version, kind, update| OwnedKind { kind: Kind::new(api_version, kind), update };
     ControllerSpec {
@@ -29,7 +37,17 @@ fn spec() -> ControllerSpec {
         builtin: false,
         selection: Selection::default(),
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
-        reads: vec![],
+        reads: vec![Kind::new("apps/v1", "Deployment"), Kind::new("v1", "Node")],
+        writes: [
+            rule("apps/v1", "Deployment", &[WriteVerb::Patch, WriteVerb::Delete], &["scale"]),
+            rule("v1", "Node", &[WriteVerb::Patch], &[]),
+            rule("v1", "Pod", &[WriteVerb::Evict], &[]),
+            rule("v1", "Service", &[WriteVerb::Apply, WriteVerb::Patch], &[]),
+            rule("v1", "ConfigMap", &[WriteVerb::Apply, WriteVerb::Delete], &[]),
+            rule("example.com/v1", "Thing", &[WriteVerb::Patch], &[]),
+        ]
+        .into(),
+        finalize: false,
         concurrency: 1,
     }
 }
@@ -76,7 +94,7 @@ fn check(outcome: &Outcome, live: Vec<Value>, expected: Expect) {
 
 fn shown(diff: &Diff) -> String {
     let op = |op: &WriteOp| match op {
-        WriteOp::Delete { target, uid } => format!("delete {target} uid={uid}"),
+        WriteOp::Delete { target, uid, .. } => format!("delete {target} uid={uid}"),
         op => format!("{} {}", op.verb(), op.target()),
     };
     let mut lines: Vec<String> = diff.children.iter().chain(&diff.deletes).map(op).collect();
@@ -318,12 +336,11 @@ fn x10_caps_bound_what_one_outcome_can_do() {
 }
 
 #[test]
-fn actions_and_finalized_are_refused_by_a_host_that_serves_neither() {
-    let evict = Action::Evict { target: primary().reference() };
-    let refused = prepare(&spec(), &primary(), &Outcome { actions: vec![evict], ..Outcome::default() }, None);
-    assert!(refused.unwrap_err().message().contains("writes only children and status"));
-    let refused = prepare(&spec(), &primary(), &Outcome { finalized: true, ..Outcome::default() }, None);
-    assert!(refused.unwrap_err().message().contains("no finalizer"));
+fn finalized_is_refused_where_no_finalizer_is_declared_and_where_nothing_is_being_deleted() {
+    let outcome = Outcome { finalized: true, ..Outcome::default() };
+    let refused = |spec: &ControllerSpec| prepare(spec, &primary(), &outcome, None).unwrap_err().message();
+    assert!(refused(&spec()).contains("the manifest declares no finalizer"));
+    assert!(refused(&ControllerSpec { finalize: true, ..spec() }).contains("the object is not being deleted"));
 }
 
 #[test]

@@ -80,6 +80,24 @@ fn no_right_to_the_status_of_a_kind_of_kubernetes_itself_is_asked_for() {
 }
 
 #[test]
+fn a_plugin_that_writes_besides_gets_the_rules_for_what_it_declares() {
+    let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
+    manifest["writes"] = serde_json::json!([
+        {"apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch"], "subresources": ["scale"]},
+        {"apiVersion": "v1", "kind": "Pod", "verbs": ["evict"]},
+        {"apiVersion": "v1", "kind": "Secret", "verbs": ["apply", "delete"]},
+    ]);
+    let text = lines(&rules(&Manifest::parse(&manifest.to_string()).unwrap()));
+    for rule in [
+        "- apiGroups: [\"\"]\n  resources: [\"pods/eviction\"]\n  verbs: [\"create\"]\n",
+        "- apiGroups: [\"\"]\n  resources: [\"secrets\", \"services\"]\n  verbs: [\"create\", \"delete\", \"get\", \"list\", \"patch\", \"watch\"]\n",
+        "- apiGroups: [\"apps\"]\n  resources: [\"deployments\", \"deployments/scale\"]\n  verbs: [\"patch\"]\n",
+    ] {
+        assert!(text.contains(rule), "{rule} is not in\n{text}");
+    }
+}
+
+#[test]
 fn a_plugin_role_carries_the_label_that_adds_it_to_the_hosts_role() {
     let manifest = Manifest::parse(PODSET).unwrap();
     let role = serde_json::to_value(cluster_role("podset", &manifest)).unwrap();
@@ -133,7 +151,11 @@ fn a_missing_write_names_that_verb_alone() {
         text.ends_with("- apiGroups: [\"apps\"]\n  resources: [\"deployments\"]\n  verbs: [\"create\"]\n"),
         "{text}"
     );
-    let text = missing_status_rule_text(&Kind::new("app.example.com/v1", "PodSet"));
+    let text = missing_permission_text(&Permission {
+        kind: Kind::new("app.example.com/v1", "PodSet"),
+        verb: "patch",
+        subresource: Some("status".into()),
+    });
     assert!(text.contains("resources: [\"podsets/status\"]\n  verbs: [\"patch\"]"), "{text}");
 }
 

@@ -42,7 +42,13 @@ fn x5_a_status_that_stands_is_not_written_again() {
     let fields = map(json!({"n": 1}));
     let later = Now { mono_ms: 0, unix_ms: NOW.unix_ms + 60_000 };
     let conditions = [ready(ConditionStatus::True)];
-    let wanted = Wanted { fields: Some(&fields), conditions: Some(&conditions), stalled: None, generation: 3 };
+    let wanted = Wanted {
+        fields: Some(&fields),
+        conditions: Some(&conditions),
+        stalled: None,
+        generation: 3,
+        ..Wanted::default()
+    };
     assert_eq!(patch(&live, "mortise/p", FULL, &wanted, later), None);
 }
 
@@ -53,9 +59,14 @@ fn the_patch_is_the_difference_and_removes_only_what_is_ours() {
         json!({"f:n": {}, "f:old": {}, "f:in": {"f:a": {}}}),
     );
     let fields = map(json!({"n": 2, "in": {"b": 2}}));
-    let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), stalled: None, generation: 3 };
+    let wanted =
+        Wanted { fields: Some(&fields), conditions: Some(&[]), stalled: None, generation: 3, ..Wanted::default() };
     check(&live, &wanted, json!({"n": 2, "old": null, "in": {"a": null}}));
-    check(&live, &Wanted { fields: None, conditions: None, stalled: None, generation: 3 }, Value::Null);
+    check(
+        &live,
+        &Wanted { fields: None, conditions: None, stalled: None, generation: 3, ..Wanted::default() },
+        Value::Null,
+    );
 }
 
 #[test]
@@ -70,14 +81,15 @@ fn x6_the_host_stamps_times_and_generations_and_keeps_the_time_of_an_unchanged_s
     let same = [ready(ConditionStatus::True)];
     check(
         &live,
-        &Wanted { fields: Some(&fields), conditions: Some(&same), stalled: None, generation: 3 },
+        &Wanted { fields: Some(&fields), conditions: Some(&same), stalled: None, generation: 3, ..Wanted::default() },
         json!({
         "observedGeneration": 3,
         "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "m",
             "lastTransitionTime": "2001-01-01T00:00:00Z", "observedGeneration": 3}, {"type": "Theirs", "status": "True"}]}),
     );
     let turned = [ready(ConditionStatus::False)];
-    let wanted = Wanted { fields: Some(&fields), conditions: Some(&turned), stalled: None, generation: 3 };
+    let wanted =
+        Wanted { fields: Some(&fields), conditions: Some(&turned), stalled: None, generation: 3, ..Wanted::default() };
     let text = patch(&live, "mortise/p", FULL, &wanted, NOW).unwrap();
     assert!(text.contains("2023-11-14T22:13:20Z"), "{text}");
 }
@@ -85,7 +97,13 @@ fn x6_the_host_stamps_times_and_generations_and_keeps_the_time_of_an_unchanged_s
 #[test]
 fn stalled_comes_with_a_failure_and_goes_with_it() {
     let live = object(json!({"n": 1}), json!({}));
-    let stalled = Wanted { fields: None, conditions: None, stalled: Some(("Trap", "it fell")), generation: 3 };
+    let stalled = Wanted {
+        fields: None,
+        conditions: None,
+        stalled: Some(("Trap", "it fell")),
+        generation: 3,
+        ..Wanted::default()
+    };
     check(
         &live,
         &stalled,
@@ -96,9 +114,10 @@ fn stalled_comes_with_a_failure_and_goes_with_it() {
         json!({"conditions": [{"type": "Stalled", "status": "True"}, {"type": "Ready", "status": "True"}]}),
         json!({"f:conditions": {"k:{\"type\":\"Ready\"}": {}}}),
     );
-    let well = Wanted { fields: None, conditions: None, stalled: None, generation: 3 };
+    let well = Wanted { fields: None, conditions: None, stalled: None, generation: 3, ..Wanted::default() };
     check(&live, &well, json!({"conditions": [{"type": "Ready", "status": "True"}]}));
-    let no_conditions = Wanted { fields: None, conditions: Some(&[]), stalled: None, generation: 3 };
+    let no_conditions =
+        Wanted { fields: None, conditions: Some(&[]), stalled: None, generation: 3, ..Wanted::default() };
     check(&live, &no_conditions, json!({"conditions": []}));
 }
 
@@ -106,7 +125,13 @@ fn stalled_comes_with_a_failure_and_goes_with_it() {
 fn nothing_is_written_that_the_schema_would_prune() {
     let live = object(json!({}), json!({}));
     let fields = map(json!({"n": 1}));
-    let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), stalled: Some(("A", "b")), generation: 3 };
+    let wanted = Wanted {
+        fields: Some(&fields),
+        conditions: Some(&[]),
+        stalled: Some(("A", "b")),
+        generation: 3,
+        ..Wanted::default()
+    };
     let narrow = StatusShape { subresource: true, ..StatusShape::default() };
     let text = patch(&live, "mortise/p", narrow, &wanted, NOW).unwrap();
     assert_eq!(&*text, r#"{"metadata":{"uid":"u"},"status":{"n":1}}"#);

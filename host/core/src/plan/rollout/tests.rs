@@ -33,6 +33,8 @@ fn spec(update: Update) -> ControllerSpec {
         selection: Selection::default(),
         owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update }],
         reads: Vec::new(),
+        writes: [].into(),
+        finalize: false,
         concurrency: 1,
     }
 }

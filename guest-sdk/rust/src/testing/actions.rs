@@ -1,0 +1,242 @@
+//! What the host refuses about actions, told natively and in its words, and what those that it takes do to the objects of a
+//! test.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::refusals::{
+    MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, own_key, own_keys, shown, whole_metadata,
+};
+use super::{identity, key_of};
+use crate::action::{Action, Apply, Delete, Patch, PatchKind};
+use crate::json::Json;
+use crate::manifest::{Verb, Write};
+use crate::object::{Kind, ObjectKey};
+
+/// Actions of one outcome.
+const MAX_ACTIONS: usize = 500;
+/// The metadata that a patch may change.
+const PATCHABLE: [&str; 2] = ["labels", "annotations"];
+/// What a plugin may write, and what the controller in question is given to see.
+pub(super) struct Allowed<'a> {
+    pub writes: &'a [&'a Write],
+    pub readable: &'a [Kind],
+    /// The kind of the reconciled object.
+    pub primary: &'a Kind,
+    /// Whether its objects are cleaned up after.
+    pub finalize: bool,
+}
+
+/// Checks the actions of an outcome; `children` are those of its children that have a name of their own.
+pub(super) fn check(actions: &[Action], allowed: &Allowed<'_>, children: &BTreeSet<ObjectKey>) -> Refused {
+    if actions.len() > MAX_ACTIONS {
+        return Err(format!("actions: there are {}, the most is {MAX_ACTIONS}", actions.len()));
+    }
+    let mut seen = BTreeSet::new();
+    for (at, action) in actions.iter().enumerate() {
+        let target = check_one(action, allowed).map_err(|why| format!("actions[{at}]: {why}"))?;
+        let words = spoken(&target);
+        if children.contains(&target) {
+            return Err(format!("actions[{at}]: {words} is a child of this outcome"));
+        }
+        let subresource = match action {
+            Action::Patch(patch) => patch.subresource.clone(),
+            _ => None,
+        };
+        if !seen.insert((target, subresource)) {
+            return Err(format!("actions[{at}]: {words} is there twice; say in one action what is wanted of it"));
+        }
+    }
+    Ok(())
+}
+
+fn spoken(key: &ObjectKey) -> String {
+    format!("{} {}", key.kind, place(key))
+}
+
+fn place(key: &ObjectKey) -> String {
+    match &key.namespace {
+        Some(namespace) => format!("{namespace}/{}", key.name),
+        None => key.name.clone(),
+    }
+}
+
+fn check_one(action: &Action, allowed: &Allowed<'_>) -> Result<ObjectKey, String> {
+    let (target, verb) = match action {
+        Action::Apply(apply) => (applied_object(apply)?, Verb::Apply),
+        Action::Patch(patch) => (patch.target.clone(), Verb::Patch),
+        Action::Delete(delete) => (delete.target.clone(), Verb::Delete),
+        Action::Evict(pod) => (pod.clone(), Verb::Evict),
+    };
+    let is_it = |kind: &Kind| kind.api_version == target.api_version && kind.kind == target.kind;
+    let kind = format!("{}/{}", target.api_version, target.kind);
+    if !allowed.writes.iter().any(|write| is_it(&write.kind) && write.verbs.contains(&verb)) {
+        return Err(format!("{} of {kind} is not declared under writes of the manifest", verb.as_str()));
+    }
+    if matches!(verb, Verb::Delete | Verb::Evict) && !allowed.readable.iter().any(is_it) {
+        return Err(format!(
+            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind under reads",
+            verb.as_str()
+        ));
+    }
+    let is_named = |name: &Option<String>| name.as_deref().is_none_or(|name| name.is_empty() || is_object_name(name));
+    if !is_object_name(&target.name) || !is_named(&target.namespace) {
+        return Err(format!("{:?} is not a name that Kubernetes accepts", place(&target)));
+    }
+    if let Action::Patch(patch) = action {
+        check_patch(patch, &kind, allowed)?;
+    }
+    Ok(target)
+}
+
+fn applied_object(apply: &Apply) -> Result<ObjectKey, String> {
+    let object = json(&apply.object, MAX_CHILD_BYTES)?;
+    if !object["apiVersion"].is_string() || !object["kind"].is_string() {
+        return Err("apiVersion and kind are missing".to_owned());
+    }
+    whole_metadata(&object["metadata"])?;
+    Ok(key_of(&object))
+}
+
+fn check_patch(patch: &Patch, kind: &str, allowed: &Allowed<'_>) -> Refused {
+    let Patch { target, kind: patch_kind, body, subresource } = patch;
+    if let Some(subresource) = subresource.as_deref() {
+        let is_it = |write: &Write| write.kind.api_version == target.api_version && write.kind.kind == target.kind;
+        let declares = |write: &&Write| is_it(write) && write.subresources.contains(&subresource);
+        if !allowed.writes.iter().any(declares) {
+            return Err(format!("patch of {kind} {subresource:?} is not declared under writes of the manifest"));
+        }
+        if subresource == "status"
+            && group(allowed.primary.api_version) == group(&target.api_version)
+            && allowed.primary.kind == target.kind
+        {
+            return Err(format!("the status of a {} is part of the outcome", target.kind));
+        }
+    }
+    let body = json(body, MAX_CHILD_BYTES)?;
+    match patch_kind {
+        PatchKind::Json => check_operations(&body),
+        PatchKind::Strategic if !is_builtin(group(&target.api_version)) => {
+            Err(format!("{kind} is no kind of Kubernetes itself, and only those take strategic patches; take merge"))
+        }
+        PatchKind::Merge | PatchKind::Strategic if body.is_object() => check_merge(&body),
+        PatchKind::Merge | PatchKind::Strategic => Err("the body of a patch is an object".to_owned()),
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn check_merge(patch: &Value) -> Refused {
+    if let Some(directive) = patch.as_object().and_then(|patch| patch.keys().find(|key| key.starts_with('$'))) {
+        return Err(format!("{directive}: a patch is not of the object as a whole; delete or apply it"));
+    }
+    let Some(metadata) = patch.get("metadata") else { return Ok(()) };
+    let Value::Object(metadata) = metadata else {
+        return Err(format!("metadata is {}, not an object", shown(&metadata.to_string())));
+    };
+    for (field, value) in metadata {
+        if !PATCHABLE.contains(&field.as_str()) {
+            return Err(not_patchable(field));
+        }
+        if !value.is_object() {
+            return Err(format!("metadata.{field} is {}, not an object", shown(&value.to_string())));
+        }
+        own_keys(field, value)?;
+    }
+    Ok(())
+}
+
+fn check_operations(patch: &Value) -> Refused {
+    let Some(operations) = patch.as_array() else {
+        return Err("the body of a json-patch is a list of operations".to_owned());
+    };
+    for (at, operation) in operations.iter().enumerate() {
+        let (Some(op), Some(path)) = (operation["op"].as_str(), operation["path"].as_str()) else {
+            return Err(format!("operation {at}: op and path are missing"));
+        };
+        let from = operation["from"].as_str().filter(|_| op == "move");
+        for path in [Some(path), from].into_iter().flatten().filter(|_| op != "test") {
+            check_pointer(path).map_err(|why| format!("operation {at}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_pointer(path: &str) -> Refused {
+    let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
+    match (parts.next().as_deref(), parts.next(), parts.next()) {
+        (None, ..) => Err("a patch is not of the object as a whole; delete or apply it".to_owned()),
+        (Some("metadata"), None, _) => Err("metadata cannot be replaced as a whole".to_owned()),
+        (Some("metadata"), Some(map), Some(key))
+            if PATCHABLE.contains(&map.as_str()) && key.starts_with("mortise.dev/") =>
+        {
+            Err(own_key(&map, &key))
+        }
+        (Some("metadata"), Some(field), _) if !PATCHABLE.contains(&field.as_str()) => Err(not_patchable(&field)),
+        _ => Ok(()),
+    }
+}
+
+fn not_patchable(field: &str) -> String {
+    format!(
+        "metadata.{field}: a patch may change labels and annotations; the rest belongs to the host or to the API server"
+    )
+}
+
+/// Does an action to the objects of a test, as far as that needs no schema: applies and merge patches change fields, deletes
+/// and evictions take away. A JSON patch, a strategic patch with lists and one of a scale are left to a real API server.
+/// Whether it changed anything.
+pub(super) fn follow(objects: &mut Vec<Value>, action: &Action) -> bool {
+    let value = |json: &Json| json.value().unwrap_or_default();
+    match action {
+        Action::Apply(apply) => {
+            let wanted = value(&apply.object);
+            match objects.iter_mut().find(|object| identity(object) == identity(&wanted)) {
+                Some(live) => changed(live, &wanted),
+                None => {
+                    objects.push(wanted);
+                    true
+                }
+            }
+        }
+        Action::Patch(Patch { kind: PatchKind::Json, .. }) => false,
+        Action::Patch(Patch { subresource: Some(name), .. }) if name != "status" => false,
+        Action::Patch(Patch { target, body, .. }) => {
+            let live = objects.iter_mut().find(|object| key_of(object) == *target);
+            live.is_some_and(|live| changed(live, &value(body)))
+        }
+        Action::Delete(Delete { target, .. }) | Action::Evict(target) => {
+            let before = objects.len();
+            objects.retain(|object| key_of(object) != *target);
+            objects.len() < before
+        }
+    }
+}
+
+fn changed(live: &mut Value, patch: &Value) -> bool {
+    let before = live.clone();
+    merge(live, patch);
+    *live != before
+}
+
+/// RFC 7396.
+fn merge(into: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(into) = into else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            into.remove(name);
+        } else {
+            merge(into.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

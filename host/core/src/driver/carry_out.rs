@@ -1,0 +1,170 @@
+//! From a checked outcome to the run that carries it out: what is missing, in which order it is written (X1), and whether it
+//! may be written at all (X9). `writes.rs` sends it.
+
+use std::sync::Arc;
+
+use super::Driver;
+use super::keys::{Ending, Run, Stage, Stall};
+use crate::breaker::{Breaker, CHANGING, HEALING};
+use crate::event::{Effect, Observation, ReconcileResult, WriteOp};
+use crate::finalizer;
+use crate::object::Object;
+use crate::plan::{self, ActionDiff, Diff, Prepared};
+use crate::queue::Key;
+
+/// What a plan comes to.
+struct Missing {
+    /// Puts the finalizer on, before anything else is done.
+    finalizer: Option<WriteOp>,
+    children: Diff,
+    actions: ActionDiff,
+}
+
+impl Missing {
+    /// Why nothing may be told of the status: a name that is somebody else's, or nothing to patch.
+    fn stall(&self, primary: &Object) -> Option<Stall> {
+        let taken = self.children.taken.first().map(|target| Stall::child_exists(target, &primary.kind));
+        taken.or_else(|| self.actions.missing.first().map(Stall::nothing_to_patch))
+    }
+
+    /// Whether it changes what the guest is given or may read of its own, so that the key has to be looked at again.
+    fn changes_what_is_read(&self) -> bool {
+        self.finalizer.is_some() || self.children.changes_what_is_read() || self.actions.more
+    }
+
+    fn only_creates(&self) -> bool {
+        let Self { finalizer: _, children, actions } = self;
+        let is_create = |op: &WriteOp| matches!(op, WriteOp::Create { .. });
+        children.deletes.is_empty()
+            && children.children.iter().all(is_create)
+            && actions.changes.is_empty()
+            && actions.removals.is_empty()
+    }
+
+    /// X1: finalizer, children, what is deleted of them, actions. Each begins when the one before is through.
+    fn stages(self) -> Vec<Stage> {
+        let Self { finalizer, children, actions } = self;
+        let stages =
+            [(children.children, true), (children.deletes, false), (actions.changes, false), (actions.removals, false)];
+        let stage = |(writes, slow_start): (Vec<WriteOp>, bool)| {
+            (!writes.is_empty()).then(|| Stage { writes: writes.into(), slow_start })
+        };
+        finalizer.map(Stage::of_one).into_iter().chain(stages.into_iter().filter_map(stage)).collect()
+    }
+}
+
+/// Whether the plugin has done what there was to do before an object may go.
+fn is_over(primary: &Object, prepared: &Prepared) -> bool {
+    primary.deleting && prepared.finalized
+}
+
+impl Driver {
+    /// Compares what is wanted with what is there and begins to write the difference.
+    pub(super) fn carry_out(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        prepared: &Arc<Prepared>,
+        generation: i64,
+        skipped: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(missing) = self.missing(key, primary, prepared, skipped) else { return };
+        let stall = missing.stall(primary);
+        // A status may well say that the child was made, or that the object was patched: only Stalled is written beside it.
+        let told = stall.is_none().then_some(prepared);
+        match stall {
+            Some(stall) => self.stall(key, primary, stall, effects),
+            None => self.clear_stall(key),
+        }
+        let requeue_ms = prepared.requeue_after_ms;
+        let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
+        let look_again = missing.changes_what_is_read();
+        let defer = self.defers_status(key, missing.finalizer.is_some() || missing.children.changes_children());
+        let only_creates = missing.only_creates();
+        let goes = is_over(primary, prepared) && told.is_some() && !missing.actions.more;
+        let mut stages = missing.stages();
+        // An object that goes has nobody left to read its status.
+        let last = match goes {
+            true => finalizer::remove(primary, &self.controllers[&key.controller].finalizer),
+            false if defer => None,
+            false => self.settled_status_patch(key, primary, told, generation),
+        };
+        let cost = if only_creates && last.is_none() { HEALING } else { CHANGING };
+        stages.extend(last.map(Stage::of_one));
+        self.tell_of_finalizing(key, primary, effects);
+        let first = stages.first().and_then(|stage| stage.writes.front()).cloned();
+        self.tell_guest_events(key, primary, prepared, first.is_some(), effects);
+        if let Some(first) = first
+            && !self.admitted_by_breaker(key, primary, &first, cost, effects)
+        {
+            return;
+        }
+        let mut run = Run::new(stages, Ending::new(result, requeue_ms), skipped);
+        run.look_again = look_again;
+        self.begin_run(key, run, effects);
+    }
+
+    /// What is missing of an outcome, with what is in the way of it put down as what the key waits for.
+    fn missing(&mut self, key: &Key, primary: &Object, prepared: &Prepared, skipped: bool) -> Option<Missing> {
+        let controller = &self.controllers[&key.controller];
+        let (spec, manager) = (&controller.spec, &controller.manager);
+        let snapshot = self.store.snapshot();
+        let state = self.keys.get_mut(key)?;
+        let finalizer =
+            if spec.finalize && !primary.deleting { finalizer::add(primary, &controller.finalizer) } else { None };
+        // Children of an object that goes are collected through their owner reference.
+        let children = if is_over(primary, prepared) {
+            Diff::default()
+        } else {
+            plan::diff(prepared, spec, primary, manager, &snapshot, &state.applied)
+        };
+        state.forget_actions(&prepared.actions, &snapshot, skipped);
+        let actions = plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory(), self.now.mono_ms);
+        let in_the_way = [children.taken.as_slice(), &actions.missing].concat();
+        self.interests.replace_taken(key, &state.taken, &in_the_way);
+        state.taken = in_the_way;
+        Some(Missing { finalizer, children, actions })
+    }
+
+    fn admitted_by_breaker(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        first: &WriteOp,
+        cost: f64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let (now_ms, generation) = (self.now.mono_ms, primary.generation);
+        let controller = &self.controllers[&key.controller];
+        let Some(state) = self.keys.get_mut(key) else { return false };
+        let breaker = state.breaker.get_or_insert_with(|| Breaker::new(now_ms, generation));
+        if breaker.admit(now_ms, generation, cost) {
+            return true;
+        }
+        let until_ms = breaker.open_until_ms(now_ms, generation).unwrap_or(now_ms);
+        let what = match first {
+            WriteOp::PatchStatus { body, .. } => format!("patch of the status with {body}"),
+            op => format!("{} of {}", op.verb(), op.target()),
+        };
+        let message = format!(
+            "{} is written again and again though its spec did not change; the next write would be a {what}. Something \
+             undoes what {} wants, so it is left alone for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows \
+             who else writes",
+            primary.reference(),
+            controller.label,
+            (until_ms - now_ms) / 1_000,
+            first.target().kind.kind.to_lowercase(),
+            first.target().name.name,
+        );
+        effects.push(Effect::Observe(Observation::BreakerOpened {
+            controller: Arc::clone(&controller.label),
+            object: primary.reference(),
+            message: message.clone(),
+        }));
+        self.stall(key, primary, Stall::new("Fighting", message), effects);
+        let ending = Ending::new(ReconcileResult::Error, Some(until_ms - now_ms));
+        self.write_stall_only(key, primary, ending, true, effects);
+        false
+    }
+}

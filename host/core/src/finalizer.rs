@@ -1,0 +1,118 @@
+//! Finalizers: the name that keeps an object from going until its plugin has cleaned up, and the patches that put it on and
+//! take it off. An object goes in, a write comes out; when each is due is the driver's business.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::contract::PatchKind;
+use crate::event::{Precondition, WriteOp};
+use crate::object::Object;
+
+/// What every finalizer of a plugin begins with.
+const PREFIX: &str = "mortise.dev/";
+/// The longest name of a plugin that finalizes: the API server takes no more behind the slash.
+pub const MAX_PLUGIN_BYTES: usize = 63;
+
+/// The finalizer of a plugin.
+pub fn name(plugin: &str) -> String {
+    format!("{PREFIX}{plugin}")
+}
+
+/// The finalizers of an object. They are read from its text, because few controllers ever ask.
+pub fn of(object: &Object) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct WithMetadata {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        finalizers: Option<Vec<String>>,
+    }
+    if !object.json().contains("\"finalizers\"") {
+        return Vec::new();
+    }
+    let read = serde_json::from_str::<WithMetadata>(object.json());
+    read.ok().and_then(|object| object.metadata.finalizers).unwrap_or_default()
+}
+
+/// Whether an object has a finalizer.
+pub fn is_on(object: &Object, finalizer: &str) -> bool {
+    object.json().contains(finalizer) && of(object).iter().any(|found| found == finalizer)
+}
+
+/// The write that puts a finalizer on, or None when it is there.
+pub fn add(object: &Object, finalizer: &str) -> Option<WriteOp> {
+    let mut all = of(object);
+    if all.iter().any(|found| found == finalizer) {
+        return None;
+    }
+    all.push(finalizer.to_owned());
+    Some(patch(object, &all))
+}
+
+/// The write that takes a finalizer off, or None when it is not there.
+pub fn remove(object: &Object, finalizer: &str) -> Option<WriteOp> {
+    let before = of(object);
+    let after: Vec<String> = before.iter().filter(|found| *found != finalizer).cloned().collect();
+    (after.len() < before.len()).then(|| patch(object, &after))
+}
+
+/// A merge patch replaces the list as a whole, so it carries the version of the list that was seen.
+fn patch(object: &Object, finalizers: &[String]) -> WriteOp {
+    let body = json!({"metadata": {
+        "uid": &*object.uid,
+        "resourceVersion": object.resource_version.0.to_string(),
+        "finalizers": finalizers,
+    }});
+    WriteOp::Patch {
+        target: object.reference(),
+        patch_kind: PatchKind::Merge,
+        body: Arc::from(body.to_string()),
+        subresource: None,
+        only_if: Precondition::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::object::Interner;
+
+    fn object(finalizers: Value) -> Object {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Team",
+            "metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "finalizers": finalizers},
+            "spec": {"note": "mortise.dev/a is only a word here"}});
+        Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap()
+    }
+
+    /// The list that a write leaves, and the version that it is of.
+    fn left(op: Option<WriteOp>) -> Option<(Value, Value)> {
+        let Some(WriteOp::Patch { body, patch_kind: PatchKind::Merge, .. }) = op else { return None };
+        let mut body: Value = serde_json::from_str(&body).unwrap();
+        Some((body["metadata"]["finalizers"].take(), body["metadata"]["resourceVersion"].take()))
+    }
+
+    #[test]
+    fn a_finalizer_is_put_on_once_and_beside_those_of_others() {
+        let (ours, version) = (name("a"), json!("7"));
+        assert_eq!(left(add(&object(json!(null)), &ours)), Some((json!(["mortise.dev/a"]), version.clone())));
+        assert_eq!(left(add(&object(json!(["x/y"])), &ours)), Some((json!(["x/y", "mortise.dev/a"]), version)));
+        assert_eq!(add(&object(json!(["mortise.dev/a"])), &ours), None);
+    }
+
+    #[test]
+    fn a_finalizer_is_taken_off_and_those_of_others_stay() {
+        let (ours, version) = (name("a"), json!("7"));
+        let both = object(json!(["mortise.dev/a", "x/y"]));
+        assert!(is_on(&both, &ours));
+        assert_eq!(left(remove(&both, &ours)), Some((json!(["x/y"]), version.clone())));
+        assert_eq!(left(remove(&object(json!(["mortise.dev/a"])), &ours)), Some((json!([]), version)));
+        assert_eq!(remove(&object(json!(["mortise.dev/ab"])), &ours), None);
+        assert!(!is_on(&object(json!(["mortise.dev/ab"])), &ours) && !is_on(&object(json!(null)), &ours));
+    }
+}

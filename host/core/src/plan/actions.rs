@@ -1,0 +1,332 @@
+//! Actions: writes to objects that are no children. [`prepare`] holds each against what the manifest declares under
+//! `writes`; [`diff`] leaves those that would change something, which is told from the view when the kind is watched (X5).
+//!
+//! A kind that is only written has no view: what is wanted of it is sent once for as long as it is wanted in the same words.
+//! A delete and an eviction are of the very object that was seen (X4), so their kinds are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::metadata;
+use super::prepare::{bad, is_object_name};
+use super::{Applied, PreparedChild};
+use crate::contract::{self, GuestFault, PatchKind, Propagation};
+use crate::event::{Precondition, WriteOp};
+use crate::eviction::Blocked;
+use crate::json::is_same;
+use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
+use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
+use crate::manifest::{ControllerSpec, is_builtin_group};
+use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
+use crate::own_fields::is_applied;
+use crate::store::Snapshot;
+
+/// An action that has been checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PreparedAction {
+    /// The object that is written.
+    pub target: ObjectRef,
+    /// What is done to it.
+    pub action: Action,
+}
+
+/// What is done to an object.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Server-side apply.
+    Apply {
+        /// The partial object as JSON text.
+        object: Arc<str>,
+        /// Take fields over from other managers.
+        force: bool,
+    },
+    /// A patch.
+    Patch {
+        /// How the body is read.
+        patch_kind: PatchKind,
+        /// The patch as JSON text.
+        body: Arc<str>,
+        /// None is the object itself.
+        subresource: Option<Arc<str>>,
+    },
+    /// A delete.
+    Delete(Propagation),
+    /// An eviction.
+    Evict,
+}
+
+/// The last patch of each object and subresource, as it was sent, and the version that it led to.
+pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (Arc<str>, ResourceVersion)>;
+
+/// What is remembered of actions that were carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'a> {
+    /// Applies, of children and of others.
+    pub applied: &'a Applied,
+    /// Patches.
+    pub sent: &'a Sent,
+    /// Evictions that a budget does not allow for now.
+    pub blocked: &'a Blocked,
+}
+
+/// The actions that are missing.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ActionDiff {
+    /// Applies and patches. They come first: a node is cordoned before its Pods are evicted.
+    pub changes: Vec<WriteOp>,
+    /// Deletes and evictions.
+    pub removals: Vec<WriteOp>,
+    /// Objects that are to be patched and are not there.
+    pub missing: Vec<ObjectRef>,
+    /// More is to be removed than one plan may.
+    pub more: bool,
+}
+
+/// Checks the actions of an outcome beside its children.
+pub(super) fn prepare(
+    spec: &ControllerSpec,
+    actions: &[contract::Action],
+    children: Option<&[PreparedChild]>,
+) -> Result<Vec<PreparedAction>, GuestFault> {
+    if actions.len() > MAX_ACTIONS {
+        return bad(format!("actions: there are {}, the most is {MAX_ACTIONS}", actions.len()));
+    }
+    let children: BTreeSet<&ObjectRef> = children.into_iter().flatten().map(|child| &child.target).collect();
+    let mut seen = BTreeSet::new();
+    let mut prepared = Vec::with_capacity(actions.len());
+    for (at, action) in actions.iter().enumerate() {
+        let next = prepare_one(spec, action)
+            .map_err(|why| GuestFault::BadOutcome { message: format!("actions[{at}]: {why}") })?;
+        if children.contains(&next.target) {
+            return bad(format!("actions[{at}]: {} is a child of this outcome", next.target));
+        }
+        let subresource = match &next.action {
+            Action::Patch { subresource, .. } => subresource.clone(),
+            _ => None,
+        };
+        if !seen.insert((next.target.clone(), subresource)) {
+            return bad(format!(
+                "actions[{at}]: {} is there twice; say in one action what is wanted of it",
+                next.target
+            ));
+        }
+        prepared.push(next);
+    }
+    Ok(prepared)
+}
+
+fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<PreparedAction, String> {
+    let (target, verb, action) = match action {
+        contract::Action::Apply { object, force } => {
+            let target = applied_object(object)?;
+            (target, WriteVerb::Apply, Action::Apply { object: Arc::clone(object), force: *force })
+        }
+        contract::Action::Patch { target, patch_kind, body, subresource } => {
+            let subresource = subresource.as_deref().map(Arc::from);
+            let action = Action::Patch { patch_kind: *patch_kind, body: Arc::clone(body), subresource };
+            (target.clone(), WriteVerb::Patch, action)
+        }
+        contract::Action::Delete { target, propagation } => {
+            (target.clone(), WriteVerb::Delete, Action::Delete(*propagation))
+        }
+        contract::Action::Evict { target } => (target.clone(), WriteVerb::Evict, Action::Evict),
+    };
+    let kind = &target.kind;
+    if !allows(&spec.writes, kind, verb) {
+        return Err(format!("{} of {kind} is not declared under writes of the manifest", verb.as_str()));
+    }
+    if verb.needs_view() && !spec.readable().contains(kind) {
+        return Err(format!(
+            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind under reads",
+            verb.as_str()
+        ));
+    }
+    let Name { namespace, name } = &target.name;
+    if !is_object_name(name) || !(namespace.is_empty() || is_object_name(namespace)) {
+        return Err(format!("{:?} is not a name that Kubernetes accepts", target.name.to_string()));
+    }
+    if let Action::Patch { patch_kind, body, subresource } = &action {
+        check_patch(spec, &target, *patch_kind, body, subresource.as_deref())?;
+    }
+    Ok(PreparedAction { target, action })
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    if text.len() > MAX_CHILD_BYTES {
+        return Err(format!("it has {} bytes, the most is {MAX_CHILD_BYTES}", text.len()));
+    }
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+/// Which object an apply is of, from what it says itself.
+fn applied_object(text: &str) -> Result<ObjectRef, String> {
+    let object = parsed(text)?;
+    let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {
+        return Err("apiVersion and kind are missing".to_owned());
+    };
+    metadata::check(&object["metadata"])?;
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    Ok(ObjectRef { kind: Kind::new(api_version, kind), name: Name::new(text("namespace"), text("name")) })
+}
+
+fn check_patch(
+    spec: &ControllerSpec,
+    target: &ObjectRef,
+    patch_kind: PatchKind,
+    body: &str,
+    subresource: Option<&str>,
+) -> Result<(), String> {
+    let kind = &target.kind;
+    if let Some(subresource) = subresource {
+        if !allows_subresource(&spec.writes, kind, subresource) {
+            return Err(format!("patch of {kind} {subresource:?} is not declared under writes of the manifest"));
+        }
+        if subresource == "status" && spec.primary.is_same_resource(kind) {
+            return Err(format!("the status of a {} is part of the outcome", kind.kind));
+        }
+    }
+    let patch = parsed(body)?;
+    match patch_kind {
+        PatchKind::Json => metadata::check_operations(&patch),
+        PatchKind::Strategic if !is_builtin_group(kind.group()) => {
+            Err(format!("{kind} is no kind of Kubernetes itself, and only those take strategic patches; take merge"))
+        }
+        PatchKind::Merge | PatchKind::Strategic if patch.is_object() => metadata::check_patch(&patch),
+        PatchKind::Merge | PatchKind::Strategic => Err("the body of a patch is an object".to_owned()),
+    }
+}
+
+/// What is missing between the snapshot and the actions (X4, X5).
+pub fn diff(
+    actions: &[PreparedAction],
+    spec: &ControllerSpec,
+    manager: &str,
+    snapshot: &Snapshot,
+    memory: Memory<'_>,
+    now_ms: u64,
+) -> ActionDiff {
+    let mut diff = ActionDiff::default();
+    let readable = spec.readable();
+    for PreparedAction { target, action } in actions {
+        let is_watched = readable.contains(&target.kind);
+        let live = snapshot.get(&target.kind, &target.name).filter(|_| is_watched).map(|live| &**live);
+        match action {
+            Action::Apply { object, force } => {
+                if !stands(target, object, live, is_watched, manager, memory.applied) {
+                    let (target, body) = (target.clone(), Arc::clone(object));
+                    diff.changes.push(WriteOp::Apply { target, body, force: *force, only_if: Precondition::None });
+                }
+            }
+            Action::Patch { .. } if is_watched && live.is_none() => diff.missing.push(target.clone()),
+            Action::Patch { patch_kind, body, subresource } => {
+                let sent = memory.sent.get(&(target.clone(), subresource.clone())).filter(|(sent, _)| sent == body);
+                let is_done = match live {
+                    Some(live) => {
+                        sent.is_some_and(|(_, version)| *version == live.resource_version)
+                            || is_patched(live, *patch_kind, body, subresource.as_deref())
+                    }
+                    None => sent.is_some(),
+                };
+                if !is_done {
+                    diff.changes.push(patch(target, *patch_kind, body, subresource.as_ref(), live));
+                }
+            }
+            Action::Delete(_) | Action::Evict => {
+                let Some(live) = live.filter(|live| !live.deleting) else { continue };
+                let (target, uid) = (target.clone(), Arc::clone(&live.uid));
+                match action {
+                    Action::Delete(propagation) => {
+                        diff.removals.push(WriteOp::Delete { target, uid, propagation: *propagation });
+                    }
+                    _ if memory.blocked.may_try(&target, now_ms) => diff.removals.push(WriteOp::Evict { target, uid }),
+                    _ => {}
+                }
+            }
+        }
+    }
+    if diff.removals.len() > MAX_DELETES_PER_PLAN {
+        diff.removals.truncate(MAX_DELETES_PER_PLAN);
+        diff.more = true;
+    }
+    diff
+}
+
+/// Whether an apply stands: by the fields that are recorded as ours, or because nobody has touched what it led to.
+fn stands(
+    target: &ObjectRef,
+    object: &Arc<str>,
+    live: Option<&Object>,
+    is_watched: bool,
+    manager: &str,
+    applied: &Applied,
+) -> bool {
+    let last = applied.get(target).filter(|(sent, _)| sent == object);
+    let Some(live) = live else { return !is_watched && last.is_some() };
+    if last.is_some_and(|(_, version)| *version == live.resource_version) {
+        return true;
+    }
+    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
+    match (own.and_then(|own| parse(&own.fields)), parse(object), parse(live.json())) {
+        (Some(fields), Some(wanted), Some(stands)) => is_applied(&wanted, &stands, &fields),
+        _ => false,
+    }
+}
+
+/// Whether a patch would change nothing of the live object. When in doubt it would: the API server finds that it does not.
+fn is_patched(live: &Object, patch_kind: PatchKind, body: &str, subresource: Option<&str>) -> bool {
+    // A scale is another object, of which the view shows nothing.
+    if subresource.is_some_and(|subresource| subresource != "status") {
+        return false;
+    }
+    let (Ok(before), Ok(patch)) = (serde_json::from_str::<Value>(live.json()), serde_json::from_str::<Value>(body))
+    else {
+        return false;
+    };
+    let mut after = before.clone();
+    match patch_kind {
+        PatchKind::Strategic if !is_plain(&patch) => return false,
+        PatchKind::Merge | PatchKind::Strategic => json_patch::merge(&mut after, &patch),
+        PatchKind::Json => {
+            let Ok(operations) = serde_json::from_value::<json_patch::Patch>(patch) else { return false };
+            if json_patch::patch(&mut after, &operations).is_err() {
+                return false;
+            }
+        }
+    }
+    is_same(&before, &after)
+}
+
+/// A strategic patch without lists, whose merging depends on the kind's schema, and without directives is a merge patch.
+fn is_plain(patch: &Value) -> bool {
+    match patch {
+        Value::Array(_) => false,
+        Value::Object(members) => members.iter().all(|(name, value)| !name.starts_with('$') && is_plain(value)),
+        _ => true,
+    }
+}
+
+fn patch(
+    target: &ObjectRef,
+    patch_kind: PatchKind,
+    body: &Arc<str>,
+    subresource: Option<&Arc<str>>,
+    live: Option<&Object>,
+) -> WriteOp {
+    // What is patched is what was seen. A scale has metadata of its own.
+    let is_seen = live.filter(|_| subresource.is_none_or(|subresource| &**subresource == "status"));
+    WriteOp::Patch {
+        target: target.clone(),
+        patch_kind,
+        body: Arc::clone(body),
+        subresource: subresource.cloned(),
+        only_if: is_seen.map_or(Precondition::None, |live| Precondition::Is(Arc::clone(&live.uid))),
+    }
+}
+
+/// The Pods that are to be evicted.
+pub fn evictions(actions: &[PreparedAction]) -> impl Iterator<Item = &ObjectRef> {
+    actions.iter().filter(|action| action.action == Action::Evict).map(|action| &action.target)
+}

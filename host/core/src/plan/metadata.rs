@@ -1,0 +1,111 @@
+//! What a guest may say about an object's metadata (X6): a whole object's, as a child or an apply has it, and a change of
+//! it, as a patch has it. JSON goes in, the rule that it breaks comes out; nothing here knows which object it is.
+
+use serde_json::Value;
+
+use super::prepare::shown;
+
+/// Everything of ours in labels and annotations begins with this.
+const OWN_PREFIX: &str = "mortise.dev/";
+/// Metadata that the host or the API server writes.
+const HOST_FIELDS: [&str; 9] = [
+    "ownerReferences",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "generateName",
+    "managedFields",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "finalizers",
+];
+/// The metadata that a patch may change: names are fixed, and all else belongs to the host or to the API server.
+const PATCHABLE: [&str; 2] = ["labels", "annotations"];
+
+/// Checks the metadata of a whole object.
+pub(super) fn check(metadata: &Value) -> Result<(), String> {
+    if !metadata.is_object() && !metadata.is_null() {
+        return Err("metadata is not an object".to_owned());
+    }
+    if let Some(field) = HOST_FIELDS.iter().find(|field| !metadata[**field].is_null()) {
+        return Err(format!("metadata.{field} is set: it belongs to the host or to the API server"));
+    }
+    for field in ["name", "namespace"] {
+        if !metadata[field].is_null() && !metadata[field].is_string() {
+            return Err(format!("metadata.{field} is {}, not a string", shown(&metadata[field].to_string())));
+        }
+    }
+    for map in PATCHABLE {
+        if !metadata[map].is_null() && !metadata[map].is_object() {
+            return Err(format!("metadata.{map} is {}, not an object", shown(&metadata[map].to_string())));
+        }
+        check_own_keys(map, &metadata[map])?;
+    }
+    Ok(())
+}
+
+/// Checks a merge patch or a strategic one, in which null takes away and `$` begins a directive.
+pub(super) fn check_patch(patch: &Value) -> Result<(), String> {
+    if let Some(directive) = patch.as_object().and_then(|patch| patch.keys().find(|key| key.starts_with('$'))) {
+        return Err(format!("{directive}: a patch is not of the object as a whole; delete or apply it"));
+    }
+    let metadata = match &patch["metadata"] {
+        Value::Null if patch.get("metadata").is_none() => return Ok(()),
+        Value::Object(metadata) => metadata,
+        other => return Err(format!("metadata is {}, not an object", shown(&other.to_string()))),
+    };
+    for (field, value) in metadata {
+        if !PATCHABLE.contains(&field.as_str()) {
+            return Err(not_patchable(field));
+        }
+        if !value.is_object() {
+            return Err(format!("metadata.{field} is {}, not an object", shown(&value.to_string())));
+        }
+        check_own_keys(field, value)?;
+    }
+    Ok(())
+}
+
+/// Checks the operations of a JSON patch; one that only tests may look at anything.
+pub(super) fn check_operations(patch: &Value) -> Result<(), String> {
+    let Some(operations) = patch.as_array() else {
+        return Err("the body of a json-patch is a list of operations".to_owned());
+    };
+    for (at, operation) in operations.iter().enumerate() {
+        let (Some(op), Some(path)) = (operation["op"].as_str(), operation["path"].as_str()) else {
+            return Err(format!("operation {at}: op and path are missing"));
+        };
+        let from = operation["from"].as_str().filter(|_| op == "move");
+        for path in [Some(path), from].into_iter().flatten().filter(|_| op != "test") {
+            check_pointer(path).map_err(|why| format!("operation {at}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_pointer(path: &str) -> Result<(), String> {
+    let parts: Vec<String> = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        [] => Err("a patch is not of the object as a whole; delete or apply it".to_owned()),
+        ["metadata"] => Err("metadata cannot be replaced as a whole".to_owned()),
+        ["metadata", map, key, ..] if PATCHABLE.contains(map) && key.starts_with(OWN_PREFIX) => Err(own_key(map, key)),
+        ["metadata", field, ..] if !PATCHABLE.contains(field) => Err(not_patchable(field)),
+        _ => Ok(()),
+    }
+}
+
+fn check_own_keys(map: &str, keys: &Value) -> Result<(), String> {
+    let own = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with(OWN_PREFIX)));
+    own.map_or(Ok(()), |key| Err(own_key(map, key)))
+}
+
+fn own_key(map: &str, key: &str) -> String {
+    format!("metadata.{map}[{key:?}] is set: everything under {OWN_PREFIX} is the host's")
+}
+
+fn not_patchable(field: &str) -> String {
+    format!(
+        "metadata.{field}: a patch may change labels and annotations; the rest belongs to the host or to the API server"
+    )
+}

@@ -1,0 +1,251 @@
+//! Actions: what is refused of them by name, and which of them are missing from a view.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::{MANAGER, decode, primary, spec};
+use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
+use crate::event::WriteOp;
+use crate::eviction::Blocked;
+use crate::limits::{MAX_ACTIONS, MAX_DELETES_PER_PLAN};
+use crate::object::{Kind, Name, ObjectRef, ResourceVersion};
+use crate::plan::{ActionDiff, Applied, Memory, Sent, diff_actions, prepare};
+use crate::store::Snapshot;
+
+fn object(api_version: &str, kind: &str, name: &str) -> ObjectRef {
+    ObjectRef { kind: Kind::new(api_version, kind), name: Name::new("default", name) }
+}
+
+fn deployment() -> ObjectRef {
+    object("apps/v1", "Deployment", "web")
+}
+
+fn patch_of(target: ObjectRef, patch_kind: PatchKind, body: &Value, subresource: Option<&str>) -> Action {
+    Action::Patch { target, patch_kind, body: body.to_string().into(), subresource: subresource.map(str::to_owned) }
+}
+
+fn merge(body: &Value) -> Action {
+    patch_of(deployment(), PatchKind::Merge, body, None)
+}
+
+fn apply(object: &Value) -> Action {
+    Action::Apply { object: object.to_string().into(), force: false }
+}
+
+fn evict(name: &str) -> Action {
+    Action::Evict { target: object("v1", "Pod", name) }
+}
+
+#[track_caller]
+fn refused(action: Action, why: &str) {
+    let outcome = Outcome { actions: vec![action], ..Outcome::default() };
+    let told = prepare(&spec(), &primary(), &outcome, None).unwrap_err().message();
+    assert!(told.starts_with("the outcome was refused: actions[0]: ") && told.contains(why), "{told}");
+}
+
+#[test]
+fn what_is_not_declared_under_writes_is_refused_by_name() {
+    let secret = object("v1", "Secret", "a");
+    refused(
+        patch_of(secret.clone(), PatchKind::Merge, &json!({}), None),
+        "patch of v1/Secret is not declared under writes",
+    );
+    refused(Action::Evict { target: secret }, "evict of v1/Secret is not declared");
+    refused(
+        Action::Delete { target: object("v1", "Node", "a"), propagation: Propagation::Orphan },
+        "delete of v1/Node is not",
+    );
+    let thing = apply(&json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}}));
+    refused(thing, "apply of example.com/v1/Thing is not declared");
+    let status = patch_of(deployment(), PatchKind::Merge, &json!({}), Some("status"));
+    refused(status, "patch of apps/v1/Deployment \"status\" is not declared");
+}
+
+#[test]
+fn x6_a_patch_changes_no_metadata_but_labels_and_annotations() {
+    for field in ["finalizers", "ownerReferences", "resourceVersion", "name"] {
+        refused(
+            merge(&json!({"metadata": {field: null}})),
+            &format!("metadata.{field}: a patch may change labels and"),
+        );
+        let path = format!("/metadata/{field}/0");
+        let remove = json!([{"op": "remove", "path": path}]);
+        refused(patch_of(deployment(), PatchKind::Json, &remove, None), &format!("operation 0: metadata.{field}: "));
+        let moved = json!([{"op": "move", "from": path, "path": "/spec/x"}]);
+        refused(patch_of(deployment(), PatchKind::Json, &moved, None), &format!("metadata.{field}: "));
+    }
+    refused(
+        merge(&json!({"metadata": {"labels": {"mortise.dev/x": null}}})),
+        "everything under mortise.dev/ is the host's",
+    );
+    refused(merge(&json!({"metadata": {"labels": null}})), "metadata.labels is null, not an object");
+    refused(merge(&json!({"metadata": null})), "metadata is null, not an object");
+    refused(merge(&json!([])), "the body of a patch is an object");
+    let own = json!([{"op": "add", "path": "/metadata/annotations/mortise.dev~1child", "value": "0"}]);
+    refused(patch_of(deployment(), PatchKind::Json, &own, None), "metadata.annotations[\"mortise.dev/child\"] is set");
+    for whole in ["", "/metadata"] {
+        let replace = json!([{"op": "replace", "path": whole, "value": {}}]);
+        refused(patch_of(deployment(), PatchKind::Json, &replace, None), "as a whole");
+    }
+    refused(patch_of(deployment(), PatchKind::Json, &json!([{"op": "add"}]), None), "op and path are missing");
+    refused(patch_of(deployment(), PatchKind::Json, &json!({}), None), "a list of operations");
+    refused(patch_of(deployment(), PatchKind::Strategic, &json!({"$patch": "delete"}), None), "as a whole");
+    let thing = object("example.com/v1", "Thing", "a");
+    refused(patch_of(thing, PatchKind::Strategic, &json!({}), None), "only those take strategic patches");
+    let owned = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "finalizers": ["x"]}});
+    refused(apply(&owned), "metadata.finalizers is set");
+    refused(apply(&json!({"apiVersion": "v1", "kind": "Service"})), "\"\" is not a name that Kubernetes accepts");
+}
+
+#[test]
+fn an_object_is_written_in_one_way_at_a_time() {
+    let twice = Outcome { actions: vec![merge(&json!({})), merge(&json!({"spec": {}}))], ..Outcome::default() };
+    let told = prepare(&spec(), &primary(), &twice, None).unwrap_err().message();
+    assert!(told.contains("actions[1]: Deployment default/web is there twice"), "{told}");
+    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
+    let child = Child { key: "a".into(), object: settings.to_string().into() };
+    let outcome = Outcome { children: Some(vec![child]), actions: vec![apply(&settings)], ..Outcome::default() };
+    let told = prepare(&spec(), &primary(), &outcome, None).unwrap_err().message();
+    assert!(told.contains("actions[0]: ConfigMap default/a is a child of this outcome"), "{told}");
+    let both = vec![merge(&json!({})), patch_of(deployment(), PatchKind::Merge, &json!({"spec": {}}), Some("scale"))];
+    assert!(prepare(&spec(), &primary(), &Outcome { actions: both, ..Outcome::default() }, None).is_ok());
+    let many = (0..=MAX_ACTIONS).map(|n| evict(&format!("p{n}"))).collect();
+    let told =
+        prepare(&spec(), &primary(), &Outcome { actions: many, ..Outcome::default() }, None).unwrap_err().message();
+    assert!(told.contains("actions: there are 501, the most is 500"), "{told}");
+}
+
+/// The actions that are missing from a view of these objects.
+fn missing(actions: Vec<Action>, live: Vec<Value>, sent: &Sent, blocked: &Blocked, now_ms: u64) -> ActionDiff {
+    let prepared = prepare(&spec(), &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
+    let snapshot = Snapshot::of(&spec().readable(), live.into_iter().map(decode));
+    let memory = Memory { applied: &Applied::new(), sent, blocked };
+    diff_actions(&prepared.actions, &spec(), MANAGER, &snapshot, memory, now_ms)
+}
+
+fn shown(diff: &ActionDiff) -> String {
+    let op = |op: &WriteOp| match op {
+        WriteOp::Patch { target, patch_kind, body, subresource, only_if } => {
+            format!("patch {target} {patch_kind:?} {body} {subresource:?} {only_if:?}")
+        }
+        WriteOp::Delete { target, uid, propagation } => format!("delete {target} uid={uid} {propagation:?}"),
+        WriteOp::Evict { target, uid } => format!("evict {target} uid={uid}"),
+        op => format!("{} {}", op.verb(), op.target()),
+    };
+    let mut lines: Vec<String> = diff.changes.iter().chain(&diff.removals).map(op).collect();
+    lines.extend(diff.missing.iter().map(|target| format!("missing {target}")));
+    lines.join("\n")
+}
+
+#[track_caller]
+fn check(actions: Vec<Action>, live: Vec<Value>, expected: Expect) {
+    expected.assert_eq(&shown(&missing(actions, live, &Sent::new(), &Blocked::default(), 0)));
+}
+
+fn web() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "uid": "d-1", "resourceVersion": "7"},
+        "spec": {"replicas": 1, "list": ["a"]}})
+}
+
+fn live_pod(name: &str, deleted_at: Option<&str>) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"),
+        "resourceVersion": "8", "deletionTimestamp": deleted_at}})
+}
+
+#[test]
+fn x5_a_patch_that_would_change_nothing_is_not_missing() {
+    check(
+        vec![merge(&json!({"spec": {"replicas": 2}}))],
+        vec![web()],
+        expect![[r#"patch Deployment default/web Merge {"spec":{"replicas":2}} None Is("d-1")"#]],
+    );
+    let same = [
+        merge(&json!({"spec": {"replicas": 1.0, "absent": null}})),
+        patch_of(deployment(), PatchKind::Strategic, &json!({"spec": {"replicas": 1}}), None),
+        patch_of(
+            deployment(),
+            PatchKind::Json,
+            &json!([{"op": "replace", "path": "/spec/replicas", "value": 1}]),
+            None,
+        ),
+    ];
+    for action in same {
+        check(vec![action], vec![web()], expect![""]);
+    }
+    let tested =
+        json!([{"op": "test", "path": "/spec/replicas", "value": 5}, {"op": "remove", "path": "/spec/replicas"}]);
+    check(
+        vec![patch_of(deployment(), PatchKind::Json, &tested, None)],
+        vec![web()],
+        expect![[
+            r#"patch Deployment default/web Json [{"op":"test","path":"/spec/replicas","value":5},{"op":"remove","path":"/spec/replicas"}] None Is("d-1")"#
+        ]],
+    );
+    check(vec![merge(&json!({}))], vec![], expect!["missing Deployment default/web"]);
+}
+
+#[test]
+fn x5_what_cannot_be_compared_is_sent_once_for_each_state_of_the_object() {
+    let lists = patch_of(deployment(), PatchKind::Strategic, &json!({"spec": {"list": ["a"]}}), None);
+    let scale = patch_of(deployment(), PatchKind::Merge, &json!({"spec": {"replicas": 1}}), Some("scale"));
+    let service = patch_of(object("v1", "Service", "a"), PatchKind::Merge, &json!({"spec": {}}), None);
+    for (action, is_watched) in [(lists, true), (scale, true), (service, false)] {
+        let none = Blocked::default();
+        let first = missing(vec![action.clone()], vec![web()], &Sent::new(), &none, 0);
+        let [WriteOp::Patch { target, body, subresource, .. }] = first.changes.as_slice() else { panic!("{first:?}") };
+        let sent =
+            |version| Sent::from([((target.clone(), subresource.clone()), (body.clone(), ResourceVersion(version)))]);
+        assert_eq!(missing(vec![action.clone()], vec![web()], &sent(7), &none, 0), ActionDiff::default());
+        let elsewhere = missing(vec![action], vec![web()], &sent(6), &none, 0);
+        assert_eq!(
+            elsewhere.changes.len(),
+            usize::from(is_watched),
+            "the object has changed since, as far as one sees"
+        );
+    }
+}
+
+#[test]
+fn x4_deletes_and_evictions_are_of_what_was_seen() {
+    let delete = Action::Delete { target: deployment(), propagation: Propagation::Foreground };
+    check(vec![delete.clone()], vec![web()], expect!["delete Deployment default/web uid=d-1 Foreground"]);
+    check(vec![delete], vec![], expect![""]);
+    let actions = vec![evict("a"), evict("going"), evict("gone")];
+    let live = vec![live_pod("a", None), live_pod("going", Some("2026-01-01T00:00:00Z"))];
+    check(actions, live, expect!["evict Pod default/a uid=uid-a"]);
+}
+
+#[test]
+fn evictions_that_a_budget_refused_wait_for_their_time_and_hold_up_no_other() {
+    let mut blocked = Blocked::default();
+    blocked.refuse(&object("v1", "Pod", "a"), "The disruption budget web", 0);
+    let at = |now_ms| {
+        let live = vec![live_pod("a", None), live_pod("b", None)];
+        missing(vec![evict("a"), evict("b")], live, &Sent::new(), &blocked, now_ms).removals.len()
+    };
+    assert_eq!((at(4_999), at(5_000)), (1, 2));
+}
+
+#[test]
+fn x10_one_plan_removes_so_many_at_most() {
+    let names: Vec<String> = (0..MAX_DELETES_PER_PLAN + 5).map(|n| format!("p{n}")).collect();
+    let actions = names.iter().map(|name| evict(name)).collect();
+    let live = names.iter().map(|name| live_pod(name, None)).collect();
+    let diff = missing(actions, live, &Sent::new(), &Blocked::default(), 0);
+    assert_eq!((diff.removals.len(), diff.more), (MAX_DELETES_PER_PLAN, true));
+}
+
+#[test]
+fn an_apply_stands_by_the_fields_that_are_recorded_as_ours() {
+    let wanted = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"},
+        "data": {"k": "1"}});
+    check(vec![apply(&wanted)], vec![], expect!["patch ConfigMap default/a"]);
+    let live = |value: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": value, "theirs": "x"},
+            "metadata": {"name": "a", "namespace": "default", "uid": "c", "resourceVersion": "5", "managedFields":
+                [{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:data": {"f:k": {}}}}]}})
+    };
+    check(vec![apply(&wanted)], vec![live("1")], expect![""]);
+    check(vec![apply(&wanted)], vec![live("2")], expect!["patch ConfigMap default/a"]);
+}
