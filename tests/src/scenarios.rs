@@ -26,7 +26,7 @@ const TRACE_LINES: usize = 100;
 /// Alike lines in a row that are written out one by one.
 const ALIKE_LINES: usize = 6;
 /// Longest block of lines that is recognised when it comes again and again.
-const MAX_BLOCK: usize = 4;
+const MAX_BLOCK: usize = 6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +100,12 @@ enum Act {
         kind: String,
         key: String,
         times: u32,
+    },
+    /// Somebody edits an object by these patches in turn, ten times a second.
+    Flip {
+        object: String,
+        patches: Vec<Value>,
+        times: usize,
     },
 }
 
@@ -242,6 +248,13 @@ impl Story {
                 found.iter().for_each(|target| self.world.cluster.remove(target));
                 self.world.run_until(self.world.now_ms + 100)
             }),
+            Act::Flip { object: target, patches, times } => {
+                let target = object(&self.world.cluster, &target);
+                patches.iter().cycle().take(times).try_for_each(|patch| {
+                    assert!(self.world.cluster.edit(&target, patch), "{target} is not there, or is so already");
+                    self.world.run_until(self.world.now_ms + 100)
+                })
+            }
             _ => unreachable!("the other acts are about objects"),
         };
         holds.unwrap_or_else(|violation| panic!("{violation}"));
@@ -340,6 +353,7 @@ scenarios! {
     x8_every_write_is_safe_to_repeat: "x8-repeat",
     x9_a_fight_is_stopped_and_told: "x9-breaker",
     x9_an_eviction_that_a_budget_forbids_waits_and_holds_up_nothing: "x9-evictions",
+    x9_following_what_is_only_read_is_no_fight: "x9-following",
     x10_children_and_deletes_are_capped: "x10-caps",
     x11_a_status_waits_for_the_children_it_tells_of: "x11-status",
     r5_a_kind_that_may_not_be_read_blocks_its_plugin_and_is_never_an_empty_list: "r5-denied",

@@ -2,6 +2,7 @@
 //! typed, with its own output; every wait is on a condition with a deadline. Each system has a story in a file of its own,
 //! and this one says which are told; `stage` is what they are played on.
 
+mod crontab;
 mod foo;
 mod mydaemonset;
 mod podset;
@@ -45,6 +46,7 @@ const STORIES: &[Story] = &[
     Story { plugin: "podset", tell: podset::tell },
     Story { plugin: "foo", tell: foo::tell },
     Story { plugin: "mydaemonset", tell: mydaemonset::tell },
+    Story { plugin: "crontab", tell: crontab::tell },
 ];
 
 /// What follows `demo` on the command line; None when something else does.

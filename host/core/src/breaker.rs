@@ -2,7 +2,8 @@
 //!
 //! One token is a reconcile that changed or deleted something. One that only created costs a quarter: to heal what others
 //! take away is what a controller is for, but not without end. A change of the object's own generation closes and refills
-//! it: a person who edits an object fifty times in a minute is not a fight.
+//! it: a person who edits an object fifty times in a minute is not a fight. Nor is a controller that follows what it only
+//! reads, such as the Nodes of a cluster that is being drained: whoever keeps the breaker begins a new one then.
 
 /// Reconciles with writes that a key may do at once.
 const BURST: f64 = 50.0;

@@ -98,6 +98,13 @@ impl ControllerSpec {
         self.selection.is_everything() || self.selection.matches(object)
     }
 
+    /// Whether the guest sees a kind and writes none of it, so that a change of it is never an echo of its own writes.
+    pub fn only_reads(&self, kind: &Kind) -> bool {
+        let (is_owned, is_written) =
+            (self.update_of(kind).is_some(), self.writes.iter().any(|rule| rule.kind == *kind));
+        *kind != self.primary && !is_owned && !is_written
+    }
+
     /// How children of a kind are changed, or None when it is not owned.
     pub fn update_of(&self, kind: &Kind) -> Option<Update> {
         self.owns.iter().find(|owned| owned.kind == *kind).map(|owned| owned.update)

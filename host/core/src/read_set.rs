@@ -182,6 +182,22 @@ impl ReadSet {
         self.looks > MAX_LOOKS || !self.questions.iter().all(is_same)
     }
 
+    /// Whether some answer about one of these kinds is another one now. An answer that is too large to be compared does not
+    /// count, nor any of a set that remembers no questions.
+    pub fn has_changed_of(&self, is_of: impl Fn(&Kind) -> bool, snapshot: &Snapshot) -> bool {
+        if self.whole || self.looks > MAX_LOOKS {
+            return false;
+        }
+        let mut changed = self.changed_kinds(snapshot);
+        changed.retain(|kind| is_of(kind));
+        let budget = Budget::new(MAX_LOOKS);
+        let differs = |(question, hash): &(Question, u64)| {
+            let is_asked = question.kind().is_some_and(|kind| *hash != UNFINISHED && changed.contains(&kind));
+            is_asked && question.hash_of_objects(snapshot, &budget).is_some_and(|now| now != *hash)
+        };
+        !changed.is_empty() && self.questions.iter().any(differs)
+    }
+
     /// Whether the store remembers all that has changed of the kinds that were read, and nothing of it is in an answer.
     fn is_untouched_since(&self, store: &Store) -> bool {
         let budget = Budget::new(MAX_LOOKS);

@@ -125,7 +125,12 @@ impl Stage {
 
     /// Waits until `holds`; a host that ends meanwhile ends the wait.
     pub(super) fn until(&self, what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
-        until(what, DEADLINE, POLL, || match self.check_host() {
+        self.until_within(DEADLINE, what, holds)
+    }
+
+    /// The same with a deadline of its own, for what takes its time.
+    pub(super) fn until_within(&self, deadline: Duration, what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
+        until(what, deadline, POLL, || match self.check_host() {
             Err(error) => Ok(Some(Err(error))),
             Ok(()) => Ok(holds()?.then_some(Ok(()))),
         })?

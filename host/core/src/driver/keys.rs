@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::breaker::Breaker;
 use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
 use crate::eviction::Blocked;
+use crate::manifest::ControllerSpec;
 use crate::object::{Kind, ObjectRef, ResourceVersion};
 use crate::own_write::OwnWrite;
 use crate::plan::{self, Applied, Memory, Prepared, PreparedAction, Sent};
@@ -224,6 +225,14 @@ impl KeyState {
     /// What is remembered of actions.
     pub fn memory(&self) -> Memory<'_> {
         Memory { applied: &self.applied, sent: &self.sent, blocked: &self.blocked }
+    }
+
+    /// X9: following what is only read is no fight, however often that changes. So the breaker closes, and counts anew.
+    pub fn follow(&mut self, spec: &ControllerSpec, snapshot: &Snapshot) {
+        let last = self.last.as_ref().filter(|_| self.breaker.is_some());
+        if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot)) {
+            self.breaker = None;
+        }
     }
 
     pub fn is_idle(&self) -> bool {

@@ -90,6 +90,7 @@ impl Driver {
         }
         state.gated_since_ms = None;
         self.gated.remove(&key);
+        state.follow(&spec, &snapshot);
         let breaker = state.breaker.as_ref();
         if let Some(until_ms) = breaker.and_then(|breaker| breaker.open_until_ms(now_ms, primary.generation)) {
             self.queue.add_at(until_ms, &controller.plugin, key, Lane::Retry);
