@@ -265,8 +265,8 @@ impl Contest {
         if host.stopped_until_ms > self.now_ms || !claim.allows_writes(self.now_ms + host.clock_ahead_ms) {
             return Ok(());
         }
-        let others = self.writes_until_ms.iter().filter(|(other, _)| **other != number);
-        if let Some((other, until_ms)) = others.filter(|(_, until_ms)| **until_ms > self.now_ms).next_back() {
+        let mut others = self.writes_until_ms.iter().filter(|(other, _)| **other != number);
+        if let Some((other, until_ms)) = others.rfind(|(_, until_ms)| **until_ms > self.now_ms) {
             return Err(format!(
                 "host {number} writes at {}, and a write of host {other} may land until {until_ms}",
                 self.now_ms
