@@ -11,11 +11,13 @@ use std::time::Instant;
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::event::{CallDone, Observation, ReconcileResult, WatchError, Write, WriteError, WriteErrorClass};
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use self::families::{
-    CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, KindLabels, PluginLabels, QueueLabels,
-    ReasonLabels, RequestLabels, ResultLabels, WriteLabels,
+    CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, KindLabels, LeaseLabels, PluginLabels,
+    QueueLabels, ReasonLabels, RequestLabels, ResultLabels, WriteLabels,
 };
 
 mod families;
@@ -31,6 +33,7 @@ const MAX_RUNNING: usize = 1_024;
 pub struct Metrics {
     registry: Registry,
     families: Families,
+    leads: Family<LeaseLabels, Gauge>,
     /// When each reconcile in work began, by controller; the series made of it are computed at a scrape, so that an
     /// idle host has no timer for them.
     running: Mutex<BTreeMap<Arc<str>, VecDeque<Instant>>>,
@@ -95,7 +98,8 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let families = Families::register(&mut registry);
-        Self { registry, families, running: Mutex::default() }
+        let leads = families::leads(&mut registry);
+        Self { registry, families, leads, running: Mutex::default() }
     }
 
     /// Counts what the driver reports.
@@ -180,8 +184,8 @@ impl Metrics {
 
     /// Notes whether this host leads.
     pub fn leads(&self, lease: &Arc<str>, leads: bool) {
-        let labels = families::LeaseLabels { name: lease.clone() };
-        self.families.leads.get_or_create(&labels).set(i64::from(leads));
+        let labels = LeaseLabels { name: lease.clone() };
+        self.leads.get_or_create(&labels).set(i64::from(leads));
     }
 
     /// Notes how many calls of a controller may run at once.

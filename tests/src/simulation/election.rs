@@ -20,7 +20,7 @@ const REQUEST_MS: u64 = 5_000;
 const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * RETRY_MS;
 
 /// How finely time is looked at. Nothing that matters here is shorter.
-const TICK_MS: u64 = 5;
+const TICK_MS: u64 = 10;
 /// How long it takes, on average, until something goes wrong again.
 const ACCIDENT_MS: u64 = 4_000;
 

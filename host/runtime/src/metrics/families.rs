@@ -86,7 +86,6 @@ pub(super) struct Families {
     pub(super) longest_seconds: Family<QueueLabels, Seconds>,
     pub(super) retries: Family<QueueLabels, Counter>,
     pub(super) requests: Family<RequestLabels, Counter>,
-    pub(super) leads: Family<LeaseLabels, Gauge>,
     pub(super) guest_calls: Family<CallLabels, Counter>,
     pub(super) guest_seconds: Histograms<ControllerLabels>,
     pub(super) skipped: Family<ControllerLabels, Counter>,
@@ -147,11 +146,6 @@ impl Families {
             ),
             retries: counter(r, "workqueue_retries", "Keys that came back after a failure"),
             requests: counter(r, "rest_client_requests", "Requests to the API server"),
-            leads: gauge(
-                r,
-                "leader_election_master_status",
-                "1 when this host leads by the Lease of this name, else 0",
-            ),
             guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by how they ended"),
             guest_seconds: histogram(r, "mortise_guest_call_seconds", "Time of one call on its worker", guest_buckets),
             skipped: counter(
@@ -182,6 +176,11 @@ impl Families {
             writes: counter(r, "mortise_writes", "Writes by verb, kind and answer"),
         }
     }
+}
+
+/// Client-go's series of leader elections; only a host that takes part in one has any.
+pub(super) fn leads(registry: &mut Registry) -> Family<LeaseLabels, Gauge> {
+    gauge(registry, "leader_election_master_status", "1 when this host leads by the Lease of this name, else 0")
 }
 
 /// client-go's buckets of both workqueue histograms: 10 ns to 1000 s by tens.
