@@ -2,6 +2,7 @@
 //! write is sent without the right to it, the host of these tests checks at each one.
 
 use super::*;
+use crate::contract::Propagation;
 use crate::lease::LEASE_DURATION_MS;
 use crate::limits::WRITE_TIMEOUT_MS;
 
@@ -167,7 +168,7 @@ fn x7_a_write_says_until_when_it_may_be_sent() {
     let sent_until = |driver: &mut Driver| {
         let mut effects = Vec::new();
         let target = ObjectRef { kind: kind_of(0), name: Name::new("default", "a") };
-        let op = WriteOp::Delete { target: target.clone(), uid: "u".into() };
+        let op = WriteOp::Delete { target: target.clone(), uid: "u".into(), propagation: Propagation::Background };
         driver.send(None, op, super::super::WriteFor::Nobody(target), &mut effects);
         let [Effect::Write(write)] = &effects[..] else { panic!("{effects:?}") };
         write.not_after_ms
