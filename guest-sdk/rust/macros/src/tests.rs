@@ -221,7 +221,10 @@ fn a_reconciler_of_another_shape_is_shown_the_right_one() {
 fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
     assert!(reconciler::expand_controller(quote!(owns("v1/Pod"), concurrency = 2), good()).is_ok());
     let told = controller_error(quote!(limits(deadline_ms = 5)));
-    assert_eq!(told, "unknown argument `limits`; it is one of: owns, reads, labels, annotation, concurrency, kind");
+    assert_eq!(
+        told,
+        "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, concurrency, kind"
+    );
 
     let plugin = |arguments| plugin::expand(arguments).map(|tokens| tokens.to_string());
     for good in [
