@@ -284,8 +284,17 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     cut(&text)
 }
 
+/// The beginning of a message that is too long, which says what failed, and its end, which says why: the API server puts the
+/// whole object between the two when a patch does not fit.
 fn cut(message: &str) -> String {
-    message.chars().take(MAX_MESSAGE_CHARS).collect()
+    const GAP: &str = " ... ";
+    let chars = message.chars().count();
+    if chars <= MAX_MESSAGE_CHARS {
+        return message.to_owned();
+    }
+    let head = MAX_MESSAGE_CHARS / 2;
+    let tail = MAX_MESSAGE_CHARS - head - GAP.len();
+    message.chars().take(head).chain(GAP.chars()).chain(message.chars().skip(chars - tail)).collect()
 }
 
 #[cfg(test)]
@@ -404,7 +413,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_html_is_cut() {
-        assert_eq!(refused(502, None, &"x".repeat(9_000)).message.len(), MAX_MESSAGE_CHARS);
+    fn a_page_of_html_is_cut_in_its_middle() {
+        let page = format!("what failed {} and why", "x".repeat(9_000));
+        let message = refused(502, None, &page).message;
+        assert_eq!(message.len(), MAX_MESSAGE_CHARS);
+        assert!(message.starts_with("what failed x") && message.ends_with("x and why"), "{message}");
+        assert_eq!(cut(&"ä".repeat(MAX_MESSAGE_CHARS)).chars().count(), MAX_MESSAGE_CHARS);
     }
 }

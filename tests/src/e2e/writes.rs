@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mortise_core::contract::Propagation;
+use mortise_core::contract::{PatchKind, Propagation};
 use mortise_core::event::{Precondition, Write, WriteError, WriteErrorClass as Class, WriteId, WriteOp, Written};
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_kube::client::{Access, ApiServer};
@@ -111,4 +111,79 @@ fn x8_each_refusal_of_the_api_server_is_taken_for_what_it_is() {
     let delete = delete(&made.uid);
     writer.write(delete.clone()).unwrap();
     writer.write(delete).unwrap();
+}
+
+#[test]
+fn patches_of_each_kind_change_what_was_seen_and_nothing_else() {
+    let world = World::new("patches");
+    let writer = Writer::new(&world);
+    let labels = json!({"app": "web"});
+    let target = ObjectRef { kind: Kind::new("apps/v1", "Deployment"), name: Name::new(&world.namespace, "web") };
+    let main = json!({"name": "main", "image": "one"});
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 0,
+        "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [main]}}}});
+    let body: Arc<str> = body.to_string().into();
+    let made = writer.write(WriteOp::Create { target: target.clone(), body }).unwrap();
+    let patch = |patch_kind, body: Value, subresource: Option<&str>, uid: Option<&str>| WriteOp::Patch {
+        target: target.clone(),
+        patch_kind,
+        body: body.to_string().into(),
+        subresource: subresource.map(Arc::from),
+        only_if: uid.map_or(Precondition::None, |uid| Precondition::Is(uid.into())),
+    };
+    let seen = Some(&*made.uid);
+    let side = json!({"name": "side", "image": "two"});
+    let containers = json!({"spec": {"template": {"spec": {"containers": [side]}}}});
+    let strategic = patch(PatchKind::Strategic, containers, None, seen);
+    let merge = patch(PatchKind::Merge, json!({"metadata": {"annotations": {"a": "b"}}}), None, seen);
+    let test = json!([{"op": "add", "path": "/spec/paused", "value": true}]);
+    let operations = patch(PatchKind::Json, test, None, seen);
+    let scale = patch(PatchKind::Merge, json!({"spec": {"replicas": 2}}), Some("scale"), None);
+    for op in [strategic, merge, operations, scale] {
+        assert_eq!(writer.write(op).unwrap().uid, made.uid);
+    }
+    let path =
+        "jsonpath={.spec.template.spec.containers[*].name} {.metadata.annotations.a} {.spec.paused} {.spec.replicas}";
+    let stands = world.kubectl_here(&["get", "deployment", "web", "-o", path]);
+    assert_eq!(stands, "side main b true 2", "a strategic patch merges lists by their keys");
+
+    let other = Some("3f0d7a52-0000-0000-0000-000000000000");
+    assert_eq!(
+        writer.refused(patch(PatchKind::Merge, json!({"spec": {"paused": false}}), None, other)).0,
+        Class::Conflict
+    );
+    let (class, message) = writer.refused(patch(PatchKind::Json, json!([]), None, other));
+    assert_eq!(class, Class::Invalid, "{message}");
+    let unknown = patch(PatchKind::Merge, json!({"spec": {"pause": true}}), None, None);
+    let (class, message) = writer.refused(unknown);
+    assert!(class == Class::Invalid && message.contains("pause"), "{class:?}: {message}");
+    world.kubectl_here(&["delete", "deployment", "web"]);
+    assert_eq!(writer.refused(patch(PatchKind::Merge, json!({}), None, None)).0, Class::NotFound);
+}
+
+#[test]
+fn an_eviction_that_a_budget_forbids_names_it_and_one_of_another_pod_is_a_conflict() {
+    let world = World::new("evictions");
+    let writer = Writer::new(&world);
+    let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new(&world.namespace, "web") };
+    world.apply(&json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": world.namespace, "labels": {"app": "web"}},
+        "spec": {"nodeName": "node-1", "terminationGracePeriodSeconds": 0, "containers": [{"name": "a", "image": "busybox"}]}}));
+    world.apply(&json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web-budget", "namespace": world.namespace},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}));
+    world.kubectl_here(&["wait", "pdb/web-budget", "--for=jsonpath={.status.currentHealthy}=1", "--timeout=60s"]);
+    let uid = world.kubectl_here(&["get", "pod", "web", "-o", "jsonpath={.metadata.uid}"]);
+    let evict = |uid: &str| WriteOp::Evict { target: target.clone(), uid: uid.into() };
+    let (class, message) = writer.refused(evict(&uid));
+    assert!(class == Class::Blocked && message.contains("web-budget needs 1 healthy pods"), "{class:?}: {message}");
+    assert!(matches!(
+        writer.refused(evict("3f0d7a52-0000-0000-0000-000000000000")).0,
+        Class::Blocked | Class::Conflict
+    ));
+    world.kubectl_here(&["delete", "pdb", "web-budget"]);
+    assert_eq!(writer.refused(evict("3f0d7a52-0000-0000-0000-000000000000")).0, Class::Conflict);
+    writer.write(evict(&uid)).unwrap();
+    world.kubectl_here(&["wait", "pod/web", "--for=delete", "--timeout=60s"]);
+    writer.write(evict(&uid)).unwrap();
 }
