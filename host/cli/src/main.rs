@@ -6,6 +6,7 @@ mod allocator;
 mod cache;
 mod component;
 mod crd;
+mod finalizers;
 mod inspect;
 mod kubernetes;
 mod push;
@@ -49,6 +50,8 @@ enum Command {
     Push(push::PushArgs),
     /// Print the RBAC that a plugin, or the host, needs
     Rbac(rbac::RbacArgs),
+    /// Let objects go that a plugin which is gone keeps from being deleted
+    Finalizers(finalizers::FinalizersArgs),
     /// Print the CustomResourceDefinition of Plugin objects
     Crd(crd::CrdArgs),
     /// Compile the component on standard input; the host starts this as a child process with limits on itself
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Push(args) => push::run(&args),
         Command::Rbac(args) => rbac::run(&args),
+        Command::Finalizers(args) => finalizers::run(&args),
         Command::Crd(args) => crd::run(&args),
         Command::CompileComponent => return mortise_wasm::compile::child_main(),
     };
