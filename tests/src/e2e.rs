@@ -5,6 +5,7 @@
 
 mod crash;
 mod crontab;
+mod drain;
 mod failover;
 mod foo;
 mod hostile;
@@ -18,6 +19,7 @@ mod pods;
 mod quiet;
 mod refusals;
 mod reload;
+mod rights;
 mod shutdown;
 mod world;
 mod writes;

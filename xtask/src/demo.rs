@@ -3,6 +3,7 @@
 //! and this one says which are told; `stage` is what they are played on.
 
 mod crontab;
+mod drain;
 mod foo;
 mod mydaemonset;
 mod podset;
@@ -47,6 +48,7 @@ const STORIES: &[Story] = &[
     Story { plugin: "foo", tell: foo::tell },
     Story { plugin: "mydaemonset", tell: mydaemonset::tell },
     Story { plugin: "crontab", tell: crontab::tell },
+    Story { plugin: "drain", tell: drain::tell },
 ];
 
 /// What follows `demo` on the command line; None when something else does.

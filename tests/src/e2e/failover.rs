@@ -9,9 +9,9 @@ use mortise_control_plane::AuditRecord;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::outage::grant;
 use super::pods::Witness;
 use super::reload::{create_sets, scale, wait_converged};
+use super::rights::grant;
 use super::world::{CONTENDERS, HOST_NAMESPACE, Host, World, built, count_from_env};
 
 /// How long a leader is stopped. Longer than its Lease holds; `MORTISE_E2E_PAUSE_S` raises it.

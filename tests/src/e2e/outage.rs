@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::pods::Witness;
 use super::reload::{create_sets, scale, wait_converged};
-use super::world::{HOST_NAMESPACE, RESTRICTED, World, built, count_from_env};
+use super::rights;
+use super::world::{RESTRICTED, World, built, count_from_env};
 
 /// How long the API server is away. `MORTISE_E2E_OUTAGE_S` raises it.
 const OUTAGE_S: usize = 5;
@@ -59,51 +60,17 @@ fn credentials_that_are_not_accepted_are_told_as_such_and_as_no_missing_right() 
     assert!(world.host().process.ended().unwrap().is_none(), "the host gave up");
 }
 
-/// Grants the rules that `mortise rbac` prints, bound to the restricted user.
-pub fn grant(world: &World, arguments: &[&str]) {
-    let mut command = std::process::Command::new(built("debug/mortise"));
-    let output = command.arg("rbac").args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    world.plane.apply(&String::from_utf8(output.stdout).unwrap()).unwrap();
-}
-
-fn bind(world: &World, name: &str, cluster_role: &str) {
-    world.kubectl(&["delete", "clusterrolebinding", name, "--ignore-not-found"]);
-    let role = format!("--clusterrole={cluster_role}");
-    world.kubectl(&["create", "clusterrolebinding", name, &role, &format!("--user={RESTRICTED}")]);
-}
-
 /// A world whose host has its own rights, and none of any plugin's.
 fn restricted_world(name: &str) -> World {
     let mut world = World::new(name);
-    for binding in ["e2e-host", "e2e-podset"] {
-        world.kubectl(&["delete", "clusterrolebinding", binding, "--ignore-not-found"]);
-    }
-    grant(&world, &["--host"]);
-    bind(&world, "e2e-host", "mortise-host");
-    let in_namespace = ["create", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--role=mortise"];
-    world.kubectl(&["delete", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--ignore-not-found"]);
-    world.kubectl(&[&in_namespace[..], &[&format!("--user={RESTRICTED}")]].concat());
-    world.start_host_as(RESTRICTED, &[]);
+    rights::start_restricted(&mut world);
     world.offer("podset", &built("plugins/podset.wasm"));
     world
 }
 
 /// Gives the host the rights that podset needs, and returns the role that holds them.
 fn let_podset_run(world: &mut World) -> String {
-    let component = built("plugins/podset.wasm");
-    grant(world, &[component.to_str().unwrap()]);
-    let roles = world.kubectl(&[
-        "get",
-        "clusterroles",
-        "-l",
-        "mortise.dev/aggregate-to-host=true",
-        "-o",
-        "jsonpath={.items[*].metadata.name}",
-    ]);
-    let role = roles.split(' ').find(|name| name.contains("podset"));
-    let role = role.unwrap_or_else(|| panic!("no role of podset in {roles}")).to_owned();
-    bind(world, "e2e-podset", &role);
+    let role = rights::give(world, "podset");
     world.wait_ready("podset");
     role
 }
@@ -123,7 +90,7 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
     world.kubectl(&["delete", "clusterrolebinding", "e2e-podset"]);
     scale(&world, 0, 3);
     world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    bind(&world, "e2e-podset", &role);
+    rights::bind(&world, "podset", &role);
     scale(&world, 1, 3);
     wait_converged(&world, &witness, 2, 3);
     world.wait_condition("podset", "Permitted", "True", "Allowed");

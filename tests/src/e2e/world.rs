@@ -27,6 +27,8 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The label of Nodes that a test has made; they go with it.
 const NODE_OF_A_TEST: &str = "mortise.dev/of-a-test=true";
+/// The CRD whose objects have finalizers.
+const MAINTENANCES: &str = "nodemaintenances.maintenance.mortise.dev";
 
 static PLANE: OnceLock<ControlPlane> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
@@ -376,6 +378,21 @@ impl World {
         self.host.as_ref().expect("a host runs").probe(path)
     }
 
+    /// Lets go what a plugin that is gone would keep, and gives the Nodes back.
+    fn clean_maintenances(&self) {
+        let left = self.plane.kubectl_output(&["get", MAINTENANCES, "-o", "name"]).unwrap_or_default();
+        for object in left.lines() {
+            let none = r#"{"metadata":{"finalizers":null}}"#;
+            let _ = self.plane.kubectl_output(&["patch", object, "--type=merge", "-p", none]);
+        }
+        let cordoned = "jsonpath={.items[?(@.spec.unschedulable==true)].metadata.name}";
+        let nodes = self.plane.kubectl_output(&["get", "nodes", "-o", cordoned]).unwrap_or_default();
+        for node in nodes.split_whitespace() {
+            let _ = self.plane.kubectl_output(&["annotate", "node", node, "maintenance.mortise.dev/cordoned-by-"]);
+            let _ = self.plane.kubectl_output(&["uncordon", node]);
+        }
+    }
+
     /// Takes everything away that a test may have made.
     fn clean(&mut self) {
         self.kill_host();
@@ -385,6 +402,7 @@ impl World {
             let _ = self.plane.kubectl_output(&[&["delete"], what, &quiet].concat());
         };
         delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
+        self.clean_maintenances();
         // Those that came with plugins; the host's own is a part of mortise.
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
         delete(&["nodes", "-l", NODE_OF_A_TEST]);

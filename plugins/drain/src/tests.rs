@@ -1,0 +1,164 @@
+//! NodeMaintenance as its users know it, run natively: no WebAssembly, no cluster.
+
+use mortise_sdk::testing::Cluster;
+use mortise_sdk::{Json, Outcome, Value, json};
+
+use super::{NodeMaintenance, NodeMaintenanceSpec, PLUGIN};
+
+fn maintenance(name: &str) -> NodeMaintenance {
+    NodeMaintenance::new(name, NodeMaintenanceSpec { node_name: "worker".into(), reason: None })
+}
+
+fn deleted(name: &str) -> NodeMaintenance {
+    let mut maintenance = maintenance(name);
+    maintenance.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".into());
+    maintenance
+}
+
+fn node(spec: Value, cordoned_by: Option<&str>) -> Value {
+    let mut annotations = json!({"theirs": "x"});
+    if let Some(by) = cordoned_by {
+        annotations["maintenance.mortise.dev/cordoned-by"] = by.into();
+    }
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker", "annotations": annotations}, "spec": spec})
+}
+
+fn pod(name: &str, node: &str, metadata: Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}});
+    pod["metadata"]["name"] = name.into();
+    pod["metadata"]["namespace"] = "default".into();
+    pod
+}
+
+/// A node with two Pods that have to go, and others that have not.
+fn cluster() -> Cluster {
+    let owned_by =
+        |kind: &str| json!({"ownerReferences": [{"kind": kind, "controller": true}], "labels": {"app": "web"}});
+    let mut cluster = Cluster::of(&PLUGIN);
+    cluster.add(&node(json!({}), None));
+    cluster.add(&pod("web-0", "worker", owned_by("ReplicaSet")));
+    cluster.add(&pod("alone", "worker", json!({})));
+    cluster.add(&pod("daemon", "worker", owned_by("DaemonSet")));
+    cluster.add(&pod("daemon-of-ours", "worker", owned_by("MyDaemonSet")));
+    cluster.add(&pod("static", "worker", json!({"annotations": {"kubernetes.io/config.mirror": "a hash"}})));
+    cluster.add(&pod("elsewhere", "other", json!({})));
+    cluster.add(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pending", "namespace": "default"}}));
+    cluster
+}
+
+fn budget(selector: Value, allowed: i32) -> Value {
+    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": selector}, "status": {"disruptionsAllowed": allowed}})
+}
+
+fn evicted(outcome: &Outcome) -> Vec<&str> {
+    let pods = outcome.actions.iter().filter_map(|action| action.target()).filter(|target| target.kind == "Pod");
+    pods.map(|target| target.name.as_str()).collect()
+}
+
+fn the_node(cluster: &Cluster) -> (Value, Value) {
+    let node = cluster.objects("Node")[0];
+    let by = &node["metadata"]["annotations"]["maintenance.mortise.dev/cordoned-by"];
+    (node["spec"]["unschedulable"].clone(), by.clone())
+}
+
+fn reason(outcome: &Outcome) -> &str {
+    &outcome.condition_of("Ready").unwrap().reason
+}
+
+#[test]
+fn a_node_is_cordoned_and_emptied_of_all_but_what_runs_on_every_node() {
+    let mut cluster = cluster();
+    let first = cluster.reconcile(&maintenance("m")).unwrap();
+    assert_eq!(evicted(&first), ["alone", "web-0"]);
+    assert_eq!((first.status_value(), reason(&first)), (json!({"cordoned": true, "podsLeft": 2}), "Draining"));
+    let last = cluster.settle(&maintenance("m")).unwrap();
+    assert!(last.is_ready() && last.actions.is_empty(), "{last:?}");
+    assert_eq!(last.status_value(), json!({"cordoned": true, "podsLeft": 0}));
+    assert_eq!(the_node(&cluster), (json!(true), json!("m")));
+    let left: Vec<&Value> = cluster.objects("Pod").iter().map(|pod| &pod["metadata"]["name"]).collect();
+    assert_eq!(left, ["daemon", "daemon-of-ours", "elsewhere", "pending", "static"]);
+}
+
+#[test]
+fn the_budget_in_the_way_is_named() {
+    let told = |selector: Value, allowed: i32| {
+        let mut cluster = cluster();
+        cluster.add(&budget(selector, allowed));
+        let outcome = cluster.reconcile(&maintenance("m")).unwrap();
+        assert_eq!(evicted(&outcome), ["alone", "web-0"], "the API server decides, not the plugin");
+        let ready = outcome.condition_of("Ready").unwrap();
+        (ready.reason == "WaitingForBudget").then(|| ready.message.clone())
+    };
+    let message = told(json!({"matchLabels": {"app": "web"}}), 0).unwrap();
+    let expected = "2 Pods are left on worker; default/web-0 waits for the PodDisruptionBudget default/web, which allows no \
+                    disruption now";
+    assert_eq!(message, expected);
+    assert!(told(json!({}), 0).unwrap().contains("default/alone waits"), "an empty selector selects all");
+    let with = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
+    assert!(told(with("In", json!(["web", "db"])), 0).unwrap().contains("default/web-0 waits"));
+    assert!(told(with("NotIn", json!(["web"])), 0).unwrap().contains("default/alone waits"));
+    assert!(told(with("Exists", json!([])), 0).unwrap().contains("default/web-0 waits"));
+    assert!(told(with("DoesNotExist", json!([])), 0).unwrap().contains("default/alone waits"));
+    for (selector, allowed) in [(json!({"matchLabels": {"app": "web"}}), 1), (json!({"matchLabels": {"app": "db"}}), 0)]
+    {
+        assert_eq!(told(selector, allowed), None);
+    }
+}
+
+#[test]
+fn a_node_is_uncordoned_by_whoever_has_cordoned_it() {
+    let mut cluster = cluster();
+    cluster.settle(&maintenance("m")).unwrap();
+    let outcome = cluster.settle(&deleted("m")).unwrap();
+    assert!(outcome.finalized && outcome.actions.is_empty(), "{outcome:?}");
+    assert_eq!(the_node(&cluster), (Value::Null, Value::Null));
+    assert_eq!(cluster.objects("Node")[0]["metadata"]["annotations"]["theirs"], "x");
+}
+
+#[test]
+fn a_node_that_somebody_else_has_cordoned_stays_cordoned() {
+    let mut cluster = cluster();
+    cluster.add(&node(json!({"unschedulable": true}), None));
+    let outcome = cluster.settle(&maintenance("m")).unwrap();
+    assert!(outcome.is_ready(), "it is emptied all the same");
+    assert_eq!(outcome.status_value()["cordoned"], false);
+    assert!(cluster.settle(&deleted("m")).unwrap().finalized);
+    assert_eq!(the_node(&cluster), (json!(true), Value::Null));
+}
+
+#[test]
+fn of_two_maintenances_of_a_node_the_last_one_uncordons_it() {
+    let mut cluster = cluster();
+    cluster.settle(&maintenance("first")).unwrap();
+    cluster.add(&maintenance("first")).add(&maintenance("second"));
+    assert_eq!(cluster.settle(&maintenance("second")).unwrap().status_value()["cordoned"], false);
+    cluster.add(&deleted("first"));
+    assert!(cluster.settle(&deleted("first")).unwrap().finalized);
+    assert_eq!(the_node(&cluster), (json!(true), json!("second")), "it is handed over");
+    cluster.add(&deleted("second"));
+    assert!(cluster.settle(&deleted("second")).unwrap().finalized);
+    assert_eq!(the_node(&cluster), (Value::Null, Value::Null));
+}
+
+#[test]
+fn a_node_that_is_not_there_is_told_and_holds_up_no_deletion() {
+    let cluster = Cluster::of(&PLUGIN);
+    let outcome = cluster.reconcile(&maintenance("m")).unwrap();
+    assert_eq!((reason(&outcome), outcome.actions.len()), ("NodeNotFound", 0));
+    assert!(cluster.reconcile(&deleted("m")).unwrap().finalized);
+}
+
+#[test]
+fn the_manifest_asks_for_what_a_drain_needs_and_no_more() {
+    let manifest: Value = Json::raw(PLUGIN.manifest()).value().unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "verbs": ["patch"]});
+    assert_eq!(manifest["writes"], json!([node, {"apiVersion": "v1", "kind": "Pod", "verbs": ["evict"]}]));
+    assert_eq!(manifest["controllers"][0]["finalize"], true);
+    let resource = &manifest["customResources"][0];
+    assert_eq!(resource["metadata"]["name"], "nodemaintenances.maintenance.mortise.dev");
+    assert_eq!(resource["spec"]["scope"], "Cluster");
+    let schema = &resource["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let rules = &schema["properties"]["spec"]["properties"]["nodeName"]["x-kubernetes-validations"];
+    assert_eq!(rules[0]["rule"], "self == oldSelf", "{schema}");
+}

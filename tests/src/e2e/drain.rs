@@ -1,0 +1,163 @@
+//! Nodes that are drained as their users know it, and what becomes of an object whose plugin is gone. The Nodes are kwok's, the
+//! budgets and evictions are the API server's own.
+
+use std::process::Command;
+
+use mortise_control_plane::ADMIN;
+use serde_json::{Value, json};
+
+use super::rights;
+use super::world::{World, built};
+
+/// The Node that is drained.
+const NODE: &str = "node-1";
+
+/// A world in which the host serves drain, with the rights that `mortise rbac` prints and no others.
+fn with_drain(name: &str) -> World {
+    let mut world = World::new(name);
+    rights::start_restricted(&mut world);
+    rights::give(&world, "drain");
+    world.offer("drain", &built("plugins/drain.wasm"));
+    world.wait_ready("drain");
+    world
+}
+
+fn maintenance(name: &str) -> Value {
+    json!({
+        "apiVersion": "maintenance.mortise.dev/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": name},
+        "spec": {"nodeName": NODE, "reason": "a new kernel"},
+    })
+}
+
+fn pod(world: &World, name: &str, metadata: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "busybox"}]},
+    });
+    pod["metadata"]["name"] = name.into();
+    pod["metadata"]["namespace"] = world.namespace.as_str().into();
+    pod
+}
+
+/// A field of an object, as text.
+fn field(world: &World, object: &str, path: &str) -> String {
+    world.kubectl_here(&["get", object, "-o", &format!("jsonpath={{{path}}}")])
+}
+
+#[track_caller]
+fn wait_field(world: &World, object: &str, path: &str, holds: impl Fn(&str) -> bool) -> String {
+    world.until(&format!("{object} is as expected at {path}"), || {
+        Some(field(world, object, path)).filter(|found| holds(found))
+    })
+}
+
+fn pods(world: &World) -> Vec<String> {
+    let names = world.kubectl_here(&["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]);
+    names.split_whitespace().filter(|name| !name.starts_with("daemon-")).map(str::to_owned).collect()
+}
+
+/// `mortise finalizers release drain` as the cluster's administrator: whether it went well, and what it printed.
+fn release(world: &World, more: &[&str]) -> (bool, String) {
+    let mut command = Command::new(built("debug/mortise"));
+    command.args(["finalizers", "release", "drain", "--kubeconfig"]).arg(world.plane.kubeconfig(ADMIN).unwrap());
+    let output = command.args(more).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_node_is_drained_within_its_budgets_and_uncordoned_when_its_maintenance_is_deleted() {
+    let mut world = with_drain("drain");
+    let web = json!({"labels": {"app": "web"}});
+    for pod in [
+        pod(&world, "web-0", &web),
+        pod(&world, "web-1", &web),
+        pod(&world, "free", &json!({})),
+        pod(&world, "static", &json!({"annotations": {"kubernetes.io/config.mirror": "a-hash"}})),
+    ] {
+        world.apply(&pod);
+    }
+    let labels = json!({"app": "daemon"});
+    world.apply(&json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "daemon", "namespace": world.namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "busybox"}]}}},
+    }));
+    world.apply(&json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web-budget", "namespace": world.namespace},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }));
+    wait_field(&world, "daemonset/daemon", ".status.numberReady", |ready| ready == "2");
+    wait_field(&world, "pdb/web-budget", ".status.currentHealthy", |healthy| healthy == "2");
+    world.mark_audit();
+
+    world.apply(&maintenance("kernel"));
+    let object = "nodemaintenance/kernel";
+    let evicting = ".status.conditions[?(@.type==\"Evicting\")]";
+    let message = wait_field(&world, object, &format!("{evicting}.message"), |message| message.contains("and 1 more"));
+    assert!(message.contains("web-budget needs 2 healthy pods"), "the budget is not named: {message}");
+    assert_eq!(field(&world, object, &format!("{evicting}.reason")), "DisruptionBudget");
+    let ready = ".status.conditions[?(@.type==\"Ready\")]";
+    wait_field(&world, object, &format!("{ready}.reason"), |reason| reason == "WaitingForBudget");
+    let told = field(&world, object, &format!("{ready}.message"));
+    assert!(told.contains(&format!("the PodDisruptionBudget {}/web-budget", world.namespace)), "{told}");
+    wait_field(&world, object, ".status.podsLeft", |left| left == "2");
+    assert_eq!(pods(&world), ["static", "web-0", "web-1"], "what no budget holds back has gone");
+    assert_eq!(field(&world, object, ".metadata.finalizers[*]"), "mortise.dev/drain");
+    assert_eq!(field(&world, object, ".status.cordoned"), "true");
+    assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "true");
+    assert_eq!(field(&world, "node/node-2", ".spec.unschedulable"), "");
+
+    world.kubectl_here(&["delete", "pdb", "web-budget"]);
+    world.kubectl(&["wait", object, "--for=condition=Ready", "--timeout=60s"]);
+    assert_eq!(pods(&world), ["static"]);
+    wait_field(&world, object, &format!("{evicting}.status"), str::is_empty);
+    assert_eq!(field(&world, "daemonset/daemon", ".status.numberReady"), "2", "daemons are left alone");
+
+    world.kubectl(&["delete", object, "--timeout=60s"]);
+    assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "");
+    let patches = world.writes_by_host().into_iter().filter(|write| write.resource.starts_with("nodes")).count();
+    assert_eq!(patches, 2, "one write cordons, one uncordons");
+    let failures = world.metric("mortise_guest_faults_total", "");
+    assert_eq!(failures, 0.0, "{}", world.metrics_text());
+    world.stop_host();
+}
+
+#[test]
+fn a_node_that_was_cordoned_by_somebody_else_stays_cordoned() {
+    let world = with_drain("cordoned");
+    world.kubectl(&["cordon", NODE]);
+    world.apply(&maintenance("theirs"));
+    world.kubectl(&["wait", "nodemaintenance/theirs", "--for=condition=Ready", "--timeout=60s"]);
+    assert_eq!(field(&world, "nodemaintenance/theirs", ".status.cordoned"), "false");
+    world.kubectl(&["delete", "nodemaintenance/theirs", "--timeout=60s"]);
+    assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "true");
+}
+
+#[test]
+fn l3_objects_of_a_plugin_that_is_gone_are_told_and_released_by_the_command() {
+    let world = with_drain("release");
+    world.apply(&maintenance("left"));
+    let object = "nodemaintenance/left";
+    wait_field(&world, object, ".metadata.finalizers[*]", |all| all == "mortise.dev/drain");
+    let (done, text) = release(&world, &[]);
+    assert!(!done && text.contains("the plugin is there and cleans up by itself"), "{text}");
+
+    world.withdraw("drain");
+    world.until("the log tells what is left and how to release it", || {
+        let log = world.log_since_start();
+        (log.contains("NodeMaintenance left") && log.contains("mortise finalizers release drain")).then_some(())
+    });
+    world.kubectl(&["delete", object, "--wait=false"]);
+    world.until("the Plugin object is gone", || {
+        world.kubectl(&["get", "plugins", "-o", "name"]).is_empty().then_some(())
+    });
+    let (done, text) = release(&world, &["--dry-run"]);
+    assert!(done && text.contains("NodeMaintenance left has mortise.dev/drain"), "{text}");
+    assert_eq!(field(&world, object, ".metadata.finalizers[*]"), "mortise.dev/drain", "a dry run changes nothing");
+    let (done, text) = release(&world, &["--kind", "maintenance.mortise.dev/v1alpha1/NodeMaintenance"]);
+    assert!(done && text.contains("NodeMaintenance left is released and deleted"), "{text}");
+    assert_eq!(world.kubectl(&["get", "nodemaintenances", "-o", "name"]), "");
+    assert_eq!(release(&world, &[]), (true, "no object has mortise.dev/drain\n".to_owned()));
+}

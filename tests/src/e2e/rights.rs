@@ -1,0 +1,48 @@
+//! A host with no rights but those that `mortise rbac` prints, given to a user of its own.
+
+use super::world::{HOST_NAMESPACE, RESTRICTED, World, built};
+
+/// The bindings that tests leave behind, which give a later host what it has not asked for.
+const BINDING: &str = "e2e-";
+
+/// Starts the host with its own rights, and none of any plugin's.
+pub fn start_restricted(world: &mut World) {
+    for binding in world.kubectl(&["get", "clusterrolebindings", "-o", "name"]).lines() {
+        if binding.contains(&format!("/{BINDING}")) {
+            world.kubectl(&["delete", binding]);
+        }
+    }
+    grant(world, &["--host"]);
+    bind(world, "host", "mortise-host");
+    let in_namespace = ["create", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--role=mortise"];
+    world.kubectl(&["delete", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--ignore-not-found"]);
+    world.kubectl(&[&in_namespace[..], &[&format!("--user={RESTRICTED}")]].concat());
+    world.start_host_as(RESTRICTED, &[]);
+}
+
+/// Gives the host the rights that a plugin needs, and returns the role that holds them.
+pub fn give(world: &World, plugin: &str) -> String {
+    grant(world, &[built(&format!("plugins/{plugin}.wasm")).to_str().unwrap()]);
+    let roles = ["get", "clusterroles", "-l", "mortise.dev/aggregate-to-host=true", "-o"];
+    let roles = world.kubectl(&[&roles[..], &["jsonpath={.items[*].metadata.name}"]].concat());
+    let role = roles.split(' ').find(|name| name.contains(plugin));
+    let role = role.unwrap_or_else(|| panic!("no role of {plugin} in {roles}")).to_owned();
+    bind(world, plugin, &role);
+    role
+}
+
+/// Binds a role to the host's user, as `e2e-NAME`.
+pub fn bind(world: &World, name: &str, cluster_role: &str) {
+    let binding = format!("{BINDING}{name}");
+    world.kubectl(&["delete", "clusterrolebinding", &binding, "--ignore-not-found"]);
+    let role = format!("--clusterrole={cluster_role}");
+    world.kubectl(&["create", "clusterrolebinding", &binding, &role, &format!("--user={RESTRICTED}")]);
+}
+
+/// Applies what `mortise rbac` prints.
+pub fn grant(world: &World, arguments: &[&str]) {
+    let mut command = std::process::Command::new(built("debug/mortise"));
+    let output = command.arg("rbac").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    world.plane.apply(&String::from_utf8(output.stdout).unwrap()).unwrap();
+}
