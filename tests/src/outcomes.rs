@@ -330,6 +330,7 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
         ("", "as a whole"),
         ("/metadata", "metadata cannot be replaced as a whole"),
         ("/metadata/finalizers/0", "metadata.finalizers: a patch may change"),
+        ("/metadata/annotations", "metadata.annotations cannot be replaced as a whole"),
         ("/metadata/labels/mortise.dev~1a", "metadata.labels[\"mortise.dev/a\"] is set"),
     ] {
         refused(&operations(json!([{"op": "remove", "path": path}])), why);

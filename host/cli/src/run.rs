@@ -7,6 +7,8 @@ use std::thread::available_parallelism;
 use clap::{Args, ValueEnum};
 use mortise_runtime::config::{BindAddress, Config, LeaderElection, LeaseName, Namespace};
 use mortise_runtime::log;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tracing::warn;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -90,6 +92,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         LogFormat::Json => log::Format::Json,
     };
     log::start(format, &args.log_level)?;
+    raise_open_files();
     let leader_election = args.leader_elect.then(|| LeaderElection {
         namespace: args.leader_election_namespace.unwrap_or_else(|| args.namespace.clone()),
         lease: args.leader_election_id,
@@ -106,6 +109,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         probes: args.health_probe_bind_address,
     };
     mortise_runtime::run(config)
+}
+
+/// Lets this process open as many files as it may. A plugin takes two, its compiled form and a connection that watches, and
+/// the soft limit is often 1024 for the sake of programs that still call `select`.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!(%error, "the limit of open files stays as it is; some hundred plugins may reach it");
+    }
 }
 
 /// The pod's name: from the manifest that asks for it, else the name that the kubelet gives the pod's host.

@@ -172,20 +172,25 @@ fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
 fn apply(child: &PreparedChild, primary: &Object, live: &Object, manager: &str, applied: &Applied) -> Option<WriteOp> {
     let wanted = child_body(child, primary, None);
     let body: Arc<str> = wanted.to_string().into();
-    if applied.get(&child.target).is_some_and(|(sent, version)| *sent == body && *version == live.resource_version) {
-        return None;
-    }
-    let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
-    let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
-    let stands: Option<Value> = serde_json::from_str(live.json()).ok();
-    if let (Some(fields), Some(stands)) = (fields, stands)
-        && is_applied(&wanted, &stands, &fields)
-    {
+    if stands(live, &body, &wanted, manager, applied) {
         return None;
     }
     // The child is ours, by its owner reference: what somebody else has set of the fields that are wanted is set back.
     let only_if = Precondition::Is(Arc::clone(&live.uid));
     Some(WriteOp::Apply { target: child.target.clone(), body, force: true, only_if })
+}
+
+/// Whether an apply would change nothing of the live object: nobody has touched what it led to, or what stands in the fields
+/// that are recorded as ours is what is wanted.
+fn stands(live: &Object, body: &Arc<str>, wanted: &Value, manager: &str, applied: &Applied) -> bool {
+    let last = applied.get(&live.reference());
+    if last.is_some_and(|(sent, version)| sent == body && *version == live.resource_version) {
+        return true;
+    }
+    let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
+    let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
+    let object = serde_json::from_str::<Value>(live.json()).ok();
+    matches!((fields, object), (Some(fields), Some(object)) if is_applied(wanted, &object, &fields))
 }
 
 /// The guest's object with what the host writes into every child: name, namespace, owner, key.

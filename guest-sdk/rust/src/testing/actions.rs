@@ -170,6 +170,9 @@ fn check_pointer(path: &str) -> Refused {
     match (parts.next().as_deref(), parts.next(), parts.next()) {
         (None, ..) => Err("a patch is not of the object as a whole; delete or apply it".to_owned()),
         (Some("metadata"), None, _) => Err("metadata cannot be replaced as a whole".to_owned()),
+        (Some("metadata"), Some(map), None) if PATCHABLE.contains(&map.as_str()) => {
+            Err(format!("metadata.{map} cannot be replaced as a whole: name the key, or take a merge patch"))
+        }
         (Some("metadata"), Some(map), Some(key))
             if PATCHABLE.contains(&map.as_str()) && key.starts_with("mortise.dev/") =>
         {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::metadata;
 use super::prepare::{bad, is_object_name};
-use super::{Applied, PreparedChild};
+use super::{Applied, PreparedChild, stands};
 use crate::contract::{self, GuestFault, PatchKind, Propagation};
 use crate::event::{Precondition, WriteOp};
 use crate::eviction::Blocked;
@@ -20,7 +20,6 @@ use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
 use crate::manifest::{ControllerSpec, is_builtin_group};
 use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
-use crate::own_fields::is_applied;
 use crate::store::Snapshot;
 
 /// An action that has been checked.
@@ -214,7 +213,14 @@ pub fn diff(
         let live = snapshot.get(&target.kind, &target.name).filter(|_| is_watched).map(|live| &**live);
         match action {
             Action::Apply { object, force } => {
-                if !stands(target, object, live, is_watched, manager, memory.applied) {
+                let is_done = match live {
+                    Some(live) => {
+                        let wanted = serde_json::from_str(object).expect("prepare has parsed this text");
+                        stands(live, object, &wanted, manager, memory.applied)
+                    }
+                    None => !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| sent == object),
+                };
+                if !is_done {
                     let (target, body) = (target.clone(), Arc::clone(object));
                     diff.changes.push(WriteOp::Apply { target, body, force: *force, only_if: Precondition::None });
                 }
@@ -251,28 +257,6 @@ pub fn diff(
         diff.more = true;
     }
     diff
-}
-
-/// Whether an apply stands: by the fields that are recorded as ours, or because nobody has touched what it led to.
-fn stands(
-    target: &ObjectRef,
-    object: &Arc<str>,
-    live: Option<&Object>,
-    is_watched: bool,
-    manager: &str,
-    applied: &Applied,
-) -> bool {
-    let last = applied.get(target).filter(|(sent, _)| sent == object);
-    let Some(live) = live else { return !is_watched && last.is_some() };
-    if last.is_some_and(|(_, version)| *version == live.resource_version) {
-        return true;
-    }
-    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
-    let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
-    match (own.and_then(|own| parse(&own.fields)), parse(object), parse(live.json())) {
-        (Some(fields), Some(wanted), Some(stands)) => is_applied(&wanted, &stands, &fields),
-        _ => false,
-    }
 }
 
 /// Whether a patch would change nothing of the live object. When in doubt it would: the API server finds that it does not.

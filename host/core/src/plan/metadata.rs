@@ -89,6 +89,10 @@ fn check_pointer(path: &str) -> Result<(), String> {
     match parts.as_slice() {
         [] => Err("a patch is not of the object as a whole; delete or apply it".to_owned()),
         ["metadata"] => Err("metadata cannot be replaced as a whole".to_owned()),
+        // What stands under our prefix would go with it, or come.
+        ["metadata", map] if PATCHABLE.contains(map) => {
+            Err(format!("metadata.{map} cannot be replaced as a whole: name the key, or take a merge patch"))
+        }
         ["metadata", map, key, ..] if PATCHABLE.contains(map) && key.starts_with(OWN_PREFIX) => Err(own_key(map, key)),
         ["metadata", field, ..] if !PATCHABLE.contains(field) => Err(not_patchable(field)),
         _ => Ok(()),
