@@ -3,6 +3,7 @@
 //!
 //! Counts that take long (kills, reloads) are small here and can be raised by environment variables that each test names.
 
+mod admission;
 mod crash;
 mod crontab;
 mod drain;

@@ -38,6 +38,7 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
         finalize: true,
         concurrency: None,
         reconcile: |_, _| Ok(ANSWER.with_borrow(Outcome::clone)),
+        admission: None,
     }
 }
 

@@ -10,6 +10,10 @@ use crate::object::ObjectKey;
 use crate::outcome::{Condition, ConditionStatus, Event, Outcome, Severity};
 
 #[cfg(target_arch = "wasm32")]
+use crate::admission::{Inputs, Operation, Question, Violation};
+#[cfg(target_arch = "wasm32")]
+use crate::admission_bindings::exports::mortise::plugin::admission;
+#[cfg(target_arch = "wasm32")]
 use crate::bindings::mortise::host::cluster::Snapshot;
 
 /// `reconciler.manifest` of a component.
@@ -33,6 +37,52 @@ pub fn reconcile(plugin: &Plugin, object: &str, snapshot: Snapshot) -> Result<de
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use contract_outcome as reconcile;
+
+/// `admission.mutate` of a component.
+///
+/// # Errors
+/// What the plugin says is in the way.
+#[cfg(target_arch = "wasm32")]
+pub fn mutate(
+    plugin: &Plugin,
+    operation: admission::Operation,
+    object: String,
+    old: Option<String>,
+) -> Result<String, Vec<admission::Violation>> {
+    plugin
+        .mutate(&question(operation, object, old))
+        .map_err(|violations| violations.into_iter().map(violation).collect())
+}
+
+/// `admission.validate` of a component.
+#[cfg(target_arch = "wasm32")]
+pub fn validate(
+    plugin: &Plugin,
+    operation: admission::Operation,
+    object: String,
+    old: Option<String>,
+) -> admission::Verdict {
+    let verdict = plugin.validate(&question(operation, object, old));
+    admission::Verdict {
+        violations: verdict.violations.into_iter().map(violation).collect(),
+        warnings: verdict.warnings,
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn question(operation: admission::Operation, object: String, old: Option<String>) -> Question {
+    let operation = match operation {
+        admission::Operation::Create => Operation::Create,
+        admission::Operation::Update => Operation::Update,
+        admission::Operation::Delete => Operation::Delete,
+    };
+    Question { operation, object, old, inputs: Inputs }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn violation(violation: Violation) -> admission::Violation {
+    admission::Violation { field: violation.field, message: violation.message }
+}
 
 /// The outcome in the contract's types.
 ///

@@ -149,6 +149,12 @@
 //! assert_eq!(cluster.objects("Node")[0]["spec"]["unschedulable"], true);
 //! ```
 //!
+//! # Admission
+//!
+//! `#[reconciler(admission(mutate = ..., validate = ...))]` names functions that the API server has asked before it stores an
+//! object of the reconciled kind: to fill in defaults, and to refuse what is wrong with the field and the reason, which
+//! kubectl shows. [`Review`] has an example. The host brings the server, its certificates and the configurations.
+//!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
@@ -164,11 +170,14 @@
 //!
 //! # What mortise 0.1 does not serve yet
 //!
-//! Admission and conversion have their places in the contract, and the host of this version refuses whatever asks for them.
-//! So the SDK has no types for them, and the attributes are refused when a plugin is compiled, with what to do instead.
+//! Conversion has its place in the contract, and the host of this version refuses a component that exports it. So the SDK
+//! has no types for it.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 mod action;
+mod admission;
+#[doc(hidden)]
+pub mod admission_bindings;
 #[cfg(all(feature = "bump-allocator", target_arch = "wasm32"))]
 mod arena;
 #[doc(hidden)]
@@ -193,6 +202,7 @@ mod timestamp;
 mod view;
 
 pub use action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
+pub use admission::{Admission, Completed, Operation, Review, Verdict, Violation};
 pub use context::{Context, LatestTick};
 pub use error::{Failure, ReadError, ScheduleError};
 pub use json::{Json, RawJson};
@@ -218,8 +228,8 @@ pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 pub mod prelude {
     pub use crate::{
         Action, Apply, Child, Condition, Context, CustomResource, Delete, Event, Failure, Json, Object, ObjectKey,
-        ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Status, Timestamp, child_name,
-        controller, json, plugin, reconciler,
+        ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Review, Status, Timestamp,
+        Verdict, Violation, child_name, controller, json, plugin, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -229,8 +239,12 @@ pub mod prelude {
 /// What the macros' expansions name. No part of the API.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::admission::{mutate as run_mutate, validate as run_validate};
+    pub use crate::admission_bindings;
     pub use crate::bindings;
     pub use crate::export::{manifest, reconcile};
+    #[cfg(target_arch = "wasm32")]
+    pub use crate::export::{mutate, validate};
     pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
     pub use crate::object::{parts, status};
     pub use crate::scan::{Found, FromJson, Part, Reason, Scanner, Wanted};

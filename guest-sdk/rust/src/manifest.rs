@@ -3,8 +3,8 @@
 //! [`Plugin::reconcile`].
 
 use schemars::JsonSchema;
-use serde::Deserialize;
 
+use crate::admission::{Admission, Header, Question, Verdict, Violation};
 use crate::context::Context;
 use crate::error::Failure;
 use crate::object::Kind;
@@ -46,6 +46,8 @@ pub struct Controller {
     pub concurrency: Option<u32>,
     /// The function, from the object's JSON text.
     pub reconcile: fn(&str, &Context) -> Result<Outcome, Failure>,
+    /// What it is asked before objects of its kind are stored.
+    pub admission: Option<Admission>,
 }
 
 /// Which objects of a kind a controller reconciles: those whose labels and annotations match.
@@ -181,6 +183,13 @@ impl Plugin {
             }
             out.close(b']');
         }
+        if self.controllers.iter().any(|controller| controller.admission.is_some()) {
+            out.name("admission").open(b'[');
+            for controller in self.controllers {
+                controller.write_admission(&mut out);
+            }
+            out.close(b']');
+        }
         out.name("limits").open(b'{');
         if let Some(bytes) = self.limits.memory_bytes {
             out.name("memoryBytes").value(&bytes);
@@ -205,26 +214,58 @@ impl Plugin {
         match self.controllers {
             [only] => (only.reconcile)(object, cx),
             several => {
-                let Header { api_version, kind } = parse(object)?;
-                let is_it = |each: &&Controller| each.primary.kind == kind && each.primary.api_version == api_version;
-                match several.iter().find(is_it) {
+                let header: Header = parse(object)?;
+                match several.iter().find(|each| each.is_for(&header)) {
                     Some(controller) => (controller.reconcile)(object, cx),
-                    None => Err(Failure::terminal(["no controller reconciles ", &kind].concat())),
+                    None => Err(Failure::terminal(["no controller reconciles ", &header.kind].concat())),
                 }
             }
         }
     }
-}
 
-/// What tells kinds apart.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Header {
-    api_version: String,
-    kind: String,
+    /// Fills in defaults with the function of the object's kind.
+    ///
+    /// # Errors
+    /// What the function says is in the way.
+    pub fn mutate(&self, question: &Question) -> Result<String, Vec<Violation>> {
+        match self.admission_of(question).and_then(|admission| admission.mutate) {
+            Some(mutate) => mutate(question),
+            None => Ok(question.object.clone()),
+        }
+    }
+
+    /// Checks with the function of the object's kind.
+    pub fn validate(&self, question: &Question) -> Verdict {
+        match self.admission_of(question).and_then(|admission| admission.validate) {
+            Some(validate) => validate(question),
+            None => Verdict::allowed(),
+        }
+    }
+
+    pub(crate) fn admission_of(&self, question: &Question) -> Option<&Admission> {
+        let header = question.kind().ok()?;
+        self.controllers.iter().find(|each| each.is_for(&header))?.admission.as_ref()
+    }
 }
 
 impl Controller {
+    fn is_for(&self, header: &Header) -> bool {
+        self.primary.kind == header.kind && self.primary.api_version == header.api_version
+    }
+
+    fn write_admission(&self, out: &mut Text) {
+        let Some(admission) = &self.admission else { return };
+        let operations: Vec<&str> = admission.operations.iter().map(|operation| operation.as_str()).collect();
+        self.primary.open(out).texts("operations", &operations);
+        if admission.mutate.is_some() {
+            out.flag("mutate");
+        }
+        if admission.validate.is_some() {
+            out.flag("validate");
+        }
+        out.close(b'}');
+    }
+
     fn write(&self, out: &mut Text) {
         self.primary.open(out.open(b'{').name("for")).close(b'}');
         self.selection.write(out);

@@ -18,11 +18,14 @@ use crate::query::Query;
 use crate::view::Questions;
 
 mod actions;
+mod admission;
 mod fields;
 mod refusals;
 mod selector;
 #[cfg(test)]
 mod tests;
+
+pub use admission::{Admitted, Refused};
 
 /// How many rounds [`Cluster::settle`] gives a plugin to come to rest. A plugin that needs more than a few is one that
 /// answers its own answer.

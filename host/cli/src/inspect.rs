@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use mortise_core::limits::CONFIG_MAP_BYTES;
-use mortise_core::manifest::{ControllerSpec, Manifest, Update};
+use mortise_core::manifest::{AdmissionSpec, ControllerSpec, Manifest, Operations, Update};
 use mortise_source::pack::{Compression, PackError, pack};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -165,9 +165,28 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
             writeln!(text, "  {} ({scope}; {})", crd.name, versions.join(", "))?;
         }
     }
+    for spec in &manifest.admission {
+        describe_admission(text, spec)?;
+    }
     let limits = &manifest.limits;
     writeln!(text, "\nLimits of one call")?;
     writeln!(text, "  {} of memory, {} ms", words::size(limits.memory_bytes), limits.deadline_ms)
+}
+
+fn describe_admission(text: &mut String, spec: &AdmissionSpec) -> std::fmt::Result {
+    let Operations { create, update, delete } = spec.operations;
+    let operations = [(create, "created"), (update, "changed"), (delete, "deleted")];
+    let operations: Vec<&str> =
+        operations.into_iter().filter_map(|(is_meant, word)| is_meant.then_some(word)).collect();
+    writeln!(text, "\nIs asked before {} is {}", words::kind(&spec.kind), operations.join(", "))?;
+    if spec.mutate {
+        writeln!(text, "  fills in defaults")?;
+    }
+    if spec.validate {
+        let otherwise = if spec.is_own { "refused" } else { "admitted unchecked" };
+        writeln!(text, "  checks; what is written while no host answers is {otherwise}")?;
+    }
+    Ok(())
 }
 
 fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::fmt::Result {

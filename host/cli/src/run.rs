@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use clap::{Args, ValueEnum};
-use mortise_runtime::config::{BindAddress, Config, LeaderElection, LeaseName, Namespace};
+use mortise_kube::client::Access;
+use mortise_runtime::config::{BindAddress, Config, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl};
 use mortise_runtime::log;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::warn;
@@ -71,6 +72,17 @@ pub struct RunArgs {
     /// Where /healthz and /readyz are served; "0" is off
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     health_probe_bind_address: BindAddress,
+    /// Port on which the API server asks plugins before it stores objects; 0 is off. Nothing listens until a plugin needs it
+    #[arg(long, value_name = "PORT", default_value_t = 9443)]
+    webhook_port: u16,
+    /// How the API server reaches that port [default: the Service mortise-webhook inside a cluster, else
+    /// https://127.0.0.1:PORT]
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<WebhookUrl>,
+    /// Folder with tls.crt, tls.key and ca.crt for that port, such as of cert-manager, instead of certificates that the host
+    /// makes itself; read again when they change
+    #[arg(long, value_name = "DIR")]
+    webhook_cert_path: Option<PathBuf>,
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     log_format: LogFormat,
@@ -97,6 +109,14 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         namespace: args.leader_election_namespace.unwrap_or_else(|| args.namespace.clone()),
         lease: args.leader_election_id,
     });
+    let access = Access { kubeconfig: args.kubeconfig.clone(), context: None };
+    let webhook = WebhookConfig::new(
+        args.webhook_port,
+        args.webhook_url,
+        args.webhook_cert_path,
+        access.is_in_cluster(),
+        &args.namespace,
+    );
     let config = Config {
         kubeconfig: args.kubeconfig,
         leader_election,
@@ -107,6 +127,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         workers: args.workers.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
         metrics: args.metrics_bind_address,
         probes: args.health_probe_bind_address,
+        webhook,
     };
     mortise_runtime::run(config)
 }

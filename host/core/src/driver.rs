@@ -5,8 +5,9 @@
 //! under reconciliation, `driver/wake.rs` decides who wakes when something changes, `driver/reconcile.rs` takes a key to its
 //! call and back, `driver/carry_out.rs` turns what came of it into writes, as many at once as `driver/tally.rs` counts,
 //! `driver/finalizers.rs` keeps objects until their plugins have cleaned up after them, `driver/plugins.rs` takes a plugin
-//! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/needs.rs` keeps what it needs,
-//! `driver/kinds.rs` says what a watch that works or fails means for it, `driver/timers.rs` knows what is due,
+//! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/admission.rs` has it asked before objects
+//! are stored, `driver/needs.rs` keeps what it needs, `driver/kinds.rs` says what a watch that works or fails means for it,
+//! `driver/timers.rs` knows what is due,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
 //! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
 //! that they reconcile.
@@ -29,6 +30,7 @@ use crate::status::StatusShape;
 use crate::store::Store;
 use crate::view::Access;
 
+mod admission;
 mod carry_out;
 mod crds;
 mod finalizers;
@@ -236,6 +238,9 @@ impl Driver {
             Event::SourcesListed => self.on_sources_listed(effects),
             Event::Compiled(digest, result) => self.on_compiled(digest, result, effects),
             Event::CrdRegistered { plugin, crd, result } => self.on_crd_registered(&plugin, &crd, result, effects),
+            Event::AdmissionServed { plugin, digest, result } => {
+                self.on_admission_served(&plugin, &digest, result, effects);
+            }
             Event::CallDone(id, done) => self.on_call_done(id, done, effects),
             Event::Wrote(id, result) => self.on_wrote(id, result, effects),
             Event::LiveRead(target, result) => self.on_live_read(&target, result, effects),

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::admission::Serving;
 use crate::contract::{CallResult, PatchKind, Propagation};
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::rbac::Permission;
@@ -104,6 +105,15 @@ pub enum Event {
         crd: Arc<str>,
         /// Established, or why not.
         result: Result<(), CrdError>,
+    },
+    /// The answer to [`Effect::ServeAdmission`] with a version; told again when it changes.
+    AdmissionServed {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Its version.
+        digest: Digest,
+        /// The API server asks, or why it cannot be had to.
+        result: Result<(), Refusal>,
     },
     /// The answer to [`Effect::Call`].
     CallDone(CallId, CallDone),
@@ -276,6 +286,14 @@ pub enum Effect {
         body: Arc<str>,
         /// The last moment of the monotonic clock at which it may be written (X7); None: any.
         not_after_ms: Option<u64>,
+    },
+    /// Answer the API server's questions about a plugin's objects with this version from now on, and have it ask them;
+    /// answered by [`Event::AdmissionServed`]. None: have it ask no longer; the version before answers until then.
+    ServeAdmission {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Its version, and what it is asked.
+        serving: Option<Arc<Serving>>,
     },
     /// Call a guest; answered by [`Event::CallDone`].
     Call(Box<Call>),

@@ -3,10 +3,12 @@
 //! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`driver::Driver`] runs in
 //! the host and in the simulator. Read `driver.rs` first, then `event.rs` for what flows through it.
 
+pub mod admission;
 pub mod availability;
 pub mod backoff;
 pub mod breaker;
 mod budget;
+pub mod certificates;
 pub mod contract;
 pub mod crd;
 pub mod digest;

@@ -20,6 +20,10 @@ mod owned;
 mod selection;
 pub mod writes;
 
+mod admission;
+
+pub use admission::{AdmissionSpec, Operations};
+
 /// The only apiVersion of manifests that this host reads.
 pub const API_VERSION: &str = "mortise.dev/v1alpha1";
 /// Calls of one controller that run at once unless its manifest says otherwise; controller-runtime's default is 1,
@@ -41,6 +45,8 @@ pub struct Manifest {
     pub controllers: Vec<ControllerSpec>,
     /// What may be written besides children and status.
     pub writes: Arc<[WriteRule]>,
+    /// Kinds whose objects the plugin checks or completes before they are stored.
+    pub admission: Vec<AdmissionSpec>,
     /// Bounds of every call.
     pub limits: CallLimits,
 }
@@ -125,7 +131,7 @@ struct RawManifest {
     #[serde(default)]
     writes: Vec<writes::RawWrite>,
     #[serde(default)]
-    admission: Vec<serde_json::Value>,
+    admission: Vec<admission::Raw>,
     #[serde(default)]
     limits: RawLimits,
 }
@@ -216,9 +222,6 @@ impl Manifest {
                 raw.api_version, raw.kind
             ));
         }
-        if !raw.admission.is_empty() {
-            return refuse("admission: this version of mortise serves no admission yet");
-        }
         if raw.controllers.is_empty() {
             return refuse("controllers: there is none, so there is nothing to reconcile");
         }
@@ -243,12 +246,14 @@ impl Manifest {
                 return refuse(format!("controllers: {} is reconciled by two of them", controller.primary));
             }
         }
+        let admission = admission::specs(raw.admission, &custom_resources, &controllers)?;
         Ok(Self {
             name: raw.name.into(),
             version: raw.version.into(),
             custom_resources,
             controllers,
             writes,
+            admission,
             limits: limits(&raw.limits)?,
         })
     }

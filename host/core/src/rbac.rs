@@ -20,6 +20,8 @@ mod tests;
 pub const AGGREGATE_LABEL: &str = "mortise.dev/aggregate-to-host";
 /// The ClusterRole that gathers every other one, and the ServiceAccount that holds it.
 const HOST: &str = "mortise";
+/// Where the host keeps the certificate authority of its webhooks, in its own namespace.
+pub const WEBHOOK_SECRET: &str = "mortise-webhook-ca";
 /// What a watch needs: `get` is for the live read after a view that stays behind.
 const READ: [&str; 3] = ["get", "list", "watch"];
 
@@ -44,12 +46,20 @@ pub struct PolicyRule {
     pub resources: Vec<String>,
     /// API verbs.
     pub verbs: Vec<String>,
+    /// The only objects that it is about; none: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_names: Vec<String>,
 }
 
 impl PolicyRule {
     fn new(group: &str, resources: &[&str], verbs: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        Self { api_groups: vec![group.to_owned()], resources: owned(resources), verbs: owned(verbs) }
+        Self {
+            api_groups: vec![group.to_owned()],
+            resources: owned(resources),
+            verbs: owned(verbs),
+            resource_names: Vec::new(),
+        }
     }
 
     /// The rule as an item of a YAML list, in one flow style line a field, as people write it in a ClusterRole.
@@ -222,20 +232,32 @@ pub fn cluster_role(name: &str, manifest: &Manifest) -> RbacObject {
     RbacObject::new("ClusterRole", &format!("mortise-plugin-{name}"), None).aggregated().with_rules(rules(manifest))
 }
 
-/// What the host itself needs, without any plugin: its Plugin objects, the CRDs that plugins bring, Events, and in its own
-/// namespace the ConfigMaps and its Lease; and the role that gathers this and every plugin's role, bound to its account.
+/// What the host itself needs, without any plugin: its Plugin objects, the CRDs that plugins bring, webhook configurations,
+/// Events, and in its own namespace the ConfigMaps, its Lease and the one Secret that it keeps; and the role that gathers
+/// this and every plugin's role, bound to its account.
 pub fn host(namespace: &str) -> Vec<RbacObject> {
     let own = vec![
+        // By which the API server knows that a plugin is to be asked. They carry the host's label; others' are left alone.
+        PolicyRule::new(
+            "admissionregistration.k8s.io",
+            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            &["list", "create", "update", "delete"],
+        ),
         // CRDs are never deleted: their objects would go with them.
         PolicyRule::new("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create", "update"]),
         PolicyRule::new("events.k8s.io", &["events"], &["create", "patch"]),
         PolicyRule::new("mortise.dev", &["plugins"], &["get", "list", "watch", "create", "delete"]),
         PolicyRule::new("mortise.dev", &["plugins/status"], &["patch"]),
     ];
+    // The key by which the API server knows the host's webhooks. A rule that names an object cannot allow to create it.
+    let mut authority = PolicyRule::new("", &["secrets"], &["get", "update"]);
+    authority.resource_names = vec![WEBHOOK_SECRET.to_owned()];
     let in_namespace = vec![
         PolicyRule::new("", &["configmaps"], &READ),
         // For --leader-elect. RBAC cannot bind `create` to a name, so the Lease's name is left open.
         PolicyRule::new("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
+        authority,
+        PolicyRule::new("", &["secrets"], &["create"]),
     ];
     let mut gathered = RbacObject::new("ClusterRole", HOST, None);
     gathered.aggregation_rule = Some(AggregationRule {

@@ -222,6 +222,11 @@ enum Place<'a> {
 }
 
 impl Access {
+    /// Whether this process runs in a Pod and reaches the API server as such.
+    pub fn is_in_cluster(&self) -> bool {
+        self.place(is_set("KUBECONFIG"), is_set("KUBERNETES_SERVICE_HOST")) == Place::Pod
+    }
+
     /// The one order in which every command of mortise looks.
     fn place(&self, names_kubeconfig: bool, in_pod: bool) -> Place<'_> {
         match &self.kubeconfig {
@@ -235,7 +240,6 @@ impl Access {
     /// How the API server is reached, as far as files and the environment say; nothing is sent.
     pub async fn config(&self) -> Result<Config, AccessError> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         match self.place(is_set("KUBECONFIG"), is_set("KUBERNETES_SERVICE_HOST")) {
             Place::File(path) => {
                 let failed = |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
@@ -248,6 +252,10 @@ impl Access {
                 .map_err(|source| AccessError::NoCluster { source: Box::new(source) }),
         }
     }
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
 /// A status of the API server that a caller compares with.

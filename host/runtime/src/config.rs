@@ -2,12 +2,13 @@
 //! text that is right, so nothing after this module asks again.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Context;
+use mortise_core::admission::configuration::Endpoint;
 use mortise_source::is_dns_label;
 use tokio::net::TcpListener;
 
@@ -35,6 +36,90 @@ pub struct Config {
     pub metrics: BindAddress,
     /// Where `/healthz` and `/readyz` are served.
     pub probes: BindAddress,
+    /// Where the API server asks before it stores objects.
+    pub webhook: WebhookConfig,
+}
+
+/// Where the API server finds the host's webhooks, and by which certificate it knows them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebhookConfig {
+    /// As the API server reaches them.
+    pub endpoint: Endpoint,
+    /// The names and addresses in that.
+    pub names: Vec<String>,
+    /// A folder with tls.crt and tls.key, and perhaps ca.crt, that somebody else keeps. None: the host's own authority.
+    pub certificate_dir: Option<PathBuf>,
+    /// Where the server listens.
+    pub bind: BindAddress,
+}
+
+/// The Service by which API servers reach the host inside a cluster, and its port.
+const WEBHOOK_SERVICE: (&str, u16) = ("mortise-webhook", 443);
+
+impl WebhookConfig {
+    /// By the address that was given, else by the Service inside a cluster, else on this machine alone. Port 0 is off.
+    pub fn new(
+        port: u16,
+        url: Option<WebhookUrl>,
+        certificate_dir: Option<PathBuf>,
+        in_cluster: bool,
+        namespace: &Namespace,
+    ) -> Self {
+        let (endpoint, names, bind) = match url {
+            None if in_cluster => {
+                let (service, service_port) = WEBHOOK_SERVICE;
+                let name = format!("{service}.{namespace}.svc");
+                let names = vec![format!("{name}.cluster.local"), name];
+                (Endpoint::Service { name: service.into(), port: service_port }, names, BindAddress::Every(port))
+            }
+            url => {
+                let url = url.unwrap_or_else(|| WebhookUrl::on_this_machine(port));
+                // What is reached on this machine alone is served on this machine alone.
+                let bind = if url.is_loopback() {
+                    BindAddress::At { host: url.host.clone(), port }
+                } else {
+                    BindAddress::Every(port)
+                };
+                (Endpoint::Url(url.text.into()), vec![url.host], bind)
+            }
+        };
+        Self { endpoint, names, certificate_dir, bind: if port == 0 { BindAddress::Off } else { bind } }
+    }
+}
+
+/// An address at which the API server reaches the host: "https://127.0.0.1:9443".
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebhookUrl {
+    text: String,
+    /// A name or an address, without brackets.
+    host: String,
+}
+
+impl WebhookUrl {
+    fn on_this_machine(port: u16) -> Self {
+        let host = Ipv4Addr::LOCALHOST.to_string();
+        Self { text: format!("https://{host}:{port}"), host }
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+impl FromStr for WebhookUrl {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let wrong = || ConfigError::WebhookUrl(text.to_owned());
+        let uri: http::Uri = text.parse().map_err(|_| wrong())?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        // The API server takes no other scheme, no user and no query here.
+        let is_plain = uri.query().is_none() && !text.contains(['@', '#']);
+        if uri.scheme_str() != Some("https") || !is_plain {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.trim_matches(['[', ']']).to_owned(), text: text.trim_end_matches('/').to_owned() })
+    }
 }
 
 /// Hosts that name the same Lease exclude each other.
@@ -90,6 +175,9 @@ pub enum ConfigError {
     /// It names no address to listen on.
     #[error("{0:?} is no address to listen on: write \":8080\", \"127.0.0.1:8080\", \"[::1]:8080\", or \"0\" for none")]
     Address(String),
+    /// It is no URL of a webhook.
+    #[error("{0:?} is no address for webhooks: write \"https://HOST:PORT\", as the API server reaches this machine")]
+    WebhookUrl(String),
 }
 
 impl FromStr for Namespace {
@@ -224,6 +312,40 @@ mod tests {
         for text in ["", "a/b", "A", "a..b", "-a", &"a".repeat(254)] {
             let error = text.parse::<LeaseName>().expect_err(text).to_string();
             assert!(error.contains("no name of a Lease"), "{text}: {error}");
+        }
+    }
+
+    fn webhook(port: u16, url: Option<&str>, in_cluster: bool) -> WebhookConfig {
+        let namespace = "mortise-system".parse().unwrap();
+        WebhookConfig::new(port, url.map(|url| url.parse().unwrap()), None, in_cluster, &namespace)
+    }
+
+    #[test]
+    fn webhooks_are_reached_on_this_machine_or_by_the_service_or_where_it_was_said() {
+        let here = webhook(9443, None, false);
+        assert_eq!(here.endpoint, Endpoint::Url("https://127.0.0.1:9443".into()));
+        assert_eq!((here.bind.to_string(), here.names), ("127.0.0.1:9443".to_owned(), vec!["127.0.0.1".to_owned()]));
+
+        let in_cluster = webhook(9443, None, true);
+        assert_eq!(in_cluster.endpoint, Endpoint::Service { name: "mortise-webhook".into(), port: 443 });
+        assert!(in_cluster.names.contains(&"mortise-webhook.mortise-system.svc".to_owned()), "{:?}", in_cluster.names);
+        assert_eq!(in_cluster.bind, BindAddress::Every(9443));
+
+        let elsewhere = webhook(9443, Some("https://laptop.example.com:8443/"), true);
+        assert_eq!(elsewhere.endpoint, Endpoint::Url("https://laptop.example.com:8443".into()));
+        assert_eq!(
+            (elsewhere.bind, elsewhere.names),
+            (BindAddress::Every(9443), vec!["laptop.example.com".to_owned()])
+        );
+        assert_eq!(webhook(1, Some("https://[::1]:1"), false).names, ["::1"]);
+        assert_eq!(webhook(0, None, true).bind, BindAddress::Off);
+    }
+
+    #[test]
+    fn a_wrong_webhook_address_is_refused_with_the_way_to_write_it() {
+        for text in ["", "127.0.0.1:9443", "http://a:1", "https://", "https://a:1?b=c", "https://u@a:1"] {
+            let error = text.parse::<WebhookUrl>().expect_err(text).to_string();
+            assert!(error.contains("https://HOST:PORT"), "{text}: {error}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mortise_core::admission::Serving;
 use mortise_core::contract::CallResult;
 use mortise_core::event::{Call, CallDone, Digest, Effect, Event, Observation, Write};
 use mortise_core::manifest::Manifest;
@@ -15,7 +16,7 @@ use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::read_set::ReadSet;
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
-use mortise_wasm::workers::{Job, Workers};
+use mortise_wasm::workers::{Job, Work, Workers};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::Instrument as _;
@@ -25,6 +26,7 @@ use crate::event_loop::Input;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
+use crate::webhooks::{Route, Webhooks};
 
 /// Everything that effects need.
 pub(crate) struct Performer {
@@ -36,6 +38,7 @@ pub(crate) struct Performer {
     pub(crate) components: Components,
     pub(crate) watches: BTreeMap<Kind, AbortHandle>,
     pub(crate) reconciles: Reconciles,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl Performer {
@@ -53,6 +56,8 @@ impl Performer {
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
                 self.register_crd(plugin, crd, body, not_after_ms);
             }
+            Effect::ServeAdmission { plugin, serving: Some(serving) } => self.serve_admission(&plugin, serving),
+            Effect::ServeAdmission { plugin, serving: None } => self.webhooks.end(&plugin),
             Effect::Call(call) => return self.call(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),
@@ -99,6 +104,15 @@ impl Performer {
         });
     }
 
+    fn serve_admission(&self, name: &Arc<str>, serving: Arc<Serving>) {
+        match self.components.get(&serving.digest).map(Arc::clone) {
+            Some(plugin) => self.webhooks.serve(name, Route { plugin, serving }),
+            None => {
+                tracing::error!(plugin = %name, digest = %serving.digest, "asked to answer with what is not loaded")
+            }
+        }
+    }
+
     fn write(&self, write: Box<Write>) {
         let (api, metrics, span) = (self.api.clone(), Arc::clone(&self.metrics), self.reconciles.span_of(&write));
         let task = async move {
@@ -141,11 +155,13 @@ impl Performer {
             return Some(self.not_run(&call, format!("{} is not loaded", call.digest)));
         };
         self.reconciles.begin(&call);
-        match self.workers.submit(Job { plugin, call }) {
+        match self.workers.submit(Job { plugin, work: Work::Reconcile(call) }) {
             Ok(()) => None,
             Err(full) => {
-                tracing::error!(controller = %full.0.call.controller, "the driver handed out more calls than there is room");
-                Some(self.not_run(&full.0.call, full.to_string()))
+                let why = full.to_string();
+                let Work::Reconcile(call) = full.0.work else { unreachable!("the job comes back as it was submitted") };
+                tracing::error!(controller = %call.controller, "the driver handed out more calls than there is room");
+                Some(self.not_run(&call, why))
             }
         }
     }

@@ -24,6 +24,7 @@ const RELEASE: Duration = Duration::from_secs(3);
 /// The running election.
 pub(crate) struct Election {
     release: mpsc::Sender<Release>,
+    standing: watch::Receiver<Standing>,
 }
 
 impl Election {
@@ -48,6 +49,7 @@ impl Election {
             identity = %candidate.identity,
             "takes part in the leader election"
         );
+        let told = standing.clone();
         supervisor.task(
             "the news of the leader election",
             tell(standing, Arc::clone(&candidate.name), inputs.clone(), Arc::clone(metrics)),
@@ -60,7 +62,12 @@ impl Election {
                 Ok(())
             })
         })?;
-        Ok(Self { release })
+        Ok(Self { release, standing: told })
+    }
+
+    /// Where the host stands, as it changes.
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
     }
 
     /// Gives the lead back, if this host has it and the API server answers in time. Nothing may be written any more.

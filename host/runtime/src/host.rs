@@ -15,6 +15,7 @@ use mortise_wasm::workers::{JobDone, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::components::Components;
@@ -28,6 +29,9 @@ use crate::log::Reconciles;
 use crate::metrics::{Metrics, RequestState};
 use crate::sources::{self, Offers};
 use crate::supervise::{Falls, Supervisor, supervisor};
+use crate::webhooks::Webhooks;
+use crate::webhooks::answer::Answerer;
+use crate::webhooks::keeper::{Keeper, State};
 
 /// How long writes in flight have after a signal. Their own timeout; Kubernetes waits 30 s before it kills.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -64,6 +68,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
 
     start_servers(&config, &api, &inputs, &metrics, &supervisor).await?;
     let performer = performer(&config, &api, &inputs, &metrics, &supervisor)?;
+    let webhooks = keeper(&config, &performer);
     let driver = Driver::new(driver::Config {
         instance: config.instance.as_str().into(),
         // Each worker has its next call waiting when it ends one.
@@ -80,6 +85,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         Some(named) => Some(Election::start(named, &config.instance, access, &inputs, &metrics, &supervisor)?),
         None => None,
     };
+    let keeper = start_webhooks(webhooks, election.as_ref(), &supervisor);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         api_server = api.host(),
@@ -87,7 +93,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         workers = config.workers,
         "mortise runs"
     );
-    end(&mut signals, &mut falls, stop, drained, election).await
+    end(&mut signals, &mut falls, stop, drained, keeper, election).await
 }
 
 /// Waits for the end, and for what is in flight.
@@ -96,6 +102,7 @@ async fn end(
     falls: &mut Falls,
     stop: oneshot::Sender<()>,
     mut drained: oneshot::Receiver<()>,
+    keeper: AbortHandle,
     election: Option<Election>,
 ) -> anyhow::Result<()> {
     tokio::select! {
@@ -108,6 +115,8 @@ async fn end(
         biased;
         Ok(()) = &mut drained => {
             // Only here, where no write is in flight any more: whoever takes over may write at once.
+            // Questions are answered to the last; nothing is written any more.
+            keeper.abort();
             if let Some(election) = election {
                 election.end().await;
             }
@@ -153,7 +162,31 @@ fn performer(
         components: Components::start(&loader, inputs, metrics, supervisor)?,
         watches: BTreeMap::new(),
         reconciles,
+        webhooks: Webhooks::new(),
     })
+}
+
+/// Webhooks cost nothing until a plugin has admission.
+fn keeper(config: &Config, performer: &Performer) -> Keeper {
+    let webhooks = performer.webhooks.clone();
+    let (workers, metrics) = (performer.workers.submitter(), Arc::clone(&performer.metrics));
+    Keeper {
+        config: config.webhook.clone(),
+        namespace: config.namespace.to_string(),
+        api: performer.api.clone(),
+        inputs: performer.inputs.clone(),
+        answerer: Answerer { webhooks: webhooks.clone(), workers, metrics },
+        webhooks,
+        supervisor: performer.supervisor.clone(),
+        standing: None,
+        leaf: Arc::default(),
+        state: State::default(),
+    }
+}
+
+fn start_webhooks(keeper: Keeper, election: Option<&Election>, supervisor: &Supervisor) -> AbortHandle {
+    let keeper = Keeper { standing: election.map(Election::standing), ..keeper };
+    supervisor.task("the keeper of the webhooks", keeper.run())
 }
 
 /// The event loop gets a thread of its own: it computes, and must not keep sockets waiting, nor they it.

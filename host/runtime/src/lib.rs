@@ -16,5 +16,6 @@ pub mod metrics;
 pub mod probes;
 mod sources;
 mod supervise;
+mod webhooks;
 
 pub use host::run;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mortise_core::event::{Compiled, Digest, Refusal};
+use mortise_core::manifest::Manifest;
 use mortise_wasm::compile::{CompileError, Compiler};
 use mortise_wasm::engine::{Engine, EngineOptions, Pooling};
 use mortise_wasm::plugin::Plugin;
@@ -58,6 +59,10 @@ impl Loader {
         let scan = prescan(wasm)?;
         let artifact = self.compile(wasm, &scan.digest)?;
         let plugin = self.engine.load(&artifact.path, scan.digest.clone())?;
+        // A manifest that is not valid is refused by whoever reads it, in the words for that.
+        if let Ok(manifest) = Manifest::parse(plugin.manifest()) {
+            manifest.check_admission_export(plugin.exports_admission())?;
+        }
         let compiled = Compiled {
             manifest: plugin.manifest().clone(),
             component_bytes: wasm.len() as u64,

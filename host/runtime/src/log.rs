@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use mortise_core::contract::GuestFault;
 use mortise_core::event::{Call, Digest, Observation, Write, WriteErrorClass};
-use mortise_core::object::ObjectRef;
+use mortise_core::object::{Kind, ObjectRef};
 use mortise_wasm::log::{LogLevel, LogLine};
+use mortise_wasm::plugin::AdmissionReport;
 use mortise_wasm::workers::JobDone;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, error, info, trace, warn};
@@ -165,6 +166,25 @@ impl Reconciles {
     }
 }
 
+/// What a guest logged while it was asked about an object that is not stored yet.
+pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &AdmissionReport) {
+    if report.logs.is_empty() && report.dropped_logs == 0 {
+        return;
+    }
+    tracing::info_span!("admission", plugin, %kind, name).in_scope(|| {
+        report.logs.iter().for_each(guest_line);
+        if report.dropped_logs > 0 {
+            warn!(lines = report.dropped_logs, "the plugin logged more than it may in one call; the rest is cut");
+        }
+    });
+}
+
+/// A guest gave no usable answer about an object that is not stored yet.
+pub(crate) fn admission_fault(controller: &str, name: &str, fault: &GuestFault) {
+    let span = tracing::info_span!("admission", controller, name);
+    span.in_scope(|| fault_line(fault, true));
+}
+
 /// One line of a guest, at its own level. Its fields go in as one, since tracing's own are fixed when it is compiled.
 fn guest_line(logged: &LogLine) {
     let fields: Vec<String> = logged.fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
@@ -232,7 +252,7 @@ fn line(observation: &Observation) {
 mod tests {
     use mortise_core::contract::GuestFault;
     use mortise_core::event::ReconcileResult;
-    use mortise_core::object::{Kind, Name};
+    use mortise_core::object::Name;
 
     use super::*;
 

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use mortise_core::admission::Purpose;
+use mortise_core::admission::review::Answer;
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::event::{CallDone, Observation, ReconcileResult, WatchError, Write, WriteError, WriteErrorClass};
 use prometheus_client::encoding::text::encode;
@@ -17,7 +19,7 @@ use prometheus_client::registry::Registry;
 
 use self::families::{
     CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, KindLabels, LeaseLabels, PluginLabels,
-    QueueLabels, ReasonLabels, RequestLabels, ResultLabels, WriteLabels,
+    QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, WebhookCodeLabels, WebhookLabels, WriteLabels,
 };
 
 mod families;
@@ -37,6 +39,30 @@ pub struct Metrics {
     /// When each reconcile in work began, by controller; the series made of it are computed at a scrape, so that an
     /// idle host has no timer for them.
     running: Mutex<BTreeMap<Arc<str>, VecDeque<Instant>>>,
+}
+
+/// A request to a webhook that is being answered. One that is dropped unanswered, because its client went away, is no
+/// longer in work and is not counted otherwise.
+#[derive(Debug)]
+pub struct WebhookRequest {
+    metrics: Arc<Metrics>,
+    labels: WebhookLabels,
+}
+
+impl WebhookRequest {
+    /// It was answered.
+    pub fn ends(self, code: u16, elapsed: Duration) {
+        let families = &self.metrics.families;
+        let labels = WebhookCodeLabels { webhook: self.labels.webhook.clone(), code };
+        families.webhook_requests.get_or_create(&labels).inc();
+        families.webhook_seconds.get_or_create(&self.labels).observe(elapsed.as_secs_f64());
+    }
+}
+
+impl Drop for WebhookRequest {
+    fn drop(&mut self) {
+        self.metrics.families.webhook_in_flight.get_or_create(&self.labels).dec();
+    }
 }
 
 /// What is known of one plugin at a scrape.
@@ -163,6 +189,28 @@ impl Metrics {
     /// Counts a call that the host could not run, whether it began or not.
     pub fn host_fault(&self, controller: &Arc<str>) {
         self.families.host_faults.get_or_create(&controller_labels(controller)).inc();
+    }
+
+    /// Counts a request to a webhook, at this path, from now on.
+    pub fn webhook_begins(self: &Arc<Self>, path: &str) -> WebhookRequest {
+        let labels = WebhookLabels { webhook: path.to_owned() };
+        self.families.webhook_in_flight.get_or_create(&labels).inc();
+        WebhookRequest { metrics: Arc::clone(self), labels }
+    }
+
+    /// Counts what a question about an object that is not stored yet was answered.
+    pub fn reviewed(&self, controller: &Arc<str>, purpose: Purpose, answer: &Answer) {
+        let result = match (&answer.fault, answer.code) {
+            (Some(_), _) => "fault",
+            (None, 200) => "allowed",
+            (None, 403 | 422) => "refused",
+            (None, _) => "unavailable",
+        };
+        let labels = ReviewLabels { controller: controller.clone(), operation: purpose.as_str(), result };
+        self.families.reviews.get_or_create(&labels).inc();
+        if let Some(fault) = &answer.fault {
+            self.fault(controller, fault);
+        }
     }
 
     /// Counts one write and how the API server answered it.

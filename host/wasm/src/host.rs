@@ -1,6 +1,8 @@
 //! The contract's imports: what a guest may ask of the host during one call. Each answer comes from the call's own
 //! [`View`], or follows from the question alone; nothing here reaches beyond it.
 
+use std::sync::Arc;
+
 use mortise_core::limits::CallLimits;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::view::View;
@@ -38,14 +40,23 @@ pub(crate) struct QuestionsTooLarge {
     limit: u64,
 }
 
+/// What a call depends on, beside what it is called with.
+pub(crate) enum Inputs {
+    /// Nothing: a manifest is asked for.
+    None,
+    /// A view of the cluster, with a time and a configuration.
+    View(View),
+    /// A time and a configuration: an object is asked about before it is stored.
+    Admission { now_unix_ms: u64, config: Arc<str> },
+}
+
 /// Everything that belongs to one call. Lives in its store and goes with it.
 pub(crate) struct CallState {
     pub(crate) table: ResourceTable,
     pub(crate) limiter: Limiter,
     pub(crate) log: Log,
     pub(crate) wasi: Virtual,
-    /// None while a manifest is asked for, which depends on nothing.
-    view: Option<View>,
+    inputs: Inputs,
     host_calls: u32,
     max_host_calls: u32,
     question_bytes: u64,
@@ -53,7 +64,7 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(view: Option<View>, limits: &CallLimits, seed: u64) -> Self {
+    pub(crate) fn new(inputs: Inputs, limits: &CallLimits, seed: u64) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(MAX_HANDLES);
         Self {
@@ -61,7 +72,7 @@ impl CallState {
             limiter: Limiter::new(limits.memory_bytes),
             log: Log::new(limits),
             wasi: Virtual::new(limits.log_bytes, seed),
-            view,
+            inputs,
             host_calls: 0,
             max_host_calls: limits.host_calls,
             question_bytes: 0,
@@ -69,9 +80,13 @@ impl CallState {
         }
     }
 
-    /// The view, and how many host calls were made.
+    /// The view, the log, and how many host calls were made.
     pub(crate) fn into_parts(self) -> (Option<View>, Log, u32) {
-        (self.view, self.log, self.host_calls)
+        let view = match self.inputs {
+            Inputs::View(view) => Some(view),
+            Inputs::None | Inputs::Admission { .. } => None,
+        };
+        (view, self.log, self.host_calls)
     }
 
     /// Counts one call of the guest into the host.
@@ -85,7 +100,11 @@ impl CallState {
 
     /// Unix milliseconds of the call. Asking makes the time an input of the call.
     pub(crate) fn now_unix_ms(&mut self) -> u64 {
-        self.view.as_mut().map_or(0, View::now_unix_ms)
+        match &mut self.inputs {
+            Inputs::None => 0,
+            Inputs::View(view) => view.now_unix_ms(),
+            Inputs::Admission { now_unix_ms, .. } => *now_unix_ms,
+        }
     }
 
     /// The view behind a handle, for a question that came with these texts.
@@ -100,7 +119,12 @@ impl CallState {
             return Err(QuestionsTooLarge { limit: self.max_question_bytes }.into());
         }
         self.table.get(handle)?;
-        Ok(self.view.as_mut().expect("a handle to a snapshot is only given out with a view"))
+        match &mut self.inputs {
+            Inputs::View(view) => Ok(view),
+            Inputs::None | Inputs::Admission { .. } => {
+                unreachable!("a handle to a snapshot is only given out with a view")
+            }
+        }
     }
 }
 
@@ -204,7 +228,11 @@ impl schedule::Host for CallState {
 impl config::Host for CallState {
     fn get(&mut self) -> wasmtime::Result<String> {
         self.count()?;
-        Ok(self.view.as_mut().map_or_else(|| "{}".to_owned(), |view| view.config().to_string()))
+        Ok(match &mut self.inputs {
+            Inputs::None => "{}".to_owned(),
+            Inputs::View(view) => view.config().to_string(),
+            Inputs::Admission { config, .. } => config.to_string(),
+        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! A loaded plugin, and one call of it: a fresh store and instance, the bounds around it, and what came of it (G1, G2).
-//! An object's JSON and a view go in; a [`CallReport`] in the core's types comes out. Calls are synchronous and run on
+//! An object's JSON and a view go in, or a question about an object that is not stored yet; a [`CallReport`] or an
+//! [`AdmissionReport`] in the core's types comes out. Calls are synchronous and run on
 //! the caller's thread; nothing here schedules them.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mortise_core::admission::{Question, Verdict};
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::event::{Digest, Refusal};
 use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
@@ -13,16 +15,17 @@ use mortise_core::read_set::ReadSet;
 use mortise_core::view::View;
 use wasmtime::Store;
 
-use crate::bindings::Snapshot;
+use crate::admission;
+use crate::bindings::{self, Snapshot};
 use crate::engine::Engine;
 use crate::fault;
-use crate::host::CallState;
+use crate::host::{CallState, Inputs};
 use crate::log::{LogLevel, LogLine};
 use crate::outcome::{Reconcile, call_result};
 
 use self::linked::{Artifact, LinkError, Linked};
 
-mod linked;
+pub(crate) mod linked;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +43,21 @@ pub struct Plugin {
     engine: Engine,
     digest: Digest,
     manifest: Arc<str>,
+    exports_admission: bool,
     artifact: Artifact,
+}
+
+/// What came of one question about an object that is not stored yet.
+#[derive(Debug)]
+pub struct AdmissionReport {
+    /// Its answer or its fault.
+    pub verdict: Verdict,
+    /// What it logged, then what it wrote to stdout and stderr.
+    pub logs: Vec<LogLine>,
+    /// Log lines that were not kept because there were too many.
+    pub dropped_logs: u64,
+    /// What it used.
+    pub stats: CallStats,
 }
 
 /// What came of one call.
@@ -71,6 +88,14 @@ pub struct CallStats {
     pub host_calls: u32,
 }
 
+/// What a call leaves behind, beside its answer.
+struct Leftovers {
+    view: Option<View>,
+    logs: Vec<LogLine>,
+    dropped_logs: u64,
+    stats: CallStats,
+}
+
 impl Plugin {
     /// Links an artifact, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
     pub(crate) fn try_out(engine: &Engine, artifact: &Path, digest: Digest) -> Result<Self, Refusal> {
@@ -82,7 +107,8 @@ impl Plugin {
             LinkError::Artifact(error) => unusable(&error),
             LinkError::Contract(message) => Refusal::new("ContractMismatch", message),
         })?;
-        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), artifact };
+        let exports_admission = linked.admission.is_some();
+        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), exports_admission, artifact };
         plugin.manifest = plugin.ask_manifest(&linked)?.into();
         // Many plugins have no object to reconcile: what has been tried waits in its file for the first call.
         plugin.release(Duration::ZERO);
@@ -104,6 +130,11 @@ impl Plugin {
         &self.manifest
     }
 
+    /// Whether it answers questions about objects that are not stored yet.
+    pub fn exports_admission(&self) -> bool {
+        self.exports_admission
+    }
+
     fn ask_manifest(&self, linked: &Linked) -> Result<String, Refusal> {
         // The manifest says how much memory a call may have, so asking for it gets what any manifest may say.
         let limits = CallLimits {
@@ -112,9 +143,10 @@ impl Plugin {
             output_bytes: MAX_MANIFEST_BYTES as u64,
             ..CallLimits::default()
         };
-        let mut store = self.store(None, &limits, 0);
+        let mut store = self.store(Inputs::None, &limits, 0);
         let running = self.engine.ticker().run();
-        let instance = match linked.pre.instantiate(&mut store) {
+        let instance = linked.pre.instance_pre().instantiate(&mut store);
+        let (instance, exports) = match instance.and_then(|it| Ok((it, bindings::Plugin::new(&mut store, &it)?))) {
             Ok(instance) => instance,
             Err(error) => {
                 let (reason, why) = match fault::of(&error, store.data(), &limits) {
@@ -124,7 +156,14 @@ impl Plugin {
                 return Err(Refusal::new(reason, format!("the component does not instantiate: {why}")));
             }
         };
-        let answer = instance.mortise_plugin_reconciler().call_manifest(&mut store);
+        if let Some(admission) = &linked.admission
+            && let Err(error) = admission.check(&mut store, &instance)
+        {
+            let message =
+                format!("the component's export {} does not fit the contract: {error:#}", admission::INTERFACE);
+            return Err(Refusal::new("ContractMismatch", message));
+        }
+        let answer = exports.mortise_plugin_reconciler().call_manifest(&mut store);
         drop(running);
         answer.map_err(|error| {
             let fault = fault::of(&error, store.data(), &limits);
@@ -139,17 +178,48 @@ impl Plugin {
             Ok(linked) => linked,
             Err(error) => return self.not_callable(&error, begin),
         };
-        let mut store = self.store(Some(view), limits, seed(object));
+        let mut store = self.store(Inputs::View(view), limits, seed(object));
         let running = self.engine.ticker().run();
         let result = match reconcile(&linked, &mut store, object) {
             Ok(result) => result,
             Err(error) => CallResult::Fault(fault::of(&error, store.data(), limits)),
         };
         drop(running);
+        let is_trap = matches!(result, CallResult::Fault(GuestFault::Trap { .. }));
+        let Leftovers { view, logs, dropped_logs, stats } = self.leftovers(store, limits, is_trap, begin);
+        CallReport { result, reads: view.map(View::into_reads).unwrap_or_default(), logs, dropped_logs, stats }
+    }
+
+    /// Asks about one object before it is stored, in a fresh instance.
+    pub fn admit(&self, question: &Question, limits: &CallLimits) -> AdmissionReport {
+        let begin = Instant::now();
+        let linked = match self.artifact.linked(&self.engine) {
+            Ok(linked) => linked,
+            Err(error) => {
+                let report = self.not_callable(&error, begin);
+                let CallResult::HostFault(message) = report.result else { unreachable!("nobody else is at fault") };
+                let (verdict, stats) = (Verdict::HostFault(message), report.stats);
+                return AdmissionReport { verdict, logs: Vec::new(), dropped_logs: 0, stats };
+            }
+        };
+        let inputs = Inputs::Admission { now_unix_ms: question.now_unix_ms, config: Arc::clone(&question.config) };
+        let mut store = self.store(inputs, limits, seed(&question.object));
+        let running = self.engine.ticker().run();
+        let verdict = match admission::ask(&linked, &mut store, question) {
+            Ok(verdict) => verdict,
+            Err(error) => Verdict::Fault(fault::of(&error, store.data(), limits)),
+        };
+        drop(running);
+        let is_trap = matches!(verdict, Verdict::Fault(GuestFault::Trap { .. }));
+        let Leftovers { logs, dropped_logs, stats, .. } = self.leftovers(store, limits, is_trap, begin);
+        AdmissionReport { verdict, logs, dropped_logs, stats }
+    }
+
+    /// What is left of a call when it has ended. A trap's detail carries stderr already.
+    fn leftovers(&self, store: Store<CallState>, limits: &CallLimits, is_trap: bool, begin: Instant) -> Leftovers {
         let fuel_used = self.engine.counts_fuel().then(|| fuel_of(limits) - store.get_fuel().unwrap_or_default());
         let mut state = store.into_data();
-        if !matches!(result, CallResult::Fault(GuestFault::Trap { .. })) {
-            // A trap's detail carries stderr already.
+        if !is_trap {
             let (stdout, stderr) = (state.wasi.stdout(), state.wasi.stderr());
             state.log.add_text(LogLevel::Info, &stdout);
             state.log.add_text(LogLevel::Warn, &stderr);
@@ -157,13 +227,8 @@ impl Plugin {
         let memory_bytes = state.limiter.memory_bytes;
         let (view, log, host_calls) = state.into_parts();
         let (logs, dropped_logs) = log.into_parts();
-        CallReport {
-            result,
-            reads: view.map(View::into_reads).unwrap_or_default(),
-            logs,
-            dropped_logs,
-            stats: CallStats { elapsed: begin.elapsed(), fuel_used, memory_bytes, host_calls },
-        }
+        let stats = CallStats { elapsed: begin.elapsed(), fuel_used, memory_bytes, host_calls };
+        Leftovers { view, logs, dropped_logs, stats }
     }
 
     /// The artifact was usable when it was tried: this machine has changed, and the next try may find it mended.
@@ -186,8 +251,8 @@ impl Plugin {
     }
 
     /// A store with its bounds set; the deadline begins now.
-    fn store(&self, view: Option<View>, limits: &CallLimits, seed: u64) -> Store<CallState> {
-        let mut store = Store::new(self.engine.wasmtime(), CallState::new(view, limits, seed));
+    fn store(&self, inputs: Inputs, limits: &CallLimits, seed: u64) -> Store<CallState> {
+        let mut store = Store::new(self.engine.wasmtime(), CallState::new(inputs, limits, seed));
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(crate::engine::ticks(limits.deadline_ms));
         store.set_hostcall_fuel(usize::try_from(limits.output_bytes).unwrap_or(usize::MAX));

@@ -37,8 +37,10 @@ const HOST_INTERFACES: [&str; 7] = [
     "mortise:host/log",
     "mortise:plugin/desired",
 ];
+/// Optional interfaces of the contract that this host calls.
+const OPTIONAL: [&str; 1] = ["mortise:plugin/admission"];
 /// Optional interfaces of the contract that this host does not call yet.
-const NOT_SERVED: [&str; 2] = ["mortise:plugin/admission", "mortise:plugin/conversion"];
+const NOT_SERVED: [&str; 1] = ["mortise:plugin/conversion"];
 /// WASI packages, version 0.2, that every toolchain imports. They are all virtual: no file, socket or real clock is
 /// behind them.
 const WASI_PACKAGES: [&str; 6] =
@@ -352,6 +354,12 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
         let (interface, version) = split_version(export);
         if interface == RECONCILER && (reconciler.is_none() || is_patch_of(version, CONTRACT)) {
             reconciler = Some(version);
+        }
+        if OPTIONAL.contains(&interface) && !is_patch_of(version, CONTRACT) {
+            return Err(Refusal::new(
+                "WrongWorld",
+                format!("the component exports {export}; this mortise speaks version {CONTRACT} of the contract"),
+            ));
         }
         if NOT_SERVED.contains(&interface) {
             let what = interface.rsplit('/').next().unwrap_or(interface);

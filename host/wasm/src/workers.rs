@@ -8,18 +8,22 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
+use mortise_core::admission::{Question, Verdict};
 use mortise_core::contract::CallResult;
 use mortise_core::event::{Call, CallDone, CallId};
+use mortise_core::limits::CallLimits;
 use mortise_core::object::ObjectRef;
 use mortise_core::read_set::ReadSet;
 
 use crate::log::LogLine;
-use crate::plugin::{CallReport, CallStats, Plugin};
+use crate::plugin::{AdmissionReport, CallReport, CallStats, Plugin};
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +38,46 @@ pub struct Job {
     /// The component to call.
     pub plugin: Arc<Plugin>,
     /// What to call it with.
-    pub call: Box<Call>,
+    pub work: Work,
+}
+
+/// What a guest is called for.
+#[derive(Debug)]
+pub enum Work {
+    /// To reconcile an object; its [`JobDone`] goes to the callback of [`Workers::start`].
+    Reconcile(Box<Call>),
+    /// To say whether an object may be stored; the one who asked waits.
+    Admit(Box<Admit>),
+}
+
+/// A question about an object that is not stored yet.
+pub struct Admit {
+    /// The plugin's name.
+    pub plugin: Arc<str>,
+    /// What is asked.
+    pub question: Question,
+    /// Bounds of the call.
+    pub limits: CallLimits,
+    /// After this moment nobody waits any more, and nobody is asked.
+    pub until: Instant,
+    /// Called on a worker's thread with what came of it, unless it was too late; must not block.
+    pub answer: Box<dyn FnOnce(AdmissionReport) + Send>,
+}
+
+impl fmt::Debug for Admit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admit").field("plugin", &self.plugin).field("question", &self.question).finish_non_exhaustive()
+    }
+}
+
+impl Work {
+    /// Whose share of the workers it takes.
+    fn plugin(&self) -> &Arc<str> {
+        match self {
+            Self::Reconcile(call) => &call.plugin,
+            Self::Admit(admit) => &admit.plugin,
+        }
+    }
 }
 
 /// A call that was run.
@@ -60,6 +103,28 @@ pub struct JobDone {
 #[derive(Debug, thiserror::Error)]
 #[error("the queue of the guest workers is full: {QUEUE_LENGTH} calls wait in it")]
 pub struct QueueFull(pub Job);
+
+/// Hands jobs to the workers, from anywhere. Once they have ended, what is handed to it stays unanswered.
+#[derive(Clone)]
+pub struct Submitter {
+    queue: Arc<Queue>,
+}
+
+impl Submitter {
+    /// As [`Workers::submit`].
+    ///
+    /// # Errors
+    /// [`QueueFull`] with the job when there is no room.
+    pub fn submit(&self, job: Job) -> Result<(), Box<QueueFull>> {
+        self.queue.push(job)
+    }
+}
+
+impl fmt::Debug for Submitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Submitter").finish_non_exhaustive()
+    }
+}
 
 /// The worker threads. Dropping this ends them once the queue is empty.
 pub struct Workers {
@@ -94,6 +159,11 @@ impl Workers {
         self.queue.push(job)
     }
 
+    /// The way in for those who do not hold the workers.
+    pub fn submitter(&self) -> Submitter {
+        Submitter { queue: Arc::clone(&self.queue) }
+    }
+
     /// Calls that wait for a worker.
     pub fn waiting(&self) -> usize {
         self.queue.lock().waiting.len()
@@ -110,8 +180,8 @@ impl Drop for Workers {
     }
 }
 
-impl std::fmt::Debug for Workers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workers").field("count", &self.threads.len()).field("waiting", &self.waiting()).finish()
     }
 }
@@ -157,7 +227,7 @@ impl Queue {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.next(worker) {
-                state.occupied[worker] = Some(Arc::clone(&job.call.plugin));
+                state.occupied[worker] = Some(Arc::clone(job.work.plugin()));
                 return Some(job);
             }
             state.occupied[worker] = None;
@@ -176,56 +246,85 @@ impl Queue {
 
 impl State {
     /// The oldest job of the plugin that occupies the fewest other workers. Where that says nothing, another plugin than the
-    /// one that this worker has just worked for goes first, so that a single worker serves plugins in turn.
+    /// one that this worker has just worked for goes first, so that a single worker serves plugins in turn; and of one
+    /// plugin's jobs a question of the API server, for whose answer a person waits.
     fn next(&mut self, worker: usize) -> Option<Job> {
         let (occupied, own) = (&self.occupied, self.occupied[worker].as_deref());
         let others = |plugin: &str| {
             let others = occupied.iter().enumerate().filter(|(other, _)| *other != worker);
             others.filter(|(_, occupied)| occupied.as_deref() == Some(plugin)).count()
         };
-        let urgency = |plugin: &str| (others(plugin), own == Some(plugin));
+        let urgency = |work: &Work| {
+            let plugin = work.plugin();
+            (others(plugin), own == Some(&**plugin), matches!(work, Work::Reconcile(_)))
+        };
         let jobs = self.waiting.iter().enumerate();
-        let (at, _) = jobs.min_by_key(|(_, job)| urgency(&job.call.plugin))?;
+        let (at, _) = jobs.min_by_key(|(_, job)| urgency(&job.work))?;
         self.waiting.remove(at)
     }
 }
 
 fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
-    while let Some(Job { plugin, call }) = queue.take(worker) {
-        let Call { id, controller, object, view, limits, .. } = *call;
-        let report = guarded(|| plugin.call(object.json(), view, &limits));
-        let elapsed_us = u64::try_from(report.stats.elapsed.as_micros()).unwrap_or(u64::MAX);
-        done(JobDone {
-            id,
-            controller,
-            object: ObjectRef { kind: object.kind.clone(), name: object.name.clone() },
-            done: CallDone { result: report.result, reads: report.reads, elapsed_us },
-            logs: report.logs,
-            dropped_logs: report.dropped_logs,
-            stats: report.stats,
-        });
+    while let Some(Job { plugin, work }) = queue.take(worker) {
+        match work {
+            Work::Reconcile(call) => done(reconcile(&plugin, *call)),
+            Work::Admit(admit) => answer(&plugin, *admit),
+        }
     }
+}
+
+fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
+    let Call { id, controller, object, view, limits, .. } = call;
+    let report = guarded(
+        || plugin.call(object.json(), view, &limits),
+        |message| CallReport {
+            result: CallResult::HostFault(message),
+            reads: ReadSet::default(),
+            logs: Vec::new(),
+            dropped_logs: 0,
+            stats: CallStats::default(),
+        },
+    );
+    let elapsed_us = u64::try_from(report.stats.elapsed.as_micros()).unwrap_or(u64::MAX);
+    JobDone {
+        id,
+        controller,
+        object: ObjectRef { kind: object.kind.clone(), name: object.name.clone() },
+        done: CallDone { result: report.result, reads: report.reads, elapsed_us },
+        logs: report.logs,
+        dropped_logs: report.dropped_logs,
+        stats: report.stats,
+    }
+}
+
+fn answer(plugin: &Plugin, admit: Admit) {
+    if Instant::now() >= admit.until {
+        return;
+    }
+    let report = guarded(
+        || plugin.admit(&admit.question, &admit.limits),
+        |message| AdmissionReport {
+            verdict: Verdict::HostFault(message),
+            logs: Vec::new(),
+            dropped_logs: 0,
+            stats: CallStats::default(),
+        },
+    );
+    (admit.answer)(report);
 }
 
 /// Runs a call; a panic of the host ends as the host's own fault. Nothing that the call touched is used again: its
 /// store is its own.
-fn guarded(call: impl FnOnce() -> CallReport) -> CallReport {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| host_panic(&*panic))
+fn guarded<R>(call: impl FnOnce() -> R, host_fault: impl FnOnce(String) -> R) -> R {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| host_fault(host_panic(&*panic)))
 }
 
 /// A panic of the host during a call. The guest set it off but cannot mend it, so it never reads as the guest's trap.
-fn host_panic(panic: &(dyn Any + Send)) -> CallReport {
+fn host_panic(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let message = format!(
+    format!(
         "mortise itself panicked while it ran this call ({}); the plugin is not at fault; please report it with the \
          lines above it in the host's log",
         text.unwrap_or("no message")
-    );
-    CallReport {
-        result: CallResult::HostFault(message),
-        reads: ReadSet::default(),
-        logs: Vec::new(),
-        dropped_logs: 0,
-        stats: CallStats::default(),
-    }
+    )
 }

@@ -167,6 +167,7 @@ impl World {
             .arg(cache)
             .args(["--metrics-bind-address", &format!("127.0.0.1:{metrics}")])
             .args(["--health-probe-bind-address", &format!("127.0.0.1:{probes}")])
+            .args(["--webhook-port", &free_port().to_string()])
             .args(arguments);
         Host { process: self.plane.spawn(name, command).unwrap(), metrics, probes }
     }
@@ -401,6 +402,9 @@ impl World {
             // What is not there, or not served any more, needs no deleting.
             let _ = self.plane.kubectl_output(&[&["delete"], what, &quiet].concat());
         };
+        // First: what they refuse may be what the rest takes away.
+        let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
+        delete(&[webhooks, "-l", "app.kubernetes.io/managed-by=mortise"]);
         delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
         self.clean_maintenances();
         // Those that came with plugins; the host's own is a part of mortise.

@@ -62,6 +62,9 @@ impl World {
             }
             Effect::Unload(digest) => self.oracle.on_unload(&digest),
             Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
+            Effect::ServeAdmission { plugin, .. } => {
+                unreachable!("no guest of the model has admission, {plugin} neither")
+            }
             Effect::Call(call) => self.call(*call)?,
             Effect::Write(write) => {
                 self.oracle.on_write(&write, &self.cluster)?;

@@ -1,22 +1,19 @@
 //! Arguments of attributes: `name = value`, `name(...)` and `flag`, separated by commas. Knows no attribute; each caller
 //! brings the names it takes, and everybody's errors sound the same.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, LitInt, LitStr, Result, Token, parenthesized};
 
-/// Reads all arguments. `each` gets a known name and parses what follows it; names under `not_yet` are refused with what
-/// stands beside them.
+/// Reads all arguments. `each` gets a known name and parses what follows it.
 pub(crate) fn read(
     input: ParseStream<'_>,
     known: &[&str],
-    not_yet: &[(&str, &str)],
     mut each: impl FnMut(&Ident, ParseStream<'_>) -> Result<()>,
 ) -> Result<()> {
     while !input.is_empty() {
         let name = Ident::parse_any(input)?;
-        refuse_not_yet(&name.to_string(), name.span(), not_yet)?;
         if !known.iter().any(|known| name == known) {
             let message = format!("unknown argument `{name}`; it is one of: {}", known.join(", "));
             return Err(Error::new(name.span(), message));
@@ -27,14 +24,6 @@ pub(crate) fn read(
         }
     }
     Ok(())
-}
-
-/// Refuses what a later version will take, with what to do until then.
-fn refuse_not_yet(written: &str, at: Span, not_yet: &[(&str, &str)]) -> Result<()> {
-    match not_yet.iter().find(|(name, _)| *name == written) {
-        Some((_, why)) => Err(Error::new(at, format!("`{written}`: this version of mortise does not yet {why}"))),
-        None => Ok(()),
-    }
 }
 
 /// What follows `name =`.

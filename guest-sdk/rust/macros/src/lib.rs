@@ -3,6 +3,7 @@
 
 use proc_macro::TokenStream;
 
+mod admission;
 mod arguments;
 mod kind;
 mod plugin;
@@ -77,6 +78,7 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// | `annotation("example.com/on", "true")` | reconcile only objects with this annotation; may be repeated, then all have to be there |
 /// | `writes("apps/v1/Deployment", "patch", subresource = "scale")` | a kind whose objects actions may write though they are no children, and what may be done: "apply", "patch", "delete", "evict" (of "v1/Pod"); a delete and an eviction need the kind under `reads` too, and a patch of what is read is only sent when it would change something; may be repeated |
 /// | `finalize` | an object that is deleted goes when the function has said `finalized` of it: until then it is called with `metadata.deletionTimestamp` set |
+/// | `admission(mutate = complete, validate = check, operations("create", "delete"))` | functions that are asked before objects of the reconciled kind are stored: `fn complete(object: &mut PodSet, review: &Review<PodSet>)` fills in defaults, `fn check(object: &PodSet, review: &Review<PodSet>) -> Verdict` checks; one of them is enough; "create" and "update" unless given, and "delete" is only checked |
 /// | `concurrency = 4` | calls at once, 1 to 256; 8 unless given |
 /// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere, or it is a kind of Kubernetes itself |
 /// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
@@ -84,15 +86,13 @@ pub fn projection(input: TokenStream) -> TokenStream {
 ///
 /// The reconciled object is read as the type that the function takes: a kind of the plugin's own, a
 /// [`derive@Projection`] of any other, or whatever serde reads.
-///
-/// What the manifest has a place for and mortise 0.1 refuses, is refused here when the plugin is compiled: `admission`.
 #[proc_macro_attribute]
 pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand(arguments.into(), item.into()))
 }
 
 /// Makes a controller of one function, for a plugin that has several: what [`macro@reconciler`] is, without the plugin.
-/// It takes `owns`, `reads`, `labels`, `annotation`, `concurrency` and `kind`, and is named in [`plugin!`].
+/// It takes `owns`, `reads`, `labels`, `annotation`, `admission`, `concurrency` and `kind`, and is named in [`plugin!`].
 #[proc_macro_attribute]
 pub fn controller(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand_controller(arguments.into(), item.into()))
@@ -114,7 +114,8 @@ pub fn controller(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// fn restart(restart: &Restart, cx: &Context) -> Result<Outcome, Failure> { ... }
 /// ```
 ///
-/// Behind the functions it takes `limits(...)`, `name = "..."` and `version = "..."`, as [`macro@reconciler`] does.
+/// Behind the functions it takes `admission`, which goes with a controller that has it, and `limits(...)`, `name = "..."` and
+/// `version = "..."`, as [`macro@reconciler`] does.
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     finish(plugin::expand(input.into()))

@@ -16,9 +16,13 @@ const MAX_DEADLINE_MS: u64 = 10_000;
 /// What is said of a plugin as a whole.
 pub(crate) const ARGUMENTS: [&str; 3] = ["limits", "name", "version"];
 
+/// Says that one of the controllers is asked before objects are stored.
+const ADMISSION: &str = "admission";
+
 /// What is said of a plugin as a whole, as it was written.
 #[derive(Default)]
 pub(crate) struct PluginArguments {
+    admission: Option<bool>,
     memory_bytes: Option<u64>,
     deadline_ms: Option<u64>,
     name: Option<LitStr>,
@@ -30,7 +34,7 @@ impl PluginArguments {
     pub(crate) fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
         match name.to_string().as_str() {
             "limits" => list(name, input, |input| {
-                read(input, &["memory_bytes", "deadline_ms"], &[], |name, input| match name.to_string().as_str() {
+                read(input, &["memory_bytes", "deadline_ms"], |name, input| match name.to_string().as_str() {
                     "memory_bytes" => set(&mut self.memory_bytes, name, bounded(name, input, MAX_MEMORY_BYTES)?),
                     _ => set(&mut self.deadline_ms, name, bounded(name, input, MAX_DEADLINE_MS)?),
                 })
@@ -40,13 +44,19 @@ impl PluginArguments {
         }
     }
 
+    /// One of the controllers is asked before objects are stored.
+    pub(crate) fn has_admission(&mut self) {
+        self.admission = Some(true);
+    }
+
     /// The static and the exports of a plugin of these controllers, each named by its function.
     pub(crate) fn into_plugin(self, visibility: &Visibility, controllers: &[Path]) -> TokenStream {
-        let Self { memory_bytes, deadline_ms, name, version } = self;
+        let Self { admission, memory_bytes, deadline_ms, name, version } = self;
+        let has_admission = admission.is_some();
         let (memory_bytes, deadline_ms) = (option(memory_bytes), option(deadline_ms));
         let name = name.map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), |name| quote!(#name));
         let version = version.map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), |version| quote!(#version));
-        let exports = exports();
+        let exports = exports(has_admission);
         quote! {
             /// What this plugin is. Tests hand it to `mortise_sdk::testing::Cluster::of`.
             #[allow(dead_code, reason = "only a component and tests have a use for it, a native build has none")]
@@ -56,6 +66,12 @@ impl PluginArguments {
                 controllers: &[#(<#controllers>::CONTROLLER),*],
                 limits: ::mortise_sdk::Limits { memory_bytes: #memory_bytes, deadline_ms: #deadline_ms },
             };
+
+            // What is exported has to be known before what the controllers say can be read.
+            const _: () = ::core::assert!(
+                #has_admission == (false #(|| <#controllers>::CONTROLLER.admission.is_some())*),
+                "plugin!(..., admission) goes with #[controller(admission(...))]: one of the two is missing",
+            );
 
             #exports
         }
@@ -78,7 +94,10 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             return Err(Error::new(span, message));
         }
         let mut arguments = PluginArguments::default();
-        read(input, &ARGUMENTS, &[], |name, input| arguments.argument(name, input))?;
+        let known = [&[ADMISSION], &ARGUMENTS[..]].concat();
+        read(input, &known, |name, input| {
+            if name == ADMISSION { set(&mut arguments.admission, name, true) } else { arguments.argument(name, input) }
+        })?;
         Ok(arguments.into_plugin(&syn::parse_quote!(pub), &controllers))
     })
     .parse2(input)
@@ -87,10 +106,12 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 /// A name that something is said about, and no controller's.
 fn is_argument(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
-    ahead.call(Ident::parse_any).is_ok() && (ahead.peek(Token![=]) || ahead.peek(syn::token::Paren))
+    let Ok(name) = ahead.call(Ident::parse_any) else { return false };
+    ahead.peek(Token![=]) || ahead.peek(syn::token::Paren) || name == ADMISSION
 }
 
-fn exports() -> TokenStream {
+fn exports(has_admission: bool) -> TokenStream {
+    let admission = has_admission.then(crate::admission::exports);
     quote! {
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "exported functions are called by the host")]
@@ -114,6 +135,8 @@ fn exports() -> TokenStream {
             }
 
             bindings::export_component!(Component);
+
+            #admission
         };
     }
 }

@@ -6,22 +6,20 @@ use quote::quote;
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
+use crate::admission::Admission;
 use crate::arguments::{bounded, list, option, read, set, text, value};
 use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
 
 /// What is said of a controller.
-const ARGUMENTS: [&str; 8] = ["owns", "reads", "writes", "finalize", "labels", "annotation", "concurrency", "kind"];
+const ARGUMENTS: [&str; 9] =
+    ["owns", "reads", "writes", "finalize", "labels", "annotation", "admission", "concurrency", "kind"];
 /// How children change, as authors write it.
 const UPDATES: [&str; 4] = ["apply", "recreate", ROLLING, "on_delete"];
 const ROLLING: &str = "rolling_recreate";
 /// What `writes` may declare.
 const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("delete", "Delete"), ("evict", "Evict")];
 
-/// What the manifest has a place for and the host of this version refuses: told here, so that no component is built only
-/// to be refused.
-const ARGUMENTS_NOT_YET: [(&str, &str); 1] =
-    [("admission", "serve admission; put rules into the schema and tell the rest in a condition")];
 /// The most calls of one controller at once that the host grants.
 const MAX_CONCURRENCY: u32 = 256;
 /// No object has more children.
@@ -36,6 +34,7 @@ struct Arguments {
     finalize: Option<bool>,
     labels: Option<LitStr>,
     annotations: Vec<TokenStream>,
+    admission: Option<Admission>,
     concurrency: Option<u32>,
     kind: Option<KindName>,
 }
@@ -43,9 +42,7 @@ struct Arguments {
 /// A function that is a controller among others, which `plugin!` names.
 pub(crate) fn expand_controller(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut of_controller = Arguments::default();
-    let read_all = |input: ParseStream<'_>| {
-        read(input, &ARGUMENTS, &ARGUMENTS_NOT_YET, |name, input| of_controller.argument(name, input))
-    };
+    let read_all = |input: ParseStream<'_>| read(input, &ARGUMENTS, |name, input| of_controller.argument(name, input));
     read_all.parse2(arguments)?;
     of_controller.into_controller(&parse_function(item)?)
 }
@@ -55,7 +52,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let (mut of_controller, mut of_plugin) = (Arguments::default(), PluginArguments::default());
     let known = [&ARGUMENTS[..], &plugin::ARGUMENTS].concat();
     let read_all = |input: ParseStream<'_>| {
-        read(input, &known, &ARGUMENTS_NOT_YET, |name, input| {
+        read(input, &known, |name, input| {
             if plugin::ARGUMENTS.iter().any(|known| name == known) {
                 of_plugin.argument(name, input)
             } else {
@@ -65,6 +62,9 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     };
     read_all.parse2(arguments)?;
     let function = parse_function(item)?;
+    if of_controller.admission.is_some() {
+        of_plugin.has_admission();
+    }
     let controller = of_controller.into_controller(&function)?;
     let plugin = of_plugin.into_plugin(&function.vis, &[Path::from(function.sig.ident.clone())]);
     Ok(quote!(#controller #plugin))
@@ -117,6 +117,7 @@ impl Arguments {
             "finalize" => set(&mut self.finalize, name, true)?,
             "labels" => set(&mut self.labels, name, text(name, input)?)?,
             "annotation" => self.annotations.push(list(name, input, annotation)?),
+            "admission" => set(&mut self.admission, name, list(name, input, |input| Admission::read(name, input))?)?,
             "concurrency" => set(&mut self.concurrency, name, bounded(name, input, MAX_CONCURRENCY)?)?,
             _ => {
                 let kind = value(name, input, "\"example.com/v1/Site\"")?;
@@ -128,7 +129,8 @@ impl Arguments {
 
     /// The function and, beside it, a type of its name that bears the controller.
     fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
-        let Self { owns, reads, writes, finalize, labels, annotations, concurrency, kind } = self;
+        let Self { owns, reads, writes, finalize, labels, annotations, admission, concurrency, kind } = self;
+        let admission = option(admission);
         let labels = labels.map(|labels| labels.value()).unwrap_or_default();
         let primary = primary(function)?;
         let (kind, custom_resource) = match kind {
@@ -160,6 +162,7 @@ impl Arguments {
                     finalize: #finalize,
                     concurrency: #concurrency,
                     reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
+                    admission: #admission,
                 };
             }
         })
@@ -180,7 +183,7 @@ fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
     let (mut update, mut max_unavailable) = (None, None);
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
-        read(input, &["update", "max_unavailable"], &[], |name, input| match name.to_string().as_str() {
+        read(input, &["update", "max_unavailable"], |name, input| match name.to_string().as_str() {
             "update" => set(&mut update, name, text(name, input)?),
             _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
         })?;
@@ -217,7 +220,7 @@ fn written(input: ParseStream<'_>) -> Result<TokenStream> {
             break;
         }
         if !input.peek(LitStr) {
-            read(input, &["subresource"], &[], |name, input| {
+            read(input, &["subresource"], |name, input| {
                 subresources.push(text(name, input)?);
                 Ok(())
             })?;

@@ -259,7 +259,7 @@ impl Arguments {
         let mut this = Self::default();
         for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("resource")) {
             attribute.parse_args_with(|input: ParseStream<'_>| {
-                read(input, &ARGUMENTS, &[], |name, input| this.argument(name, input))
+                read(input, &ARGUMENTS, |name, input| this.argument(name, input))
             })?;
         }
         this.check_group()?;
@@ -311,7 +311,7 @@ impl Arguments {
 
 fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
     let (mut spec, mut status, mut selector) = (None, None, None);
-    read(input, &["spec", "status", "selector"], &[], |name, input| {
+    read(input, &["spec", "status", "selector"], |name, input| {
         let place = match name.to_string().as_str() {
             "spec" => &mut spec,
             "status" => &mut status,
@@ -342,14 +342,12 @@ fn annotation(span: Span, input: ParseStream<'_>) -> Result<(String, LitStr)> {
 
 fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {
     let (mut title, mut kind, mut at, mut description, mut wide) = (None, None, None, None, None);
-    read(input, &["name", "type", "path", "description", "wide"], &[], |name, input| {
-        match name.to_string().as_str() {
-            "name" => set(&mut title, name, text(name, input)?),
-            "type" => set(&mut kind, name, column_type(name, input)?),
-            "path" => set(&mut at, name, path(name, input)?),
-            "description" => set(&mut description, name, text(name, input)?),
-            _ => set(&mut wide, name, true),
-        }
+    read(input, &["name", "type", "path", "description", "wide"], |name, input| match name.to_string().as_str() {
+        "name" => set(&mut title, name, text(name, input)?),
+        "type" => set(&mut kind, name, column_type(name, input)?),
+        "path" => set(&mut at, name, path(name, input)?),
+        "description" => set(&mut description, name, text(name, input)?),
+        _ => set(&mut wide, name, true),
     })?;
     let (Some(title), Some(at)) = (title, at) else {
         let example = "column(name = \"Desired\", path = \".spec.replicas\", type = \"integer\")";

@@ -86,16 +86,6 @@ fn a_kind_is_version_and_kind() {
 }
 
 #[test]
-fn what_this_version_of_the_host_refuses_is_refused_when_the_plugin_is_compiled() {
-    let not_yet = [(quote!(admission("v1/Pod")), "`admission`", "schema")];
-    for (attribute, name, instead) in not_yet {
-        let told = reconciler_error(attribute, good());
-        assert!(told.starts_with(&format!("{name}: this version of mortise does not yet ")), "{told}");
-        assert!(told.contains(instead), "{told}");
-    }
-}
-
-#[test]
 fn what_is_written_besides_is_a_kind_and_what_may_be_done_to_it() {
     let good_ones = [
         quote!(writes("apps/v1/Deployment", "patch")),
@@ -295,4 +285,18 @@ fn plurals_are_english() {
     assert_eq!(plural("Policy"), "policies");
     assert_eq!(plural("Gateway"), "gateways");
     assert_eq!(plural("Ingress"), "ingresses");
+}
+
+#[test]
+fn admission_needs_a_function_and_takes_the_three_operations() {
+    assert!(reconciler::expand(quote!(admission(validate = check)), good()).is_ok());
+    assert!(reconciler::expand(quote!(admission(mutate = a::b, operations("create"))), good()).is_ok());
+    let told = reconciler_error(quote!(admission()), good());
+    assert!(told.contains("validate = check"), "{told}");
+    let told = reconciler_error(quote!(admission(validate = check, operations("connect"))), good());
+    assert_eq!(told, "an operation is one of: create, update, delete");
+    let told = reconciler_error(quote!(admission(mutate = complete, operations("create", "delete"))), good());
+    assert!(told.contains("deleted"), "{told}");
+    let told = reconciler_error(quote!(admission(check)), good());
+    assert!(told.starts_with("unknown argument `check`; it is one of: mutate, validate, operations"), "{told}");
 }

@@ -24,6 +24,7 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         finalize: false,
         concurrency: None,
         reconcile,
+        admission: None,
     };
     let limits = Limits { memory_bytes: None, deadline_ms: None };
     Cluster::of(Box::leak(Box::new(Plugin {

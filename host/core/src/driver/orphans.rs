@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::admission::ADMITTING;
 use super::report::plugin_object_of;
 use super::{Driver, Timer, WriteFor};
 use crate::backoff::delay_ms;
@@ -61,6 +62,10 @@ impl Driver {
             return;
         }
         orphan.in_flight = true;
+        if live.json().contains(&format!("{ADMITTING:?}")) {
+            // It went while no host ran, perhaps; its webhooks would refuse its objects for ever.
+            effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), serving: None });
+        }
         let op = WriteOp::Delete { target, uid: Arc::clone(&live.uid), propagation: Propagation::Background };
         self.send(None, op.clone(), WriteFor::Orphan(Arc::clone(name), op), effects);
     }

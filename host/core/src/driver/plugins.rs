@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::admission::Admitting;
 use super::keys::Work;
 use super::needs::{KIND_CLAIMED, Needs};
 use super::{Controller, Driver, Timer};
@@ -65,6 +66,8 @@ pub(super) struct PluginState {
     pub denied: BTreeMap<Permission, Denial>,
     /// Objects whose last call was a fault of the guest.
     pub faults: BTreeMap<Key, String>,
+    /// Whether the API server asks it, for a plugin that has admission.
+    pub admission: Option<Admitting>,
     pub report: Report,
     /// What is kept for it; see [`Driver::settle`].
     pub needs: Needs,
@@ -246,6 +249,9 @@ impl Driver {
         for id in plugin.active.into_iter().flat_map(|active| active.controllers) {
             self.remove_controller(id, effects);
         }
+        if plugin.admission.is_some() {
+            effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), serving: None });
+        }
         self.timers.forget_plugin(name);
         self.release(name, &plugin.needs, effects);
         self.delete_orphan(name, effects);
@@ -387,6 +393,7 @@ impl Driver {
             let digest = active.digest.clone();
             effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
         }
+        self.serve_admission(name, effects);
         self.settle(name, effects);
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::admission::Admitting;
 use super::health::PluginHealth;
 use super::plugins::{PluginState, Report, Stage, Step};
 use super::{Driver, Timer, WriteFor};
@@ -214,8 +215,8 @@ impl Driver {
         fields
     }
 
-    /// The six conditions, each with a reason a person understands. The first five tell of the newest version, Ready of
-    /// whatever serves.
+    /// The six conditions, and Admitting for a plugin that has admission, each with a reason a person understands. The
+    /// first five tell of the newest version, the others of whatever serves.
     fn conditions(&self, plugin: &PluginState) -> Vec<Condition> {
         let resolved = match (&plugin.offer, &plugin.unreadable) {
             (_, Some((_, refusal))) => no("Resolved", refusal.reason, refusal.message.clone()),
@@ -226,7 +227,8 @@ impl Driver {
         let permitted = self.permitted(plugin);
         let established = established(plugin);
         let ready = self.ready(plugin, &[&resolved, &verified, &compiled, &permitted, &established]);
-        vec![resolved, verified, compiled, permitted, established, ready]
+        let admitting = plugin.admission.as_ref().map(Admitting::condition);
+        [resolved, verified, compiled, permitted, established].into_iter().chain(admitting).chain([ready]).collect()
     }
 
     fn verified_and_compiled(&self, plugin: &PluginState) -> (Condition, Condition) {
@@ -308,6 +310,11 @@ impl Driver {
             let text = format!("{serving}; its newer version does not: {}", step.message);
             return yes("Ready", "ServingPrevious", text);
         }
+        if let Some(admitting) = plugin.admission.as_ref().map(Admitting::condition)
+            && admitting.status != ConditionStatus::True
+        {
+            return no("Ready", &admitting.reason, admitting.message);
+        }
         if let Some(fault) = plugin.faults.values().next() {
             return yes("Ready", "GuestFault", format!("{serving}, but {fault}"));
         }
@@ -377,14 +384,14 @@ fn condition(name: &str, status: ConditionStatus, reason: &str, message: impl In
     Condition { name: name.to_owned(), status, reason: reason.to_owned(), message: message.into() }
 }
 
-fn yes(name: &str, reason: &str, message: impl Into<String>) -> Condition {
+pub(super) fn yes(name: &str, reason: &str, message: impl Into<String>) -> Condition {
     condition(name, ConditionStatus::True, reason, message)
 }
 
-fn no(name: &str, reason: &str, message: impl Into<String>) -> Condition {
+pub(super) fn no(name: &str, reason: &str, message: impl Into<String>) -> Condition {
     condition(name, ConditionStatus::False, reason, message)
 }
 
-fn unknown(name: &str, reason: &str, message: impl Into<String>) -> Condition {
+pub(super) fn unknown(name: &str, reason: &str, message: impl Into<String>) -> Condition {
     condition(name, ConditionStatus::Unknown, reason, message)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Config, Driver};
+use crate::admission::Serving;
 use crate::contract::{CallResult, Child, Outcome};
 use crate::event::{
     CallDone, Compiled, CrdError, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError,
@@ -18,6 +19,7 @@ use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::plugin_object;
 use crate::read_set::ReadSet;
 
+mod admission;
 mod builtin;
 mod host_crd;
 mod leading;
@@ -53,6 +55,8 @@ struct Host {
     slow_guests: bool,
     answers: Vec<Event>,
     observed: Vec<Observation>,
+    /// Who was to answer for whom.
+    admission: Vec<(Arc<str>, Option<Arc<Serving>>)>,
 }
 
 fn plugin_name(number: usize) -> Arc<str> {
@@ -62,6 +66,9 @@ fn plugin_name(number: usize) -> Arc<str> {
 fn kind_of(number: usize) -> Kind {
     Kind::new("example.com/v1", &format!("Kind{number:04}"))
 }
+
+/// Versions from this one on have admission.
+const ADMITTING: usize = 100;
 
 /// A version of a plugin: what reconciles its kind.
 fn component(number: usize, version: usize) -> Digest {
@@ -82,9 +89,11 @@ fn input_of(number: usize) -> Kind {
 }
 
 /// The manifest of a plugin that brings a kind of its own, reads another and owns one that all share.
-fn manifest(name: &str, kind: &Kind) -> Arc<str> {
+fn manifest(name: &str, kind: &Kind, version: usize) -> Arc<str> {
     let plural = format!("{}s", kind.kind.to_lowercase());
+    let admission = json!([{"apiVersion": &*kind.api_version, "kind": &*kind.kind, "validate": true}]);
     let manifest = json!({
+        "admission": if version >= ADMITTING { admission } else { json!([]) },
         "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": name, "version": "0.1.0",
         "customResources": [{
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -149,6 +158,7 @@ impl Host {
             slow_guests: false,
             answers: Vec::new(),
             observed: Vec::new(),
+            admission: Vec::new(),
         };
         host.step(Event::Started);
         host.step(Event::SourcesListed);
@@ -219,8 +229,9 @@ impl Host {
                 assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
                 self.compiled += 1;
                 let number: usize = digest.0[digest.0.len() - 32..].parse().unwrap();
+                let version: usize = digest.0[7..39].parse().unwrap();
                 let other = self.manifests.get(&digest).cloned();
-                let manifest = other.unwrap_or_else(|| manifest(&plugin_name(number), &kind_of(number)));
+                let manifest = other.unwrap_or_else(|| manifest(&plugin_name(number), &kind_of(number), version));
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
                 events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
@@ -256,6 +267,7 @@ impl Host {
             Effect::Observe(observation) => self.observed.push(observation),
             Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
             Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
+            Effect::ServeAdmission { plugin, serving } => self.admission.push((plugin, serving)),
             Effect::Call(call) => {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
                 let children = Some(vec![Child { key: "only".into(), object }]);

@@ -118,12 +118,6 @@ fn a_text_that_is_no_manifest_of_this_version_is_refused() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_refused_and_not_ignored() {
-    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-    invalid([("/admission", json!([config_map]), "serves no admission yet")]);
-}
-
-#[test]
 fn writes_are_declared_by_kind_and_verb_and_add_up() {
     let write = |kind: &str, verbs: Value| json!({"apiVersion": "v1", "kind": kind, "verbs": verbs});
     let mut scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch"]});
@@ -290,4 +284,49 @@ fn what_the_host_keeps_for_itself_is_no_plugins() {
         let refusal = refusal(&with("/controllers/0/owns/1", kind));
         assert_eq!(refusal.reason, "ProtectedKind", "{}", refusal.message);
     }
+}
+
+#[test]
+fn admission_says_which_kinds_are_asked_about_and_create_and_update_are_meant_unless_said() {
+    let podset = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "validate": true});
+    let parsed = Manifest::parse(&with("/admission", json!([podset])).to_string()).unwrap();
+    let wanted = AdmissionSpec {
+        kind: Kind::new("app.example.com/v1alpha1", "PodSet"),
+        resource: "podsets".into(),
+        is_own: true,
+        operations: Operations { create: true, update: true, delete: false },
+        mutate: false,
+        validate: true,
+    };
+    assert_eq!(parsed.admission, [wanted]);
+    assert!(parsed.check_admission_export(true).is_ok());
+    let refusal = parsed.check_admission_export(false).unwrap_err();
+    assert!(refusal.message.contains("exports no mortise:plugin/admission"), "{}", refusal.message);
+    let without = Manifest::parse(&manifest().to_string()).unwrap();
+    assert!(without.check_admission_export(false).is_ok());
+    assert_eq!(without.check_admission_export(true).unwrap_err().reason, "ContractMismatch");
+}
+
+#[test]
+fn admission_that_makes_no_sense_is_refused_with_its_place() {
+    let podset = |more: Value| {
+        let mut entry = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
+        entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        entry
+    };
+    let validated = podset(json!({"validate": true}));
+    let foreign = json!([{"apiVersion": "v1", "kind": "Pod", "validate": true}]);
+    invalid([
+        ("/admission", foreign, "admission[0]: v1/Pod is neither brought nor reconciled by this plugin"),
+        ("/admission", json!([podset(json!({}))]), "neither mutate nor validate is true"),
+        ("/admission", json!([validated, validated]), "admission[1]: app.example.com/v1alpha1/PodSet is there twice"),
+        ("/admission", json!([podset(json!({"validate": true, "operations": []}))]), "operations: there is none"),
+        (
+            "/admission",
+            json!([podset(json!({"validate": true, "operations": ["connect"]}))]),
+            "\"connect\" is none of \"create\"",
+        ),
+        ("/admission", json!([podset(json!({"mutate": true, "operations": ["create", "delete"]}))]), "only validated"),
+        ("/admission", json!([podset(json!({"validate": true, "failurePolicy": "Fail"}))]), "unknown field"),
+    ]);
 }

@@ -126,10 +126,14 @@ fn the_host_gathers_labelled_roles_and_has_configmaps_and_leases_of_its_own_name
         assert!(!object["rules"].to_string().contains('*'), "a wildcard in {object}");
         for rule in object["rules"].as_array().into_iter().flatten() {
             let deletes = rule["verbs"].as_array().unwrap().contains(&"delete".into());
-            assert!(
-                !deletes || rule["resources"] == serde_json::json!(["plugins"]),
-                "deletes more than its notes: {rule}"
-            );
+            let own = [
+                serde_json::json!(["plugins"]),
+                serde_json::json!(["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]),
+            ];
+            assert!(!deletes || own.contains(&rule["resources"]), "deletes more than its notes and webhooks: {rule}");
+            let reads_secrets =
+                rule["resources"] == serde_json::json!(["secrets"]) && rule["verbs"] != serde_json::json!(["create"]);
+            assert!(!reads_secrets || rule["resourceNames"] == serde_json::json!([WEBHOOK_SECRET]), "{rule}");
         }
     }
 }

@@ -56,6 +56,12 @@ labels! {
     CodeLabels { kind: String, reason: &'static str }
     /// One sort of write.
     WriteLabels { plugin: Arc<str>, verb: &'static str, kind: String, result: &'static str }
+    /// controller-runtime's label of webhooks: the path.
+    WebhookLabels { webhook: String }
+    /// The same with the HTTP status.
+    WebhookCodeLabels { webhook: String, code: u16 }
+    /// How a question about an object that is not stored yet was answered.
+    ReviewLabels { controller: Arc<str>, operation: &'static str, result: &'static str }
     /// Whether the compiler ran.
     CompileLabels { cached: bool }
 }
@@ -86,6 +92,10 @@ pub(super) struct Families {
     pub(super) longest_seconds: Family<QueueLabels, Seconds>,
     pub(super) retries: Family<QueueLabels, Counter>,
     pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) webhook_requests: Family<WebhookCodeLabels, Counter>,
+    pub(super) webhook_seconds: Histograms<WebhookLabels>,
+    pub(super) webhook_in_flight: Family<WebhookLabels, Gauge>,
+    pub(super) reviews: Family<ReviewLabels, Counter>,
     pub(super) guest_calls: Family<CallLabels, Counter>,
     pub(super) guest_seconds: Histograms<ControllerLabels>,
     pub(super) skipped: Family<ControllerLabels, Counter>,
@@ -146,6 +156,15 @@ impl Families {
             ),
             retries: counter(r, "workqueue_retries", "Keys that came back after a failure"),
             requests: counter(r, "rest_client_requests", "Requests to the API server"),
+            webhook_requests: counter(r, "controller_runtime_webhook_requests", "Admission requests by HTTP status"),
+            webhook_seconds: histogram(
+                r,
+                "controller_runtime_webhook_latency_seconds",
+                "From an admission request to its answer",
+                webhook_buckets,
+            ),
+            webhook_in_flight: gauge(r, "controller_runtime_webhook_requests_in_flight", "Admission requests in work"),
+            reviews: counter(r, "mortise_admission_reviews", "Admission requests by how they were answered"),
             guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by how they ended"),
             guest_seconds: histogram(r, "mortise_guest_call_seconds", "Time of one call on its worker", guest_buckets),
             skipped: counter(
@@ -192,6 +211,14 @@ fn queue_buckets() -> Histogram {
 fn guest_buckets() -> Histogram {
     Histogram::new([
         10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 10.0,
+    ])
+}
+
+/// From 100 us to 30 s, the longest that an API server waits. controller-runtime's own are the client's defaults, of which
+/// the first is 5 ms, within which all that is well ends.
+fn webhook_buckets() -> Histogram {
+    Histogram::new([
+        1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     ])
 }
 

@@ -12,15 +12,18 @@ use std::time::{Duration, Instant};
 use wasmtime::component::{Component, ComponentExportIndex};
 
 use super::{INTERFACE, RECONCILE};
+use crate::admission::Admission;
 use crate::bindings::PluginPre;
 use crate::engine::Engine;
 use crate::host::CallState;
 
 /// A component that is linked and can be instantiated.
-pub(super) struct Linked {
-    pub(super) pre: PluginPre<CallState>,
+pub(crate) struct Linked {
+    pub(crate) pre: PluginPre<CallState>,
     /// Where its reconcile function is, so that no call has to look for it by name.
     pub(super) reconcile: ComponentExportIndex,
+    /// Where its admission functions are, if it exports them.
+    pub(crate) admission: Option<Admission>,
 }
 
 /// Why a component cannot be linked.
@@ -42,7 +45,8 @@ impl Linked {
         })?;
         let reconcile = reconcile_index(component)
             .ok_or_else(|| LinkError::Contract(format!("the component exports no function {INTERFACE}#{RECONCILE}")))?;
-        Ok(Self { pre, reconcile })
+        let admission = Admission::of(component).map_err(LinkError::Contract)?;
+        Ok(Self { pre, reconcile, admission })
     }
 }
 

@@ -94,15 +94,23 @@ fn a_wrong_world_is_told_what_is_missing() {
     assert!(prescan(&guest_of("0.1.9", "i32.const 8", "i32.const 64")).is_ok());
 }
 
+/// A component that exports a reconciler and one interface more.
+fn exporting(interface: &str) -> Vec<u8> {
+    wat(&format!(
+        r#"(component (instance $i) (export "mortise:plugin/reconciler@0.1.0" (instance $i))
+           (export "{interface}" (instance $i)))"#
+    ))
+}
+
 #[test]
-fn admission_and_conversion_are_refused_as_not_served_yet() {
-    for what in ["admission", "conversion"] {
-        let text = format!(
-            r#"(component (instance $i) (export "mortise:plugin/reconciler@0.1.0" (instance $i))
-               (export "mortise:plugin/{what}@0.1.0" (instance $i)))"#
-        );
-        check(&wat(&text), "NotServed", &format!("does not serve {what} yet"));
-    }
+fn conversion_is_refused_as_not_served_yet() {
+    check(&exporting("mortise:plugin/conversion@0.1.0"), "NotServed", "does not serve conversion yet");
+}
+
+#[test]
+fn admission_may_be_exported_in_the_versions_that_the_host_speaks() {
+    assert!(prescan(&exporting("mortise:plugin/admission@0.1.7")).is_ok());
+    check(&exporting("mortise:plugin/admission@0.2.0"), "WrongWorld", "speaks version 0.1");
 }
 
 #[test]

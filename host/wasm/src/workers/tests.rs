@@ -24,7 +24,7 @@ fn job_of(name: &str, plugin: &Arc<Plugin>, id: u64) -> Job {
         view: view(),
         limits: CallLimits { deadline_ms: ENDLESS_MS, ..CallLimits::default() },
     };
-    Job { plugin: plugin.clone(), call: Box::new(call) }
+    Job { plugin: plugin.clone(), work: Work::Reconcile(Box::new(call)) }
 }
 
 /// How long an endless call runs: far longer than submitting a dozen jobs takes on a machine that does other things too,
@@ -130,7 +130,7 @@ fn a_full_queue_gives_the_job_back() {
     }
     let full = queue.push(job(&plugin, 7_777)).unwrap_err();
     assert!(full.to_string().contains("1024 calls wait"), "{full}");
-    assert_eq!(full.0.call.id, CallId(7_777));
+    assert!(matches!(&full.0.work, Work::Reconcile(call) if call.id == CallId(7_777)));
 }
 
 #[test]
@@ -146,7 +146,6 @@ fn dropping_the_workers_finishes_what_was_submitted() {
 
 #[test]
 fn a_panic_of_the_host_ends_the_call_and_not_the_thread() {
-    let report = guarded(|| panic!("index out of bounds"));
-    let CallResult::HostFault(message) = report.result else { panic!("{:?}", report.result) };
+    let message = guarded(|| panic!("index out of bounds"), |message| message);
     assert!(message.contains("index out of bounds") && message.contains("the plugin is not at fault"), "{message}");
 }

@@ -1,0 +1,412 @@
+//! What a plugin is asked before an object is stored: to fill in defaults, and to check. The types that an author's functions
+//! take and give, and how they are called with an object's text.
+//!
+//! Only what a function changes of an object goes back to the API server: fields that its type does not know, and those
+//! that it left alone, stay as whoever applied the object wrote them.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::Failure;
+use crate::scan::{self, FromJson};
+
+/// What somebody asks the API server for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// A new object.
+    Create,
+    /// A changed one.
+    Update,
+    /// One that is to be deleted.
+    Delete,
+}
+
+impl Operation {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// The circumstances in which an object is checked or completed.
+///
+/// ```
+/// use mortise_sdk::prelude::*;
+/// use mortise_sdk::testing::Cluster;
+///
+/// /// A pool of some size, which never shrinks.
+/// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// #[resource(group = "example.com", version = "v1", kind = "Pool")]
+/// struct PoolSpec {
+///     size: u32,
+///     #[serde(skip_serializing_if = "Option::is_none")]
+///     tier: Option<String>,
+/// }
+///
+/// #[reconciler(admission(mutate = complete, validate = check))]
+/// fn reconcile(_pool: &Pool, _cx: &Context) -> Result<Outcome, Failure> {
+///     Ok(Outcome::new())
+/// }
+///
+/// fn complete(pool: &mut Pool, _review: &Review<Pool>) {
+///     pool.spec.tier.get_or_insert_with(|| if pool.spec.size > 10 { "large" } else { "small" }.into());
+/// }
+///
+/// fn check(pool: &Pool, review: &Review<Pool>) -> Verdict {
+///     match &review.old {
+///         Some(old) if pool.spec.size < old.spec.size => {
+///             Violation::invalid("spec.size", &pool.spec.size, "a pool does not shrink").into()
+///         }
+///         _ => Verdict::allowed(),
+///     }
+/// }
+///
+/// let cluster = Cluster::of(&PLUGIN);
+/// let pool = |size| Pool::new("a", PoolSpec { size, tier: None });
+/// assert_eq!(cluster.create(&pool(3)).unwrap().object["spec"]["tier"], "small");
+/// let refused = cluster.update(&pool(3), &pool(2)).unwrap_err();
+/// assert_eq!(refused.to_string(), "spec.size: Invalid value: 2: a pool does not shrink");
+/// ```
+#[derive(Debug)]
+pub struct Review<T> {
+    /// What is to happen.
+    pub operation: Operation,
+    /// What is stored, for an update and a delete. None also when it does not fit `T`, being an older build's.
+    pub old: Option<T>,
+    inputs: Inputs,
+}
+
+impl<T> Review<T> {
+    /// Milliseconds since 1970.
+    pub fn now_unix_ms(&self) -> u64 {
+        self.inputs.now_unix_ms()
+    }
+
+    /// The plugin's configuration, which an administrator wrote beside it; `{}` when there is none.
+    ///
+    /// # Errors
+    /// A violation that refuses the object, when it does not fit `C`: what cannot be checked must not be stored.
+    pub fn config<C: DeserializeOwned>(&self) -> Result<C, Violation> {
+        serde_json::from_str(&self.inputs.config())
+            .map_err(|error| Violation::new("", format!("the plugin's configuration is not valid: {error}")))
+    }
+}
+
+/// Why an object is refused. `field` is a path as the API server writes it ("spec.image", "spec.containers[0].name"), empty
+/// for the object as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Where.
+    pub field: String,
+    /// What is wrong, for a person.
+    pub message: String,
+}
+
+impl Violation {
+    /// In words of one's own. The others sound, to people and to programs, as the API server itself does.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+
+    /// "spec.image: Required value: image is required".
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(field, ["Required value: ", detail].concat())
+    }
+
+    /// "spec.size: Invalid value: 2: a pool does not shrink".
+    pub fn invalid<V: Serialize + ?Sized>(field: impl Into<String>, value: &V, detail: &str) -> Self {
+        Self::new(field, ["Invalid value: ", &shown(value), ": ", detail].concat())
+    }
+
+    /// "spec.policy: Unsupported value: \"Never\": supported values: \"Allow\", \"Forbid\"".
+    pub fn unsupported<V: Serialize + ?Sized>(field: impl Into<String>, value: &V, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|text| shown(text)).collect();
+        let parts = ["Unsupported value: ", &shown(value), ": supported values: ", &supported.join(", ")];
+        Self::new(field, parts.concat())
+    }
+
+    /// "spec.ports[1]: Duplicate value: 80".
+    pub fn duplicate<V: Serialize + ?Sized>(field: impl Into<String>, value: &V) -> Self {
+        Self::new(field, ["Duplicate value: ", &shown(value)].concat())
+    }
+
+    /// "spec.class: Forbidden: it may not be changed".
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(field, ["Forbidden: ", detail].concat())
+    }
+}
+
+/// A value as JSON, which is how the API server shows values that are wrong.
+fn shown<V: Serialize + ?Sized>(value: &V) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.field, self.message) }
+    }
+}
+
+/// What a check found. Without violations the object is admitted; warnings are shown by kubectl either way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// Why not; the first 64 are told.
+    pub violations: Vec<Violation>,
+    /// What whoever applies the object should know; the first 16 are told.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// Nothing is wrong.
+    pub fn allowed() -> Self {
+        Self::default()
+    }
+
+    /// And this is wrong.
+    #[must_use]
+    pub fn violation(mut self, violation: Violation) -> Self {
+        self.violations.push(violation);
+        self
+    }
+
+    /// And this should be known: "spec.size is ignored beside spec.tier".
+    #[must_use]
+    pub fn warning(mut self, warning: impl Into<String>) -> Self {
+        self.warnings.push(warning.into());
+        self
+    }
+}
+
+impl From<Violation> for Verdict {
+    fn from(violation: Violation) -> Self {
+        Self::allowed().violation(violation)
+    }
+}
+
+impl From<Vec<Violation>> for Verdict {
+    fn from(violations: Vec<Violation>) -> Self {
+        Self { violations, warnings: Vec::new() }
+    }
+}
+
+impl From<Result<(), Violation>> for Verdict {
+    fn from(result: Result<(), Violation>) -> Self {
+        result.err().map_or_else(Self::allowed, Self::from)
+    }
+}
+
+/// What a function may answer that fills in defaults: nothing, or why it cannot.
+pub trait Completed {
+    /// Why not; empty when it could.
+    fn violations(self) -> Vec<Violation>;
+}
+
+impl Completed for () {
+    fn violations(self) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl Completed for Result<(), Violation> {
+    fn violations(self) -> Vec<Violation> {
+        self.err().into_iter().collect()
+    }
+}
+
+impl Completed for Result<(), Vec<Violation>> {
+    fn violations(self) -> Vec<Violation> {
+        self.err().unwrap_or_default()
+    }
+}
+
+/// A question as it comes in.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub(crate) operation: Operation,
+    pub(crate) object: String,
+    pub(crate) old: Option<String>,
+    pub(crate) inputs: Inputs,
+}
+
+/// Fills in defaults in an object's text.
+pub type Mutate = fn(&Question) -> Result<String, Vec<Violation>>;
+/// Checks an object's text.
+pub type Validate = fn(&Question) -> Verdict;
+
+/// What a controller is asked about its kind before objects are stored. Filled in by macros.
+pub struct Admission {
+    /// What is asked about.
+    pub operations: &'static [Operation],
+    /// Fills in defaults.
+    pub mutate: Option<Mutate>,
+    /// Checks.
+    pub validate: Option<Validate>,
+}
+
+/// Calls an author's check: the body of every [`Validate`].
+pub fn validate<T, V: Into<Verdict>>(question: &Question, check: impl FnOnce(&T, &Review<T>) -> V) -> Verdict
+where
+    T: for<'a> FromJson<'a>,
+{
+    match scan::read::<T>(&question.object) {
+        Ok(object) => check(&object, &question.review()).into(),
+        Err(reason) => Violation::new("", ["the object does not fit the plugin's type: ", &reason].concat()).into(),
+    }
+}
+
+/// Calls an author's function that fills in defaults: the body of every [`Mutate`].
+///
+/// # Errors
+/// What the function says is in the way.
+pub fn mutate<T, C: Completed>(
+    question: &Question,
+    complete: impl FnOnce(&mut T, &Review<T>) -> C,
+) -> Result<String, Vec<Violation>>
+where
+    T: for<'a> FromJson<'a> + Serialize,
+{
+    // What does not fit is left to the schema, whose words name the field.
+    let Ok(mut object) = scan::read::<T>(&question.object) else { return Ok(question.object.clone()) };
+    let unwritable = |error: serde_json::Error| vec![Violation::new("", error.to_string())];
+    let before = serde_json::to_value(&object).map_err(unwritable)?;
+    let violations = complete(&mut object, &question.review()).violations();
+    if !violations.is_empty() {
+        return Err(violations);
+    }
+    let after = serde_json::to_value(&object).map_err(unwritable)?;
+    if before == after {
+        return Ok(question.object.clone());
+    }
+    let mut whole: Value = serde_json::from_str(&question.object).map_err(unwritable)?;
+    carry(&before, &after, &mut whole);
+    Ok(whole.to_string())
+}
+
+/// Does to `whole` what was done between `before` and `after`.
+fn carry(before: &Value, after: &Value, whole: &mut Value) {
+    if before == after {
+        return;
+    }
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        *whole = after.clone();
+        return;
+    };
+    if !whole.is_object() {
+        *whole = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = whole else { return };
+    for name in before.keys().filter(|name| !after.contains_key(*name)) {
+        fields.remove(name);
+    }
+    for (name, value) in after {
+        match before.get(name) {
+            Some(was) if was == value => {}
+            was => carry(was.unwrap_or(&Value::Null), value, fields.entry(name.as_str()).or_insert(Value::Null)),
+        }
+    }
+}
+
+impl Question {
+    fn review<T: for<'a> FromJson<'a>>(&self) -> Review<T> {
+        let old = self.old.as_deref().and_then(|old| scan::read(old).ok());
+        Review { operation: self.operation, old, inputs: self.inputs.clone() }
+    }
+
+    /// Which kind it is about.
+    pub(crate) fn kind(&self) -> Result<Header, Failure> {
+        serde_json::from_str(&self.object).map_err(|error| Failure::terminal(error.to_string()))
+    }
+}
+
+/// What tells kinds apart.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Header {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+}
+
+#[cfg(target_arch = "wasm32")]
+pub(crate) use host::Inputs;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use native::Inputs;
+
+#[cfg(target_arch = "wasm32")]
+mod host {
+    use crate::bindings::mortise::host::{clock, config};
+
+    /// The host answers.
+    #[derive(Clone, Debug)]
+    pub struct Inputs;
+
+    impl Inputs {
+        pub(crate) fn now_unix_ms(&self) -> u64 {
+            clock::now()
+        }
+
+        pub(crate) fn config(&self) -> String {
+            config::get()
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod native {
+    /// What a test wrote down.
+    #[derive(Clone, Debug)]
+    pub struct Inputs {
+        pub(crate) now_unix_ms: u64,
+        pub(crate) config: String,
+    }
+
+    impl Inputs {
+        pub(crate) fn now_unix_ms(&self) -> u64 {
+            self.now_unix_ms
+        }
+
+        pub(crate) fn config(&self) -> String {
+            self.config.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_changed_is_carried_over() {
+        let before = json!({"spec": {"a": 1, "b": {"c": 2}, "gone": true, "none": null}});
+        let after = json!({"spec": {"a": 1, "b": {"c": 3}, "none": null, "new": [1]}});
+        let mut whole = json!({"spec": {"b": {"c": 2, "unknown": "x"}, "gone": true, "foreign": 1}, "kind": "A"});
+        carry(&before, &after, &mut whole);
+        let wanted = json!({"spec": {"b": {"c": 3, "unknown": "x"}, "foreign": 1, "new": [1]}, "kind": "A"});
+        assert_eq!(whole, wanted, "the default of a, which nobody wrote, and the null are not written either");
+    }
+
+    #[test]
+    fn violations_sound_as_the_api_servers_own() {
+        let cases = [
+            (Violation::required("spec.image", "image is required"), "spec.image: Required value: image is required"),
+            (Violation::invalid("spec.at", "x", "no time"), "spec.at: Invalid value: \"x\": no time"),
+            (
+                Violation::unsupported("spec.p", "c", &["a", "b"]),
+                "spec.p: Unsupported value: \"c\": supported values: \"a\", \"b\"",
+            ),
+            (Violation::duplicate("spec.ports[1]", &80), "spec.ports[1]: Duplicate value: 80"),
+            (Violation::forbidden("spec.class", "it stays"), "spec.class: Forbidden: it stays"),
+            (Violation::new("", "it cannot be"), "it cannot be"),
+        ];
+        for (violation, words) in cases {
+            assert_eq!(violation.to_string(), words);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Requests in, answers out; plugins in, configurations out.
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use super::configuration::{Change, Configuration, Endpoint, Reach, at_path, change, plugin_of, wanted};
+use super::review::{Answer, Review};
+use super::*;
+use crate::manifest::Operations;
+use crate::object::Kind;
+
+fn spec() -> AdmissionSpec {
+    AdmissionSpec {
+        kind: Kind::new("example.com/v1", "Greeting"),
+        resource: "greetings".into(),
+        is_own: true,
+        operations: Operations { create: true, update: true, delete: false },
+        mutate: true,
+        validate: true,
+    }
+}
+
+fn serving(spec: AdmissionSpec) -> Serving {
+    Serving {
+        digest: Digest("sha256:00".into()),
+        config: "{}".into(),
+        limits: CallLimits::default(),
+        specs: [spec].into(),
+    }
+}
+
+fn reach() -> Reach {
+    Reach {
+        endpoint: Endpoint::Url("https://127.0.0.1:9443".into()),
+        ca_bundle: Some("Q0E=".into()),
+        namespace: "mortise-system".into(),
+    }
+}
+
+fn greeting() -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Greeting",
+        "metadata": {"name": "a", "namespace": "n", "managedFields": [{"manager": "kubectl"}]},
+        "spec": {"who": ""},
+    })
+}
+
+fn review(operation: &str, object: &Value, old: &Value) -> Review {
+    let request = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1", "name": "a", "namespace": "n", "operation": operation, "object": object, "oldObject": old,
+            "kind": {"group": "example.com", "version": "v1", "kind": "Greeting"},
+            "resource": {"group": "example.com", "version": "v1", "resource": "greetings"},
+            "userInfo": {"username": "admin"}, "options": null, "dryRun": false,
+        },
+    });
+    Review::parse(request.to_string().as_bytes()).unwrap()
+}
+
+fn response(answer: &Answer) -> Value {
+    let review: Value = serde_json::from_str(&answer.text).unwrap();
+    assert_eq!(
+        (&review["kind"], &review["response"]["uid"]),
+        (&json!("AdmissionReview"), &json!("u-1")),
+        "the API server takes no other answer"
+    );
+    review["response"].clone()
+}
+
+fn violation(field: &str, message: &str) -> Violation {
+    Violation { field: field.to_owned(), message: message.to_owned() }
+}
+
+fn checked(violations: Vec<Violation>) -> Verdict {
+    Verdict::Checked { violations, warnings: Vec::new() }
+}
+
+#[test]
+fn a_question_has_the_object_without_its_managed_fields_and_what_is_stored() {
+    let create = review("CREATE", &greeting(), &Value::Null);
+    let question = create.question(Purpose::Validate, &serving(spec()), 7).unwrap();
+    assert_eq!((question.operation, question.old, question.now_unix_ms), (Operation::Create, None, 7));
+    let object: Value = serde_json::from_str(&question.object).unwrap();
+    assert_eq!(object["metadata"], json!({"name": "a", "namespace": "n"}));
+
+    let deleted = review("DELETE", &Value::Null, &greeting());
+    let asked = AdmissionSpec { operations: Operations { delete: true, ..spec().operations }, ..spec() };
+    let question = deleted.question(Purpose::Validate, &serving(asked.clone()), 0).unwrap();
+    assert_eq!((question.operation, Some(&question.object)), (Operation::Delete, question.old.as_ref()));
+    assert_eq!(deleted.question(Purpose::Mutate, &serving(asked), 0), None);
+    let other = AdmissionSpec { kind: Kind::new("example.com/v1", "Other"), ..spec() };
+    assert_eq!(create.question(Purpose::Validate, &serving(other), 0), None);
+}
+
+#[test]
+fn what_is_no_review_is_refused_in_words() {
+    for (body, words) in [
+        ("{", "cannot be read"),
+        (r#"{"apiVersion":"v1","kind":"Pod","request":{}}"#, "missing field"),
+        (
+            r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",
+                "kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"}}}"#,
+            "mortise answers admission.k8s.io/v1",
+        ),
+        (
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CONNECT",
+                "kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"}}}"#,
+            "the operation \"CONNECT\"",
+        ),
+        (
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",
+                "kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"}}}"#,
+            "carries no object",
+        ),
+    ] {
+        let error = Review::parse(body.as_bytes()).unwrap_err();
+        assert!(error.contains(words), "{words:?} is not in {error}");
+    }
+}
+
+#[test]
+fn a_violation_is_told_as_the_api_servers_own_validation_tells_it() {
+    let review = review("CREATE", &greeting(), &Value::Null);
+    let required = violation("spec.who", "Required value: somebody has to be greeted");
+    let one = review.answer("greeting", checked(vec![required.clone()]));
+    assert_eq!(one.code, 422);
+    expect![[r#"
+        {
+          "allowed": false,
+          "status": {
+            "code": 422,
+            "details": {
+              "causes": [
+                {
+                  "field": "spec.who",
+                  "message": "Required value: somebody has to be greeted",
+                  "reason": "FieldValueRequired"
+                }
+              ],
+              "group": "example.com",
+              "kind": "Greeting",
+              "name": "a"
+            },
+            "message": "Greeting.example.com \"a\" is invalid: spec.who: Required value: somebody has to be greeted",
+            "reason": "Invalid",
+            "status": "Failure"
+          },
+          "uid": "u-1"
+        }"#]]
+    .assert_eq(&format!("{:#}", response(&one)));
+
+    let two = response(&review.answer("greeting", checked(vec![required, violation("", "it is\nrude")])));
+    let message = two["status"]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("is invalid: [spec.who: Required value: somebody has to be greeted, it is rude]"),
+        "{message}"
+    );
+    assert_eq!(two["status"]["details"]["causes"][1]["field"], "<nil>");
+    assert_eq!(two["status"]["details"]["causes"][1]["reason"], "FieldValueInvalid");
+}
+
+#[test]
+fn warnings_are_told_whether_the_object_is_admitted_or_not() {
+    let review = review("CREATE", &greeting(), &Value::Null);
+    let verdict =
+        |violations| Verdict::Checked { violations, warnings: vec!["spec.who: \"you\" is deprecated".to_owned()] };
+    for (violations, allowed) in [(vec![], true), (vec![violation("spec.who", "no")], false)] {
+        let response = response(&review.answer("greeting", verdict(violations)));
+        assert_eq!(response["allowed"], allowed);
+        assert_eq!(response["warnings"], json!(["spec.who: \"you\" is deprecated"]));
+    }
+}
+
+/// The patch of an answer, applied to the object as the API server has it.
+fn patched(answer: &Answer) -> Value {
+    use base64::Engine as _;
+    let response = response(answer);
+    assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
+    let bytes = base64::engine::general_purpose::STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&bytes).unwrap();
+    let mut object = greeting();
+    json_patch::patch(&mut object, &patch).unwrap();
+    object
+}
+
+#[test]
+fn defaults_become_a_patch_that_leaves_everything_else_as_it_is() {
+    let review = review("CREATE", &greeting(), &Value::Null);
+    let mut completed = greeting();
+    completed["metadata"].as_object_mut().unwrap().remove("managedFields");
+    let unchanged = review.answer("greeting", Verdict::Completed(completed.to_string()));
+    assert_eq!(response(&unchanged), json!({"uid": "u-1", "allowed": true}));
+
+    completed["spec"] = json!({"who": "world", "times/day~": [1, 2]});
+    completed["metadata"]["labels"] = json!({"tier": "web"});
+    let patched = patched(&review.answer("greeting", Verdict::Completed(completed.to_string())));
+    completed["metadata"]["managedFields"] = greeting()["metadata"]["managedFields"].clone();
+    assert_eq!(patched, completed);
+}
+
+#[test]
+fn x6_defaults_change_nothing_that_is_not_a_plugins() {
+    let review = review("CREATE", &greeting(), &Value::Null);
+    for (place, value, words) in [
+        ("/kind", json!("Other"), "changed kind,"),
+        ("/status", json!({"ready": true}), "changed status,"),
+        ("/metadata/name", json!("b"), "changed metadata.name,"),
+        ("/metadata/ownerReferences", json!([]), "changed metadata.ownerReferences,"),
+        ("/metadata/finalizers", json!(["a/b"]), "changed metadata.finalizers,"),
+        ("/metadata/labels", json!({"mortise.dev/plugin": "x"}), "labels[\"mortise.dev/plugin\"], which is the host's"),
+    ] {
+        let mut completed = greeting();
+        completed["metadata"].as_object_mut().unwrap().remove("managedFields");
+        let (parent, key) = place.rsplit_once('/').unwrap();
+        completed.pointer_mut(parent).unwrap()[key] = value;
+        let answer = review.answer("greeting", Verdict::Completed(completed.to_string()));
+        assert_eq!((answer.code, answer.fault.as_ref().map(GuestFault::reason)), (500, Some("BadOutcome")), "{place}");
+        let told = response(&answer)["status"]["message"].as_str().unwrap().to_owned();
+        assert!(told.contains(words), "{place}: {told}");
+    }
+    for text in ["{", "7"] {
+        let answer = review.answer("greeting", Verdict::Completed(text.to_owned()));
+        assert_eq!(answer.fault.as_ref().map(GuestFault::reason), Some("BadOutcome"), "{text}");
+    }
+}
+
+#[test]
+fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
+    let trap = || Verdict::Fault(GuestFault::Trap { message: "panicked".to_owned(), detail: String::new() });
+    let answer = review("UPDATE", &greeting(), &greeting()).answer("greeting", trap());
+    let told = response(&answer);
+    assert_eq!((answer.code, &told["status"]["reason"]), (500, &json!("InternalError")));
+    assert_eq!(told["status"]["message"], "the plugin \"greeting\" could not check it: the plugin trapped: panicked");
+    assert!(answer.fault.is_some());
+
+    let delete = review("DELETE", &Value::Null, &greeting());
+    let answer = delete.answer("greeting", trap());
+    assert_eq!(response(&answer)["allowed"], true);
+    assert!(response(&answer)["warnings"][0].as_str().unwrap().contains("trapped"));
+    assert!(answer.fault.is_some(), "it is counted all the same");
+    assert_eq!(response(&delete.unavailable(503, "not now"))["allowed"], true);
+    let refused = response(&delete.answer("greeting", checked(vec![violation("", "others greet it")])));
+    assert_eq!(refused["status"]["message"], "greetings.example.com \"a\" is forbidden: others greet it");
+    let busy = review("CREATE", &greeting(), &Value::Null).unavailable(429, "too many");
+    assert_eq!((busy.code, &response(&busy)["status"]["reason"]), (429, &json!("TooManyRequests")));
+}
+
+#[test]
+fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
+    let [mutating, validating] = Configuration::ALL;
+    let found = wanted(validating, "greeting", &serving(spec()), &reach()).unwrap();
+    expect![[r#"
+        {
+          "apiVersion": "admissionregistration.k8s.io/v1",
+          "kind": "ValidatingWebhookConfiguration",
+          "metadata": {
+            "annotations": {
+              "mortise.dev/plugin": "greeting"
+            },
+            "labels": {
+              "app.kubernetes.io/managed-by": "mortise"
+            },
+            "name": "mortise-greeting"
+          },
+          "webhooks": [
+            {
+              "admissionReviewVersions": [
+                "v1"
+              ],
+              "clientConfig": {
+                "caBundle": "Q0E=",
+                "url": "https://127.0.0.1:9443/validate/greeting"
+              },
+              "failurePolicy": "Fail",
+              "matchConditions": [
+                {
+                  "expression": "!has(object.metadata.deletionTimestamp)",
+                  "name": "is-not-being-deleted"
+                }
+              ],
+              "matchPolicy": "Equivalent",
+              "name": "validate.greetings.greeting.mortise.dev",
+              "namespaceSelector": {
+                "matchExpressions": [
+                  {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": [
+                      "mortise-system"
+                    ]
+                  }
+                ]
+              },
+              "objectSelector": {},
+              "rules": [
+                {
+                  "apiGroups": [
+                    "example.com"
+                  ],
+                  "apiVersions": [
+                    "v1"
+                  ],
+                  "operations": [
+                    "CREATE",
+                    "UPDATE"
+                  ],
+                  "resources": [
+                    "greetings"
+                  ],
+                  "scope": "*"
+                }
+              ],
+              "sideEffects": "None",
+              "timeoutSeconds": 10
+            }
+          ]
+        }"#]]
+    .assert_eq(&format!("{found:#}"));
+    let defaults = wanted(mutating, "greeting", &serving(spec()), &reach()).unwrap();
+    assert_eq!(defaults["webhooks"][0]["reinvocationPolicy"], "Never");
+    let validating_only = serving(AdmissionSpec { mutate: false, ..spec() });
+    assert_eq!(wanted(mutating, "greeting", &validating_only, &reach()), None);
+}
+
+#[test]
+fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
+    let operations = Operations { create: true, update: false, delete: true };
+    let [mutating, validating] = Configuration::ALL;
+    let own = serving(AdmissionSpec { operations, ..spec() });
+    let found = wanted(validating, "greeting", &own, &reach()).unwrap();
+    let policies: Vec<_> = found["webhooks"].as_array().unwrap().iter().map(|hook| &hook["failurePolicy"]).collect();
+    assert_eq!(policies, ["Fail", "Ignore"]);
+    assert_eq!(found["webhooks"][1]["rules"][0]["operations"], json!(["DELETE"]));
+    assert_eq!(wanted(mutating, "greeting", &own, &reach()).unwrap()["webhooks"].as_array().unwrap().len(), 1);
+
+    let foreign = serving(AdmissionSpec { is_own: false, ..spec() });
+    let found = wanted(validating, "greeting", &foreign, &reach()).unwrap();
+    assert_eq!(found["webhooks"][0]["failurePolicy"], "Ignore");
+    let spared = &found["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(*spared, json!(["kube-system", "mortise-system"]));
+}
+
+#[test]
+fn inside_a_cluster_the_api_server_comes_through_the_service() {
+    let reach = Reach { endpoint: Endpoint::Service { name: "mortise-webhook".into(), port: 443 }, ..reach() };
+    let found = wanted(Configuration::ALL[0], "greeting", &serving(spec()), &reach).unwrap();
+    let client = &found["webhooks"][0]["clientConfig"];
+    assert_eq!(
+        client["service"],
+        json!({"namespace": "mortise-system", "name": "mortise-webhook", "path": "/mutate/greeting", "port": 443})
+    );
+    assert_eq!(client.get("url"), None);
+}
+
+#[test]
+fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
+    let of = Configuration::ALL[1];
+    let wanted = || wanted(of, "greeting", &serving(spec()), &reach());
+    assert_eq!(change(None, None), None);
+    assert!(matches!(change(None, wanted()), Some(Change::Create(_))));
+
+    let mut live = wanted().unwrap();
+    live["metadata"]["uid"] = json!("u-9");
+    live["metadata"]["resourceVersion"] = json!("12");
+    live["webhooks"][0]["aFieldOfALaterVersion"] = json!("default");
+    assert_eq!(change(Some(&live), wanted()), None, "what the API server added is no difference");
+    assert_eq!(
+        change(Some(&live), None),
+        Some(Change::Delete { name: "mortise-greeting".to_owned(), uid: "u-9".to_owned() })
+    );
+
+    live["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    live["metadata"]["labels"]["team"] = json!("web");
+    let Some(Change::Update(body)) = change(Some(&live), wanted()) else { panic!("it was changed by somebody") };
+    assert_eq!(
+        (&body["webhooks"][0]["failurePolicy"], &body["metadata"]["resourceVersion"]),
+        (&json!("Fail"), &json!("12"))
+    );
+    assert_eq!(body["metadata"]["labels"]["team"], "web");
+
+    assert_eq!(plugin_of(&live), Some("greeting"));
+    live["metadata"]["labels"] = json!({});
+    assert_eq!(plugin_of(&live), None, "without the host's label it is somebody else's");
+}
+
+#[test]
+fn the_host_answers_before_the_api_server_gives_up() {
+    for (deadline_ms, seconds) in [(1, 10), (1_000, 10), (5_001, 11), (10_000, 15)] {
+        let serving = Serving { limits: CallLimits { deadline_ms, ..CallLimits::default() }, ..serving(spec()) };
+        assert_eq!(serving.timeout_seconds(), seconds);
+        assert!(serving.patience() > Duration::from_millis(deadline_ms));
+        assert!(serving.patience() < Duration::from_secs(seconds));
+    }
+    assert_eq!(at_path("/mutate/a.b"), Some((Purpose::Mutate, "a.b")));
+    for path in ["/", "/mutate", "/mutate/", "/convert/a", "/validate/a/b", "validate/a"] {
+        assert_eq!(at_path(path), None, "{path}");
+    }
+}

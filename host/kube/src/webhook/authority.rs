@@ -1,0 +1,187 @@
+//! Certificates: an authority of the host's own, what it issues, and certificates that somebody else keeps in files. When
+//! they change is decided in `core::certificates`.
+
+use std::sync::Arc;
+
+use mortise_core::certificates::Validity;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PublicKeyData as _,
+};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use thiserror::Error;
+use time::OffsetDateTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::parse_x509_certificate;
+use x509_parser::time::ASN1Time;
+
+/// Why there is no certificate.
+#[derive(Debug, Error)]
+pub enum CertificateError {
+    /// It cannot be made.
+    #[error("cannot make {what}")]
+    Make {
+        /// "the webhooks' certificate authority".
+        what: &'static str,
+        /// Why.
+        source: rcgen::Error,
+    },
+    /// What is kept cannot be read.
+    #[error("cannot read {what}: {why}")]
+    Read {
+        /// "the certificate authority of Secret mortise-webhook-ca".
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// TLS cannot use it.
+    #[error("cannot use {what} for TLS")]
+    Use {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        source: rustls::Error,
+    },
+}
+
+/// A certificate authority with its key, as PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Authority {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key.
+    pub key: String,
+    /// How long it lives.
+    pub validity: Validity,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("validity", &self.validity).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When this machine has no randomness.
+    pub fn create(validity: Validity) -> Result<Self, CertificateError> {
+        let made = |source| CertificateError::Make { what: "a certificate authority for the webhooks", source };
+        let mut params = params(Vec::new(), validity).map_err(made)?;
+        // Named apart, so that whoever verifies with two of them at hand tries the right one first.
+        params.distinguished_name.push(DnType::CommonName, format!("mortise-webhook-ca-{}", validity.from_ms));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().map_err(made)?;
+        let certificate = params.self_signed(&key).map_err(made)?.pem();
+        let validity = validity_of(&certificate)?;
+        Ok(Self { certificate, key: key.serialize_pem(), validity })
+    }
+
+    /// One that was kept.
+    ///
+    /// # Errors
+    /// When either is not what it should be, or they do not belong together.
+    pub fn read(certificate: String, key: String) -> Result<Self, CertificateError> {
+        let validity = validity_of(&certificate)?;
+        let made = |source| CertificateError::Make { what: "certificates by the authority that is kept", source };
+        let pair = KeyPair::from_pem(&key).map_err(made)?;
+        if public_key_of(&certificate)? != pair.subject_public_key_info() {
+            return Err(unreadable("its key is another's".to_owned()));
+        }
+        Issuer::from_ca_cert_pem(&certificate, pair).map_err(made)?;
+        Ok(Self { certificate, key, validity })
+    }
+
+    /// A certificate for a server that is reached by these names and addresses.
+    ///
+    /// # Errors
+    /// When the authority's own key or certificate is unusable, or a name is none.
+    pub fn issue(&self, names: &[String], validity: Validity) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let what = "a certificate for the webhooks' server";
+        let made = |source| CertificateError::Make { what, source };
+        let key = KeyPair::from_pem(&self.key).map_err(made)?;
+        let issuer = Issuer::from_ca_cert_pem(&self.certificate, key).map_err(made)?;
+        // What outlives its authority is believed no longer than it.
+        let validity = Validity { until_ms: validity.until_ms.min(self.validity.until_ms), ..validity };
+        let mut params = params(names.to_vec(), validity).map_err(made)?;
+        params.distinguished_name.push(DnType::CommonName, "mortise-webhook");
+        params.use_authority_key_identifier_extension = true;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().map_err(made)?;
+        let certificate = params.signed_by(&key, &issuer).map_err(made)?;
+        certified(what, vec![certificate.der().clone()], &key.serialize_pem())
+    }
+}
+
+/// A certificate chain and its key, as a cert-manager Certificate keeps them.
+///
+/// # Errors
+/// When either is not what it should be, or they do not belong together.
+pub fn from_files(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let what = "the certificate of --webhook-cert-path";
+    let unreadable = |why: String| CertificateError::Read { what, why };
+    let chain = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| unreadable(error.to_string()))?;
+    if chain.is_empty() {
+        return Err(unreadable("there is none in the file".to_owned()));
+    }
+    certified(what, chain, &String::from_utf8_lossy(key))
+}
+
+fn certified(
+    what: &'static str,
+    chain: Vec<CertificateDer<'static>>,
+    key: &str,
+) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|error| CertificateError::Read { what, why: format!("its key: {error}") })?;
+    let certified = CertifiedKey::from_der(chain, key, &default_provider());
+    Ok(Arc::new(certified.map_err(|source| CertificateError::Use { what, source })?))
+}
+
+fn params(names: Vec<String>, validity: Validity) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.not_before = moment(validity.from_ms);
+    params.not_after = moment(validity.until_ms);
+    Ok(params)
+}
+
+/// Certificates know whole seconds.
+fn moment(unix_ms: u64) -> OffsetDateTime {
+    let seconds = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
+    OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+/// From when until when a certificate says it is valid.
+///
+/// # Errors
+/// When it is none.
+pub fn validity_of(certificate: &str) -> Result<Validity, CertificateError> {
+    read(certificate, |parsed| {
+        let unix_ms = |time: ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0) * 1_000;
+        let validity = parsed.validity();
+        Validity { from_ms: unix_ms(validity.not_before), until_ms: unix_ms(validity.not_after) }
+    })
+}
+
+fn public_key_of(certificate: &str) -> Result<Vec<u8>, CertificateError> {
+    read(certificate, |parsed| parsed.public_key().raw.to_vec())
+}
+
+fn read<T>(certificate: &str, part: impl FnOnce(&X509Certificate<'_>) -> T) -> Result<T, CertificateError> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
+    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| unreadable(error.to_string()))?;
+    Ok(part(&parsed))
+}
+
+fn unreadable(why: String) -> CertificateError {
+    CertificateError::Read { what: "a certificate authority of the webhooks", why }
+}

@@ -1,0 +1,78 @@
+//! The webhook configurations of the cluster, read and written. What they have to be is said in
+//! `core::admission::configuration`.
+
+use bytes::Bytes;
+use http::Method;
+use mortise_core::admission::configuration::{Change, Configuration};
+use mortise_core::crd::{MANAGED_BY, MANAGED_BY_LABEL};
+use mortise_core::event::WriteError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
+use crate::discovery::escape;
+use crate::execute::SERVER_TIMEOUT_SECONDS;
+use crate::failure::Failure;
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Value>,
+}
+
+impl ApiServer {
+    /// Every configuration of one kind that carries the host's label.
+    ///
+    /// # Errors
+    /// The API server's words.
+    pub async fn list_configurations(&self, of: Configuration) -> Result<Vec<Value>, WriteError> {
+        let path = format!("{}?labelSelector={}", collection(of), escape(&format!("{MANAGED_BY_LABEL}={MANAGED_BY}")));
+        let list = async {
+            let answer = self.get(&path, READ_TIMEOUT).await?;
+            let list: List = serde_json::from_slice(&answer.body)
+                .map_err(|error| Failure::Lost(format!("the answer cannot be read: {error}")))?;
+            Ok(list.items)
+        };
+        list.await.map_err(|failure: Failure| failure.during(&format!("listing {}", of.resource())).into_write_error())
+    }
+
+    /// Writes one change, until this moment of the claim to write (X7).
+    ///
+    /// # Errors
+    /// The API server's words; a conflict when what was compared has changed.
+    pub async fn change_configuration(
+        &self,
+        of: Configuration,
+        change: &Change,
+        not_after_ms: Option<u64>,
+    ) -> Result<(), WriteError> {
+        let query = format!("fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let json = Some("application/json");
+        let by_name = |name: &str| format!("{}/{}", collection(of), escape(name));
+        let request = match change {
+            Change::Create(body) => {
+                let path = format!("{}?{query}", collection(of));
+                request(Method::POST, &path, json, Bytes::from(body.to_string()))
+            }
+            Change::Update(body) => {
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                let path = format!("{}?{query}", by_name(name));
+                request(Method::PUT, &path, json, Bytes::from(body.to_string()))
+            }
+            Change::Delete { name, uid } => {
+                let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
+                let path = format!("{}?timeout={SERVER_TIMEOUT_SECONDS}s", by_name(name));
+                request(Method::DELETE, &path, json, Bytes::from(options.to_string()))
+            }
+        };
+        let write = async { self.ask_while_claimed(request?, not_after_ms).await };
+        match (write.await, change) {
+            (Ok(_), _) => Ok(()),
+            (Err(Failure::Answered(refused)), Change::Delete { .. }) if refused.code == NOT_FOUND => Ok(()),
+            (Err(failure), _) => Err(failure.during(&format!("writing {}", of.resource())).into_write_error()),
+        }
+    }
+}
+
+fn collection(of: Configuration) -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/{}", of.resource())
+}

@@ -1,0 +1,208 @@
+//! The Secret in which the webhooks' certificate authority is kept, so that a restart finds it and replicas share it. Data
+//! goes in and comes out; every write carries the version that was read, so of two hosts that write at once one is refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use http::Method;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use mortise_core::certificates::{Authorities, Validity};
+use mortise_core::crd::{MANAGED_BY, MANAGED_BY_LABEL};
+use mortise_core::event::{WriteError, WriteErrorClass};
+use mortise_core::rbac::WEBHOOK_SECRET as NAME;
+
+use super::authority::{Authority, CertificateError, validity_of};
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
+use crate::discovery::escape;
+use crate::execute::SERVER_TIMEOUT_SECONDS;
+use crate::failure::Failure;
+
+/// What is kept. Its keys never reach a log.
+#[derive(Clone, PartialEq, Default)]
+pub struct Kept {
+    /// The authority that issues.
+    pub issuing: Option<Authority>,
+    /// The one that will.
+    pub next: Option<Authority>,
+    /// The certificate of the one before, which is still trusted.
+    pub previous: Option<(String, Validity)>,
+    /// The Secret as it was read, with its version; None when there is none.
+    read: Option<Secret>,
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("authorities", &self.authorities(false)).finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    /// What is to be decided by.
+    pub fn authorities(&self, next_is_trusted: bool) -> Authorities {
+        let validity = |authority: &Authority| authority.validity;
+        Authorities {
+            issuing: self.issuing.as_ref().map(validity),
+            next: self.next.as_ref().map(validity),
+            previous: self.previous.as_ref().map(|(_, validity)| *validity),
+            next_is_trusted,
+        }
+    }
+
+    /// The next one issues from now on.
+    pub fn promote(&mut self) {
+        self.previous = self.issuing.take().map(|before| (before.certificate, before.validity));
+        self.issuing = self.next.take();
+    }
+
+    /// Every certificate that is trusted, as PEM.
+    pub fn bundle(&self) -> String {
+        let authorities = self.issuing.iter().chain(&self.next).map(|authority| &authority.certificate);
+        authorities.chain(self.previous.as_ref().map(|(certificate, _)| certificate)).map(String::as_str).collect()
+    }
+
+    /// Reads a Secret. What cannot be read is left out: a new authority takes its place.
+    fn of(secret: Secret) -> (Self, Vec<CertificateError>) {
+        let mut data = secret.data.clone().unwrap_or_default();
+        let mut text = |key: &str| data.remove(key).map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
+        let mut errors = Vec::new();
+        let mut pair = |certificate: &str, key: &str| match (text(certificate), text(key)) {
+            (Some(certificate), Some(key)) => {
+                Authority::read(certificate, key).map_err(|error| errors.push(error)).ok()
+            }
+            _ => None,
+        };
+        let (issuing, next) = (pair(ISSUING.0, ISSUING.1), pair(NEXT.0, NEXT.1));
+        let previous = text(PREVIOUS).and_then(|certificate| {
+            let validity = validity_of(&certificate).map_err(|error| errors.push(error)).ok()?;
+            Some((certificate, validity))
+        });
+        (Self { issuing, next, previous, read: Some(secret) }, errors)
+    }
+
+    fn secret(&self, namespace: &str) -> Secret {
+        let mut data = BTreeMap::new();
+        let mut put = |key: &str, text: &str| drop(data.insert(key.to_owned(), ByteString(text.as_bytes().to_vec())));
+        for (authority, (certificate, key)) in [(&self.issuing, ISSUING), (&self.next, NEXT)] {
+            if let Some(authority) = authority {
+                put(certificate, &authority.certificate);
+                put(key, &authority.key);
+            }
+        }
+        if let Some((certificate, _)) = &self.previous {
+            put(PREVIOUS, certificate);
+        }
+        let mut secret = self.read.clone().unwrap_or_else(|| Secret {
+            metadata: ObjectMeta {
+                name: Some(NAME.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                labels: Some(BTreeMap::from([(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned())])),
+                ..ObjectMeta::default()
+            },
+            ..Secret::default()
+        });
+        secret.metadata.managed_fields = None;
+        secret.data = Some(data);
+        secret
+    }
+}
+
+const ISSUING: (&str, &str) = ("ca.crt", "ca.key");
+const NEXT: (&str, &str) = ("next.crt", "next.key");
+const PREVIOUS: &str = "previous.crt";
+
+impl ApiServer {
+    /// What is kept in a namespace.
+    ///
+    /// # Errors
+    /// The API server's words.
+    pub async fn read_authorities(&self, namespace: &str) -> Result<Kept, WriteError> {
+        let path = format!("/api/v1/namespaces/{}/secrets/{NAME}", escape(namespace));
+        let answer = match self.get(&path, READ_TIMEOUT).await {
+            Ok(answer) => answer,
+            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => return Ok(Kept::default()),
+            Err(failure) => {
+                return Err(failure.during("reading the webhooks' certificate authority").into_write_error());
+            }
+        };
+        let secret: Secret = serde_json::from_slice(&answer.body).map_err(|error| WriteError {
+            class: WriteErrorClass::Invalid,
+            message: format!("Secret {namespace}/{NAME} cannot be read: {error}"),
+        })?;
+        let (kept, errors) = Kept::of(secret);
+        for error in errors {
+            tracing::warn!(%namespace, secret = NAME, %error, "what a Secret keeps is of no use; a new authority replaces it");
+        }
+        Ok(kept)
+    }
+
+    /// Keeps what has changed, and what is kept then; until this moment of the claim to write (X7).
+    ///
+    /// # Errors
+    /// A conflict when somebody else wrote in between; else the API server's words.
+    pub async fn write_authorities(
+        &self,
+        namespace: &str,
+        kept: &Kept,
+        not_after_ms: Option<u64>,
+    ) -> Result<Kept, WriteError> {
+        let query = format!("fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let collection = format!("/api/v1/namespaces/{}/secrets", escape(namespace));
+        let (method, path) = match kept.read {
+            None => (Method::POST, format!("{collection}?{query}")),
+            Some(_) => (Method::PUT, format!("{collection}/{NAME}?{query}")),
+        };
+        let write = async {
+            // A Secret of the API's own types is always JSON.
+            let body = serde_json::to_vec(&kept.secret(namespace))
+                .map_err(|error| Failure::Invalid(format!("the Secret cannot be written as JSON: {error}")))?;
+            let request = request(method, &path, Some("application/json"), Bytes::from(body))?;
+            let answer = self.ask_while_claimed(request, not_after_ms).await?;
+            serde_json::from_slice(&answer.body).map_err(|error| {
+                Failure::Lost(format!("the Secret was written, but its answer cannot be read: {error}"))
+            })
+        };
+        match write.await {
+            Ok(secret) => Ok(Kept { read: Some(secret), ..kept.clone() }),
+            Err(failure) => Err(failure.during("keeping the webhooks' certificate authority").into_write_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority(from_ms: u64) -> Authority {
+        Authority::create(Validity { from_ms, until_ms: from_ms + 1_000_000_000 }).unwrap()
+    }
+
+    #[test]
+    fn what_was_kept_is_read_again_and_the_next_takes_over_with_the_one_before_still_trusted() {
+        let (first, second) = (authority(1_000), authority(500_000_000));
+        let kept = Kept { issuing: Some(first.clone()), next: Some(second.clone()), ..Kept::default() };
+        let (mut read, errors) = Kept::of(kept.secret("n"));
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!((read.issuing.as_ref(), read.next.as_ref()), (Some(&first), Some(&second)));
+        assert_eq!(read.bundle(), format!("{}{}", first.certificate, second.certificate));
+        read.promote();
+        assert_eq!(read.issuing, Some(second.clone()));
+        assert_eq!(read.bundle(), format!("{}{}", second.certificate, first.certificate));
+        let (again, _) = Kept::of(read.secret("n"));
+        assert_eq!(again.previous, Some((first.certificate, first.validity)));
+        assert_eq!(again.next, None, "its key stands in one place only");
+    }
+
+    #[test]
+    fn a_secret_with_something_else_in_it_counts_as_empty_and_says_why() {
+        let mut secret = Kept { issuing: Some(authority(1_000)), ..Kept::default() }.secret("n");
+        let data = secret.data.as_mut().unwrap();
+        data.insert("ca.key".to_owned(), ByteString(authority(1_000).key.into_bytes()));
+        data.insert("previous.crt".to_owned(), ByteString(b"hello".to_vec()));
+        let (kept, errors) = Kept::of(secret);
+        assert_eq!((kept.issuing, kept.previous), (None, None));
+        assert_eq!(errors.len(), 2, "{errors:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! One question of the API server: which plugin it is for, a worker's turn, and the answer within the time that the API
+//! server gives. Requests as bytes come in, AdmissionReviews as text go out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http::StatusCode;
+use mortise_core::admission::Purpose;
+use mortise_core::admission::configuration::at_path;
+use mortise_core::admission::review::{Answer, Review};
+use mortise_kube::webhook::{Asked, Told};
+use mortise_wasm::plugin::AdmissionReport;
+use mortise_wasm::workers::{Admit, Job, Submitter, Work};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::{Route, Webhooks};
+use crate::log;
+use crate::metrics::Metrics;
+
+/// Everything that an answer needs. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Answerer {
+    pub(crate) webhooks: Webhooks,
+    pub(crate) workers: Submitter,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Answerer {
+    /// Answers one request.
+    pub(crate) async fn answer(self, asked: Asked) -> Told {
+        let Some((purpose, name)) = at_path(&asked.path) else {
+            // Not counted: a client could make up as many paths as it likes.
+            return Told::error(StatusCode::NOT_FOUND, format!("there is no webhook at {}", asked.path));
+        };
+        let Some(route) = self.webhooks.route(name) else {
+            return unserved(&asked, name);
+        };
+        let begin = Instant::now();
+        let counted = self.metrics.webhook_begins(&asked.path);
+        let review = match Review::parse(&asked.body) {
+            Ok(review) => review,
+            Err(why) => {
+                counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
+                return Told::error(StatusCode::BAD_REQUEST, why);
+            }
+        };
+        let answer = self.judge(purpose, name, &route, &review).await;
+        counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
+        let controller: Arc<str> = format!("{name}/{}", review.kind().kind).into();
+        self.metrics.reviewed(&controller, purpose, &answer);
+        if let Some(fault) = &answer.fault {
+            log::admission_fault(&controller, review.name(), fault);
+        }
+        Told::json(answer.text)
+    }
+
+    async fn judge(&self, purpose: Purpose, name: &str, route: &Route, review: &Review) -> Answer {
+        let Route { plugin, serving } = route;
+        let Some(question) = review.question(purpose, serving, now_unix_ms()) else {
+            // The version before asked to be asked, and its webhook has not been changed yet.
+            return review.admitted();
+        };
+        let (sender, report) = oneshot::channel::<AdmissionReport>();
+        let patience = serving.patience();
+        let admit = Admit {
+            plugin: name.into(),
+            question,
+            limits: serving.limits,
+            until: Instant::now() + patience,
+            answer: Box::new(move |report| {
+                // Who asked may have given up.
+                let _ = sender.send(report);
+            }),
+        };
+        if let Err(full) = self.workers.submit(Job { plugin: Arc::clone(plugin), work: Work::Admit(Box::new(admit)) }) {
+            return review.unavailable(429, &format!("mortise has too much to do: {full}; try again"));
+        }
+        match timeout(patience, report).await {
+            Ok(Ok(report)) => {
+                log::admission(name, review.kind(), review.name(), &report);
+                review.answer(name, report.verdict)
+            }
+            Ok(Err(_)) => review.unavailable(503, "mortise is ending; try again"),
+            Err(_) => review.unavailable(503, &late(name, patience)),
+        }
+    }
+}
+
+/// The webhook is there, and the plugin is not, or not yet: nothing is stored unchecked.
+fn unserved(asked: &Asked, name: &str) -> Told {
+    match Review::parse(&asked.body) {
+        Ok(review) => {
+            let why =
+                format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
+            Told::json(review.unavailable(503, &why).text)
+        }
+        Err(why) => Told::error(StatusCode::BAD_REQUEST, why),
+    }
+}
+
+fn late(name: &str, patience: Duration) -> String {
+    format!(
+        "the plugin {name:?} gave no answer within {} s, its own calls and those before it together; try again",
+        patience.as_secs()
+    )
+}
+
+fn now_unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
