@@ -7,6 +7,7 @@ mod admission;
 mod crash;
 mod crontab;
 mod drain;
+mod eru;
 mod failover;
 mod foo;
 mod hostile;

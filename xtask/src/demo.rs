@@ -4,6 +4,7 @@
 
 mod crontab;
 mod drain;
+mod eru;
 mod foo;
 mod mydaemonset;
 mod podset;
@@ -48,6 +49,7 @@ const STORIES: &[Story] = &[
     Story { plugin: "foo", tell: foo::tell },
     Story { plugin: "mydaemonset", tell: mydaemonset::tell },
     Story { plugin: "crontab", tell: crontab::tell },
+    Story { plugin: "eru", tell: eru::tell },
     Story { plugin: "drain", tell: drain::tell },
 ];
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::Failure;
+use crate::error::{Failure, ScheduleError};
 use crate::scan::{self, FromJson};
 
 /// What somebody asks the API server for.
@@ -88,6 +88,16 @@ impl<T> Review<T> {
         self.inputs.now_unix_ms()
     }
 
+    /// When a cron expression fires next, as [`Context::next_tick`] has it.
+    ///
+    /// # Errors
+    /// When the expression or the zone means nothing.
+    ///
+    /// [`Context::next_tick`]: crate::Context::next_tick
+    pub fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, ScheduleError> {
+        self.inputs.next_tick(expression, zone, after_unix_ms).map_err(ScheduleError)
+    }
+
     /// The plugin's configuration, which an administrator wrote beside it; `{}` when there is none.
     ///
     /// # Errors
@@ -126,7 +136,7 @@ impl Violation {
 
     /// "spec.policy: Unsupported value: \"Never\": supported values: \"Allow\", \"Forbid\"".
     pub fn unsupported<V: Serialize + ?Sized>(field: impl Into<String>, value: &V, supported: &[&str]) -> Self {
-        let supported: Vec<String> = supported.iter().map(|text| shown(text)).collect();
+        let supported: Vec<String> = supported.iter().map(shown).collect();
         let parts = ["Unsupported value: ", &shown(value), ": supported values: ", &supported.join(", ")];
         Self::new(field, parts.concat())
     }
@@ -339,7 +349,7 @@ pub(crate) use native::Inputs;
 
 #[cfg(target_arch = "wasm32")]
 mod host {
-    use crate::bindings::mortise::host::{clock, config};
+    use crate::bindings::mortise::host::{clock, config, schedule};
 
     /// The host answers.
     #[derive(Clone, Debug)]
@@ -348,6 +358,10 @@ mod host {
     impl Inputs {
         pub(crate) fn now_unix_ms(&self) -> u64 {
             clock::now()
+        }
+
+        pub(crate) fn next_tick(&self, expression: &str, zone: &str, after: u64) -> Result<Option<u64>, String> {
+            schedule::next(expression, zone, after)
         }
 
         pub(crate) fn config(&self) -> String {
@@ -368,6 +382,10 @@ mod native {
     impl Inputs {
         pub(crate) fn now_unix_ms(&self) -> u64 {
             self.now_unix_ms
+        }
+
+        pub(crate) fn next_tick(&self, expression: &str, zone: &str, after: u64) -> Result<Option<u64>, String> {
+            mortise_cron::next(expression, zone, after)
         }
 
         pub(crate) fn config(&self) -> String {

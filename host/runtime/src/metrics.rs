@@ -19,7 +19,8 @@ use prometheus_client::registry::Registry;
 
 use self::families::{
     CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, KindLabels, LeaseLabels, PluginLabels,
-    QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, WebhookCodeLabels, WebhookLabels, WriteLabels,
+    QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, WebhookCodeLabels, WebhookLabels,
+    WriteLabels,
 };
 
 mod families;

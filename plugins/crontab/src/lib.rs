@@ -7,8 +7,10 @@
 use mortise_sdk::prelude::*;
 use mortise_sdk::{LatestTick, MAX_CHILDREN, ScheduleError};
 
+use self::admission::check;
 use self::job::Job;
 
+mod admission;
 mod job;
 #[cfg(test)]
 mod tests;
@@ -109,7 +111,7 @@ enum Due {
 /// How long until a Job may go that only waits for its tick to stand in the status: the status is written at once.
 const RECORDED_AFTER: Duration = Duration::from_secs(1);
 
-#[reconciler(owns("batch/v1/Job", update = "on_delete"))]
+#[reconciler(owns("batch/v1/Job", update = "on_delete"), admission(validate = check))]
 fn reconcile(tab: &CronTab, cx: &Context) -> Result<Outcome, Failure> {
     let now = cx.now_unix_ms();
     let jobs = job::owned(cx)?;

@@ -445,3 +445,20 @@ fn the_custom_resource_is_what_the_tutorial_has() {
     assert_eq!(spec["replicas"]["minimum"], 0);
     assert_eq!(schema["status"]["properties"]["lastScheduleTime"]["format"], "date-time");
 }
+
+#[test]
+fn a_schedule_that_means_nothing_is_refused_with_its_field() {
+    let cluster = Cluster::of(&PLUGIN);
+    let refused = |fields: Value| cluster.create(&tab(fields)).unwrap_err().to_string();
+    let minute = "spec.cronSpec: Invalid value: \"61 * * * *\" is not a cron expression: minute \"61\": 61 is not within 0 and 59";
+    assert_eq!(refused(json!({"cronSpec": "61 * * * *"})), minute);
+    let zone = refused(json!({"timeZone": "Mars/Olympus"}));
+    assert!(zone.starts_with("spec.timeZone: Invalid value: ") && zone.contains("Mars/Olympus"), "{zone}");
+    assert_eq!(cluster.create(&tab(json!({}))).unwrap().warnings, [""; 0]);
+    let never = cluster.create(&tab(json!({"cronSpec": "0 0 30 2 *"}))).unwrap();
+    assert_eq!(never.warnings, ["spec.cronSpec never fires: 0 0 30 2 *"]);
+
+    let (stored, other) = (tab(json!({"cronSpec": "x"})), tab(json!({"cronSpec": "x", "replicas": 2})));
+    assert!(cluster.update(&stored, &other).is_ok(), "what was stored before is checked when it changes");
+    assert!(cluster.update(&tab(json!({})), &stored).is_err());
+}

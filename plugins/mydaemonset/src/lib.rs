@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use mortise_sdk::MAX_CHILDREN;
 use mortise_sdk::prelude::*;
 
+mod admission;
 mod taints;
 #[cfg(test)]
 mod tests;
 
+use admission::{check, complete};
 use taints::{Taint, Toleration, daemon_tolerations, is_tolerated};
 
 /// Keeps one Pod on every Node.
@@ -23,7 +25,7 @@ use taints::{Taint, Toleration, daemon_tolerations, is_tolerated};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MyDaemonSetSpec {
-    /// The image of the one container, `app`. There are no Pods while it is empty.
+    /// The image of the one container, `app`. It is required; there are no Pods of one that was stored without it.
     #[serde(default)]
     pub image: String,
     /// When the image is pulled; Kubernetes' own default unless given.
@@ -130,7 +132,11 @@ struct WantedContainer<'a> {
     image_pull_policy: Option<ImagePullPolicy>,
 }
 
-#[reconciler(owns("v1/Pod", update = "recreate"), reads("v1/Node"))]
+#[reconciler(
+    owns("v1/Pod", update = "recreate"),
+    reads("v1/Node"),
+    admission(mutate = complete, validate = check)
+)]
 fn reconcile(set: &MyDaemonSet, cx: &Context) -> Result<Outcome, Failure> {
     let pods: Vec<Pod> = cx.owned()?;
     let available = pods.iter().filter(|pod| pod.is_ready()).count();

@@ -222,3 +222,29 @@ fn the_custom_resource_is_what_the_tutorial_has() {
     assert_eq!(manifest["controllers"][0]["owns"], json!([{"apiVersion": "v1", "kind": "Pod", "update": "recreate"}]));
     assert_eq!(manifest["controllers"][0]["reads"], json!([{"apiVersion": "v1", "kind": "Node"}]));
 }
+
+#[test]
+fn one_without_an_image_is_refused() {
+    for spec in [json!({}), json!({"image": ""}), json!({"image": " "})] {
+        let refused = cluster(&[]).create(&with(spec)).unwrap_err().to_string();
+        assert_eq!(refused, "spec.image: Required value: image is required");
+    }
+    assert!(cluster(&[]).update(&sample(), &with(json!({"image": ""}))).is_err());
+}
+
+#[test]
+fn when_an_image_is_pulled_follows_from_its_tag_unless_it_is_said() {
+    let policy = |spec: Value| cluster(&[]).create(&with(spec)).unwrap().object["spec"]["imagePullPolicy"].clone();
+    for (image, expected) in [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:stable-alpine3.17", "IfNotPresent"),
+        ("registry.example.com:5000/team/nginx", "Always"),
+        ("registry.example.com:5000/team/nginx:1", "IfNotPresent"),
+        ("nginx@sha256:0123", "IfNotPresent"),
+        ("nginx:latest@sha256:0123", "Always"),
+    ] {
+        assert_eq!(policy(json!({"image": image})), expected, "{image}");
+    }
+    assert_eq!(policy(json!({"image": "nginx", "imagePullPolicy": "Never"})), "Never");
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::world::{World, built};
 
 /// The image of the sample.
 const IMAGE: &str = "nginx:stable-alpine3.17";
@@ -214,18 +214,40 @@ fn a_node_selector_follows_the_labels_of_the_nodes() {
 }
 
 #[test]
-fn there_is_nothing_while_the_image_is_empty_and_what_is_no_image_is_refused() {
+fn of_one_that_was_stored_without_an_image_there_is_nothing() {
+    let world = World::with_plugin("mds-unasked", "mydaemonset");
+    // As the definition has it that the plugin brings; nobody asks a plugin that is not there.
+    world.withdraw("mydaemonset");
+    let unchecked = set(&world, "mydaemonset-sample", json!({}));
+    world.until("it is stored unchecked", || world.plane.apply(&unchecked.to_string()).ok());
+    world.offer("mydaemonset", &built("plugins/mydaemonset.wasm"));
+    world.until("the condition says that there is no image", || {
+        let format = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
+        (world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]) == "ImageMissing").then_some(())
+    });
+    assert!(list(&world, "pods").is_empty());
+}
+
+#[test]
+fn an_image_is_required_and_its_pull_policy_follows_from_it() {
     let world = World::with_plugin("mds-image", "mydaemonset");
-    for spec in [json!({}), json!({"image": ""})] {
-        world.apply(&set(&world, "mydaemonset-sample", spec));
-        world.until("the condition says that there is no image", || {
-            let format = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
-            (world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]) == "ImageMissing")
-                .then_some(())
-        });
-        assert!(list(&world, "pods").is_empty());
-    }
+    world.until("the API server asks the plugin", || {
+        let none = set(&world, "none", json!({}));
+        let refusal = format!("{:#}", world.plane.apply(&none.to_string()).err()?);
+        refusal.contains("spec.image: Required value: image is required").then_some(())
+    });
+    let empty = world.plane.apply(&set(&world, "mydaemonset-sample", json!({"image": ""})).to_string()).unwrap_err();
+    assert!(format!("{empty:#}").contains("image is required"), "{empty:#}");
+
+    world.apply(&set(&world, "mydaemonset-sample", json!({"image": "nginx"})));
+    let policy =
+        || world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", "jsonpath={.spec.imagePullPolicy}"]);
+    assert_eq!(policy(), "Always");
+    let pods = wait_on(&world, &node_names(&world));
+    assert!(pods.values().all(|pod| pod["spec"]["containers"][0]["imagePullPolicy"] == "Always"), "{pods:#?}");
+    world.kubectl_here(&["delete", "mydaemonset", "mydaemonset-sample"]);
     world.apply(&set(&world, "mydaemonset-sample", json!({"image": IMAGE})));
+    assert_eq!(policy(), "IfNotPresent");
     wait_on(&world, &node_names(&world));
     for (spec, field) in [
         (json!({"image": 7}), "spec.image"),

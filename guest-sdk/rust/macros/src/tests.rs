@@ -213,7 +213,7 @@ fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
     let told = controller_error(quote!(limits(deadline_ms = 5)));
     assert_eq!(
         told,
-        "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, concurrency, kind"
+        "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, admission, concurrency, kind"
     );
 
     let plugin = |arguments| plugin::expand(arguments).map(|tokens| tokens.to_string());
@@ -228,7 +228,7 @@ fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
     let told = message(plugin::expand(quote!()));
     assert!(told.contains("plugin!(adopt, restart)"), "{told}");
     let told = message(plugin::expand(quote!(adopt, owns("v1/Pod"))));
-    assert_eq!(told, "unknown argument `owns`; it is one of: limits, name, version");
+    assert_eq!(told, "unknown argument `owns`; it is one of: admission, limits, name, version");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::log::Reconciles;
 use crate::metrics::Metrics;
 use crate::sources::{Offers, Source, SourceInput};
 use crate::supervise::{Falls, supervisor};
+use crate::webhooks::Webhooks;
 
 /// Longer than anything here takes on a busy machine; only a failing test waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -68,6 +69,7 @@ async fn at_rest() -> (Host, EventLoop) {
         components: Components::start(&loader, &inputs, &metrics, &supervisor).unwrap(),
         watches: BTreeMap::new(),
         reconciles: Reconciles::default(),
+        webhooks: Webhooks::new(),
     };
     let driver = Driver::new(driver::Config { instance: "test".into(), call_slots: 2, leader_election: false });
     let (stop, stopped) = oneshot::channel();

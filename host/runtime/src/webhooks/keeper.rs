@@ -5,7 +5,7 @@
 //! Nothing is asked of the API server, and no port is taken, while no plugin has admission.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -200,13 +200,13 @@ impl Keeper {
     /// A certificate to show, whom to trust for it, and when to look again.
     async fn certificate(&mut self) -> Result<(Option<String>, Duration), Trouble> {
         match self.config.certificate_dir.clone() {
-            Some(dir) => self.from_files(&dir).await.map(|bundle| (bundle, LOOK_AT_FILES)),
-            None => self.from_authority().await.map(|(bundle, due)| (Some(bundle), due)),
+            Some(dir) => self.certificate_of_files(&dir).await.map(|bundle| (bundle, LOOK_AT_FILES)),
+            None => self.certificate_of_authority().await.map(|(bundle, due)| (Some(bundle), due)),
         }
     }
 
     /// What somebody else, such as cert-manager, keeps in files.
-    async fn from_files(&mut self, dir: &PathBuf) -> Result<Option<String>, Trouble> {
+    async fn certificate_of_files(&mut self, dir: &Path) -> Result<Option<String>, Trouble> {
         let read = async |name: &str| tokio::fs::read(dir.join(name)).await;
         let unreadable = |name: &str, error: std::io::Error| Trouble {
             reason: "CertificateUnreadable",
@@ -232,7 +232,7 @@ impl Keeper {
     }
 
     /// What the host's own authority issues.
-    async fn from_authority(&mut self) -> Result<(String, Duration), Trouble> {
+    async fn certificate_of_authority(&mut self) -> Result<(String, Duration), Trouble> {
         let mut kept = self.api.read_authorities(&self.namespace).await.map_err(|error| self.secret_trouble(&error))?;
         let mut until_ms = 0;
         for _ in 0..MAX_STEPS {
