@@ -6,6 +6,7 @@
 mod admission;
 mod crash;
 mod crontab;
+mod crontab_storm;
 mod drain;
 mod eru;
 mod failover;

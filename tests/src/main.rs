@@ -5,6 +5,7 @@
 //! rules of the host, `tidy` the repository to its own.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod checkout;
 mod e2e;
 mod outcomes;
 mod scenarios;

@@ -3,10 +3,14 @@
 //!
 //! `world.rs` is the loop, `shell.rs` performs the driver's effects, `cluster.rs` is the API server, `environment.rs` what
 //! others do to the cluster, `oracle.rs` what must hold at each step and `converged.rs` what must hold at the end.
-//! `election.rs` is a simulation of its own, of several hosts that ask for one Lease.
+//! `election.rs` is a simulation of its own, of several hosts that ask for one Lease; `crontabs.rs` is days of the real
+//! crontab, with a host that dies.
 
 pub mod cluster;
+pub mod component;
 pub mod converged;
+#[cfg(test)]
+mod crontabs;
 pub mod election;
 pub mod environment;
 pub mod faults;

@@ -23,7 +23,7 @@ const GROUPS: [&str; 5] = ["tidy", "outcomes", "scenarios", "simulation", "e2e"]
 
 /// The numbers of the end-to-end tests in a full run: each names what a release is held to. The tests have smaller ones of
 /// their own, with which they take seconds.
-const FULL: [(&str, &str); 11] = [
+const FULL: [(&str, &str); 13] = [
     ("MORTISE_E2E_KILLS", "100"),
     ("MORTISE_E2E_RELOAD_SETS", "200"),
     ("MORTISE_E2E_RELOADS", "20"),
@@ -35,6 +35,8 @@ const FULL: [(&str, &str); 11] = [
     ("MORTISE_E2E_PAUSE_S", "60"),
     ("MORTISE_E2E_TICKS", "10"),
     ("MORTISE_E2E_CREATES", "1000"),
+    ("MORTISE_E2E_CRONTABS", "200"),
+    ("MORTISE_E2E_CRON_MINUTES", "10"),
 ];
 
 /// How much the end-to-end tests do.

@@ -15,6 +15,10 @@ use kube::{Api, Client};
 use mortise_control_plane::{ADMIN, Binaries, ControlPlane, Options, Process, print_progress};
 use serde_json::{Value, json};
 
+use crate::checkout::root;
+
+pub use crate::checkout::built;
+
 /// The namespace that the host lives in.
 pub const HOST_NAMESPACE: &str = "mortise-system";
 /// A user without any rights but those that a test grants.
@@ -62,17 +66,6 @@ fn plane() -> &'static ControlPlane {
         plane.kubectl_output(&["create", "namespace", HOST_NAMESPACE]).unwrap();
         plane
     })
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// A file that `cargo xtask` builds before the tests.
-pub fn built(path: &str) -> PathBuf {
-    let file = root().join("target").join(path);
-    assert!(file.exists(), "target/{path} is missing: `cargo xtask test` builds it before it runs the tests");
-    file
 }
 
 /// A count that can be raised from outside, for runs that may take long.

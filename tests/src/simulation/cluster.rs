@@ -43,8 +43,9 @@ pub struct Cluster {
     objects: BTreeMap<ObjectRef, Value>,
     version: u64,
     history: BTreeMap<Kind, Vec<Record>>,
-    /// Every object that ever was, by its UID.
+    /// Every object that ever was, by its UID; but see [`Cluster::forget`].
     pub lives: BTreeMap<Arc<str>, Life>,
+    born: u64,
     /// Kinds of CRDs that are established; built-in kinds are always served.
     pub served: BTreeSet<Kind>,
     /// Kinds that RBAC does not let the host read.
@@ -59,6 +60,11 @@ pub struct Cluster {
 /// The kind of Pods.
 pub fn pod() -> Kind {
     Kind::new("v1", "Pod")
+}
+
+/// The kind of Jobs.
+pub fn job() -> Kind {
+    Kind::new("batch/v1", "Job")
 }
 
 /// The kind of ConfigMaps.
@@ -101,6 +107,23 @@ impl Cluster {
         self.history.get(kind).map_or(&[], Vec::as_slice)
     }
 
+    /// Forgets what happened to objects that there are, and those that are no more, which are the answer. For runs of days, in
+    /// moments when nobody watches: watches count from the beginning.
+    pub fn forget(&mut self) -> Vec<Life> {
+        for (kind, records) in &mut self.history {
+            let is_last = |record: &Record| {
+                let live = self.objects.get(&record.target);
+                live.is_some_and(|live| written(live).resource_version.0 == record.version)
+            };
+            records.retain(|record| record.target.kind == *kind && is_last(record));
+        }
+        let (gone, living) =
+            std::mem::take(&mut self.lives).into_iter().partition(|(_, life)| life.deleted_at.is_some());
+        self.lives = living;
+        let gone: BTreeMap<Arc<str>, Life> = gone;
+        gone.into_values().collect()
+    }
+
     /// The changes since this was asked last.
     pub fn take_changes(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.unread)
@@ -133,7 +156,8 @@ impl Cluster {
         if self.objects.contains_key(target) {
             return error(WriteErrorClass::AlreadyExists, format!("{target} already exists"));
         }
-        let uid: Arc<str> = format!("uid-{}", self.lives.len() + 1).into();
+        self.born += 1;
+        let uid: Arc<str> = format!("uid-{}", self.born).into();
         if target.kind == pod() {
             object["status"] = json!({"phase": "Pending"});
         } else if target.kind.group().contains('.') {

@@ -1,5 +1,5 @@
 //! Plugins without wasm: native functions from an object and its view to an answer, with the manifests that go with
-//! them. A digest names a guest and its version, as it would name the bytes.
+//! them; and one real plugin. A digest names a guest and its version, as it would name the bytes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,13 +9,16 @@ use mortise_core::contract::{
     Propagation,
 };
 use mortise_core::event::{Compiled, Digest, Refusal};
+use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::query::Query;
+use mortise_core::read_set::ReadSet;
 use mortise_core::view::{AccessError, View};
 use serde_json::{Value, json};
 
 use super::cluster::{config_map, pod};
+use super::component;
 
 /// A version that no compiler takes.
 const TRUNCATED: u32 = 98;
@@ -37,11 +40,20 @@ pub enum Program {
     Scripted,
     /// The same with a finalizer, until its second version, and with actions.
     Keeper,
+    /// The component itself, for what depends on how its ticks are counted.
+    CronTab,
 }
 
 /// Every program.
-const ALL: [Program; 6] =
-    [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Scripted, Program::Keeper];
+const ALL: [Program; 7] = [
+    Program::PodSet,
+    Program::Site,
+    Program::Census,
+    Program::Tenant,
+    Program::Scripted,
+    Program::Keeper,
+    Program::CronTab,
+];
 
 /// A program in one of its versions: what a digest stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -70,6 +82,10 @@ pub fn keeper_kind() -> Kind {
     Kind::new("web.example.com/v1", "Keeper")
 }
 
+pub fn crontab_kind() -> Kind {
+    Kind::new("stable.example.com/v1beta1", "CronTab")
+}
+
 pub fn widget_kind() -> Kind {
     Kind::new("web.example.com/v1", "Widget")
 }
@@ -88,6 +104,7 @@ impl Guest {
             Program::Tenant => "tenant",
             Program::Scripted => "scripted",
             Program::Keeper => "keeper",
+            Program::CronTab => "crontab",
         }
     }
 
@@ -99,6 +116,7 @@ impl Guest {
             Program::Tenant => tenant_kind(),
             Program::Scripted => widget_kind(),
             Program::Keeper => keeper_kind(),
+            Program::CronTab => crontab_kind(),
         }
     }
 
@@ -121,7 +139,11 @@ impl Guest {
 
     /// What compiling it gives.
     pub fn compiled(self) -> Compiled {
-        Compiled { manifest: self.manifest().to_string().into(), component_bytes: 1_000, compile_ms: 1, cached: true }
+        let manifest = match self.program {
+            Program::CronTab => Arc::clone(component::crontab().manifest()),
+            _ => self.manifest().to_string().into(),
+        };
+        Compiled { manifest, component_bytes: 1_000, compile_ms: 1, cached: true }
     }
 
     /// What the compiler says of it.
@@ -144,6 +166,7 @@ impl Guest {
             Program::Tenant => (json!([]), json!([read(config_map())])),
             Program::Scripted => (json!([owned(pod(), "recreate"), owned(config_map(), "apply")]), json!([])),
             Program::Keeper => (json!([owned(config_map(), "apply")]), json!([read(pod())])),
+            Program::CronTab => unreachable!("a component has a manifest of its own"),
         };
         let finalize = match self.program {
             Program::Tenant => true,
@@ -172,7 +195,16 @@ impl Guest {
     }
 
     /// One call.
-    pub fn call(self, object: &Object, view: &mut View) -> CallResult {
+    pub fn call(self, object: &Object, mut view: View, limits: &CallLimits) -> (CallResult, ReadSet) {
+        if self.program == Program::CronTab {
+            let report = component::crontab().call(object.json(), view, limits);
+            return (report.result, report.reads);
+        }
+        let result = self.answer(object, &mut view);
+        (result, view.into_reads())
+    }
+
+    fn answer(self, object: &Object, view: &mut View) -> CallResult {
         let parsed: Value = serde_json::from_str(object.json()).expect("the API server sends JSON");
         let answer = match self.program {
             Program::PodSet => podset(self.version, &parsed, view),
@@ -181,6 +213,7 @@ impl Guest {
             Program::Tenant => tenant(&parsed, view),
             Program::Scripted => return scripted(&parsed, view),
             Program::Keeper => return scripted(&parsed, view),
+            Program::CronTab => unreachable!("a component is called by its host"),
         };
         match answer {
             Ok(outcome) => CallResult::Done(outcome),

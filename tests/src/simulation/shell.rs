@@ -62,8 +62,13 @@ impl World {
             }
             Effect::Unload(digest) => self.oracle.on_unload(&digest),
             Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
-            Effect::ServeAdmission { plugin, .. } => {
-                unreachable!("no guest of the model has admission, {plugin} neither")
+            Effect::ServeAdmission { plugin, serving } => {
+                // What people write here is never wrong; whether they are asked makes no difference.
+                if let Some(serving) = serving {
+                    let delay = self.random.between(5, 50);
+                    let digest = serving.digest.clone();
+                    self.tell_in(delay, Event::AdmissionServed { plugin, digest, result: Ok(()) });
+                }
             }
             Effect::Call(call) => self.call(*call)?,
             Effect::Write(write) => {
@@ -142,15 +147,17 @@ impl World {
         Ok(())
     }
 
-    fn call(&mut self, mut call: Call) -> Result<(), Violation> {
+    fn call(&mut self, call: Call) -> Result<(), Violation> {
         let guest = Guest::of(&call.digest).expect("only guests of the model are called");
         self.calls += 1;
         self.note(|| format!("< call {} with {}", call.controller, call.object.name));
         self.log(|| format!("call {} with {}", call.controller, call.object.name));
-        // The driver emits calls last in a step, so its store is what the call's view was taken from.
-        let view = self.driver.store().snapshot();
-        self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
-        let mut result = guest.call(&call.object, &mut call.view);
+        if !self.oracle.is_asleep {
+            // The driver emits calls last in a step, so its store is what the call's view was taken from.
+            let view = self.driver.store().snapshot();
+            self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
+        }
+        let (mut result, reads) = guest.call(&call.object, call.view, &call.limits);
         if self.faults.hit(&mut self.random, Fault::Trap) {
             let (message, detail) = ("wasm trap: unreachable".to_owned(), String::new());
             result = CallResult::Fault(GuestFault::Trap { message, detail });
@@ -163,7 +170,7 @@ impl World {
         }
         let slow = self.faults.hit(&mut self.random, Fault::SlowCall);
         let delay = if slow { self.random.between(100, 3_000) } else { self.random.between(1, 4) };
-        let done = CallDone { result, reads: call.view.into_reads(), elapsed_us: delay * 1_000 };
+        let done = CallDone { result, reads, elapsed_us: delay * 1_000 };
         self.tell_in(delay, Event::CallDone(call.id, done));
         Ok(())
     }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use mortise_core::driver::{Config, Driver};
 use mortise_core::event::{Effect, Event, Now, Offer, Write};
 use mortise_core::object::{Interner, Kind, ObjectRef};
+use serde_json::json;
 
-use super::cluster::{Cluster, Record, pod};
+use super::cluster::{Cluster, Record, job, pod};
 use super::faults::{Fault, Faults};
 use super::guests::Guest;
 use super::oracle::{Oracle, Violation};
@@ -18,7 +19,7 @@ use super::random::Random;
 use super::watch::{Told, Watch};
 
 /// Unix time at the beginning of every run.
-const BEGIN_UNIX_MS: u64 = 1_767_225_600_000;
+pub const BEGIN_UNIX_MS: u64 = 1_767_225_600_000;
 /// Guest calls that may be under way.
 const CALL_SLOTS: usize = 4;
 /// How soon a watch that cannot be had is tried again.
@@ -52,6 +53,8 @@ pub enum Happening {
     Connect(Kind, u64),
     /// The kubelet looks at a Pod.
     Kubelet(ObjectRef, Arc<str>),
+    /// A Job's Pods have ended.
+    JobEnds(ObjectRef),
     /// The garbage collector looks for children of this UID.
     Collect(Arc<str>),
     /// A CRD's kinds are served.
@@ -161,8 +164,14 @@ impl World {
         Ok(())
     }
 
-    /// The host dies with all it knew and is started again. What it had sent may have arrived, may still, or never.
+    /// The host dies with all it knew and is started again at once.
     pub fn crash(&mut self) -> Result<(), Violation> {
+        self.die();
+        self.start()
+    }
+
+    /// The host dies with all it knew. What it had sent may have arrived, may still, or never.
+    pub fn die(&mut self) {
         self.note(|| "CRASH".to_owned());
         self.faults.count(Fault::Crash);
         self.incarnation += 1;
@@ -186,7 +195,6 @@ impl World {
                 }
             }
         }
-        self.start()
     }
 
     /// A plugin appears, or another version or configuration of it.
@@ -262,6 +270,10 @@ impl World {
                 self.kubelet(&target, &uid);
                 Ok(())
             }
+            Happening::JobEnds(target) => {
+                self.job_ends(&target);
+                Ok(())
+            }
             Happening::Collect(uid) => {
                 self.collect(&uid);
                 Ok(())
@@ -316,6 +328,10 @@ impl World {
             let delay = self.random.between(10, 200);
             self.schedule(delay, Happening::Kubelet(record.target.clone(), Arc::clone(&uid)));
         }
+        if record.target.kind == job() {
+            let delay = self.random.between(500, 50_000);
+            self.schedule(delay, Happening::JobEnds(record.target.clone()));
+        }
         // A child that arrives after its owner has gone is collected as well.
         let owner = self.cluster.lives[&uid].owner.clone();
         if let Some(owner) = owner
@@ -339,6 +355,14 @@ impl World {
             after["status"]["phase"] = "Running".into();
             self.cluster.replace(target, after);
         }
+    }
+
+    /// The Job controller says so, once.
+    fn job_ends(&mut self, target: &ObjectRef) {
+        let Some(live) = self.cluster.get(target).filter(|live| live["status"].is_null()) else { return };
+        let mut after = live.clone();
+        after["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+        self.cluster.replace(target, after);
     }
 
     fn collect(&mut self, owner: &Arc<str>) {

@@ -1,0 +1,15 @@
+//! Where the tests find the checkout, and what `cargo xtask` has built in it before they run.
+
+use std::path::{Path, PathBuf};
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package lies in the checkout").to_owned()
+}
+
+/// A file under target/.
+pub fn built(path: &str) -> PathBuf {
+    let file = root().join("target").join(path);
+    assert!(file.exists(), "target/{path} is missing: `cargo xtask test` builds it before it runs the tests");
+    file
+}
