@@ -161,8 +161,16 @@ fn x7_a_leader_that_was_stopped_and_goes_on_writes_nothing_while_another_leads()
     });
     wait_converged(&world, &witness, SETS, 5);
     let late: Vec<_> = world.writes_by(leader.user).into_iter().filter(|write| received(write) >= took_over).collect();
-    println!("failover: a leader stopped for {:?} wrote {} times afterwards", pause, late.len());
-    assert!(late.is_empty(), "{late:#?}");
+    // What was on its way into a socket when the process was stopped may still come out, and is given up at once: nobody is
+    // there any more when the API server has read it.
+    let (effective, given_up): (Vec<_>, Vec<_>) = late.into_iter().partition(|write| write.code < 300);
+    println!(
+        "failover: a leader stopped for {pause:?} had {} effective writes afterwards, and {} that came to nothing",
+        effective.len(),
+        given_up.len()
+    );
+    assert!(effective.is_empty(), "{effective:#?}");
+    assert!(given_up.len() <= 1, "{given_up:#?}");
     assert!(standby.leads() && !leader.leads());
     assert_eq!(transitions(&world), 1);
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
