@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -31,8 +31,11 @@ pub mod secret;
 
 /// Connections at once. An API server keeps some two dozen; the rest is for others of its kind, and for health checks.
 const MAX_CONNECTIONS: usize = 256;
-/// What a handshake, and the head of a request, may take. Both are milliseconds for whoever means it.
+/// What a handshake may take. It is milliseconds for whoever means it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be silent, from one request to the head of the next. API servers end theirs after 90 s, so this
+/// end never closes one that is about to be used; who only takes up places loses them.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 /// What a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest request. An AdmissionReview holds an object twice, of which etcd takes 1.5 MiB and the API server 3 MiB.
@@ -153,7 +156,7 @@ where
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(None)
+        .header_read_timeout(IDLE_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {
@@ -170,12 +173,15 @@ where
     if head.method != Method::POST {
         return Told::error(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST");
     }
+    let too_large =
+        || Told::error(StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {MAX_BODY_BYTES} bytes"));
+    // By its own words; what says nothing of its length is counted.
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return too_large();
+    }
     let body = match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            let why = format!("the request has more than {MAX_BODY_BYTES} bytes");
-            return Told::error(StatusCode::PAYLOAD_TOO_LARGE, why);
-        }
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => return too_large(),
         Ok(Err(error)) => return Told::error(StatusCode::BAD_REQUEST, format!("the request broke off: {error}")),
         Err(_) => return Told::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time"),
     };
