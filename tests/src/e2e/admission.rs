@@ -3,12 +3,14 @@
 //!
 //! `MORTISE_E2E_CREATES` raises how many objects are created while the plugin is reloaded (200).
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use mortise_control_plane::ADMIN;
 use mortise_core::certificates::Validity;
 use mortise_kube::webhook::authority::Authority;
 use serde_json::{Value, json};
@@ -329,6 +331,42 @@ fn an_authority_that_expired_while_the_host_was_down_is_replaced_before_anything
     assert_ne!(kept(&world)["ca.crt"], before);
     create(&world, "good", &json!({"image": "nginx"})).unwrap();
     forget_authority(&world);
+}
+
+/// A certificate that vouches for itself, in the files of a mounted Secret; its text as the API server is told it.
+fn write_certificate(folder: &Path) -> String {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let files =
+        [("tls.crt", made.cert.pem()), ("tls.key", made.signing_key.serialize_pem()), ("ca.crt", made.cert.pem())];
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    serde_json::to_value(k8s_openapi::ByteString(made.cert.pem().into_bytes())).unwrap().as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_certificate_of_another_keeper_is_shown_and_followed_when_it_changes() {
+    let mut world = World::new("admission-files");
+    forget_authority(&world);
+    let folder = tempfile::tempdir().unwrap();
+    let first = write_certificate(folder.path());
+    world.start_host_as(ADMIN, &["--webhook-cert-path", folder.path().to_str().unwrap()]);
+    world.offer_bytes("admitting", &component());
+    wait_asked(&mut world);
+    let trusted = || {
+        let path = "jsonpath={.webhooks[*].clientConfig.caBundle}";
+        world.kubectl(&["get", "validatingwebhookconfiguration", "mortise-admitting", "-o", path])
+    };
+    assert_eq!(trusted(), first);
+    let second = write_certificate(folder.path());
+    world.until("the API server is told of the next one", || (trusted() == second).then_some(()));
+    world.until("and believes it", || create(&world, "good", &json!({"image": "nginx"})).ok());
+    let secrets = world.kubectl(&["get", "secrets", "-n", HOST_NAMESPACE, "-o", "name"]);
+    assert!(!secrets.contains(SECRET), "nothing is kept that is somebody else's: {secrets}");
+
+    std::fs::write(folder.path().join("tls.key"), "not a key").unwrap();
+    let message = world.wait_condition("admitting", "Admitting", "False", "CertificateUnusable");
+    assert!(message.contains("--webhook-cert-path"), "{message}");
 }
 
 #[test]
