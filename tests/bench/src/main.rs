@@ -5,8 +5,8 @@
 //! table says how far the rounds of one row lie apart. Counts (fuel, allocations, page faults, requests) do not wobble.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
+mod admission;
 mod allocations;
-
 mod cluster;
 mod latency;
 mod measure;
@@ -55,6 +55,8 @@ enum Part {
     Memory,
     /// From an event to the write that follows it, on a real control plane
     Latency,
+    /// From a question of the API server before it stores an object to the answer
+    Admission,
     /// The same operator with mortise and with kube-rs, on one API server
     Peer,
     /// All of them
@@ -101,6 +103,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     if chosen(Part::Latency) {
         runtime.block_on(latency::run(&programs, rounds(3)))?;
+    }
+    if chosen(Part::Admission) {
+        runtime.block_on(admission::run(&programs, rounds(3)))?;
     }
     if chosen(Part::Peer) {
         runtime.block_on(peer::run(&programs, rounds(3)))?;

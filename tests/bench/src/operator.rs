@@ -58,8 +58,7 @@ impl Operator {
     /// only the first start with a component compiles it.
     pub(crate) async fn mortise(cluster: &Cluster, programs: &Programs, plugin_dir: &Path) -> Result<Self> {
         let plugins = fs::read_dir(plugin_dir).with_context(|| format!("list {}", plugin_dir.display()))?.count();
-        // Free at this moment: the host is the next to ask for a port.
-        let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr())?;
+        let (probe, webhook) = free_addresses()?;
         let mut command = Command::new(&programs.mortise);
         command
             .arg("run")
@@ -70,7 +69,8 @@ impl Operator {
             .arg(plugin_dir)
             .arg("--cache-dir")
             .arg(cluster.plane.dir().join("mortise-cache"))
-            .args(["--health-probe-bind-address", &probe.to_string()]);
+            .args(["--health-probe-bind-address", &probe.to_string()])
+            .args(["--webhook-port", &webhook.port().to_string()]);
         let process = cluster.plane.spawn("mortise", command)?;
         Self { process, probe: Some(probe), plugins }.ready(0).await
     }
@@ -126,6 +126,13 @@ impl Operator {
         self.process.terminate()?;
         until("the operator to end", ENDED, POLL, || Ok(self.process.ended()?.map(drop))).await
     }
+}
+
+/// Two that are free at this moment: the host is the next to ask for a port. Both are held at once, so that they differ.
+fn free_addresses() -> Result<(SocketAddr, SocketAddr)> {
+    let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let (one, other) = (free()?, free()?);
+    Ok((one.local_addr()?, other.local_addr()?))
 }
 
 /// The text of `/readyz?verbose`, once the host answers that it is ready.

@@ -15,7 +15,12 @@ pub(crate) struct Programs {
 
 /// The component of the podset plugin.
 pub(crate) fn podset() -> Result<Vec<u8>> {
-    let path = root().join("target/plugins/podset.wasm");
+    plugin("podset")
+}
+
+/// The component of a plugin.
+pub(crate) fn plugin(name: &str) -> Result<Vec<u8>> {
+    let path = root().join(format!("target/plugins/{name}.wasm"));
     std::fs::read(&path).with_context(|| format!("read {}", path.display()))
 }
 
