@@ -4,13 +4,16 @@
 //! `MORTISE_E2E_TICKS` raises how many ticks are waited for (1); a schedule's shortest step is a minute.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::world::{World, count_from_env};
@@ -149,9 +152,11 @@ struct Seen {
     /// The ticks that stood on the Pod template, in their order.
     restarts: BTreeMap<String, Vec<String>>,
     generations: BTreeMap<String, i64>,
+    /// How many Pods each ReplicaSet of a Deployment is to have.
+    sets: BTreeMap<String, BTreeMap<String, i32>>,
+    was_available: BTreeMap<String, bool>,
     /// Moments at which the Deployment controller was beyond its limits.
     beyond: Vec<String>,
-    was_available: BTreeMap<String, bool>,
 }
 
 impl Seen {
@@ -164,29 +169,51 @@ impl Seen {
             restarts.push(tick.clone());
         }
         self.generations.insert(name.clone(), deployment.metadata.generation.unwrap_or_default());
-        let Some(status) = &deployment.status else { return };
-        let (all, available) = (status.replicas.unwrap_or(0), status.available_replicas.unwrap_or(0));
+        let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
         let was_available = self.was_available.entry(name.clone()).or_default();
         *was_available |= available == REPLICAS;
-        if all > REPLICAS + SURGE || (*was_available && available < REPLICAS - UNAVAILABLE) {
-            self.beyond.push(format!("{name}: {all} Pods, {available} available"));
+        if *was_available && available < REPLICAS - UNAVAILABLE {
+            self.beyond.push(format!("{name}: {available} Pods are available"));
+        }
+    }
+
+    /// What the Deployment controller wants of Pods stands in its ReplicaSets; the Pods follow each at its own pace.
+    fn apply_set(&mut self, set: &ReplicaSet) {
+        let owner = set.owner_references().first().map(|owner| owner.name.clone()).unwrap_or_default();
+        let sets = self.sets.entry(owner.clone()).or_default();
+        sets.insert(set.name_any(), set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default());
+        let all: i32 = sets.values().sum();
+        if all > REPLICAS + SURGE {
+            self.beyond.push(format!("{owner}: {all} Pods are wanted: {sets:?}"));
         }
     }
 }
 
-fn watch(world: &World) -> (Arc<Mutex<Seen>>, tokio::task::JoinHandle<()>) {
+/// Has a witness at work for every kind that it looks at.
+fn watch(world: &World) -> Arc<Mutex<Seen>> {
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
-    let into = Arc::clone(&seen);
-    let task = world.spawn(async move {
-        let mut events = watcher(deployments, watcher::Config::default()).boxed();
+    let of_deployments = Arc::clone(&seen);
+    each(world, move |deployment| of_deployments.lock().unwrap().apply(&deployment));
+    let of_sets = Arc::clone(&seen);
+    each(world, move |set| of_sets.lock().unwrap().apply_set(&set));
+    seen
+}
+
+/// Looks at every state of every object of a kind, as long as the world lasts.
+fn each<K>(world: &World, mut look: impl FnMut(K) + Send + 'static)
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let objects: Api<K> = Api::namespaced(world.client.clone(), &world.namespace);
+    world.spawn(async move {
+        let mut events = watcher(objects, watcher::Config::default()).boxed();
         while let Some(event) = events.next().await {
-            if let Ok(watcher::Event::Apply(deployment) | watcher::Event::InitApply(deployment)) = event {
-                into.lock().unwrap().apply(&deployment);
+            if let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event {
+                look(object);
             }
         }
     });
-    (seen, task)
 }
 
 fn since_1970() -> Duration {
@@ -219,7 +246,7 @@ fn a_tick_restarts_once_within_the_limits_however_often_the_host_dies() {
     let ticks = count_from_env("MORTISE_E2E_TICKS", 1);
     let mut world = World::with_plugin("eru-ticks", "eru");
     let names: Vec<String> = (0..DEPLOYMENTS).map(|number| format!("web-{number}")).collect();
-    let (seen, task) = watch(&world);
+    let seen = watch(&world);
     for name in &names {
         world.apply(&deployment(&world, name, json!({ASKS: "true", SCHEDULE: "* * * * *"})));
     }
@@ -245,7 +272,6 @@ fn a_tick_restarts_once_within_the_limits_however_often_the_host_dies() {
         wait_for_reason(&world, name, "Suspended");
         world.kubectl_here(&["rollout", "status", &format!("deployment/{name}"), "--timeout=60s"]);
     }
-    task.abort();
     let seen = seen.lock().unwrap();
     let mut restarts = 0;
     for name in &names {
