@@ -8,6 +8,7 @@ use mortise_core::event::{
     Call, CallDone, CrdError, Effect, Event, Observation, WatchError, WatchEvent, Write, WriteError, WriteErrorClass,
     WriteId, WriteOp, Written,
 };
+use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Kind, Object, ObjectRef, ResourceVersion};
 use serde_json::Value;
 
@@ -187,7 +188,7 @@ impl World {
             return self.send_with(write, answer.lands.then_some(arrives), Reply::Instead(arrives + 1, answer.error));
         }
         let soon = self.random.between(1, 4);
-        let late = self.random.between(500, 15_000);
+        let late = self.random.between(500, WRITE_TIMEOUT_MS);
         let gives_up = self.random.between(50, 400);
         let unknown = |text: &str| Reply::Instead(gives_up, failed(WriteErrorClass::Unknown, text));
         let (lands, reply) = match self.write_fault(&write.op) {

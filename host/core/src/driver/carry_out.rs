@@ -77,17 +77,20 @@ impl Driver {
             Some(stall) => self.stall(key, primary, stall, effects),
             None => self.clear_stall(key),
         }
-        let requeue_ms = prepared.requeue_after_ms;
-        let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         let look_again = missing.changes_what_is_read();
         let defer = self.defers_status(key, missing.finalizer.is_some() || missing.children.changes_children());
         let only_creates = missing.only_creates();
-        let goes = is_over(primary, prepared) && told.is_some() && !missing.actions.more;
+        let is_cleaned = is_over(primary, prepared) && told.is_some() && !missing.actions.more;
+        // A write that was given up may land behind the one that took it back; the object stays until it cannot any more.
+        let lands_ms = self.keys.get(key).map_or(0, |state| state.may_land_until_ms.saturating_sub(self.now.mono_ms));
+        let goes = is_cleaned && lands_ms == 0;
+        let requeue_ms = if is_cleaned && !goes { Some(lands_ms) } else { prepared.requeue_after_ms };
+        let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         let mut stages = missing.stages();
         // An object that goes has nobody left to read its status.
         let last = match goes {
             true => finalizer::remove(primary, &self.controllers[&key.controller].finalizer),
-            false if defer => None,
+            false if defer || is_cleaned => None,
             false => self.settled_status_patch(key, primary, told, generation),
         };
         let cost = if only_creates && last.is_none() { HEALING } else { CHANGING };

@@ -38,6 +38,8 @@ pub(super) struct KeyState {
     pub sent: Sent,
     /// Evictions that a budget does not allow for now.
     pub blocked: Blocked,
+    /// Until when a write may land of which nobody knows what became of it.
+    pub may_land_until_ms: u64,
     /// Since when the key waits for them.
     pub gated_since_ms: Option<u64>,
     /// The version that our last status write made (W3).

@@ -8,6 +8,7 @@ use super::{Driver, ReadFor, WriteFor};
 use crate::backoff::Patience;
 use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use crate::kube_event::Happening;
+use crate::limits::WRITE_TIMEOUT_MS;
 use crate::object::{Object, ObjectRef};
 use crate::own_write::OwnWrite;
 use crate::plan;
@@ -138,6 +139,7 @@ impl Driver {
             Err(error) => {
                 let (cause, target) = (self.cause(key), op.target().clone());
                 effects.push(Effect::Observe(Observation::WriteFailed { cause, target, error: error.clone() }));
+                self.note_may_land(key, op, &error);
                 if self.on_key_write_error(key, op, &error, effects) {
                     // The answer comes with the live read; until then the write counts as in flight.
                     return;
@@ -145,6 +147,14 @@ impl Driver {
             }
         }
         self.write_answered(key, effects);
+    }
+
+    /// The API server goes on with a request for as long as one may take, also when nobody waits for its answer any more.
+    fn note_may_land(&mut self, key: &Key, op: &WriteOp, error: &WriteError) {
+        let is_change = matches!(op, WriteOp::Apply { .. } | WriteOp::Patch { .. });
+        if let Some(state) = self.keys.get_mut(key).filter(|_| is_change && error.class == WriteErrorClass::Unknown) {
+            state.may_land_until_ms = self.now.mono_ms + WRITE_TIMEOUT_MS;
+        }
     }
 
     fn write_answered(&mut self, key: &Key, effects: &mut Vec<Effect>) {
