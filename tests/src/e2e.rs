@@ -4,6 +4,7 @@
 //! Counts that take long (kills, reloads) are small here and can be raised by environment variables that each test names.
 
 mod admission;
+mod conversion;
 mod crash;
 mod crontab;
 mod crontab_storm;

@@ -299,7 +299,7 @@ where
 }
 
 /// Does to `whole` what was done between `before` and `after`.
-fn carry(before: &Value, after: &Value, whole: &mut Value) {
+pub(crate) fn carry(before: &Value, after: &Value, whole: &mut Value) {
     if before == after {
         return;
     }

@@ -69,6 +69,15 @@ pub fn validate(
     }
 }
 
+/// `conversion.convert` of a component.
+///
+/// # Errors
+/// Why that cannot be, in the plugin's words.
+#[cfg(target_arch = "wasm32")]
+pub fn convert(plugin: &'static Plugin, object: &str, to_api_version: &str) -> Result<String, String> {
+    plugin.convert(object, to_api_version)
+}
+
 #[cfg(target_arch = "wasm32")]
 fn question(operation: admission::Operation, object: String, old: Option<String>) -> Question {
     let operation = match operation {

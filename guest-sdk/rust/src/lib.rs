@@ -155,6 +155,13 @@
 //! object of the reconciled kind: to fill in defaults, and to refuse what is wrong with the field and the reason, which
 //! kubectl shows. [`Review`] has an example. The host brings the server, its certificates and the configurations.
 //!
+//! # Several versions of a kind
+//!
+//! `#[reconciler(conversion(v1alpha1::Gauge))]` names the other versions of the reconciled kind, each a type of its own in a
+//! module of its own, and two `From` (or `TryFrom`) between the specs say how one becomes the other. The API server then
+//! serves all of them: whoever asks for one gets it, whichever an object was written in, and the function is called with
+//! the reconciled one, in which objects are stored. [`IntoVersion`] has an example.
+//!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
@@ -167,11 +174,6 @@
 //! Nothing here reads a clock or draws a random number, and a plugin should not either: the host gives fixed values to
 //! whoever asks WASI, because the same inputs have to give the same outcome. Time is [`Context::now_unix_ms`], and the host
 //! knows when a cron expression fires in a time zone: [`Context::next_tick`].
-//!
-//! # What mortise 0.1 does not serve yet
-//!
-//! Conversion has its place in the contract, and the host of this version refuses a component that exports it. So the SDK
-//! has no types for it.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 mod action;
@@ -183,6 +185,9 @@ mod arena;
 #[doc(hidden)]
 pub mod bindings;
 mod context;
+mod conversion;
+#[doc(hidden)]
+pub mod conversion_bindings;
 mod error;
 mod export;
 mod json;
@@ -204,6 +209,7 @@ mod view;
 pub use action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 pub use admission::{Admission, Completed, Operation, Review, Verdict, Violation};
 pub use context::{Context, LatestTick};
+pub use conversion::{IntoVersion, NoStatus, Version, Versioned};
 pub use error::{Failure, ReadError, ScheduleError};
 pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update, Verb, Write};
@@ -242,9 +248,11 @@ pub mod __private {
     pub use crate::admission::{mutate as run_mutate, validate as run_validate};
     pub use crate::admission_bindings;
     pub use crate::bindings;
-    pub use crate::export::{manifest, reconcile};
+    pub use crate::conversion::version;
+    pub use crate::conversion_bindings;
     #[cfg(target_arch = "wasm32")]
-    pub use crate::export::{mutate, validate};
+    pub use crate::export::{convert, mutate, validate};
+    pub use crate::export::{manifest, reconcile};
     pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
     pub use crate::object::{parts, status};
     pub use crate::scan::{Found, FromJson, Part, Reason, Scanner, Wanted};

@@ -3,9 +3,11 @@
 //! [`Plugin::reconcile`].
 
 use schemars::JsonSchema;
+use serde_json::{Map, Value};
 
 use crate::admission::{Admission, Header, Question, Verdict, Violation};
 use crate::context::Context;
+use crate::conversion::{self, Version};
 use crate::error::Failure;
 use crate::object::Kind;
 use crate::outcome::Outcome;
@@ -48,6 +50,8 @@ pub struct Controller {
     pub reconcile: fn(&str, &Context) -> Result<Outcome, Failure>,
     /// What it is asked before objects of its kind are stored.
     pub admission: Option<Admission>,
+    /// The other versions of its kind, which it converts.
+    pub conversion: &'static [Version],
 }
 
 /// Which objects of a kind a controller reconciles: those whose labels and annotations match.
@@ -168,7 +172,7 @@ impl Plugin {
         out.name("customResources").open(b'[');
         for controller in self.controllers {
             if let Some(definition) = controller.definition {
-                definition.write(&mut out);
+                definition.write(controller.conversion, &mut out);
             }
         }
         out.close(b']').name("controllers").open(b'[');
@@ -187,6 +191,13 @@ impl Plugin {
             out.name("admission").open(b'[');
             for controller in self.controllers {
                 controller.write_admission(&mut out);
+            }
+            out.close(b']');
+        }
+        if self.controllers.iter().any(|controller| !controller.conversion.is_empty()) {
+            out.name("conversion").open(b'[');
+            for controller in self.controllers.iter().filter(|controller| !controller.conversion.is_empty()) {
+                controller.primary.open(&mut out).close(b'}');
             }
             out.close(b']');
         }
@@ -239,6 +250,25 @@ impl Plugin {
         match self.admission_of(question).and_then(|admission| admission.validate) {
             Some(validate) => validate(question),
             None => Verdict::allowed(),
+        }
+    }
+
+    /// Converts an object to another version of its kind.
+    ///
+    /// # Errors
+    /// Why that cannot be, in the author's words.
+    pub fn convert(&'static self, object: &str, to_api_version: &str) -> Result<String, String> {
+        let object: Map<String, Value> = serde_json::from_str(object)
+            .map_err(|error| ["the object cannot be read: ", &error.to_string()].concat())?;
+        let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (kind, group) = (text("kind"), text("apiVersion").split('/').next().unwrap_or_default());
+        let is_of = |controller: &&'static Controller| {
+            let definition = controller.definition.filter(|_| !controller.conversion.is_empty());
+            definition.is_some_and(|definition| definition.kind == kind && definition.group == group)
+        };
+        match self.controllers.iter().find(is_of) {
+            Some(controller) => conversion::convert(controller, object, to_api_version),
+            None => Err(["the plugin converts no ", kind, " of ", group].concat()),
         }
     }
 
@@ -390,8 +420,8 @@ pub struct Column {
 }
 
 impl Definition {
-    /// Writes the CustomResourceDefinition.
-    pub(crate) fn write(&self, out: &mut Text) {
+    /// Writes the CustomResourceDefinition, in which objects are stored in this version.
+    pub(crate) fn write(&self, others: &[Version], out: &mut Text) {
         out.open(b'{').text("apiVersion", "apiextensions.k8s.io/v1").text("kind", "CustomResourceDefinition");
         let name = [self.plural, ".", self.group].concat();
         out.name("metadata").open(b'{').text("name", &name);
@@ -408,7 +438,16 @@ impl Definition {
         out.name("names").open(b'{').text("kind", self.kind).text("listKind", &[self.kind, "List"].concat());
         out.text("plural", self.plural).text("singular", self.singular);
         out.texts("shortNames", self.short_names).texts("categories", self.categories).close(b'}');
-        out.name("versions").open(b'[').open(b'{').text("name", self.version).flag("served").flag("storage");
+        out.name("versions").open(b'[');
+        self.write_version(true, out);
+        for other in others {
+            other.definition.write_version(false, out);
+        }
+        out.close(b']').close(b'}').close(b'}');
+    }
+
+    fn write_version(&self, is_stored: bool, out: &mut Text) {
+        out.open(b'{').text("name", self.version).flag("served").name("storage").value(&is_stored);
         self.write_subresources(out);
         if !self.columns.is_empty() {
             out.name("additionalPrinterColumns").open(b'[');
@@ -427,7 +466,7 @@ impl Definition {
             Some(status) => schema::write_status(status, out.name("status")),
             None => schema::write_bare_status(out.name("status")),
         }
-        for bracket in *b"}}}}]}}" {
+        for bracket in *b"}}}}" {
             out.close(bracket);
         }
     }

@@ -19,6 +19,7 @@ use crate::view::Questions;
 
 mod actions;
 mod admission;
+mod conversion;
 mod fields;
 mod refusals;
 mod selector;

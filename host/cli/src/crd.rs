@@ -14,7 +14,7 @@ pub struct CrdArgs {}
 
 /// Prints the definition as YAML, marked as the host marks it, so that a later host may bring it up to date.
 pub fn run(_args: &CrdArgs) -> anyhow::Result<()> {
-    let prepared = crd::prepare("mortise", plugin_object::CRD);
+    let prepared = crd::prepare("mortise", plugin_object::CRD, None);
     let definition: Value = serde_json::from_str(&prepared).context("reading the built-in definition")?;
     crate::words::print(&crate::yaml::documents(&[definition])?)
 }

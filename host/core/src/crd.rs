@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::conversion;
 use crate::digest::content_hash;
 use crate::event::Refusal;
 use crate::object::DESIRED_ANNOTATION;
@@ -54,12 +55,15 @@ pub enum Establishment {
     Refused(Refusal),
 }
 
-/// Puts the host's label, the plugin's name and the hash of what is wanted onto a manifest's CRD. Text that is no JSON
-/// object comes back as it is, and `plan` refuses it.
-pub fn prepare(plugin: &str, body: &str) -> Arc<str> {
+/// Puts the host's label, the plugin's name, who converts its objects, and the hash of what is wanted onto a manifest's CRD.
+/// Text that is no JSON object comes back as it is, and `plan` refuses it.
+pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> {
     let Ok(Value::Object(mut crd)) = serde_json::from_str::<Value>(body) else {
         return body.into();
     };
+    if let Some(conversion) = conversion {
+        object_at(&mut crd, "spec").insert("conversion".into(), conversion);
+    }
     let hash = content_hash(&[&Value::Object(crd.clone()).to_string()]);
     let metadata = object_at(&mut crd, "metadata");
     object_at(metadata, "labels").insert(MANAGED_BY_LABEL.into(), MANAGED_BY.into());
@@ -126,9 +130,15 @@ fn plan_beside_a_foreign_one(live: &Value, wanted: &Value) -> CrdPlan {
     let served = narrowing::served_versions(live);
     let missing: Vec<&str> =
         narrowing::served_versions(wanted).into_iter().filter(|version| !served.contains(version)).collect();
-    if missing.is_empty() {
+    let is_asked = !conversion::is_by_webhook(wanted) || conversion::asks(live, annotation(wanted, PLUGIN_ANNOTATION));
+    if missing.is_empty() && is_asked {
         return CrdPlan::Nothing;
     }
+    let lacking = if is_asked {
+        format!("does not serve {}", missing.join(", "))
+    } else {
+        "does not have the plugin convert between its versions".to_owned()
+    };
     let keeper = match (keeper_label(live), annotation(live, PLUGIN_ANNOTATION)) {
         (MANAGED_BY, plugin) if !plugin.is_empty() => format!("belongs to the plugin {plugin:?}"),
         ("", _) => "was not created by mortise".to_owned(),
@@ -137,10 +147,9 @@ fn plan_beside_a_foreign_one(live: &Value, wanted: &Value) -> CrdPlan {
     refuse(
         "CrdForeign",
         format!(
-            "CRD {}: it exists, {keeper} and does not serve {}; mortise leaves it alone. Add the version there, or hand \
-             the definition over with the label {MANAGED_BY_LABEL}={MANAGED_BY} and the annotation {PLUGIN_ANNOTATION}={}",
+            "CRD {}: it exists, {keeper} and {lacking}; mortise leaves it alone. Change that there, or hand the definition \
+             over with the label {MANAGED_BY_LABEL}={MANAGED_BY} and the annotation {PLUGIN_ANNOTATION}={}",
             name(wanted),
-            missing.join(", "),
             annotation(wanted, PLUGIN_ANNOTATION),
         ),
     )
@@ -163,7 +172,12 @@ fn different_kind(live: &Value, wanted: &Value) -> Option<String> {
 }
 
 fn same_keeper(live: &Value, wanted: &Value) -> bool {
-    keeper_label(live) == MANAGED_BY && annotation(live, PLUGIN_ANNOTATION) == annotation(wanted, PLUGIN_ANNOTATION)
+    is_kept_for(live, annotation(wanted, PLUGIN_ANNOTATION))
+}
+
+/// Whether a live definition is the host's, for this plugin.
+pub(crate) fn is_kept_for(live: &Value, plugin: &str) -> bool {
+    keeper_label(live) == MANAGED_BY && annotation(live, PLUGIN_ANNOTATION) == plugin
 }
 
 /// The live object with the wanted spec: others' labels, annotations and finalizers stay, and its resourceVersion makes

@@ -5,8 +5,8 @@
 //! under reconciliation, `driver/wake.rs` decides who wakes when something changes, `driver/reconcile.rs` takes a key to its
 //! call and back, `driver/carry_out.rs` turns what came of it into writes, as many at once as `driver/tally.rs` counts,
 //! `driver/finalizers.rs` keeps objects until their plugins have cleaned up after them, `driver/plugins.rs` takes a plugin
-//! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/admission.rs` has it asked before objects
-//! are stored, `driver/needs.rs` keeps what it needs, `driver/kinds.rs` says what a watch that works or fails means for it,
+//! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/conversion.rs` has their versions
+//! converted, `driver/admission.rs` has it asked before objects are stored, `driver/needs.rs` keeps what it needs, `driver/kinds.rs` says what a watch that works or fails means for it,
 //! `driver/timers.rs` knows what is due,
 //! `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
 //! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
@@ -32,6 +32,7 @@ use crate::view::Access;
 
 mod admission;
 mod carry_out;
+mod conversion;
 mod crds;
 mod finalizers;
 mod health;
@@ -240,6 +241,9 @@ impl Driver {
             Event::CrdRegistered { plugin, crd, result } => self.on_crd_registered(&plugin, &crd, result, effects),
             Event::AdmissionServed { plugin, digest, result } => {
                 self.on_admission_served(&plugin, &digest, result, effects);
+            }
+            Event::ConversionServed { plugin, digest, result } => {
+                self.on_conversion_served(&plugin, &digest, result, effects);
             }
             Event::CallDone(id, done) => self.on_call_done(id, done, effects),
             Event::Wrote(id, result) => self.on_wrote(id, result, effects),

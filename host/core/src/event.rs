@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use crate::admission::Serving;
 use crate::contract::{CallResult, PatchKind, Propagation};
+use crate::conversion;
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::rbac::Permission;
 use crate::read_set::ReadSet;
 use crate::view::View;
+use crate::webhook::Reach;
 
 /// The time of one step. Both clocks come from the caller: the core has none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -114,6 +116,15 @@ pub enum Event {
         digest: Digest,
         /// The API server asks, or why it cannot be had to.
         result: Result<(), Refusal>,
+    },
+    /// The answer to [`Effect::ServeConversion`] with a version; told again when it changes.
+    ConversionServed {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Its version.
+        digest: Digest,
+        /// How the API server finds the host, which answers; or why it does not.
+        result: Result<Reach, Refusal>,
     },
     /// The answer to [`Effect::Call`].
     CallDone(CallId, CallDone),
@@ -294,6 +305,15 @@ pub enum Effect {
         plugin: Arc<str>,
         /// Its version, and what it is asked.
         serving: Option<Arc<Serving>>,
+    },
+    /// Convert a plugin's objects with this version from now on, whenever the API server asks; answered by
+    /// [`Event::ConversionServed`]. None: nobody has to be told of it any more, and the version before goes on answering
+    /// whoever still asks.
+    ServeConversion {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Its version.
+        serving: Option<Arc<conversion::Serving>>,
     },
     /// Call a guest; answered by [`Event::CallDone`].
     Call(Box<Call>),
@@ -532,6 +552,13 @@ pub enum Observation {
         /// The plugin.
         plugin: Arc<str>,
         /// Which objects, and what releases them.
+        message: String,
+    },
+    /// A plugin is gone, and definitions still have it convert.
+    ConversionLeft {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Which, what that means and what to do.
         message: String,
     },
     /// A plugin, or a new version of it, was refused.

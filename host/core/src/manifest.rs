@@ -21,8 +21,10 @@ mod selection;
 pub mod writes;
 
 mod admission;
+mod conversion;
 
 pub use admission::{AdmissionSpec, Operations};
+pub use conversion::ConversionSpec;
 
 /// The only apiVersion of manifests that this host reads.
 pub const API_VERSION: &str = "mortise.dev/v1alpha1";
@@ -47,8 +49,19 @@ pub struct Manifest {
     pub writes: Arc<[WriteRule]>,
     /// Kinds whose objects the plugin checks or completes before they are stored.
     pub admission: Vec<AdmissionSpec>,
+    /// Definitions whose objects the plugin converts between their versions.
+    pub conversion: Vec<ConversionSpec>,
     /// Bounds of every call.
     pub limits: CallLimits,
+}
+
+/// Which of the contract's optional interfaces a component exports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Exports {
+    /// mortise:plugin/admission.
+    pub admission: bool,
+    /// mortise:plugin/conversion.
+    pub conversion: bool,
 }
 
 /// A CRD that a manifest brings.
@@ -60,6 +73,8 @@ pub struct CustomResource {
     pub plural: Arc<str>,
     /// Every kind it serves, one per served version.
     pub kinds: Vec<Kind>,
+    /// The names of all its versions.
+    pub versions: Vec<Arc<str>>,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
     /// The CRD's JSON text as the manifest has it.
@@ -133,6 +148,8 @@ struct RawManifest {
     #[serde(default)]
     admission: Vec<admission::Raw>,
     #[serde(default)]
+    conversion: Vec<RawKind>,
+    #[serde(default)]
     limits: RawLimits,
 }
 
@@ -184,6 +201,8 @@ struct RawCrdSpec {
     scope: String,
     names: RawCrdNames,
     versions: Vec<RawCrdVersion>,
+    #[serde(default)]
+    conversion: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -247,6 +266,7 @@ impl Manifest {
             }
         }
         let admission = admission::specs(raw.admission, &custom_resources, &controllers)?;
+        let conversion = conversion::specs(raw.conversion, &custom_resources)?;
         Ok(Self {
             name: raw.name.into(),
             version: raw.version.into(),
@@ -254,8 +274,38 @@ impl Manifest {
             controllers,
             writes,
             admission,
+            conversion,
             limits: limits(&raw.limits)?,
         })
+    }
+}
+
+impl Manifest {
+    /// Whether what the component exports is what its manifest says: a webhook that nobody answers would refuse every
+    /// object, and checks that nobody asks for would be taken for made.
+    ///
+    /// # Errors
+    /// A refusal that says which of the two is missing.
+    pub fn check_exports(&self, exports: Exports) -> Result<(), Refusal> {
+        let optional = [
+            ("admission", !self.admission.is_empty(), exports.admission),
+            ("conversion", !self.conversion.is_empty(), exports.conversion),
+        ];
+        for (name, is_declared, is_exported) in optional {
+            let message = match (is_declared, is_exported) {
+                (true, false) => format!(
+                    "the manifest has entries under {name}, and the component exports no mortise:plugin/{name}; build it for \
+                     the world `plugin-with-{name}`"
+                ),
+                (false, true) => format!(
+                    "the component exports mortise:plugin/{name}, and its manifest has no entry under {name} that says for \
+                     which kinds"
+                ),
+                _ => continue,
+            };
+            return Err(Refusal::new("ContractMismatch", message));
+        }
+        Ok(())
     }
 }
 
@@ -367,6 +417,12 @@ fn custom_resource(index: usize, body: &str) -> Result<CustomResource, Refusal> 
     if crd.metadata.name != expected {
         return refuse(format!("{place}: its name is {:?}, it has to be {expected:?}", crd.metadata.name));
     }
+    if crd.spec.conversion.is_some() {
+        return refuse(format!(
+            "{place}: spec.conversion is the host's to write; leave it out, and name the kind under conversion if the plugin \
+             converts it"
+        ));
+    }
     if is_builtin_group(&crd.spec.group) {
         return Err(Refusal::new(
             "ProtectedGroup",
@@ -387,6 +443,7 @@ fn custom_resource(index: usize, body: &str) -> Result<CustomResource, Refusal> 
         name: crd.metadata.name.into(),
         plural: crd.spec.names.plural.into(),
         kinds,
+        versions: crd.spec.versions.iter().map(|version| version.name.as_str().into()).collect(),
         namespaced: crd.spec.scope == "Namespaced",
         body: body.into(),
     })

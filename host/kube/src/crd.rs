@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use mortise_core::crd::{CrdPlan, Establishment, NARROWS, establishment, plan};
-use mortise_core::event::{CrdError, Refusal};
+use mortise_core::event::{CrdError, Refusal, WriteError};
 use mortise_core::object::Kind;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
@@ -81,6 +82,19 @@ impl ApiServer {
             Stopped::Refusal(refusal) => CrdError::Refused(refusal),
         })?;
         self.wait_until_served(&wanted, seen, deadline).await
+    }
+
+    /// A definition as it stands in the cluster, by its name.
+    ///
+    /// # Errors
+    /// The API server's words.
+    pub async fn read_definition(&self, name: &str) -> Result<Option<Value>, WriteError> {
+        let read = async {
+            let Some(text) = self.read_text(&format!("{COLLECTION}/{}", escape(name))).await? else { return Ok(None) };
+            let live = serde_json::from_str(&text);
+            live.map(Some).map_err(|error| Failure::Lost(format!("the answer cannot be read: {error}")))
+        };
+        read.await.map_err(|failure: Failure| failure.during(&format!("reading CRD {name}")).into_write_error())
     }
 
     /// Reads, plans and writes; again when somebody else wrote in between. Gives back the state of a definition that was

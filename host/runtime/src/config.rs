@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Context;
-use mortise_core::admission::configuration::Endpoint;
+use mortise_core::webhook::Endpoint;
 use mortise_source::is_dns_label;
 use tokio::net::TcpListener;
 

@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mortise_core::admission::Serving;
 use mortise_core::contract::CallResult;
 use mortise_core::event::{Call, CallDone, Digest, Effect, Event, Observation, Write};
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::read_set::ReadSet;
+use mortise_core::{admission, conversion};
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
+use mortise_wasm::plugin::Plugin;
 use mortise_wasm::workers::{Job, Work, Workers};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -58,6 +59,8 @@ impl Performer {
             }
             Effect::ServeAdmission { plugin, serving: Some(serving) } => self.serve_admission(&plugin, serving),
             Effect::ServeAdmission { plugin, serving: None } => self.webhooks.end(&plugin),
+            Effect::ServeConversion { plugin, serving: Some(serving) } => self.serve_conversion(&plugin, serving),
+            Effect::ServeConversion { plugin, serving: None } => self.webhooks.end_conversion(&plugin),
             Effect::Call(call) => return self.call(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),
@@ -104,13 +107,25 @@ impl Performer {
         });
     }
 
-    fn serve_admission(&self, name: &Arc<str>, serving: Arc<Serving>) {
-        match self.components.get(&serving.digest).map(Arc::clone) {
-            Some(plugin) => self.webhooks.serve(name, Route { plugin, serving }),
-            None => {
-                tracing::error!(plugin = %name, digest = %serving.digest, "asked to answer with what is not loaded")
-            }
+    fn serve_admission(&self, name: &Arc<str>, serving: Arc<admission::Serving>) {
+        if let Some(plugin) = self.answering(name, &serving.digest) {
+            self.webhooks.serve(name, Route { plugin, serving });
         }
+    }
+
+    fn serve_conversion(&self, name: &Arc<str>, serving: Arc<conversion::Serving>) {
+        if let Some(plugin) = self.answering(name, &serving.digest) {
+            self.webhooks.convert(name, Route { plugin, serving });
+        }
+    }
+
+    /// The component that is to answer the API server.
+    fn answering(&self, name: &Arc<str>, digest: &Digest) -> Option<Arc<Plugin>> {
+        let plugin = self.components.get(digest).map(Arc::clone);
+        if plugin.is_none() {
+            tracing::error!(plugin = %name, %digest, "asked to answer with what is not loaded");
+        }
+        plugin
     }
 
     fn write(&self, write: Box<Write>) {

@@ -61,7 +61,7 @@ impl Loader {
         let plugin = self.engine.load(&artifact.path, scan.digest.clone())?;
         // A manifest that is not valid is refused by whoever reads it, in the words for that.
         if let Ok(manifest) = Manifest::parse(plugin.manifest()) {
-            manifest.check_admission_export(plugin.exports_admission())?;
+            manifest.check_exports(plugin.exports())?;
         }
         let compiled = Compiled {
             manifest: plugin.manifest().clone(),

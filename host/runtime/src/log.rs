@@ -11,12 +11,15 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use mortise_core::admission::Verdict;
 use mortise_core::contract::GuestFault;
+use mortise_core::conversion::Conversion;
 use mortise_core::event::{Call, Digest, Observation, Write, WriteErrorClass};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_wasm::log::{LogLevel, LogLine};
-use mortise_wasm::plugin::AdmissionReport;
+use mortise_wasm::plugin::Report;
 use mortise_wasm::workers::JobDone;
+use serde_json::Value;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
@@ -167,16 +170,32 @@ impl Reconciles {
 }
 
 /// What a guest logged while it was asked about an object that is not stored yet.
-pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &AdmissionReport) {
+pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &Report<Verdict>) {
+    guest_lines(report, || tracing::info_span!("admission", plugin, %kind, name));
+}
+
+/// What a guest logged while it converted an object.
+pub(crate) fn conversion(plugin: &str, object: &Value, report: &Report<Conversion>) {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
+    guest_lines(report, || tracing::info_span!("conversion", plugin, kind, name));
+}
+
+fn guest_lines<A>(report: &Report<A>, span: impl FnOnce() -> Span) {
     if report.logs.is_empty() && report.dropped_logs == 0 {
         return;
     }
-    tracing::info_span!("admission", plugin, %kind, name).in_scope(|| {
+    span().in_scope(|| {
         report.logs.iter().for_each(guest_line);
         if report.dropped_logs > 0 {
             warn!(lines = report.dropped_logs, "the plugin logged more than it may in one call; the rest is cut");
         }
     });
+}
+
+/// A guest gave no usable answer about an object that is wanted in another version.
+pub(crate) fn conversion_fault(plugin: &str, object: &ObjectRef, fault: &GuestFault) {
+    tracing::info_span!("conversion", plugin, %object).in_scope(|| fault_line(fault, true));
 }
 
 /// A guest gave no usable answer about an object that is not stored yet.
@@ -226,7 +245,9 @@ fn line(observation: &Observation) {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
         }
         Observation::Activated { plugin, digest, reload } => info!(%plugin, %digest, reload, "the plugin serves"),
-        Observation::FinalizersLeft { plugin, message } => warn!(%plugin, "{message}"),
+        Observation::FinalizersLeft { plugin, message } | Observation::ConversionLeft { plugin, message } => {
+            warn!(%plugin, "{message}")
+        }
         Observation::Withdrawn { plugin } => {
             info!(%plugin, "the plugin is withdrawn; its CRDs, their objects and the objects' children stay as they are");
         }

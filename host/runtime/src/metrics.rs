@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use mortise_core::admission::Purpose;
 use mortise_core::admission::review::Answer;
 use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::conversion::review::Failure;
 use mortise_core::event::{CallDone, Observation, ReconcileResult, WatchError, Write, WriteError, WriteErrorClass};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
@@ -167,7 +168,8 @@ impl Metrics {
             // Counted with every other write in `wrote`, by its class.
             Observation::WriteFailed { .. } => {}
             // The plugin's own series tell of it.
-            Observation::Withdrawn { .. } | Observation::FinalizersLeft { .. } => {}
+            Observation::Withdrawn { .. } | Observation::FinalizersLeft { .. } | Observation::ConversionLeft { .. } => {
+            }
         }
     }
 
@@ -210,6 +212,20 @@ impl Metrics {
         let labels = ReviewLabels { controller: controller.clone(), operation: purpose.as_str(), result };
         self.families.reviews.get_or_create(&labels).inc();
         if let Some(fault) = &answer.fault {
+            self.fault(controller, fault);
+        }
+    }
+
+    /// Counts an object that was wanted in another version.
+    pub fn converted(&self, controller: &Arc<str>, result: Result<(), &Failure>) {
+        let word = match result {
+            Ok(()) => "ok",
+            Err(Failure { fault: Some(_), .. }) => "fault",
+            Err(_) => "refused",
+        };
+        let labels = CallLabels { controller: controller.clone(), result: word };
+        self.families.conversions.get_or_create(&labels).inc();
+        if let Err(Failure { fault: Some(fault), .. }) = result {
             self.fault(controller, fault);
         }
     }

@@ -5,12 +5,14 @@
 //! when it is tried. The types are written down here instead of generated, because a generated world either demands the
 //! export or does not know it.
 
-use mortise_core::admission::{self as asked, Question, Verdict};
+use mortise_core::admission::{self as asked, Verdict};
+use mortise_core::contract::GuestFault;
 use wasmtime::component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
-use crate::host::CallState;
-use crate::plugin::linked::Linked;
+use crate::host::{CallState, Inputs};
+use crate::plugin::linked::{Linked, optional_export};
+use crate::plugin::question::Question;
 
 /// The interface. A component's own may be of any patch version.
 pub(crate) const INTERFACE: &str = "mortise:plugin/admission@0.1.0";
@@ -59,12 +61,8 @@ pub(crate) struct Admission {
 impl Admission {
     /// None when the component does not export the interface; the text says what it lacks.
     pub(crate) fn of(component: &Component) -> Result<Option<Self>, String> {
-        let Some(interface) = component.get_export_index(None, INTERFACE) else { return Ok(None) };
-        let function = |name: &str| {
-            let index = component.get_export_index(Some(&interface), name);
-            index.ok_or_else(|| format!("the component exports {INTERFACE} without its function {name}"))
-        };
-        Ok(Some(Self { mutate: function(MUTATE)?, validate: function(VALIDATE)? }))
+        let functions = optional_export(component, INTERFACE, [MUTATE, VALIDATE])?;
+        Ok(functions.map(|[mutate, validate]| Self { mutate, validate }))
     }
 
     /// Compares the functions' types with the contract's, which only an instance can tell.
@@ -83,8 +81,31 @@ impl Admission {
     }
 }
 
-/// Asks a component that exports the interface.
-pub(crate) fn ask(linked: &Linked, store: &mut Store<CallState>, question: &Question) -> wasmtime::Result<Verdict> {
+impl Question for asked::Question {
+    type Answer = Verdict;
+
+    fn object(&self) -> &str {
+        &self.object
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs::Question { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
+    }
+
+    fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Verdict> {
+        ask(linked, store, self)
+    }
+
+    fn fault(fault: GuestFault) -> Verdict {
+        Verdict::Fault(fault)
+    }
+
+    fn host_fault(message: String) -> Verdict {
+        Verdict::HostFault(message)
+    }
+}
+
+fn ask(linked: &Linked, store: &mut Store<CallState>, question: &asked::Question) -> wasmtime::Result<Verdict> {
     let Some(admission) = &linked.admission else {
         return Ok(Verdict::HostFault(format!("mortise asked a component that does not export {INTERFACE}")));
     };

@@ -8,6 +8,7 @@
 mod admission;
 mod bindings;
 pub mod compile;
+mod conversion;
 pub mod engine;
 mod fault;
 mod host;

@@ -1,21 +1,19 @@
 //! A loaded plugin, and one call of it: a fresh store and instance, the bounds around it, and what came of it (G1, G2).
-//! An object's JSON and a view go in, or a question about an object that is not stored yet; a [`CallReport`] or an
-//! [`AdmissionReport`] in the core's types comes out. Calls are synchronous and run on
-//! the caller's thread; nothing here schedules them.
+//! An object's JSON and a view go in, or a question about an object of the API server's; a [`CallReport`] or a [`Report`]
+//! in the core's types comes out. Calls are synchronous and run on the caller's thread; nothing here schedules them.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mortise_core::admission::{Question, Verdict};
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::event::{Digest, Refusal};
 use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
+use mortise_core::manifest::Exports;
 use mortise_core::read_set::ReadSet;
 use mortise_core::view::View;
 use wasmtime::Store;
 
-use crate::admission;
 use crate::bindings::{self, Snapshot};
 use crate::engine::Engine;
 use crate::fault;
@@ -24,8 +22,10 @@ use crate::log::{LogLevel, LogLine};
 use crate::outcome::{Reconcile, call_result};
 
 use self::linked::{Artifact, LinkError, Linked};
+use self::question::Question;
 
 pub(crate) mod linked;
+pub(crate) mod question;
 #[cfg(test)]
 mod tests;
 
@@ -43,15 +43,15 @@ pub struct Plugin {
     engine: Engine,
     digest: Digest,
     manifest: Arc<str>,
-    exports_admission: bool,
+    exports: Exports,
     artifact: Artifact,
 }
 
-/// What came of one question about an object that is not stored yet.
+/// What came of one question of the API server.
 #[derive(Debug)]
-pub struct AdmissionReport {
+pub struct Report<A> {
     /// Its answer or its fault.
-    pub verdict: Verdict,
+    pub answer: A,
     /// What it logged, then what it wrote to stdout and stderr.
     pub logs: Vec<LogLine>,
     /// Log lines that were not kept because there were too many.
@@ -107,8 +107,8 @@ impl Plugin {
             LinkError::Artifact(error) => unusable(&error),
             LinkError::Contract(message) => Refusal::new("ContractMismatch", message),
         })?;
-        let exports_admission = linked.admission.is_some();
-        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), exports_admission, artifact };
+        let exports = Exports { admission: linked.admission.is_some(), conversion: linked.conversion.is_some() };
+        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), exports, artifact };
         plugin.manifest = plugin.ask_manifest(&linked)?.into();
         // Many plugins have no object to reconcile: what has been tried waits in its file for the first call.
         plugin.release(Duration::ZERO);
@@ -130,9 +130,9 @@ impl Plugin {
         &self.manifest
     }
 
-    /// Whether it answers questions about objects that are not stored yet.
-    pub fn exports_admission(&self) -> bool {
-        self.exports_admission
+    /// Which of the contract's optional interfaces it exports.
+    pub fn exports(&self) -> Exports {
+        self.exports
     }
 
     fn ask_manifest(&self, linked: &Linked) -> Result<String, Refusal> {
@@ -156,13 +156,7 @@ impl Plugin {
                 return Err(Refusal::new(reason, format!("the component does not instantiate: {why}")));
             }
         };
-        if let Some(admission) = &linked.admission
-            && let Err(error) = admission.check(&mut store, &instance)
-        {
-            let message =
-                format!("the component's export {} does not fit the contract: {error:#}", admission::INTERFACE);
-            return Err(Refusal::new("ContractMismatch", message));
-        }
+        linked.check_optional(&mut store, &instance).map_err(|message| Refusal::new("ContractMismatch", message))?;
         let answer = exports.mortise_plugin_reconciler().call_manifest(&mut store);
         drop(running);
         answer.map_err(|error| {
@@ -176,7 +170,15 @@ impl Plugin {
         let begin = Instant::now();
         let linked = match self.artifact.linked(&self.engine) {
             Ok(linked) => linked,
-            Err(error) => return self.not_callable(&error, begin),
+            Err(error) => {
+                return CallReport {
+                    result: CallResult::HostFault(self.not_callable(&error)),
+                    reads: ReadSet::default(),
+                    logs: Vec::new(),
+                    dropped_logs: 0,
+                    stats: CallStats { elapsed: begin.elapsed(), ..CallStats::default() },
+                };
+            }
         };
         let mut store = self.store(Inputs::View(view), limits, seed(object));
         let running = self.engine.ticker().run();
@@ -190,29 +192,24 @@ impl Plugin {
         CallReport { result, reads: view.map(View::into_reads).unwrap_or_default(), logs, dropped_logs, stats }
     }
 
-    /// Asks about one object before it is stored, in a fresh instance.
-    pub fn admit(&self, question: &Question, limits: &CallLimits) -> AdmissionReport {
+    /// Asks what the API server wants to know of an object, in a fresh instance.
+    pub(crate) fn ask<Q: Question>(&self, question: &Q, limits: &CallLimits) -> Report<Q::Answer> {
         let begin = Instant::now();
         let linked = match self.artifact.linked(&self.engine) {
             Ok(linked) => linked,
             Err(error) => {
-                let report = self.not_callable(&error, begin);
-                let CallResult::HostFault(message) = report.result else { unreachable!("nobody else is at fault") };
-                let (verdict, stats) = (Verdict::HostFault(message), report.stats);
-                return AdmissionReport { verdict, logs: Vec::new(), dropped_logs: 0, stats };
+                let stats = CallStats { elapsed: begin.elapsed(), ..CallStats::default() };
+                let answer = Q::host_fault(self.not_callable(&error));
+                return Report { answer, logs: Vec::new(), dropped_logs: 0, stats };
             }
         };
-        let inputs = Inputs::Admission { now_unix_ms: question.now_unix_ms, config: Arc::clone(&question.config) };
-        let mut store = self.store(inputs, limits, seed(&question.object));
+        let mut store = self.store(question.inputs(), limits, seed(question.object()));
         let running = self.engine.ticker().run();
-        let verdict = match admission::ask(&linked, &mut store, question) {
-            Ok(verdict) => verdict,
-            Err(error) => Verdict::Fault(fault::of(&error, store.data(), limits)),
-        };
+        let answer = question.ask(&linked, &mut store).map_err(|error| fault::of(&error, store.data(), limits));
         drop(running);
-        let is_trap = matches!(verdict, Verdict::Fault(GuestFault::Trap { .. }));
+        let is_trap = matches!(answer, Err(GuestFault::Trap { .. }));
         let Leftovers { logs, dropped_logs, stats, .. } = self.leftovers(store, limits, is_trap, begin);
-        AdmissionReport { verdict, logs, dropped_logs, stats }
+        Report { answer: answer.unwrap_or_else(Q::fault), logs, dropped_logs, stats }
     }
 
     /// What is left of a call when it has ended. A trap's detail carries stderr already.
@@ -232,22 +229,15 @@ impl Plugin {
     }
 
     /// The artifact was usable when it was tried: this machine has changed, and the next try may find it mended.
-    fn not_callable(&self, error: &LinkError, begin: Instant) -> CallReport {
+    fn not_callable(&self, error: &LinkError) -> String {
         let why = match error {
             LinkError::Artifact(error) => format!("{error:#}"),
             LinkError::Contract(message) => message.clone(),
         };
-        let message = format!(
+        format!(
             "mortise could not load the compiled component of {} again: {why}; the plugin is not at fault",
             self.digest
-        );
-        CallReport {
-            result: CallResult::HostFault(message),
-            reads: ReadSet::default(),
-            logs: Vec::new(),
-            dropped_logs: 0,
-            stats: CallStats { elapsed: begin.elapsed(), ..CallStats::default() },
-        }
+        )
     }
 
     /// A store with its bounds set; the deadline begins now.

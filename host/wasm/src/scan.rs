@@ -38,9 +38,7 @@ const HOST_INTERFACES: [&str; 7] = [
     "mortise:plugin/desired",
 ];
 /// Optional interfaces of the contract that this host calls.
-const OPTIONAL: [&str; 1] = ["mortise:plugin/admission"];
-/// Optional interfaces of the contract that this host does not call yet.
-const NOT_SERVED: [&str; 1] = ["mortise:plugin/conversion"];
+const OPTIONAL: [&str; 2] = ["mortise:plugin/admission", "mortise:plugin/conversion"];
 /// WASI packages, version 0.2, that every toolchain imports. They are all virtual: no file, socket or real clock is
 /// behind them.
 const WASI_PACKAGES: [&str; 6] =
@@ -359,16 +357,6 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
             return Err(Refusal::new(
                 "WrongWorld",
                 format!("the component exports {export}; this mortise speaks version {CONTRACT} of the contract"),
-            ));
-        }
-        if NOT_SERVED.contains(&interface) {
-            let what = interface.rsplit('/').next().unwrap_or(interface);
-            return Err(Refusal::new(
-                "NotServed",
-                format!(
-                    "the component exports {export}; this version of mortise does not serve {what} yet: build it for \
-                     the world `plugin`"
-                ),
             ));
         }
     }

@@ -30,6 +30,14 @@ pub(crate) fn idle_guest() -> Vec<u8> {
     guest("i32.const 8", "i32.const 64")
 }
 
+/// A component that does nothing, with more text before its end.
+pub(crate) fn idle_guest_with(more: &str) -> Vec<u8> {
+    let text =
+        TEMPLATE.replace("$VERSION", "0.1.0").replace("$MANIFEST", "i32.const 8").replace("$RECONCILE", "i32.const 64");
+    let body = text.trim_end().strip_suffix(')').expect("the template is one component");
+    wat::parse_str([body, more].concat()).unwrap()
+}
+
 /// The same for any version of the contract.
 pub(crate) fn guest_of(version: &str, manifest: &str, reconcile: &str) -> Vec<u8> {
     let text = TEMPLATE.replace("$VERSION", version).replace("$MANIFEST", manifest).replace("$RECONCILE", reconcile);

@@ -15,15 +15,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use mortise_core::admission::{Question, Verdict};
 use mortise_core::contract::CallResult;
 use mortise_core::event::{Call, CallDone, CallId};
 use mortise_core::limits::CallLimits;
 use mortise_core::object::ObjectRef;
 use mortise_core::read_set::ReadSet;
+use mortise_core::{admission, conversion};
 
 use crate::log::LogLine;
-use crate::plugin::{AdmissionReport, CallReport, CallStats, Plugin};
+use crate::plugin::question::Question;
+use crate::plugin::{CallReport, CallStats, Plugin, Report};
 
 #[cfg(test)]
 mod tests;
@@ -48,25 +49,32 @@ pub enum Work {
     Reconcile(Box<Call>),
     /// To say whether an object may be stored; the one who asked waits.
     Admit(Box<Admit>),
+    /// To convert an object to another version of its kind; the one who asked waits.
+    Convert(Box<Convert>),
 }
 
 /// A question about an object that is not stored yet.
-pub struct Admit {
+pub type Admit = Ask<admission::Question, admission::Verdict>;
+/// A question for an object in another version.
+pub type Convert = Ask<conversion::Question, conversion::Conversion>;
+
+/// A question of the API server.
+pub struct Ask<Q, A> {
     /// The plugin's name.
     pub plugin: Arc<str>,
     /// What is asked.
-    pub question: Question,
+    pub question: Q,
     /// Bounds of the call.
     pub limits: CallLimits,
     /// After this moment nobody waits any more, and nobody is asked.
     pub until: Instant,
     /// Called on a worker's thread with what came of it, unless it was too late; must not block.
-    pub answer: Box<dyn FnOnce(AdmissionReport) + Send>,
+    pub answer: Box<dyn FnOnce(Report<A>) + Send>,
 }
 
-impl fmt::Debug for Admit {
+impl<Q: fmt::Debug, A> fmt::Debug for Ask<Q, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admit").field("plugin", &self.plugin).field("question", &self.question).finish_non_exhaustive()
+        f.debug_struct("Ask").field("plugin", &self.plugin).field("question", &self.question).finish_non_exhaustive()
     }
 }
 
@@ -76,6 +84,7 @@ impl Work {
         match self {
             Self::Reconcile(call) => &call.plugin,
             Self::Admit(admit) => &admit.plugin,
+            Self::Convert(convert) => &convert.plugin,
         }
     }
 }
@@ -269,6 +278,7 @@ fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
         match work {
             Work::Reconcile(call) => done(reconcile(&plugin, *call)),
             Work::Admit(admit) => answer(&plugin, *admit),
+            Work::Convert(convert) => answer(&plugin, *convert),
         }
     }
 }
@@ -297,20 +307,20 @@ fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
     }
 }
 
-fn answer(plugin: &Plugin, admit: Admit) {
-    if Instant::now() >= admit.until {
+fn answer<Q: Question>(plugin: &Plugin, ask: Ask<Q, Q::Answer>) {
+    if Instant::now() >= ask.until {
         return;
     }
     let report = guarded(
-        || plugin.admit(&admit.question, &admit.limits),
-        |message| AdmissionReport {
-            verdict: Verdict::HostFault(message),
+        || plugin.ask(&ask.question, &ask.limits),
+        |message| Report {
+            answer: Q::host_fault(message),
             logs: Vec::new(),
             dropped_logs: 0,
             stats: CallStats::default(),
         },
     );
-    (admit.answer)(report);
+    (ask.answer)(report);
 }
 
 /// Runs a call; a panic of the host ends as the host's own fault. Nothing that the call touched is used again: its

@@ -87,7 +87,7 @@ fn wait_asked(world: &mut World) {
     });
 }
 
-fn forget_authority(world: &World) {
+pub(super) fn forget_authority(world: &World) {
     world.kubectl(&["delete", "secret", SECRET, "-n", HOST_NAMESPACE, "--ignore-not-found"]);
 }
 
@@ -272,7 +272,7 @@ fn l1_no_request_is_lost_and_none_wrongly_admitted_while_the_plugin_is_reloaded(
     world.wait_ready("admitting");
 }
 
-fn authority_secret(from_days: u64, until_days: i64) -> Value {
+pub(super) fn authority_secret(from_days: u64, until_days: i64) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now_ms = u64::try_from(now.as_millis()).unwrap();
     let until_ms = now_ms.saturating_add_signed(until_days * i64::try_from(DAY_MS).unwrap());
@@ -283,7 +283,7 @@ fn authority_secret(from_days: u64, until_days: i64) -> Value {
     })
 }
 
-fn kept(world: &World) -> Value {
+pub(super) fn kept(world: &World) -> Value {
     let secret = world.kubectl(&["get", "secret", SECRET, "-n", HOST_NAMESPACE, "-o", "json"]);
     serde_json::from_str::<Value>(&secret).unwrap()["data"].clone()
 }

@@ -71,6 +71,9 @@ impl World {
                     self.tell_in(delay, Event::AdmissionServed { plugin, digest, result: Ok(()) });
                 }
             }
+            Effect::ServeConversion { plugin, .. } => {
+                unreachable!("no kind of the model has two versions, that of {plugin} neither")
+            }
             Effect::Call(call) => self.call(*call)?,
             Effect::Write(write) => {
                 self.oracle.on_write(&write, &self.cluster)?;
@@ -93,7 +96,7 @@ impl World {
             }
             Observation::Refused { plugin, refusal } => self.log(|| format!("refused {plugin}: {refusal}")),
             Observation::Activated { plugin, digest, .. } => self.log(|| format!("{digest} serves as {plugin}")),
-            Observation::FinalizersLeft { plugin, message } => {
+            Observation::FinalizersLeft { plugin, message } | Observation::ConversionLeft { plugin, message } => {
                 self.log(|| format!("finalizers of {plugin} are left: {message}"));
             }
             Observation::CacheLagging { object } => self.log(|| format!("view lags behind {object}")),

@@ -5,6 +5,7 @@ use proc_macro::TokenStream;
 
 mod admission;
 mod arguments;
+mod conversion;
 mod kind;
 mod plugin;
 mod projection;
@@ -79,6 +80,7 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// | `writes("apps/v1/Deployment", "patch", subresource = "scale")` | a kind whose objects actions may write though they are no children, and what may be done: "apply", "patch", "delete", "evict" (of "v1/Pod"); a delete and an eviction need the kind under `reads` too, and a patch of what is read is only sent when it would change something; may be repeated |
 /// | `finalize` | an object that is deleted goes when the function has said `finalized` of it: until then it is called with `metadata.deletionTimestamp` set |
 /// | `admission(mutate = complete, validate = check, operations("create", "delete"))` | functions that are asked before objects of the reconciled kind are stored: `fn complete(object: &mut PodSet, review: &Review<PodSet>)` fills in defaults, `fn check(object: &PodSet, review: &Review<PodSet>) -> Verdict` checks; one of them is enough; "create" and "update" unless given, and "delete" is only checked |
+/// | `conversion(v1alpha1::Gauge, v1beta1::Gauge)` | the other versions of the reconciled kind, which are served too: types made by [`derive@CustomResource`] with the same group and kind; `From` or `TryFrom` between the specs, and between the statuses where they differ, say how one becomes the other |
 /// | `concurrency = 4` | calls at once, 1 to 256; 8 unless given |
 /// | `kind = "apps/v1/Deployment"` | the reconciled kind, when its type does not tell; its CustomResourceDefinition comes from elsewhere, or it is a kind of Kubernetes itself |
 /// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | what one call may use: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
@@ -92,7 +94,7 @@ pub fn reconciler(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Makes a controller of one function, for a plugin that has several: what [`macro@reconciler`] is, without the plugin.
-/// It takes `owns`, `reads`, `labels`, `annotation`, `admission`, `concurrency` and `kind`, and is named in [`plugin!`].
+/// It takes `owns`, `reads`, `labels`, `annotation`, `admission`, `conversion`, `concurrency` and `kind`, and is named in [`plugin!`].
 #[proc_macro_attribute]
 pub fn controller(arguments: TokenStream, item: TokenStream) -> TokenStream {
     finish(reconciler::expand_controller(arguments.into(), item.into()))
@@ -114,8 +116,8 @@ pub fn controller(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// fn restart(restart: &Restart, cx: &Context) -> Result<Outcome, Failure> { ... }
 /// ```
 ///
-/// Behind the functions it takes `admission`, which goes with a controller that has it, and `limits(...)`, `name = "..."` and
-/// `version = "..."`, as [`macro@reconciler`] does.
+/// Behind the functions it takes `admission` and `conversion`, which go with a controller that has them, and `limits(...)`,
+/// `name = "..."` and `version = "..."`, as [`macro@reconciler`] does.
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     finish(plugin::expand(input.into()))

@@ -16,13 +16,16 @@ const MAX_DEADLINE_MS: u64 = 10_000;
 /// What is said of a plugin as a whole.
 pub(crate) const ARGUMENTS: [&str; 3] = ["limits", "name", "version"];
 
-/// Says that one of the controllers is asked before objects are stored.
+/// Say that one of the controllers is asked before objects are stored, and that one converts them.
 const ADMISSION: &str = "admission";
+const CONVERSION: &str = "conversion";
+const EXPORTS: [&str; 2] = [ADMISSION, CONVERSION];
 
 /// What is said of a plugin as a whole, as it was written.
 #[derive(Default)]
 pub(crate) struct PluginArguments {
     admission: Option<bool>,
+    conversion: Option<bool>,
     memory_bytes: Option<u64>,
     deadline_ms: Option<u64>,
     name: Option<LitStr>,
@@ -44,19 +47,20 @@ impl PluginArguments {
         }
     }
 
-    /// One of the controllers is asked before objects are stored.
-    pub(crate) fn has_admission(&mut self) {
-        self.admission = Some(true);
+    /// What its only controller needs beside what every component exports.
+    pub(crate) fn exports(&mut self, admission: bool, conversion: bool) {
+        self.admission = admission.then_some(true);
+        self.conversion = conversion.then_some(true);
     }
 
     /// The static and the exports of a plugin of these controllers, each named by its function.
     pub(crate) fn into_plugin(self, visibility: &Visibility, controllers: &[Path]) -> TokenStream {
-        let Self { admission, memory_bytes, deadline_ms, name, version } = self;
-        let has_admission = admission.is_some();
+        let Self { admission, conversion, memory_bytes, deadline_ms, name, version } = self;
+        let (has_admission, has_conversion) = (admission.is_some(), conversion.is_some());
         let (memory_bytes, deadline_ms) = (option(memory_bytes), option(deadline_ms));
         let name = name.map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), |name| quote!(#name));
         let version = version.map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), |version| quote!(#version));
-        let exports = exports(has_admission);
+        let exports = exports(has_admission, has_conversion);
         quote! {
             /// What this plugin is. Tests hand it to `mortise_sdk::testing::Cluster::of`.
             #[allow(dead_code, reason = "only a component and tests have a use for it, a native build has none")]
@@ -71,6 +75,10 @@ impl PluginArguments {
             const _: () = ::core::assert!(
                 #has_admission == (false #(|| <#controllers>::CONTROLLER.admission.is_some())*),
                 "plugin!(..., admission) goes with #[controller(admission(...))]: one of the two is missing",
+            );
+            const _: () = ::core::assert!(
+                #has_conversion == (false #(|| !<#controllers>::CONTROLLER.conversion.is_empty())*),
+                "plugin!(..., conversion) goes with #[controller(conversion(...))]: one of the two is missing",
             );
 
             #exports
@@ -94,9 +102,11 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             return Err(Error::new(span, message));
         }
         let mut arguments = PluginArguments::default();
-        let known = [&[ADMISSION], &ARGUMENTS[..]].concat();
-        read(input, &known, |name, input| {
-            if name == ADMISSION { set(&mut arguments.admission, name, true) } else { arguments.argument(name, input) }
+        let known = [&EXPORTS[..], &ARGUMENTS[..]].concat();
+        read(input, &known, |name, input| match name.to_string().as_str() {
+            ADMISSION => set(&mut arguments.admission, name, true),
+            CONVERSION => set(&mut arguments.conversion, name, true),
+            _ => arguments.argument(name, input),
         })?;
         Ok(arguments.into_plugin(&syn::parse_quote!(pub), &controllers))
     })
@@ -107,11 +117,12 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 fn is_argument(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     let Ok(name) = ahead.call(Ident::parse_any) else { return false };
-    ahead.peek(Token![=]) || ahead.peek(syn::token::Paren) || name == ADMISSION
+    ahead.peek(Token![=]) || ahead.peek(syn::token::Paren) || EXPORTS.iter().any(|export| name == export)
 }
 
-fn exports(has_admission: bool) -> TokenStream {
+fn exports(has_admission: bool, has_conversion: bool) -> TokenStream {
     let admission = has_admission.then(crate::admission::exports);
+    let conversion = has_conversion.then(crate::conversion::exports);
     quote! {
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "exported functions are called by the host")]
@@ -137,6 +148,7 @@ fn exports(has_admission: bool) -> TokenStream {
             bindings::export_component!(Component);
 
             #admission
+            #conversion
         };
     }
 }

@@ -8,12 +8,13 @@ use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
 use crate::admission::Admission;
 use crate::arguments::{bounded, list, option, read, set, text, value};
+use crate::conversion::Versions;
 use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
 
 /// What is said of a controller.
-const ARGUMENTS: [&str; 9] =
-    ["owns", "reads", "writes", "finalize", "labels", "annotation", "admission", "concurrency", "kind"];
+const ARGUMENTS: [&str; 10] =
+    ["owns", "reads", "writes", "finalize", "labels", "annotation", "admission", "conversion", "concurrency", "kind"];
 /// How children change, as authors write it.
 const UPDATES: [&str; 4] = ["apply", "recreate", ROLLING, "on_delete"];
 const ROLLING: &str = "rolling_recreate";
@@ -35,6 +36,7 @@ struct Arguments {
     labels: Option<LitStr>,
     annotations: Vec<TokenStream>,
     admission: Option<Admission>,
+    conversion: Option<Versions>,
     concurrency: Option<u32>,
     kind: Option<KindName>,
 }
@@ -62,9 +64,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     };
     read_all.parse2(arguments)?;
     let function = parse_function(item)?;
-    if of_controller.admission.is_some() {
-        of_plugin.has_admission();
-    }
+    of_plugin.exports(of_controller.admission.is_some(), of_controller.conversion.is_some());
     let controller = of_controller.into_controller(&function)?;
     let plugin = of_plugin.into_plugin(&function.vis, &[Path::from(function.sig.ident.clone())]);
     Ok(quote!(#controller #plugin))
@@ -118,6 +118,9 @@ impl Arguments {
             "labels" => set(&mut self.labels, name, text(name, input)?)?,
             "annotation" => self.annotations.push(list(name, input, annotation)?),
             "admission" => set(&mut self.admission, name, list(name, input, |input| Admission::read(name, input))?)?,
+            "conversion" => {
+                set(&mut self.conversion, name, list(name, input, |input| Versions::read(name, input))?)?;
+            }
             "concurrency" => set(&mut self.concurrency, name, bounded(name, input, MAX_CONCURRENCY)?)?,
             _ => {
                 let kind = value(name, input, "\"example.com/v1/Site\"")?;
@@ -129,10 +132,15 @@ impl Arguments {
 
     /// The function and, beside it, a type of its name that bears the controller.
     fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
-        let Self { owns, reads, writes, finalize, labels, annotations, admission, concurrency, kind } = self;
+        let Self { owns, reads, writes, finalize, labels, annotations, admission, conversion, concurrency, kind } =
+            self;
         let admission = option(admission);
         let labels = labels.map(|labels| labels.value()).unwrap_or_default();
         let primary = primary(function)?;
+        if let Some(versions) = conversion.as_ref().filter(|_| kind.is_some()) {
+            return Err(versions.not_own());
+        }
+        let conversion = conversion.map(|versions| versions.of(&primary)).unwrap_or_default();
         let (kind, custom_resource) = match kind {
             Some(kind) => (kind, quote!(::core::option::Option::None)),
             None => {
@@ -163,6 +171,7 @@ impl Arguments {
                     concurrency: #concurrency,
                     reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
                     admission: #admission,
+                    conversion: &[#(#conversion),*],
                 };
             }
         })

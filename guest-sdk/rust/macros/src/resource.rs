@@ -175,6 +175,10 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
     let name = kind.to_string();
     let singular = arguments.singular.as_ref().map_or_else(|| name.to_lowercase(), LitStr::value);
     let plural = arguments.plural.as_ref().map_or_else(|| plural_of(&singular), LitStr::value);
+    let status_type = match &arguments.status {
+        Some(status) => quote!(#status),
+        None => quote!(::mortise_sdk::NoStatus),
+    };
     let (short_names, categories) = (&arguments.short_names, &arguments.categories);
     let namespaced = arguments.cluster.is_none();
     let description = doc_text(&input.attrs);
@@ -216,6 +220,11 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
                 };
                 ::core::option::Option::Some(&DEFINITION)
             };
+        }
+
+        impl ::mortise_sdk::Versioned for #kind {
+            type Spec = #spec;
+            type Status = #status_type;
         }
     })
 }

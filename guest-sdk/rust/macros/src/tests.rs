@@ -213,7 +213,8 @@ fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
     let told = controller_error(quote!(limits(deadline_ms = 5)));
     assert_eq!(
         told,
-        "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, admission, concurrency, kind"
+        "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, admission, \
+         conversion, concurrency, kind"
     );
 
     let plugin = |arguments| plugin::expand(arguments).map(|tokens| tokens.to_string());
@@ -228,7 +229,7 @@ fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
     let told = message(plugin::expand(quote!()));
     assert!(told.contains("plugin!(adopt, restart)"), "{told}");
     let told = message(plugin::expand(quote!(adopt, owns("v1/Pod"))));
-    assert_eq!(told, "unknown argument `owns`; it is one of: admission, limits, name, version");
+    assert_eq!(told, "unknown argument `owns`; it is one of: admission, conversion, limits, name, version");
 }
 
 #[test]
@@ -299,4 +300,20 @@ fn admission_needs_a_function_and_takes_the_three_operations() {
     assert!(told.contains("deleted"), "{told}");
     let told = reconciler_error(quote!(admission(check)), good());
     assert!(told.starts_with("unknown argument `check`; it is one of: mutate, validate, operations"), "{told}");
+}
+
+#[test]
+fn conversion_names_the_types_of_the_other_versions() {
+    let text = reconciler::expand(quote!(conversion(v1alpha1::PodSet, v1beta1::PodSet)), good()).unwrap().to_string();
+    let expected =
+        "version :: < PodSet , v1alpha1 :: PodSet > () , :: mortise_sdk :: __private :: version :: < PodSet , v1beta1";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("export_conversion !"), "{text}");
+    assert!(!reconciler::expand(quote!(), good()).unwrap().to_string().contains("export_conversion"));
+    let told = reconciler_error(quote!(conversion()), good());
+    assert_eq!(told, "name the types of the other versions: conversion(v1alpha1::Gauge)");
+    let told = reconciler_error(quote!(conversion(a::A, a::A)), good());
+    assert_eq!(told, "this version is there twice");
+    let told = reconciler_error(quote!(conversion(a::A), kind = "example.com/v1/Site"), good());
+    assert!(told.contains("belongs to a kind that the plugin brings"), "{told}");
 }

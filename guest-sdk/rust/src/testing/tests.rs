@@ -25,6 +25,7 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         concurrency: None,
         reconcile,
         admission: None,
+        conversion: &[],
     };
     let limits = Limits { memory_bytes: None, deadline_ms: None };
     Cluster::of(Box::leak(Box::new(Plugin {

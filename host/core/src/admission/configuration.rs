@@ -4,38 +4,12 @@
 //! Two things must hold whatever a plugin does: nobody is kept from deleting anything by a host that is away or a plugin
 //! that fails, and the host's own namespace is never asked about, since whatever mends the host is there.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::{Purpose, Serving};
 use crate::crd::{MANAGED_BY, MANAGED_BY_LABEL, PLUGIN_ANNOTATION};
 use crate::manifest::AdmissionSpec;
-
-/// Where the API server finds the host.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Endpoint {
-    /// "https://127.0.0.1:9443".
-    Url(Arc<str>),
-    /// A Service in the host's namespace.
-    Service {
-        /// Its name.
-        name: Arc<str>,
-        /// Its port.
-        port: u16,
-    },
-}
-
-/// What all webhooks of one host have in common.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reach {
-    /// Where.
-    pub endpoint: Endpoint,
-    /// Whom the API server trusts there: PEM, base64-encoded. None: the certificate authorities of its own machine.
-    pub ca_bundle: Option<Arc<str>>,
-    /// The host's namespace.
-    pub namespace: Arc<str>,
-}
+use crate::webhook::{Reach, Subject};
 
 /// A kind of configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -191,7 +165,7 @@ fn webhook(
     let mut webhook = json!({
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": client(purpose, plugin, reach),
+        "clientConfig": reach.client(Subject::Admission(purpose), plugin),
         "failurePolicy": policy,
         "matchConditions": [condition],
         "matchPolicy": "Equivalent",
@@ -223,32 +197,6 @@ fn spared(spec: &AdmissionSpec, reach: &Reach) -> Vec<String> {
 }
 
 const CLUSTER_NAMESPACE: &str = "kube-system";
-
-fn client(purpose: Purpose, plugin: &str, reach: &Reach) -> Value {
-    let path = path_of(purpose, plugin);
-    let mut client = match &reach.endpoint {
-        Endpoint::Url(url) => json!({"url": format!("{}{path}", url.trim_end_matches('/'))}),
-        Endpoint::Service { name, port } => json!({"service": {
-            "namespace": &*reach.namespace, "name": &**name, "path": path, "port": port,
-        }}),
-    };
-    if let Some(ca_bundle) = &reach.ca_bundle {
-        client["caBundle"] = json!(&**ca_bundle);
-    }
-    client
-}
-
-/// The path at which the host answers for a plugin.
-pub fn path_of(purpose: Purpose, plugin: &str) -> String {
-    format!("/{}/{plugin}", purpose.as_str())
-}
-
-/// The other way round.
-pub fn at_path(path: &str) -> Option<(Purpose, &str)> {
-    let (word, plugin) = path.strip_prefix('/')?.split_once('/')?;
-    let purpose = [Purpose::Mutate, Purpose::Validate].into_iter().find(|purpose| purpose.as_str() == word)?;
-    (!plugin.is_empty() && !plugin.contains('/')).then_some((purpose, plugin))
-}
 
 /// True when everything that is wanted is there as it is wanted. Lists are compared as wholes.
 fn covers(live: &Value, wanted: &Value) -> bool {

@@ -12,13 +12,12 @@ use serde_json::{Value, json};
 use super::{Operation, Purpose, Question, Serving, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
 use crate::object::Kind;
+use crate::webhook::{cut, without_managed_fields};
 
 /// Violations that one answer tells. A person mends the first few, and applies again.
 const MAX_VIOLATIONS: usize = 64;
 /// Warnings that one answer tells.
 const MAX_WARNINGS: usize = 16;
-/// Characters of one text. The API server cuts warnings at 256, and a Status is no place for more than this.
-const MAX_TEXT_CHARS: usize = 1_024;
 
 /// One request of the API server.
 #[derive(Clone, PartialEq, Debug)]
@@ -263,16 +262,3 @@ const REASONS: [(&str, &str); 8] = [
     ("Too long", "FieldValueTooLong"),
     ("Too many", "FieldValueTooMany"),
 ];
-
-/// Who wrote which field is nobody's business here, and is often most of an object.
-fn without_managed_fields(mut object: Value) -> Value {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    object
-}
-
-/// One line of bounded length.
-fn cut(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_TEXT_CHARS).collect()
-}

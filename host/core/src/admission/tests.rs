@@ -3,11 +3,12 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::configuration::{Change, Configuration, Endpoint, Reach, at_path, change, plugin_of, wanted};
+use super::configuration::{Change, Configuration, change, plugin_of, wanted};
 use super::review::{Answer, Review};
 use super::*;
 use crate::manifest::Operations;
 use crate::object::Kind;
+use crate::webhook::{Endpoint, Reach, Subject, at_path};
 
 fn spec() -> AdmissionSpec {
     AdmissionSpec {
@@ -392,8 +393,9 @@ fn the_host_answers_before_the_api_server_gives_up() {
         assert!(serving.patience() > Duration::from_millis(deadline_ms));
         assert!(serving.patience() < Duration::from_secs(seconds));
     }
-    assert_eq!(at_path("/mutate/a.b"), Some((Purpose::Mutate, "a.b")));
-    for path in ["/", "/mutate", "/mutate/", "/convert/a", "/validate/a/b", "validate/a"] {
+    assert_eq!(at_path("/mutate/a.b"), Some((Subject::Admission(Purpose::Mutate), "a.b")));
+    assert_eq!(at_path("/convert/a"), Some((Subject::Conversion, "a")));
+    for path in ["/", "/mutate", "/mutate/", "/converted/a", "/validate/a/b", "validate/a"] {
         assert_eq!(at_path(path), None, "{path}");
     }
 }

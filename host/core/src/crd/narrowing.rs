@@ -6,6 +6,8 @@
 
 use serde_json::Value;
 
+use crate::conversion;
+
 /// The names of the versions that a CRD serves.
 pub(super) fn served_versions(crd: &Value) -> Vec<&str> {
     versions(crd).iter().filter(|version| is_served(version)).map(name).collect()
@@ -19,6 +21,11 @@ pub(super) fn narrowings(old: &Value, new: &Value) -> Vec<String> {
         if !versions(new).iter().any(|new| name(new) == version) {
             found.push(format!("{version}: the version is removed while objects may be stored in it"));
         }
+    }
+    if conversion::is_by_webhook(old) && !conversion::is_by_webhook(new) && versions(new).len() > 1 {
+        found.push(
+            "spec.conversion: objects are no longer converted, so what only another version knows is left out".into(),
+        );
     }
     for old_version in versions(old).iter().filter(|version| is_served(version)) {
         let version = name(old_version);

@@ -19,7 +19,7 @@ fn crd(schema: Value) -> Value {
 
 /// The live object that a plugin's definition becomes.
 fn live(plugin: &str, crd: &Value) -> Value {
-    let mut live: Value = serde_json::from_str(&prepare(plugin, &crd.to_string())).unwrap();
+    let mut live: Value = serde_json::from_str(&prepare(plugin, &crd.to_string(), None)).unwrap();
     live["metadata"]["resourceVersion"] = "41".into();
     live["metadata"]["uid"] = "u-1".into();
     live["status"] = json!({"storedVersions": ["v1alpha1"]});
@@ -27,7 +27,7 @@ fn live(plugin: &str, crd: &Value) -> Value {
 }
 
 fn planned(live: &Value, wanted: &Value, objects_exist: bool) -> CrdPlan {
-    plan(Some(&live.to_string()), &prepare("podset", &wanted.to_string()), objects_exist)
+    plan(Some(&live.to_string()), &prepare("podset", &wanted.to_string(), None), objects_exist)
 }
 
 fn refusal(plan: CrdPlan) -> (&'static str, String) {
@@ -56,7 +56,7 @@ fn spec(property: Value) -> Value {
 
 #[test]
 fn l4_a_crd_that_is_absent_is_created_with_label_owner_and_hash() {
-    let wanted = prepare("podset", &crd(json!({"type": "object"})).to_string());
+    let wanted = prepare("podset", &crd(json!({"type": "object"})).to_string(), None);
     let CrdPlan::Create(body) = plan(None, &wanted, true) else { panic!("not created") };
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["metadata"]["labels"]["app.kubernetes.io/managed-by"], "mortise");
@@ -86,7 +86,7 @@ fn l4_a_widened_crd_is_updated_and_keeps_what_others_put_on_it() {
     assert_eq!(body["metadata"]["labels"]["team"], "web");
     assert_eq!(body["metadata"]["finalizers"][0], "customresourcecleanup.apiextensions.k8s.io");
     assert_eq!(body["spec"], wanted["spec"]);
-    let again = plan(Some(&body.to_string()), &prepare("podset", &wanted.to_string()), true);
+    let again = plan(Some(&body.to_string()), &prepare("podset", &wanted.to_string(), None), true);
     assert_eq!(again, CrdPlan::Nothing, "a second plan has nothing left to do");
 }
 
@@ -243,8 +243,8 @@ fn l4_another_kind_or_scope_under_the_same_name_is_refused() {
 
 #[test]
 fn text_that_is_no_crd_is_refused_not_sent() {
-    assert_eq!(refusal(plan(None, &prepare("podset", "[]"), false)).0, "CrdInvalid");
-    assert_eq!(refusal(plan(None, &prepare("podset", "{\"metadata\": {}}"), false)).0, "CrdInvalid");
+    assert_eq!(refusal(plan(None, &prepare("podset", "[]", None), false)).0, "CrdInvalid");
+    assert_eq!(refusal(plan(None, &prepare("podset", "{\"metadata\": {}}", None), false)).0, "CrdInvalid");
 }
 
 #[test]
@@ -265,4 +265,52 @@ fn establishment_follows_the_conditions() {
     let mut deleted = crd(json!({}));
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     assert_eq!(establishment(&deleted.to_string()), Establishment::Terminating);
+}
+
+/// The podset's definition with a second version, and how its objects are converted.
+fn converting(ca_bundle: &str) -> std::sync::Arc<str> {
+    let mut crd = crd(json!({"type": "object"}));
+    let mut second = crd["spec"]["versions"][0].clone();
+    (second["name"], second["storage"]) = ("v1".into(), false.into());
+    crd["spec"]["versions"].as_array_mut().unwrap().push(second);
+    let webhook = json!({
+        "clientConfig": {"url": "https://127.0.0.1:9443/convert/podset", "caBundle": ca_bundle},
+        "conversionReviewVersions": ["v1"],
+    });
+    prepare("podset", &crd.to_string(), Some(json!({"strategy": "Webhook", "webhook": webhook})))
+}
+
+#[test]
+fn another_certificate_authority_is_written_into_a_definition_that_is_otherwise_the_same() {
+    let live = converting("b25l");
+    assert_eq!(plan(Some(&live), &converting("b25l"), true), CrdPlan::Nothing);
+    let CrdPlan::Update(body) = plan(Some(&live), &converting("b25l dHdv"), true) else { panic!("not updated") };
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"], "b25l dHdv");
+}
+
+#[test]
+fn l4_a_definition_whose_objects_are_no_longer_converted_narrows_while_there_are_any() {
+    let live = converting("b25l");
+    let mut without: Value = serde_json::from_str(&live).unwrap();
+    without["spec"].as_object_mut().unwrap().remove("conversion");
+    let without = without["spec"].take();
+    let mut wanted = crd(json!({"type": "object"}));
+    wanted["spec"] = without;
+    let wanted = prepare("podset", &wanted.to_string(), None);
+    let (reason, message) = refusal(plan(Some(&live), &wanted, true));
+    assert_eq!(reason, NARROWS);
+    assert!(message.contains("spec.conversion: objects are no longer converted"), "{message}");
+    assert!(matches!(plan(Some(&live), &wanted, false), CrdPlan::Update(_)));
+}
+
+#[test]
+fn l4_a_foreign_definition_is_used_when_it_has_this_plugin_convert() {
+    let mut foreign: Value = serde_json::from_str(&converting("b25l")).unwrap();
+    foreign["metadata"] = json!({"name": "podsets.app.example.com"});
+    assert_eq!(plan(Some(&foreign.to_string()), &converting("dHdv"), true), CrdPlan::Nothing);
+    foreign["spec"]["conversion"] = json!({"strategy": "None"});
+    let (reason, message) = refusal(plan(Some(&foreign.to_string()), &converting("dHdv"), true));
+    assert_eq!(reason, "CrdForeign");
+    assert!(message.contains("does not have the plugin convert between its versions"), "{message}");
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use super::plugins::{Candidate, Denial, HOST, REFUSED_RETRY_MS, Stage, Step};
 use super::{Driver, Timer};
+use crate::conversion;
 use crate::crd;
 use crate::event::{CrdError, Digest, Effect, Observation, Refusal, WatchError, WriteError, WriteErrorClass};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::plan::MANAGED_BY;
 use crate::rbac::Permission;
+use crate::webhook::Reach;
 use crate::{plugin_object, rbac};
 
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
@@ -24,6 +26,8 @@ pub(super) struct Registration {
     digest: Option<Digest>,
     /// It may only look, because this host may not write.
     looks_only: bool,
+    /// Where it has the API server ask for conversion.
+    reach: Option<Arc<Reach>>,
 }
 
 impl Driver {
@@ -34,15 +38,24 @@ impl Driver {
         if self.draining || self.registrations.contains_key(&place) {
             return;
         }
+        let mut reach = None;
         let (body, digest) = if **plugin == *HOST {
-            (crd::prepare(MANAGED_BY.1, plugin_object::CRD), None)
+            (crd::prepare(MANAGED_BY.1, plugin_object::CRD, None), None)
         } else {
-            let Some((found, digest)) = self.plugins.get(plugin).and_then(|state| state.custom_resource(crd)) else {
-                return;
-            };
-            (crd::prepare(plugin, &found.body), Some(digest.clone()))
+            let Some(state) = self.plugins.get(plugin) else { return };
+            let Some((found, digest)) = state.custom_resource(crd) else { return };
+            if state.converts(crd) {
+                reach = state.reach().cloned();
+                if reach.is_none() {
+                    // It is asked for again as soon as the host answers.
+                    return;
+                }
+            }
+            let conversion = reach.as_ref().map(|reach| conversion::strategy(plugin, reach));
+            (crd::prepare(plugin, &found.body, conversion), Some(digest.clone()))
         };
-        self.registrations.insert(place, Registration { digest, looks_only: !self.may_write() });
+        let looks_only = !self.may_write();
+        self.registrations.insert(place, Registration { digest, looks_only, reach });
         let (plugin, crd, not_after_ms) = (Arc::clone(plugin), Arc::clone(crd), self.claim.not_after_ms());
         effects.push(Effect::RegisterCrd { plugin, crd, body, not_after_ms });
     }
@@ -55,7 +68,9 @@ impl Driver {
         effects: &mut Vec<Effect>,
     ) {
         let place = (Arc::clone(name), Arc::clone(crd));
-        let Some(Registration { digest: asked_by, looks_only }) = self.registrations.remove(&place) else { return };
+        let Some(Registration { digest: asked_by, looks_only, reach }) = self.registrations.remove(&place) else {
+            return;
+        };
         let again = Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd));
         if matches!(result, Err(CrdError::Unavailable(_))) && looks_only && self.may_write() {
             // This host has come to lead since it was asked for.
@@ -70,8 +85,9 @@ impl Driver {
             return self.on_host_crd(crd, result, effects);
         }
         let wanted_by = self.plugins.get(name).and_then(|state| state.custom_resource(crd)).map(|(_, digest)| digest);
-        if asked_by.as_ref() != wanted_by {
-            // A newer version has come meanwhile: the answer is not about its CRD.
+        let moved = reach.is_some() && self.plugins.get(name).and_then(|state| state.reach()) != reach.as_ref();
+        if asked_by.as_ref() != wanted_by || moved {
+            // A newer version has come meanwhile, or another certificate authority: the answer is not about that.
             return self.register_crd(name, crd, effects);
         }
         let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");

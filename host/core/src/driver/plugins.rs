@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::admission::Admitting;
+use super::conversion::Converting;
 use super::keys::Work;
 use super::needs::{KIND_CLAIMED, Needs};
 use super::{Controller, Driver, Timer};
@@ -68,6 +69,8 @@ pub(super) struct PluginState {
     pub faults: BTreeMap<Key, String>,
     /// Whether the API server asks it, for a plugin that has admission.
     pub admission: Option<Admitting>,
+    /// Who converts its objects, for a plugin that has several versions of its kinds.
+    pub conversion: Option<Converting>,
     pub report: Report,
     /// What is kept for it; see [`Driver::settle`].
     pub needs: Needs,
@@ -209,6 +212,7 @@ impl Driver {
                 }
             }
         }
+        self.serve_conversion(name, effects);
         self.settle(name, effects);
         self.report(name, effects);
     }
@@ -231,6 +235,7 @@ impl Driver {
         plugin.unreadable = Some((source, refusal));
         plugin.candidate = None;
         plugin.offer = None;
+        self.serve_conversion(&name, effects);
         self.settle(&name, effects);
         self.report(&name, effects);
     }
@@ -244,6 +249,7 @@ impl Driver {
             return;
         }
         let Some(plugin) = self.plugins.remove(name) else { return };
+        self.end_conversion(name, &plugin, effects);
         effects.push(Effect::Observe(Observation::Withdrawn { plugin: Arc::clone(name) }));
         self.tell_of_finalizers(name, plugin.active.as_ref(), effects);
         for id in plugin.active.into_iter().flat_map(|active| active.controllers) {
@@ -307,6 +313,7 @@ impl Driver {
         let plugin = self.plugins.get_mut(name).expect("it was there a moment ago");
         let candidate = plugin.candidate.as_mut().expect("it was there a moment ago");
         candidate.stage = Stage::Registering { manifest, missing: missing.clone() };
+        self.serve_conversion(name, effects);
         for crd in &missing {
             self.register_crd(name, crd, effects);
         }
@@ -341,6 +348,7 @@ impl Driver {
         if is_news {
             effects.push(Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal }));
         }
+        self.serve_conversion(name, effects);
     }
 
     /// Takes a candidate as far as it gets now.
@@ -393,6 +401,7 @@ impl Driver {
             let digest = active.digest.clone();
             effects.push(Effect::Observe(Observation::Activated { plugin: Arc::clone(name), digest, reload }));
         }
+        self.serve_conversion(name, effects);
         self.serve_admission(name, effects);
         self.settle(name, effects);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::admission::Admitting;
+use super::conversion::Converting;
 use super::health::PluginHealth;
 use super::plugins::{PluginState, Report, Stage, Step};
 use super::{Driver, Timer, WriteFor};
@@ -215,7 +216,7 @@ impl Driver {
         fields
     }
 
-    /// The six conditions, and Admitting for a plugin that has admission, each with a reason a person understands. The
+    /// The six conditions, with Converting and Admitting for a plugin that has conversion and admission, each with a reason a person understands. The
     /// first five tell of the newest version, the others of whatever serves.
     fn conditions(&self, plugin: &PluginState) -> Vec<Condition> {
         let resolved = match (&plugin.offer, &plugin.unreadable) {
@@ -227,8 +228,8 @@ impl Driver {
         let permitted = self.permitted(plugin);
         let established = established(plugin);
         let ready = self.ready(plugin, &[&resolved, &verified, &compiled, &permitted, &established]);
-        let admitting = plugin.admission.as_ref().map(Admitting::condition);
-        [resolved, verified, compiled, permitted, established].into_iter().chain(admitting).chain([ready]).collect()
+        let first = [resolved, verified, compiled, permitted, established];
+        first.into_iter().chain(asked(plugin)).chain([ready]).collect()
     }
 
     fn verified_and_compiled(&self, plugin: &PluginState) -> (Condition, Condition) {
@@ -288,9 +289,10 @@ impl Driver {
     }
 
     fn ready(&self, plugin: &PluginState, steps: &[&Condition]) -> Condition {
-        let blocked = steps.iter().find(|condition| condition.status == ConditionStatus::False);
+        let blocked = steps.iter().copied().find(|condition| condition.status == ConditionStatus::False);
         let Some(active) = &plugin.active else {
-            return match blocked {
+            let unserved = asked(plugin).find(|condition| condition.status == ConditionStatus::False);
+            return match blocked.or(unserved.as_ref()) {
                 Some(step) => no("Ready", &step.reason, step.message.clone()),
                 None => no("Ready", "Starting", starting(plugin)),
             };
@@ -310,16 +312,20 @@ impl Driver {
             let text = format!("{serving}; its newer version does not: {}", step.message);
             return yes("Ready", "ServingPrevious", text);
         }
-        if let Some(admitting) = plugin.admission.as_ref().map(Admitting::condition)
-            && admitting.status != ConditionStatus::True
-        {
-            return no("Ready", &admitting.reason, admitting.message);
+        if let Some(unserved) = asked(plugin).find(|condition| condition.status != ConditionStatus::True) {
+            return no("Ready", &unserved.reason, unserved.message);
         }
         if let Some(fault) = plugin.faults.values().next() {
             return yes("Ready", "GuestFault", format!("{serving}, but {fault}"));
         }
         yes("Ready", "Serving", serving)
     }
+}
+
+/// How far it is that the API server asks a plugin.
+fn asked(plugin: &PluginState) -> impl Iterator<Item = Condition> {
+    let converting = plugin.conversion.as_ref().map(Converting::condition);
+    converting.into_iter().chain(plugin.admission.as_ref().map(Admitting::condition))
 }
 
 /// Refusals that come after the bytes themselves were found to be a component of the contract.
@@ -346,7 +352,9 @@ fn starting(plugin: &PluginState) -> String {
         Stage::Compiling => "its component is being compiled".to_owned(),
         Stage::Registering { missing, .. } => {
             let names: Vec<&str> = missing.iter().map(|name| &**name).collect();
-            format!("waiting for the CustomResourceDefinitions {}", names.join(", "))
+            let waits_for_host = missing.iter().any(|crd| plugin.converts(crd)) && plugin.reach().is_none();
+            let when = if waits_for_host { ", which are registered when the host converts their objects" } else { "" };
+            format!("waiting for the CustomResourceDefinitions {}{when}", names.join(", "))
         }
         Stage::Listing { manifest } => {
             let all = manifest.controllers.iter().flat_map(|controller| controller.readable());

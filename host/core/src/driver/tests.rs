@@ -21,6 +21,7 @@ use crate::read_set::ReadSet;
 
 mod admission;
 mod builtin;
+mod conversion;
 mod host_crd;
 mod leading;
 mod needs;
@@ -57,6 +58,10 @@ struct Host {
     observed: Vec<Observation>,
     /// Who was to answer for whom.
     admission: Vec<(Arc<str>, Option<Arc<Serving>>)>,
+    /// Who was to convert for whom.
+    conversion: Vec<(Arc<str>, Option<Arc<crate::conversion::Serving>>)>,
+    /// Definitions as they were last registered.
+    definitions: BTreeMap<Arc<str>, Value>,
 }
 
 fn plugin_name(number: usize) -> Arc<str> {
@@ -159,6 +164,8 @@ impl Host {
             answers: Vec::new(),
             observed: Vec::new(),
             admission: Vec::new(),
+            conversion: Vec::new(),
+            definitions: BTreeMap::new(),
         };
         host.step(Event::Started);
         host.step(Event::SourcesListed);
@@ -235,7 +242,8 @@ impl Host {
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
                 events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
-            Effect::RegisterCrd { plugin, crd, not_after_ms, .. } => {
+            Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
+                self.definitions.insert(Arc::clone(&crd), serde_json::from_str(&body).unwrap());
                 let may_write = not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
                 let is_there = self.crds.contains(&crd) || (may_write && self.crds.insert(Arc::clone(&crd)));
                 let result = if is_there { Ok(()) } else { Err(CrdError::Unavailable("not mine to write".to_owned())) };
@@ -268,6 +276,7 @@ impl Host {
             Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
             Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
             Effect::ServeAdmission { plugin, serving } => self.admission.push((plugin, serving)),
+            Effect::ServeConversion { plugin, serving } => self.conversion.push((plugin, serving)),
             Effect::Call(call) => {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
                 let children = Some(vec![Child { key: "only".into(), object }]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{ControllerSpec, CustomResource, Manifest, kind_at, refuse};
+use super::{ControllerSpec, CustomResource, kind_at, refuse};
 use crate::event::Refusal;
 use crate::object::Kind;
 use crate::rbac;
@@ -50,28 +50,6 @@ pub(super) struct Raw {
     mutate: bool,
     #[serde(default)]
     validate: bool,
-}
-
-impl Manifest {
-    /// Whether what the component exports is what its manifest says: a webhook that nobody answers would refuse every
-    /// object, and checks that nobody asks for would be taken for made.
-    ///
-    /// # Errors
-    /// A refusal that says which of the two is missing.
-    pub fn check_admission_export(&self, exports_admission: bool) -> Result<(), Refusal> {
-        let message = match (self.admission.is_empty(), exports_admission) {
-            (false, false) => {
-                "the manifest has entries under admission, and the component exports no mortise:plugin/admission; build it \
-                 for the world `plugin-with-admission`"
-            }
-            (true, true) => {
-                "the component exports mortise:plugin/admission, and its manifest has no entry under admission that says for \
-                 which kinds"
-            }
-            _ => return Ok(()),
-        };
-        Err(Refusal::new("ContractMismatch", message))
-    }
 }
 
 /// Checks every entry.

@@ -286,6 +286,43 @@ fn what_the_host_keeps_for_itself_is_no_plugins() {
     }
 }
 
+const ADMISSION: Exports = Exports { admission: true, conversion: false };
+const CONVERSION: Exports = Exports { admission: false, conversion: true };
+
+#[test]
+fn conversion_names_a_kind_of_several_versions_and_goes_with_its_export() {
+    let entry = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
+    let parsed = Manifest::parse(&with("/conversion", json!([entry])).to_string()).unwrap();
+    let (crd, versions) = ("podsets.app.example.com".into(), vec!["v1alpha1".into(), "v1alpha0".into()]);
+    assert_eq!(parsed.conversion, [ConversionSpec { crd, versions }]);
+    assert!(parsed.check_exports(CONVERSION).is_ok());
+    let refusal = parsed.check_exports(ADMISSION).unwrap_err();
+    assert!(refusal.message.contains("exports mortise:plugin/admission"), "{}", refusal.message);
+    let refusal = parsed.check_exports(Exports::default()).unwrap_err();
+    assert!(refusal.message.contains("exports no mortise:plugin/conversion"), "{}", refusal.message);
+    let without = Manifest::parse(&manifest().to_string()).unwrap();
+    assert_eq!(without.check_exports(CONVERSION).unwrap_err().reason, "ContractMismatch");
+
+    let foreign = json!({"apiVersion": "v1", "kind": "Pod"});
+    invalid([
+        (
+            "/conversion",
+            json!([foreign]),
+            "conversion[0]: v1/Pod is no version that a definition under customResources",
+        ),
+        ("/conversion", json!([entry, entry]), "conversion[1]: podsets.app.example.com is there twice"),
+        (
+            "/customResources/0/spec/conversion",
+            json!({"strategy": "None"}),
+            "customResources[0]: spec.conversion is the host's to write",
+        ),
+    ]);
+    let mut single = with("/conversion", json!([entry]));
+    single["customResources"][0]["spec"]["versions"].as_array_mut().unwrap().pop();
+    let refusal = Manifest::parse(&single.to_string()).unwrap_err();
+    assert!(refusal.message.contains("has one version, v1alpha1, so there is nothing"), "{}", refusal.message);
+}
+
 #[test]
 fn admission_says_which_kinds_are_asked_about_and_create_and_update_are_meant_unless_said() {
     let podset = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "validate": true});
@@ -299,12 +336,12 @@ fn admission_says_which_kinds_are_asked_about_and_create_and_update_are_meant_un
         validate: true,
     };
     assert_eq!(parsed.admission, [wanted]);
-    assert!(parsed.check_admission_export(true).is_ok());
-    let refusal = parsed.check_admission_export(false).unwrap_err();
+    assert!(parsed.check_exports(ADMISSION).is_ok());
+    let refusal = parsed.check_exports(Exports::default()).unwrap_err();
     assert!(refusal.message.contains("exports no mortise:plugin/admission"), "{}", refusal.message);
     let without = Manifest::parse(&manifest().to_string()).unwrap();
-    assert!(without.check_admission_export(false).is_ok());
-    assert_eq!(without.check_admission_export(true).unwrap_err().reason, "ContractMismatch");
+    assert!(without.check_exports(Exports::default()).is_ok());
+    assert_eq!(without.check_exports(ADMISSION).unwrap_err().reason, "ContractMismatch");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
-use mortise_core::admission::Purpose;
-use mortise_core::admission::configuration::at_path;
 use mortise_core::admission::review::{Answer, Review};
+use mortise_core::admission::{Purpose, Serving, Verdict};
+use mortise_core::webhook::{Subject, at_path};
 use mortise_kube::webhook::{Asked, Told};
-use mortise_wasm::plugin::AdmissionReport;
-use mortise_wasm::workers::{Admit, Job, Submitter, Work};
+use mortise_wasm::plugin::{Plugin, Report};
+use mortise_wasm::workers::{Ask, Job, QueueFull, Submitter, Work};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -29,12 +29,22 @@ pub(crate) struct Answerer {
 impl Answerer {
     /// Answers one request.
     pub(crate) async fn answer(self, asked: Asked) -> Told {
-        let Some((purpose, name)) = at_path(&asked.path) else {
+        match at_path(&asked.path) {
+            Some((Subject::Admission(purpose), name)) => self.admit(purpose, name, &asked).await,
+            Some((Subject::Conversion, name)) => self.convert(name, &asked).await,
             // Not counted: a client could make up as many paths as it likes.
-            return Told::error(StatusCode::NOT_FOUND, format!("there is no webhook at {}", asked.path));
-        };
+            None => Told::error(StatusCode::NOT_FOUND, format!("there is no webhook at {}", asked.path)),
+        }
+    }
+
+    /// Hands work to the workers.
+    pub(super) fn submit(&self, plugin: &Arc<Plugin>, work: Work) -> Result<(), Box<QueueFull>> {
+        self.workers.submit(Job { plugin: Arc::clone(plugin), work })
+    }
+
+    async fn admit(&self, purpose: Purpose, name: &str, asked: &Asked) -> Told {
         let Some(route) = self.webhooks.route(name) else {
-            return unserved(&asked, name);
+            return unserved(asked, name);
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(&asked.path);
@@ -55,15 +65,15 @@ impl Answerer {
         Told::json(answer.text)
     }
 
-    async fn judge(&self, purpose: Purpose, name: &str, route: &Route, review: &Review) -> Answer {
+    async fn judge(&self, purpose: Purpose, name: &str, route: &Route<Serving>, review: &Review) -> Answer {
         let Route { plugin, serving } = route;
         let Some(question) = review.question(purpose, serving, now_unix_ms()) else {
             // The version before asked to be asked, and its webhook has not been changed yet.
             return review.admitted();
         };
-        let (sender, report) = oneshot::channel::<AdmissionReport>();
+        let (sender, report) = oneshot::channel::<Report<Verdict>>();
         let patience = serving.patience();
-        let admit = Admit {
+        let admit = Ask {
             plugin: name.into(),
             question,
             limits: serving.limits,
@@ -73,13 +83,13 @@ impl Answerer {
                 let _ = sender.send(report);
             }),
         };
-        if let Err(full) = self.workers.submit(Job { plugin: Arc::clone(plugin), work: Work::Admit(Box::new(admit)) }) {
+        if let Err(full) = self.submit(plugin, Work::Admit(Box::new(admit))) {
             return review.unavailable(429, &format!("mortise has too much to do: {full}; try again"));
         }
         match timeout(patience, report).await {
             Ok(Ok(report)) => {
                 log::admission(name, review.kind(), review.name(), &report);
-                review.answer(name, report.verdict)
+                review.answer(name, report.answer)
             }
             Ok(Err(_)) => review.unavailable(503, "mortise is ending; try again"),
             Err(_) => review.unavailable(503, &late(name, patience)),
@@ -106,7 +116,7 @@ fn late(name: &str, patience: Duration) -> String {
     )
 }
 
-fn now_unix_ms() -> u64 {
+pub(super) fn now_unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

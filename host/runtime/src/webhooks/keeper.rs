@@ -1,8 +1,10 @@
 //! Sees to it that the API server asks this host, and believes it: the certificate authority in its Secret, the certificate
 //! that the server shows, the server itself, and the webhook configurations of each plugin. It compares what there is with
 //! what is wanted, writes the difference, and tells the driver how that came out; then it waits until something changes.
+//! Definitions whose objects are converted are the driver's to write: it is told how the API server finds this host as
+//! soon as there is somebody who answers.
 //!
-//! Nothing is asked of the API server, and no port is taken, while no plugin has admission.
+//! Nothing is asked of the API server, and no port is taken, while no plugin has admission or conversion.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,11 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mortise_core::admission::Serving;
-use mortise_core::admission::configuration::{Change, Configuration, Reach, change, name_of, plugin_of, wanted};
+use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
 use mortise_core::certificates::{AUTHORITY_MS, LEAF_MS, Step, Validity, step};
+use mortise_core::conversion;
 use mortise_core::event::{Digest, Event, Refusal, WriteError, WriteErrorClass};
 use mortise_core::lease::Claim;
 use mortise_core::rbac::WEBHOOK_SECRET;
+use mortise_core::webhook::Reach;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use mortise_kube::lease::Standing;
@@ -27,7 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::answer::Answerer;
-use super::{Wanted, Webhooks};
+use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
 use crate::event_loop::Input;
 use crate::supervise::Supervisor;
@@ -43,8 +47,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long the answers go on when a configuration is deleted: API servers hear of that within a second or two.
 const LINGER: Duration = Duration::from_secs(5);
-/// How soon a host that may not write looks whether whoever may has done what is to be done.
-const LOOK_AFTER_LEADER: Duration = Duration::from_secs(2);
+/// How soon it is looked whether others have done what is theirs: the host that leads, and the driver with definitions.
+const LOOK_AFTER_OTHERS: Duration = Duration::from_secs(2);
 /// Steps of one look at the authority; there are three at most before it waits.
 const MAX_STEPS: usize = 5;
 
@@ -70,10 +74,12 @@ pub(crate) struct State {
     listening: bool,
     /// What the current certificate was made of, and when it is due.
     shown: Option<Shown>,
-    /// What every configuration is known to trust.
+    /// What every configuration and definition is known to trust.
     trusted: Option<String>,
     /// What the driver was told last.
     told: BTreeMap<Arc<str>, (Digest, Result<(), Refusal>)>,
+    /// The same of those who convert; each version that begins to is told of.
+    told_converting: BTreeMap<Arc<str>, (Arc<conversion::Serving>, Result<Reach, Refusal>)>,
     failures: u32,
 }
 
@@ -108,7 +114,7 @@ impl Keeper {
         let mut changed = self.webhooks.subscribe();
         loop {
             let wanted = changed.borrow_and_update().clone();
-            if wanted.is_empty() {
+            if wanted.admission.is_empty() && wanted.conversion.is_empty() {
                 changed.changed().await.context("the event loop has ended")?;
                 continue;
             }
@@ -131,48 +137,76 @@ impl Keeper {
 
     /// Brings about what is wanted, as far as that is possible now, and says how long that may be good for.
     async fn round(&mut self, wanted: &Wanted) -> Duration {
-        let is_asked = wanted.values().any(Option::is_some);
+        let is_asked = !wanted.conversion.is_empty() || wanted.admission.values().any(Option::is_some);
         let (bundle, due) = if is_asked {
             match self.certificate().await {
                 Ok(found) => found,
-                Err(trouble) => return self.troubled(wanted, &trouble),
+                Err(trouble) => return self.unserved(wanted, &trouble).await,
             }
         } else {
             (None, LOOK_AGAIN)
         };
         if is_asked && let Err(trouble) = self.listen().await {
-            return self.troubled(wanted, &trouble);
+            return self.unserved(wanted, &trouble).await;
         }
         let reach = Reach {
             endpoint: self.config.endpoint.clone(),
             ca_bundle: bundle.as_ref().map(|bundle| base64(bundle).into()),
             namespace: self.namespace.as_str().into(),
         };
-        match self.configurations(wanted, &reach).await {
+        self.tell_converting(wanted, &Ok(reach.clone())).await;
+        match self.written(wanted, &reach, &bundle).await {
             Ok(is_done) => {
                 self.state.failures = 0;
                 if !is_done {
-                    return LOOK_AFTER_LEADER;
+                    return LOOK_AFTER_OTHERS;
                 }
                 self.state.trusted = bundle;
                 due
             }
-            Err(trouble) => self.troubled(wanted, &trouble),
+            Err(trouble) => self.troubled(&wanted.admission, &trouble).await,
         }
     }
 
-    /// Tells every plugin that is to be asked what is in the way, and how long to wait before the next try.
-    fn troubled(&mut self, wanted: &Wanted, trouble: &Trouble) -> Duration {
-        if self.state.failures == 0 {
-            tracing::warn!(
-                reason = trouble.reason,
-                "plugins are not asked before objects are stored: {}",
-                trouble.message
-            );
+    /// Whether everything that names this host is as it is wanted: what is the keeper's to write, and what is the driver's.
+    async fn written(&mut self, wanted: &Wanted, reach: &Reach, bundle: &Option<String>) -> Result<bool, Trouble> {
+        let is_done = self.configurations(&wanted.admission, reach).await?;
+        Ok(is_done && (self.state.trusted == *bundle || self.is_trusted_by_definitions(wanted, reach).await?))
+    }
+
+    /// Whether every definition believes whom `reach` names. The driver writes them, so this host only looks.
+    async fn is_trusted_by_definitions(&self, wanted: &Wanted, reach: &Reach) -> Result<bool, Trouble> {
+        for (name, serving) in &wanted.conversion {
+            for crd in &*serving.crds {
+                let live = self
+                    .api
+                    .read_definition(crd)
+                    .await
+                    .map_err(|error| Trouble { reason: "DefinitionUnreadable", message: error.message.clone() })?;
+                if live.is_some_and(|live| !conversion::trusts(&live, name, reach)) {
+                    return Ok(false);
+                }
+            }
         }
+        Ok(true)
+    }
+
+    /// There is no server, or nobody could believe it: neither question can be asked.
+    async fn unserved(&mut self, wanted: &Wanted, trouble: &Trouble) -> Duration {
+        let refusal = Refusal::new(trouble.reason, trouble.message.clone());
+        self.tell_converting(wanted, &Err(refusal)).await;
+        self.troubled(&wanted.admission, trouble).await
+    }
+
+    /// Tells every plugin that is to be asked what is in the way, and how long to wait before the next try.
+    async fn troubled(&mut self, wanted: &Admission, trouble: &Trouble) -> Duration {
+        if self.state.failures == 0 {
+            tracing::warn!(reason = trouble.reason, "the API server cannot ask plugins: {}", trouble.message);
+        }
+        let refusal = Refusal::new(trouble.reason, trouble.message.clone());
         for (name, serving) in wanted {
             if let Some(serving) = serving {
-                self.tell(name, serving, Err(Refusal::new(trouble.reason, trouble.message.clone())));
+                self.tell(name, serving, Err(refusal.clone())).await;
             }
         }
         self.state.failures += 1;
@@ -180,19 +214,33 @@ impl Keeper {
     }
 
     /// Tells the driver, if that is news to it.
-    fn tell(&mut self, name: &Arc<str>, serving: &Serving, result: Result<(), Refusal>) {
+    async fn tell(&mut self, name: &Arc<str>, serving: &Serving, result: Result<(), Refusal>) {
         let news = (serving.digest.clone(), result.clone());
         if self.state.told.insert(Arc::clone(name), news.clone()) == Some(news) {
             return;
         }
-        let (inputs, event) = (
-            self.inputs.clone(),
-            Event::AdmissionServed { plugin: Arc::clone(name), digest: serving.digest.clone(), result },
-        );
-        tokio::spawn(async move {
-            // A loop that has ended wants no answers.
-            let _ = inputs.send(Input::Event(event)).await;
-        });
+        let (plugin, digest) = (Arc::clone(name), serving.digest.clone());
+        self.send(Event::AdmissionServed { plugin, digest, result }).await;
+    }
+
+    /// Tells the driver of all who convert, as far as that is news to it.
+    async fn tell_converting(&mut self, wanted: &Wanted, result: &Result<Reach, Refusal>) {
+        self.state.told_converting.retain(|name, _| wanted.conversion.contains_key(name));
+        for (name, serving) in &wanted.conversion {
+            let is_known = |(of, told): &(Arc<conversion::Serving>, _)| Arc::ptr_eq(of, serving) && told == result;
+            if self.state.told_converting.get(name).is_some_and(is_known) {
+                continue;
+            }
+            self.state.told_converting.insert(Arc::clone(name), (Arc::clone(serving), result.clone()));
+            let (plugin, digest) = (Arc::clone(name), serving.digest.clone());
+            self.send(Event::ConversionServed { plugin, digest, result: result.clone() }).await;
+        }
+    }
+
+    /// In the order in which it happened: of two that contradict each other the later one holds.
+    async fn send(&self, event: Event) {
+        // A loop that has ended wants no answers.
+        let _ = self.inputs.send(Input::Event(event)).await;
     }
 
     // === certificates ===
@@ -349,7 +397,10 @@ impl Keeper {
     // === configurations ===
 
     /// Brings all configurations about; false when there is something to write that this host may not.
-    async fn configurations(&mut self, wanted: &Wanted, reach: &Reach) -> Result<bool, Trouble> {
+    async fn configurations(&mut self, wanted: &Admission, reach: &Reach) -> Result<bool, Trouble> {
+        if wanted.is_empty() {
+            return Ok(true);
+        }
         let mut found: BTreeMap<&Arc<str>, Written> = BTreeMap::new();
         for of in Configuration::ALL {
             let live = self.api.list_configurations(of).await.map_err(|error| write_trouble(of, "list", &error))?;
@@ -366,8 +417,8 @@ impl Keeper {
                     self.state.told.remove(name);
                     self.end(name);
                 }
-                (Some(serving), Some(Written::Done)) => self.tell(name, serving, Ok(())),
-                (Some(serving), Some(Written::Foreign)) => self.tell(name, serving, Err(belongs_to_others(name))),
+                (Some(serving), Some(Written::Done)) => self.tell(name, serving, Ok(())).await,
+                (Some(serving), Some(Written::Foreign)) => self.tell(name, serving, Err(belongs_to_others(name))).await,
             }
         }
         Ok(!found.values().any(|written| *written == Written::Held))

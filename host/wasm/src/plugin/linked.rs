@@ -9,11 +9,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use wasmtime::component::{Component, ComponentExportIndex};
+use wasmtime::Store;
+use wasmtime::component::{Component, ComponentExportIndex, Instance};
 
 use super::{INTERFACE, RECONCILE};
-use crate::admission::Admission;
+use crate::admission::{self, Admission};
 use crate::bindings::PluginPre;
+use crate::conversion::{self, Conversion};
 use crate::engine::Engine;
 use crate::host::CallState;
 
@@ -24,6 +26,8 @@ pub(crate) struct Linked {
     pub(super) reconcile: ComponentExportIndex,
     /// Where its admission functions are, if it exports them.
     pub(crate) admission: Option<Admission>,
+    /// Where its conversion function is, if it exports one.
+    pub(crate) conversion: Option<Conversion>,
 }
 
 /// Why a component cannot be linked.
@@ -46,8 +50,39 @@ impl Linked {
         let reconcile = reconcile_index(component)
             .ok_or_else(|| LinkError::Contract(format!("the component exports no function {INTERFACE}#{RECONCILE}")))?;
         let admission = Admission::of(component).map_err(LinkError::Contract)?;
-        Ok(Self { pre, reconcile, admission })
+        let conversion = Conversion::of(component).map_err(LinkError::Contract)?;
+        Ok(Self { pre, reconcile, admission, conversion })
     }
+
+    /// Compares the types of the optional exports with the contract's, which only an instance can tell; the text says which
+    /// does not fit.
+    pub(super) fn check_optional(&self, store: &mut Store<CallState>, instance: &Instance) -> Result<(), String> {
+        let unfit = |interface: &'static str| {
+            move |error| format!("the component's export {interface} does not fit the contract: {error:#}")
+        };
+        if let Some(admission) = &self.admission {
+            admission.check(&mut *store, instance).map_err(unfit(admission::INTERFACE))?;
+        }
+        if let Some(conversion) = &self.conversion {
+            conversion.check(store, instance).map_err(unfit(conversion::INTERFACE))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the functions of an interface are. None when the component does not export it; the text says what it lacks.
+pub(crate) fn optional_export<const N: usize>(
+    component: &Component,
+    interface: &str,
+    functions: [&str; N],
+) -> Result<Option<[ComponentExportIndex; N]>, String> {
+    let Some(exported) = component.get_export_index(None, interface) else { return Ok(None) };
+    let indices = functions.map(|name| component.get_export_index(Some(&exported), name));
+    let lacking = functions.iter().zip(&indices).find(|(_, index)| index.is_none());
+    if let Some((name, _)) = lacking {
+        return Err(format!("the component exports {interface} without its function {name}"));
+    }
+    Ok(Some(indices.map(|index| index.expect("none is lacking"))))
 }
 
 /// Where a component's reconcile function is. Its type was checked when the exports were.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
+use mortise_core::conversion::{self, Conversion};
 use mortise_core::limits::CallLimits;
+use mortise_core::manifest::Exports;
 use mortise_core::read_set::{MAX_QUESTION_BYTES, Question};
 
 use super::CallReport;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::log::LogLevel;
 use crate::scan::prescan;
-use crate::testing::{OBJECT, access, guest, guest_of, idle_guest, load, view, view_of};
+use crate::testing::{OBJECT, access, guest, guest_of, idle_guest, idle_guest_with, load, view, view_of};
 
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
@@ -298,6 +300,62 @@ fn g7_types_that_do_not_fit_the_contract_are_refused_before_the_first_call() {
         (export "mortise:plugin/reconciler@0.1.0" (instance $r)))"#;
     let refusal = load(&engine(), &wat::parse_str(text).unwrap()).unwrap_err();
     assert_eq!(refusal.reason, "ContractMismatch", "{}", refusal.message);
+}
+
+/// The guest that does nothing, with one interface more whose functions have this type and no body to speak of.
+fn exporting(interface: &str, functions: &[&str], signature: &str) -> Vec<u8> {
+    let exports: String = functions.iter().map(|name| format!(r#"(export "{name}" (func $more))"#)).collect();
+    let more = format!(
+        r#"(core module $more (func (export "more") (param i32 i32 i32 i32) (result i32) unreachable))
+           (core instance $more (instantiate $more))
+           (func $more {signature} (canon lift (core func $more "more") (memory $memory) (realloc $realloc)))
+           (instance $more {exports}) (export "{interface}" (instance $more)))"#
+    );
+    idle_guest_with(&more)
+}
+
+#[test]
+fn g7_an_optional_interface_is_exported_whole_and_with_the_contracts_types_or_refused() {
+    const CONVERSION: &str = "mortise:plugin/conversion@0.1.0";
+    const CONVERT: &str =
+        r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
+    let plugin = load(&engine(), &exporting(CONVERSION, &["convert"], CONVERT)).unwrap();
+    assert_eq!(plugin.exports(), Exports { admission: false, conversion: true });
+    assert_eq!(load(&engine(), &idle_guest()).unwrap().exports(), Exports::default());
+
+    let refused = |interface, functions: &[&str], words: &str| {
+        let refusal = load(&engine(), &exporting(interface, functions, CONVERT)).unwrap_err();
+        assert_eq!(refusal.reason, "ContractMismatch");
+        assert!(refusal.message.contains(words), "{}", refusal.message);
+    };
+    refused(CONVERSION, &["turn"], "exports mortise:plugin/conversion@0.1.0 without its function convert");
+    refused("mortise:plugin/admission@0.1.0", &["mutate"], "admission@0.1.0 without its function validate");
+    let unfit = "export mortise:plugin/admission@0.1.0 does not fit the contract";
+    refused("mortise:plugin/admission@0.1.0", &["mutate", "validate"], unfit);
+    let other = r#"(param "object" string) (param "to-api-version" string) (result string)"#;
+    let refusal = load(&engine(), &exporting(CONVERSION, &["convert"], other)).unwrap_err();
+    assert!(refusal.message.contains("export mortise:plugin/conversion@0.1.0 does not fit"), "{}", refusal.message);
+}
+
+#[test]
+fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it_the_hosts() {
+    let question = conversion::Question {
+        object: OBJECT.into(),
+        to_api_version: "example.com/v2".into(),
+        now_unix_ms: 0,
+        config: "{}".into(),
+    };
+    let signature =
+        r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
+    let wasm = exporting("mortise:plugin/conversion@0.1.0", &["convert"], signature);
+    let report = load(&engine(), &wasm).unwrap().ask(&question, &CallLimits::default());
+    assert!(matches!(&report.answer, Conversion::Fault(GuestFault::Trap { .. })), "{:?}", report.answer);
+    let report = load(&engine(), &idle_guest()).unwrap().ask(&question, &CallLimits::default());
+    assert!(
+        matches!(&report.answer, Conversion::HostFault(why) if why.contains("does not export")),
+        "{:?}",
+        report.answer
+    );
 }
 
 #[test]

@@ -147,7 +147,11 @@ impl<'a> Cycle<'a> {
             Effect::Write(write) => self.write(*write)?,
             Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
             Effect::ReadLive(target) => bail!("the driver does not believe its view of {target}"),
-            Effect::StopWatch(_) | Effect::Unload(_) | Effect::ServeAdmission { .. } | Effect::Observe(_) => {}
+            Effect::StopWatch(_)
+            | Effect::Unload(_)
+            | Effect::ServeAdmission { .. }
+            | Effect::ServeConversion { .. }
+            | Effect::Observe(_) => {}
         }
         Ok(())
     }

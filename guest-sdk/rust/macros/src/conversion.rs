@@ -1,0 +1,59 @@
+//! `conversion(...)` of `#[reconciler]`: which other versions of the reconciled kind there are.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens as _, quote};
+use syn::parse::{Parse as _, ParseStream};
+use syn::{Error, Result, Token, Type};
+
+/// What the argument says: one type a version.
+pub(crate) struct Versions {
+    at: Ident,
+    types: Vec<Type>,
+}
+
+impl Versions {
+    pub(crate) fn read(at: &Ident, input: ParseStream<'_>) -> Result<Self> {
+        let types: Vec<Type> = input.parse_terminated(Type::parse, Token![,])?.into_iter().collect();
+        let text = |named: &Type| named.to_token_stream().to_string();
+        if let Some(twice) =
+            types.iter().enumerate().find(|(n, named)| types[..*n].iter().any(|it| text(it) == text(named)))
+        {
+            return Err(Error::new_spanned(twice.1, "this version is there twice"));
+        }
+        if types.is_empty() {
+            let message = "name the types of the other versions: conversion(v1alpha1::Gauge)";
+            return Err(Error::new(at.span(), message));
+        }
+        Ok(Self { at: at.clone(), types })
+    }
+
+    /// The reconciled kind is somebody else's.
+    pub(crate) fn not_own(&self) -> Error {
+        let message = "`conversion` belongs to a kind that the plugin brings, and `kind = ...` says that another does";
+        Error::new(self.at.span(), message)
+    }
+
+    /// One expression a version.
+    pub(crate) fn of(&self, primary: &Type) -> Vec<TokenStream> {
+        self.types.iter().map(|version| quote!(::mortise_sdk::__private::version::<#primary, #version>())).collect()
+    }
+}
+
+/// The function of the optional export.
+pub(crate) fn exports() -> TokenStream {
+    quote! {
+        use ::mortise_sdk::__private::conversion_bindings;
+        use conversion_bindings::exports::mortise::plugin::conversion;
+
+        impl conversion::Guest for Component {
+            fn convert(
+                object: ::std::string::String,
+                to_api_version: ::std::string::String,
+            ) -> ::core::result::Result<::std::string::String, ::std::string::String> {
+                ::mortise_sdk::__private::convert(&PLUGIN, &object, &to_api_version)
+            }
+        }
+
+        conversion_bindings::export_conversion!(Component);
+    }
+}

@@ -1,0 +1,96 @@
+//! Conversion: objects of one kind in another of its versions, which the API server asks for whenever an object is wanted in
+//! a version that it is not stored in.
+//!
+//! `conversion/review.rs` reads the API server's questions and writes the answers. Here is what goes into a definition so
+//! that it asks, and how a live one is seen to trust the host. Nothing here serves anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::contract::GuestFault;
+use crate::crd::is_kept_for;
+use crate::event::Digest;
+use crate::limits::CallLimits;
+use crate::webhook::{Reach, Subject, path_of};
+
+pub mod review;
+#[cfg(test)]
+mod tests;
+
+/// How long the host may take for one request. The API server waits for 30 s, which nobody can change; the rest is for the
+/// way there and back.
+pub const PATIENCE: Duration = Duration::from_secs(29);
+
+/// One object that is wanted in another version, as the guest gets it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// The object, as JSON text.
+    pub object: Arc<str>,
+    /// The version, "example.com/v2".
+    pub to_api_version: Arc<str>,
+    /// The time of the question, which is the guest's clock.
+    pub now_unix_ms: u64,
+    /// The plugin's configuration.
+    pub config: Arc<str>,
+}
+
+/// How one question was answered.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Conversion {
+    /// The object in the other version, as far as the guest says the truth.
+    Object(String),
+    /// It cannot be converted, in the guest's words.
+    Refused(String),
+    /// The guest gave no usable answer.
+    Fault(GuestFault),
+    /// The host could not ask. One sentence for a person.
+    HostFault(String),
+}
+
+/// A plugin's version that converts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Serving {
+    /// Which component.
+    pub digest: Digest,
+    /// Its configuration.
+    pub config: Arc<str>,
+    /// Bounds of one call.
+    pub limits: CallLimits,
+    /// The names of the definitions whose objects it converts.
+    pub crds: Arc<[Arc<str>]>,
+}
+
+/// What a definition says under `spec.conversion`.
+pub fn strategy(plugin: &str, reach: &Reach) -> Value {
+    json!({
+        "strategy": WEBHOOK,
+        "webhook": {
+            "clientConfig": reach.client(Subject::Conversion, plugin),
+            "conversionReviewVersions": ["v1"],
+        },
+    })
+}
+
+const WEBHOOK: &str = "Webhook";
+
+/// Whether a definition has its objects converted at all.
+pub(crate) fn is_by_webhook(crd: &Value) -> bool {
+    crd["spec"]["conversion"]["strategy"] == WEBHOOK
+}
+
+/// Whether a definition has this plugin asked, wherever the host is.
+pub(crate) fn asks(crd: &Value, plugin: &str) -> bool {
+    let client = &crd["spec"]["conversion"]["webhook"]["clientConfig"];
+    let path = path_of(Subject::Conversion, plugin);
+    let is_there = |text: &Value| text.as_str().is_some_and(|text| text.ends_with(&path));
+    is_by_webhook(crd) && (is_there(&client["url"]) || is_there(&client["service"]["path"]))
+}
+
+/// Whether nobody asks this plugin by a live definition who does not believe whom `reach` names: one that is somebody
+/// else's has its trust from somebody else too.
+pub fn trusts(live: &Value, plugin: &str, reach: &Reach) -> bool {
+    let trusted = live["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].as_str();
+    !is_kept_for(live, plugin) || !asks(live, plugin) || trusted == reach.ca_bundle.as_deref()
+}

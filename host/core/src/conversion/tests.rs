@@ -1,0 +1,145 @@
+//! Requests in, answers out.
+
+use serde_json::{Value, json};
+
+use super::review::Review;
+use super::*;
+use crate::webhook::Endpoint;
+
+fn serving() -> Serving {
+    Serving {
+        digest: Digest("sha256:00".into()),
+        config: "{}".into(),
+        limits: CallLimits::default(),
+        crds: ["gauges.example.com".into()].into(),
+    }
+}
+
+fn reach(ca_bundle: &str) -> Reach {
+    Reach {
+        endpoint: Endpoint::Service { name: "mortise-webhook".into(), port: 443 },
+        ca_bundle: Some(ca_bundle.into()),
+        namespace: "mortise-system".into(),
+    }
+}
+
+fn gauge() -> Value {
+    json!({
+        "apiVersion": "example.com/v1alpha1", "kind": "Gauge",
+        "metadata": {
+            "name": "a", "namespace": "n", "uid": "u-2", "managedFields": [{"manager": "kubectl"}],
+            "annotations": {"mortise.dev/child": "x", "own": "1"},
+        },
+        "spec": {"size": "10Mi"},
+    })
+}
+
+fn review(objects: &[Value]) -> Review {
+    let request = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "u-1", "desiredAPIVersion": "example.com/v1", "objects": objects},
+    });
+    Review::parse(request.to_string().as_bytes()).unwrap()
+}
+
+/// What the API server gets when the guest makes this of the gauge.
+fn converted(change: impl FnOnce(&mut Value)) -> Result<Value, Box<review::Failure>> {
+    let (before, review) = (gauge(), review(&[gauge()]));
+    let question = review.question(&before, &serving(), 0).unwrap();
+    let mut after: Value = serde_json::from_str(&question.object).unwrap();
+    after["apiVersion"] = json!(&*question.to_api_version);
+    change(&mut after);
+    review.converted("gauges", &before, Conversion::Object(after.to_string()))
+}
+
+#[test]
+fn the_guest_is_asked_for_the_wanted_version_without_who_wrote_what_which_comes_back_untouched() {
+    let review = review(&[gauge()]);
+    let question = review.question(&review.objects()[0], &serving(), 7).unwrap();
+    assert_eq!((&*question.to_api_version, question.now_unix_ms), ("example.com/v1", 7));
+    assert!(!question.object.contains("managedFields"));
+    let made = converted(|after| {
+        after["spec"] = json!({"value": 10});
+        after["metadata"]["labels"] = json!({"new": "1"});
+        after["metadata"]["annotations"] = json!({"mortise.dev/child": "x"});
+    });
+    let mut wanted = gauge();
+    wanted["apiVersion"] = json!("example.com/v1");
+    wanted["spec"] = json!({"value": 10});
+    wanted["metadata"]["labels"] = json!({"new": "1"});
+    wanted["metadata"]["annotations"] = json!({"mortise.dev/child": "x"});
+    assert_eq!(made.unwrap(), wanted);
+}
+
+#[test]
+fn an_object_that_is_as_it_is_wanted_is_nobodys_question() {
+    let mut object = gauge();
+    object["apiVersion"] = json!("example.com/v1");
+    assert_eq!(review(&[]).question(&object, &serving(), 0), None);
+}
+
+#[test]
+fn what_is_not_the_same_object_any_more_is_the_guests_fault_and_said_in_words() {
+    type Change = fn(&mut Value);
+    let cases: [(Change, &str); 6] = [
+        (|after| after["kind"] = json!("Dial"), "the converted object is of the kind \"Dial\""),
+        (|after| after["apiVersion"] = json!("example.com/v2"), "and \"example.com/v1\" was asked for"),
+        (|after| after["metadata"]["name"] = json!("b"), "conversion changed metadata.name"),
+        (|after| after["metadata"]["finalizers"] = json!(["x"]), "conversion changed metadata.finalizers"),
+        (
+            |after| after["metadata"]["annotations"]["mortise.dev/child"] = json!("y"),
+            "metadata.annotations[\"mortise.dev/child\"], which is the host's",
+        ),
+        (|after| *after = json!([]), "the converted object is of the kind null"),
+    ];
+    for (change, words) in cases {
+        let failure = converted(change).unwrap_err();
+        assert!(failure.message.contains(words), "{}", failure.message);
+        assert!(failure.message.starts_with("the plugin \"gauges\" could not convert Gauge n/a to example.com/v1"));
+        assert!(matches!(failure.fault, Some(GuestFault::BadOutcome { .. })), "{failure:?}");
+    }
+}
+
+#[test]
+fn an_answer_is_all_objects_or_why_there_are_none() {
+    let review = review(&[gauge()]);
+    let answer: Value = serde_json::from_str(&review.success(vec![gauge()])).unwrap();
+    let response = json!({"uid": "u-1", "result": {"status": "Success"}, "convertedObjects": [gauge()]});
+    assert_eq!(answer["response"], response);
+    assert_eq!(answer["kind"], "ConversionReview");
+    let refused = review.converted("gauges", &gauge(), Conversion::Refused("no\nsize".into())).unwrap_err();
+    assert_eq!((&*refused.message, &refused.fault), ("Gauge n/a: no size", &None));
+    let answer: Value = serde_json::from_str(&review.failure(&refused.message)).unwrap();
+    assert_eq!(answer["response"]["result"], json!({"status": "Failure", "message": "Gauge n/a: no size"}));
+}
+
+#[test]
+fn what_is_no_conversion_review_is_told_so() {
+    let parse = |body: Value| Review::parse(body.to_string().as_bytes()).unwrap_err();
+    let mut other = json!({
+        "apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "ConversionReview",
+        "request": {"uid": "u", "desiredAPIVersion": "v1", "objects": []},
+    });
+    assert!(parse(other.clone()).contains("mortise answers apiextensions.k8s.io/v1 ConversionReview"));
+    other["apiVersion"] = json!("apiextensions.k8s.io/v1");
+    other["request"]["objects"] = json!([7]);
+    assert!(parse(other).contains("something without metadata: 7"));
+    assert!(Review::parse(b"{").unwrap_err().contains("cannot be read"));
+}
+
+#[test]
+fn a_definition_asks_the_plugin_and_is_seen_to_trust_the_host_when_it_has_its_bundle() {
+    let conversion = strategy("gauges", &reach("b25l"));
+    assert_eq!(conversion["webhook"]["clientConfig"]["service"]["path"], "/convert/gauges");
+    let mut live = json!({
+        "metadata": {
+            "labels": {"app.kubernetes.io/managed-by": "mortise"}, "annotations": {"mortise.dev/plugin": "gauges"},
+        },
+        "spec": {"conversion": conversion},
+    });
+    assert!(asks(&live, "gauges") && !asks(&live, "auges"));
+    assert!(trusts(&live, "gauges", &reach("b25l")));
+    assert!(!trusts(&live, "gauges", &reach("dHdv")));
+    live["metadata"] = json!({});
+    assert!(trusts(&live, "gauges", &reach("dHdv")), "whoever keeps it keeps its trust too");
+}

@@ -1,0 +1,31 @@
+//! What a plugin may change in the metadata of an object that it is given to complete or to convert: labels and annotations,
+//! and none of the host's. Two metadata come in, the first place that is not a plugin's goes out.
+
+use serde_json::{Map, Value};
+
+/// Parts of the metadata that are open to plugins.
+const OPEN: [&str; 2] = ["labels", "annotations"];
+/// Labels and annotations that begin so are the host's.
+const OWN_PREFIX: &str = "mortise.dev/";
+
+/// What was changed between the two that is not a plugin's to change: "metadata.name, which is not a plugin's to change".
+pub(crate) fn not_to_change(before: &Value, after: &Value) -> Option<String> {
+    let none = Map::new();
+    let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
+    for part in before.keys().chain(after.keys()) {
+        let (was, is) = (before.get(part), after.get(part));
+        if was == is {
+            continue;
+        }
+        if !OPEN.contains(&&**part) {
+            return Some(format!("metadata.{part}, which is not a plugin's to change"));
+        }
+        let was = was.and_then(Value::as_object).unwrap_or(&none);
+        let is = is.and_then(Value::as_object).unwrap_or(&none);
+        let ours = was.keys().chain(is.keys()).find(|key| key.starts_with(OWN_PREFIX) && was.get(*key) != is.get(*key));
+        if let Some(key) = ours {
+            return Some(format!("metadata.{part}[{key:?}], which is the host's"));
+        }
+    }
+    None
+}
