@@ -162,7 +162,9 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
         for crd in &manifest.custom_resources {
             let scope = if crd.namespaced { "namespaced" } else { "cluster-scoped" };
             let versions: Vec<&str> = crd.kinds.iter().map(|kind| kind.version()).collect();
-            writeln!(text, "  {} ({scope}; {})", crd.name, versions.join(", "))?;
+            write!(text, "  {} ({scope}; {})", crd.name, versions.join(", "))?;
+            let is_converted = manifest.conversion.iter().any(|spec| spec.crd == crd.name);
+            writeln!(text, "{}", if is_converted { ", whose versions it converts" } else { "" })?;
         }
     }
     for spec in &manifest.admission {

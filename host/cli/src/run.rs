@@ -72,7 +72,8 @@ pub struct RunArgs {
     /// Where /healthz and /readyz are served; "0" is off
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     health_probe_bind_address: BindAddress,
-    /// Port on which the API server asks plugins before it stores objects; 0 is off. Nothing listens until a plugin needs it
+    /// Port on which the API server asks plugins before it stores objects, and has them convert between versions; 0 is off.
+    /// Nothing listens until a plugin needs it
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     webhook_port: u16,
     /// How the API server reaches that port [default: the Service mortise-webhook inside a cluster, else
