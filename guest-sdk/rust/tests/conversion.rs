@@ -109,11 +109,11 @@ fn tank(version: &str, spec: Value) -> Value {
 
 #[track_caller]
 fn convert(object: &Value, version: &str) -> Value {
-    Cluster::of(&PLUGIN).convert(object, &format!("example.com/{version}")).unwrap()
+    Cluster::of(&PLUGIN).convert(object, &format!("example.com/{version}")).expect("it can be converted")
 }
 
 fn refused(object: &Value, to: &str) -> String {
-    Cluster::of(&PLUGIN).convert(object, to).unwrap_err()
+    Cluster::of(&PLUGIN).convert(object, to).expect_err("it cannot be converted")
 }
 
 #[test]

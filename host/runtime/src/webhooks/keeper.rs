@@ -77,11 +77,14 @@ pub(crate) struct State {
     /// What every configuration and definition is known to trust.
     trusted: Option<String>,
     /// What the driver was told last.
-    told: BTreeMap<Arc<str>, (Digest, Result<(), Refusal>)>,
+    told: Told<Digest, ()>,
     /// The same of those who convert; each version that begins to is told of.
-    told_converting: BTreeMap<Arc<str>, (Arc<conversion::Serving>, Result<Reach, Refusal>)>,
+    told_converting: Told<Arc<conversion::Serving>, Reach>,
     failures: u32,
 }
+
+/// By plugin, which version was spoken of, and what was said.
+type Told<V, T> = BTreeMap<Arc<str>, (V, Result<T, Refusal>)>;
 
 #[derive(PartialEq, Eq)]
 enum Shown {
