@@ -87,11 +87,6 @@ pub struct NoStatus {}
 /// let again = cluster.convert(&new, "example.com/v1alpha1").unwrap();
 /// assert_eq!(again["spec"], json!({"size": "10 Mi", "color": "red"}));
 /// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be converted into `{T}`",
-    label = "conversion(...) goes both ways",
-    note = "write `impl From<{Self}> for {T}`, or `TryFrom` where it may fail; two versions may also share one type"
-)]
 pub trait IntoVersion<T> {
     /// The same in the other version.
     ///

@@ -272,11 +272,12 @@ fn l1_no_request_is_lost_and_none_wrongly_admitted_while_the_plugin_is_reloaded(
     world.wait_ready("admitting");
 }
 
-pub(super) fn authority_secret(from_days: u64, until_days: i64) -> Value {
+/// One that was made so long ago and has so long to live.
+pub(super) fn authority_secret(age_ms: u64, left_ms: i64) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now_ms = u64::try_from(now.as_millis()).unwrap();
-    let until_ms = now_ms.saturating_add_signed(until_days * i64::try_from(DAY_MS).unwrap());
-    let authority = Authority::create(Validity { from_ms: now_ms - from_days * DAY_MS, until_ms }).unwrap();
+    let until_ms = now_ms.saturating_add_signed(left_ms);
+    let authority = Authority::create(Validity { from_ms: now_ms - age_ms, until_ms }).unwrap();
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": HOST_NAMESPACE},
         "stringData": {"ca.crt": authority.certificate, "ca.key": authority.key},
@@ -292,7 +293,7 @@ pub(super) fn kept(world: &World) -> Value {
 fn an_authority_is_replaced_at_two_thirds_of_its_life_and_no_call_fails_meanwhile() {
     let mut world = World::new("admission-rotation");
     forget_authority(&world);
-    world.apply(&authority_secret(3, 1));
+    world.apply(&authority_secret(3 * DAY_MS, DAY_MS.cast_signed()));
     let before = kept(&world)["ca.crt"].clone();
     world.start_host();
     world.offer_bytes("admitting", &component());
@@ -323,7 +324,7 @@ fn an_authority_is_replaced_at_two_thirds_of_its_life_and_no_call_fails_meanwhil
 fn an_authority_that_expired_while_the_host_was_down_is_replaced_before_anything_depends_on_it() {
     let mut world = World::new("admission-expired");
     forget_authority(&world);
-    world.apply(&authority_secret(9, -1));
+    world.apply(&authority_secret(9 * DAY_MS, -DAY_MS.cast_signed()));
     let before = kept(&world)["ca.crt"].clone();
     world.start_host();
     world.offer_bytes("admitting", &component());

@@ -179,10 +179,11 @@ fn l3_without_the_host_the_stored_version_stays_readable_and_a_plugin_that_goes_
 }
 
 #[test]
-fn a_definition_trusts_the_next_authority_before_it_issues() {
+fn a_definition_trusts_the_next_authority_before_it_issues_and_no_call_fails_meanwhile() {
     let mut world = World::new("conversion-rotation");
     forget_authority(&world);
-    world.apply(&authority_secret(3, 1));
+    // Two thirds of its life are over in twenty seconds.
+    world.apply(&authority_secret(140_000, 100_000));
     world.start_host();
     world.offer_bytes("converting", &component());
     world.wait_ready("converting");
@@ -191,13 +192,20 @@ fn a_definition_trusts_the_next_authority_before_it_issues() {
         let bytes: k8s_openapi::ByteString = serde_json::from_value(pem.clone()).unwrap();
         String::from_utf8(bytes.0).unwrap()
     };
+    let trusted = || ca_bundle(&definition(&world).unwrap());
+    let first = text(&kept(&world)["ca.crt"]);
+    assert_eq!(trusted().trim(), first.trim());
     let next = world.until("the next authority is there", || {
         let next = kept(&world)["next.crt"].clone();
         next.is_string().then(|| text(&next))
     });
-    world.until("the definition trusts it", || ca_bundle(&definition(&world)?).contains(next.trim()).then_some(()));
+    world.until("the definition trusts both", || {
+        let trusted = trusted();
+        (trusted.contains(next.trim()) && trusted.contains(first.trim())).then_some(())
+    });
+    assert_eq!(text(&kept(&world)["ca.crt"]), first, "the next one does not issue yet");
     world.until_within(Duration::from_secs(150), "the next authority issues", &mut || {
-        assert_eq!(get(&world, V1ALPHA1, "a").unwrap().data["spec"]["size"], "1Mi", "no call fails meanwhile");
+        assert_eq!(get(&world, V1ALPHA1, "a").unwrap().data["spec"]["size"], "1Mi");
         (text(&kept(&world)["ca.crt"]) == next).then_some(())
     });
     for _ in 0..20 {

@@ -1,8 +1,9 @@
 //! `conversion(...)` of `#[reconciler]`: which other versions of the reconciled kind there are.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
 use syn::parse::{Parse as _, ParseStream};
+use syn::spanned::Spanned as _;
 use syn::{Error, Result, Token, Type};
 
 /// What the argument says: one type a version.
@@ -33,9 +34,17 @@ impl Versions {
         Error::new(self.at.span(), message)
     }
 
-    /// One expression a version.
+    /// One expression a version. A conversion that is missing is told where the version is named.
     pub(crate) fn of(&self, primary: &Type) -> Vec<TokenStream> {
-        self.types.iter().map(|version| quote!(::mortise_sdk::__private::version::<#primary, #version>())).collect()
+        let of = |version: &Type| {
+            let here = |mut token: TokenTree| {
+                token.set_span(version.span());
+                token
+            };
+            let primary: TokenStream = primary.to_token_stream().into_iter().map(here).collect();
+            quote!(::mortise_sdk::__private::version::<#primary, #version>())
+        };
+        self.types.iter().map(of).collect()
     }
 }
 
