@@ -13,6 +13,7 @@ use crate::contract::GuestFault;
 use crate::crd::is_kept_for;
 use crate::event::Digest;
 use crate::limits::CallLimits;
+use crate::manifest::ConversionSpec;
 use crate::webhook::{Reach, Subject, path_of};
 
 pub mod review;
@@ -58,8 +59,19 @@ pub struct Serving {
     pub config: Arc<str>,
     /// Bounds of one call.
     pub limits: CallLimits,
-    /// The names of the definitions whose objects it converts.
-    pub crds: Arc<[Arc<str>]>,
+    /// Whose objects it converts.
+    pub specs: Arc<[ConversionSpec]>,
+}
+
+impl Serving {
+    /// Whether an object is of a kind that it converts, in whichever version.
+    pub fn converts(&self, object: &Value) -> bool {
+        let group = object["apiVersion"].as_str().and_then(|api_version| api_version.split_once('/'));
+        let is_of = |spec: &ConversionSpec| {
+            object["kind"] == *spec.kind.kind && group.is_some_and(|(group, _)| group == spec.kind.group())
+        };
+        self.specs.iter().any(is_of)
+    }
 }
 
 /// What a definition says under `spec.conversion`.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::review::Review;
 use super::*;
+use crate::object::Kind;
 use crate::webhook::Endpoint;
 
 fn serving() -> Serving {
@@ -11,7 +12,12 @@ fn serving() -> Serving {
         digest: Digest("sha256:00".into()),
         config: "{}".into(),
         limits: CallLimits::default(),
-        crds: ["gauges.example.com".into()].into(),
+        specs: [ConversionSpec {
+            kind: Kind::new("example.com/v1", "Gauge"),
+            crd: "gauges.example.com".into(),
+            versions: vec!["v1".into(), "v1alpha1".into()],
+        }]
+        .into(),
     }
 }
 
@@ -69,6 +75,16 @@ fn the_guest_is_asked_for_the_wanted_version_without_who_wrote_what_which_comes_
     wanted["metadata"]["labels"] = json!({"new": "1"});
     wanted["metadata"]["annotations"] = json!({"mortise.dev/child": "x"});
     assert_eq!(made.unwrap(), wanted);
+}
+
+#[test]
+fn objects_of_any_version_of_the_kind_are_converted_and_no_others() {
+    assert!(serving().converts(&gauge()));
+    for (part, other) in [("kind", "Dial"), ("apiVersion", "example.org/v1"), ("apiVersion", "v1")] {
+        let mut object = gauge();
+        object[part] = json!(other);
+        assert!(!serving().converts(&object), "{object}");
+    }
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Driver {
             digest: digest.clone(),
             config: Arc::clone(&config),
             limits: manifest.limits,
-            crds: manifest.conversion.iter().map(|spec| Arc::clone(&spec.crd)).collect(),
+            specs: manifest.conversion.as_slice().into(),
         };
         // Where the host is does not change with who answers.
         let state = plugin.conversion.take().map_or(State::Pending, |before| before.state);

@@ -216,8 +216,8 @@ impl Driver {
         fields
     }
 
-    /// The six conditions, with Converting and Admitting for a plugin that has conversion and admission, each with a reason a person understands. The
-    /// first five tell of the newest version, the others of whatever serves.
+    /// The six conditions, with Converting and Admitting for a plugin that the API server asks, each with a reason a person
+    /// understands. The first five tell of the newest version, the others of whatever serves.
     fn conditions(&self, plugin: &PluginState) -> Vec<Condition> {
         let resolved = match (&plugin.offer, &plugin.unreadable) {
             (_, Some((_, refusal))) => no("Resolved", refusal.reason, refusal.message.clone()),

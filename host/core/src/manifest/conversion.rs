@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use super::{CustomResource, RawKind, kind_at, refuse};
 use crate::event::Refusal;
+use crate::object::Kind;
 
 /// One definition whose objects a plugin converts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConversionSpec {
+    /// The kind, in the version that the manifest happens to name.
+    pub kind: Kind,
     /// Its name: "podsets.app.example.com".
     pub crd: Arc<str>,
     /// The names of its versions, those that are stored and not served any more too.
@@ -33,7 +36,7 @@ pub(super) fn specs(raw: Vec<RawKind>, crds: &[CustomResource]) -> Result<Vec<Co
         if specs.iter().any(|spec| spec.crd == crd.name) {
             return refuse(format!("{place}: {} is there twice; one entry means all of its versions", crd.name));
         }
-        specs.push(ConversionSpec { crd: Arc::clone(&crd.name), versions: crd.versions.clone() });
+        specs.push(ConversionSpec { kind, crd: Arc::clone(&crd.name), versions: crd.versions.clone() });
     }
     Ok(specs)
 }

@@ -294,7 +294,8 @@ fn conversion_names_a_kind_of_several_versions_and_goes_with_its_export() {
     let entry = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
     let parsed = Manifest::parse(&with("/conversion", json!([entry])).to_string()).unwrap();
     let (crd, versions) = ("podsets.app.example.com".into(), vec!["v1alpha1".into(), "v1alpha0".into()]);
-    assert_eq!(parsed.conversion, [ConversionSpec { crd, versions }]);
+    let kind = Kind::new("app.example.com/v1alpha1", "PodSet");
+    assert_eq!(parsed.conversion, [ConversionSpec { kind, crd, versions }]);
     assert!(parsed.check_exports(CONVERSION).is_ok());
     let refusal = parsed.check_exports(ADMISSION).unwrap_err();
     assert!(refusal.message.contains("exports mortise:plugin/admission"), "{}", refusal.message);

@@ -49,6 +49,11 @@ impl Answerer {
     }
 
     async fn reviewed(&self, name: &str, route: &Route<Serving>, review: &Review, begin: Instant) -> String {
+        if let Some(other) = review.objects().iter().find(|object| !route.serving.converts(object)) {
+            // Not counted: a client could make up as many kinds as it likes.
+            return review
+                .failure(&format!("the plugin {name:?} converts no {} of {}", other["kind"], other["apiVersion"]));
+        }
         match self.all(name, route, review, begin).await {
             Ok(objects) => review.success(objects),
             Err(failure) => {

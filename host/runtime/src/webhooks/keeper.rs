@@ -180,10 +180,10 @@ impl Keeper {
     /// Whether every definition believes whom `reach` names. The driver writes them, so this host only looks.
     async fn is_trusted_by_definitions(&self, wanted: &Wanted, reach: &Reach) -> Result<bool, Trouble> {
         for (name, serving) in &wanted.conversion {
-            for crd in &*serving.crds {
+            for spec in &*serving.specs {
                 let live = self
                     .api
-                    .read_definition(crd)
+                    .read_definition(&spec.crd)
                     .await
                     .map_err(|error| Trouble { reason: "DefinitionUnreadable", message: error.message.clone() })?;
                 if live.is_some_and(|live| !conversion::trusts(&live, name, reach)) {
