@@ -56,14 +56,14 @@ impl WebhookRequest {
     pub fn ends(self, code: u16, elapsed: Duration) {
         let families = &self.metrics.families;
         let labels = WebhookCodeLabels { webhook: self.labels.webhook.clone(), code };
-        families.webhook_requests.get_or_create(&labels).inc();
-        families.webhook_seconds.get_or_create(&self.labels).observe(elapsed.as_secs_f64());
+        families.webhooks.requests.get_or_create(&labels).inc();
+        families.webhooks.seconds.get_or_create(&self.labels).observe(elapsed.as_secs_f64());
     }
 }
 
 impl Drop for WebhookRequest {
     fn drop(&mut self) {
-        self.metrics.families.webhook_in_flight.get_or_create(&self.labels).dec();
+        self.metrics.families.webhooks.in_flight.get_or_create(&self.labels).dec();
     }
 }
 
@@ -197,7 +197,7 @@ impl Metrics {
     /// Counts a request to a webhook, at this path, from now on.
     pub fn webhook_begins(self: &Arc<Self>, path: &str) -> WebhookRequest {
         let labels = WebhookLabels { webhook: path.to_owned() };
-        self.families.webhook_in_flight.get_or_create(&labels).inc();
+        self.families.webhooks.in_flight.get_or_create(&labels).inc();
         WebhookRequest { metrics: Arc::clone(self), labels }
     }
 
@@ -210,7 +210,7 @@ impl Metrics {
             (None, _) => "unavailable",
         };
         let labels = ReviewLabels { controller: controller.clone(), operation: purpose.as_str(), result };
-        self.families.reviews.get_or_create(&labels).inc();
+        self.families.webhooks.reviews.get_or_create(&labels).inc();
         if let Some(fault) = &answer.fault {
             self.fault(controller, fault);
         }
@@ -224,7 +224,7 @@ impl Metrics {
             Err(_) => "refused",
         };
         let labels = CallLabels { controller: controller.clone(), result: word };
-        self.families.conversions.get_or_create(&labels).inc();
+        self.families.webhooks.conversions.get_or_create(&labels).inc();
         if let Err(Failure { fault: Some(fault), .. }) = result {
             self.fault(controller, fault);
         }

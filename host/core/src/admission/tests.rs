@@ -249,8 +249,7 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
 
 #[test]
 fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
-    let [mutating, validating] = Configuration::ALL;
-    let found = wanted(validating, "greeting", &serving(spec()), &reach()).unwrap();
+    let found = wanted(Configuration::ALL[1], "greeting", &serving(spec()), &reach()).unwrap();
     expect![[r#"
         {
           "apiVersion": "admissionregistration.k8s.io/v1",
@@ -318,6 +317,11 @@ fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
           ]
         }"#]]
     .assert_eq(&format!("{found:#}"));
+}
+
+#[test]
+fn defaults_are_asked_for_once_and_only_of_a_plugin_that_has_some() {
+    let [mutating, _] = Configuration::ALL;
     let defaults = wanted(mutating, "greeting", &serving(spec()), &reach()).unwrap();
     assert_eq!(defaults["webhooks"][0]["reinvocationPolicy"], "Never");
     let validating_only = serving(AdmissionSpec { mutate: false, ..spec() });

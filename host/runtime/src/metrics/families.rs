@@ -92,11 +92,7 @@ pub(super) struct Families {
     pub(super) longest_seconds: Family<QueueLabels, Seconds>,
     pub(super) retries: Family<QueueLabels, Counter>,
     pub(super) requests: Family<RequestLabels, Counter>,
-    pub(super) webhook_requests: Family<WebhookCodeLabels, Counter>,
-    pub(super) webhook_seconds: Histograms<WebhookLabels>,
-    pub(super) webhook_in_flight: Family<WebhookLabels, Gauge>,
-    pub(super) conversions: Family<CallLabels, Counter>,
-    pub(super) reviews: Family<ReviewLabels, Counter>,
+    pub(super) webhooks: Webhooks,
     pub(super) guest_calls: Family<CallLabels, Counter>,
     pub(super) guest_seconds: Histograms<ControllerLabels>,
     pub(super) skipped: Family<ControllerLabels, Counter>,
@@ -116,9 +112,35 @@ pub(super) struct Families {
     pub(super) writes: Family<WriteLabels, Counter>,
 }
 
+/// What the API server asks.
+#[derive(Debug)]
+pub(super) struct Webhooks {
+    pub(super) requests: Family<WebhookCodeLabels, Counter>,
+    pub(super) seconds: Histograms<WebhookLabels>,
+    pub(super) in_flight: Family<WebhookLabels, Gauge>,
+    pub(super) reviews: Family<ReviewLabels, Counter>,
+    pub(super) conversions: Family<CallLabels, Counter>,
+}
+
+impl Webhooks {
+    fn register(r: &mut Registry) -> Self {
+        Self {
+            requests: counter(r, "controller_runtime_webhook_requests", "Webhook requests by HTTP status"),
+            seconds: histogram(
+                r,
+                "controller_runtime_webhook_latency_seconds",
+                "From a webhook request to its answer",
+                webhook_buckets,
+            ),
+            in_flight: gauge(r, "controller_runtime_webhook_requests_in_flight", "Webhook requests in work"),
+            reviews: counter(r, "mortise_admission_reviews", "Admission requests by how they were answered"),
+            conversions: counter(r, "mortise_conversions", "Objects wanted in another version, by how that ended"),
+        }
+    }
+}
+
 impl Families {
-    pub(super) fn register(registry: &mut Registry) -> Self {
-        let r = registry;
+    pub(super) fn register(r: &mut Registry) -> Self {
         Self {
             reconciles: counter(r, "controller_runtime_reconcile", "Reconciles by result"),
             errors: counter(r, "controller_runtime_reconcile_errors", "Reconciles that failed"),
@@ -157,16 +179,7 @@ impl Families {
             ),
             retries: counter(r, "workqueue_retries", "Keys that came back after a failure"),
             requests: counter(r, "rest_client_requests", "Requests to the API server"),
-            webhook_requests: counter(r, "controller_runtime_webhook_requests", "Webhook requests by HTTP status"),
-            webhook_seconds: histogram(
-                r,
-                "controller_runtime_webhook_latency_seconds",
-                "From a webhook request to its answer",
-                webhook_buckets,
-            ),
-            webhook_in_flight: gauge(r, "controller_runtime_webhook_requests_in_flight", "Webhook requests in work"),
-            reviews: counter(r, "mortise_admission_reviews", "Admission requests by how they were answered"),
-            conversions: counter(r, "mortise_conversions", "Objects wanted in another version, by how that ended"),
+            webhooks: Webhooks::register(r),
             guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by how they ended"),
             guest_seconds: histogram(r, "mortise_guest_call_seconds", "Time of one call on its worker", guest_buckets),
             skipped: counter(
