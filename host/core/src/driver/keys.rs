@@ -178,12 +178,14 @@ impl Run {
 
 impl KeyState {
     /// Begins anew when another object has taken the name: its failures, its breaker and its conditions were not those of
-    /// this one. What the driver has registered under the key stays until it is replaced.
-    pub fn meet(&mut self, uid: &Arc<str>) {
-        if self.uid != *uid {
+    /// this one. What the driver has registered under the key stays until it is replaced. True when it is another one.
+    pub fn meet(&mut self, uid: &Arc<str>) -> bool {
+        let is_another = self.uid != *uid;
+        if is_another {
             let Self { own_writes, last, taken, .. } = std::mem::take(self);
             *self = Self { uid: Arc::clone(uid), own_writes, last, taken, ..Self::default() };
         }
+        is_another
     }
 
     /// Keeps what a write was that the API server has accepted.

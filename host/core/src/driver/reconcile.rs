@@ -10,7 +10,7 @@ use crate::contract::{CallResult, Failure, GuestFault, Outcome};
 use crate::digest::spread;
 use crate::event::{Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult};
 use crate::finalizer;
-use crate::limits::CONSISTENCY_TIMEOUT_MS;
+use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::object::{Object, ObjectRef};
 use crate::plan::{self, Prepared};
 use crate::queue::{Key, Lane, Taken};
@@ -80,7 +80,10 @@ impl Driver {
             // Its children are collected with it; there is nothing to reconcile any more.
             return;
         }
-        state.meet(&primary.uid);
+        if state.meet(&primary.uid) && spec.finalize && finalizer::is_on(&primary, &controller.finalizer) {
+            // Whoever put it on, a host that died or a plugin that went, may have left writes under way.
+            state.may_land_until_ms = now_ms + WRITE_TIMEOUT_MS;
+        }
         state.own_writes.retain(|write| !write.is_shown_by(&snapshot));
         if let Some(write) = state.own_writes.first() {
             let since_ms = *state.gated_since_ms.get_or_insert(now_ms);

@@ -22,6 +22,7 @@ use crate::read_set::ReadSet;
 mod admission;
 mod builtin;
 mod conversion;
+mod finalizers;
 mod host_crd;
 mod leading;
 mod needs;
@@ -43,6 +44,8 @@ struct Host {
     creates: Vec<(WriteId, Arc<str>)>,
     /// What they are to make.
     bodies: BTreeMap<WriteId, (ObjectRef, Value)>,
+    /// Patches that put finalizers on and take them off, asked for and not answered yet.
+    patches: Vec<(WriteId, ObjectRef, Value)>,
     watched: BTreeSet<Kind>,
     loaded: BTreeSet<Digest>,
     compiled: usize,
@@ -154,6 +157,7 @@ impl Host {
             deletes: Vec::new(),
             creates: Vec::new(),
             bodies: BTreeMap::new(),
+            patches: Vec::new(),
             watched: BTreeSet::new(),
             loaded: BTreeSet::new(),
             compiled: 0,
@@ -269,6 +273,9 @@ impl Host {
                     merge(&mut object["status"], &patch["status"]);
                     self.written(write.id, target, object, events);
                 }
+                WriteOp::Patch { target, body, .. } => {
+                    self.patches.push((write.id, target, serde_json::from_str(&body).unwrap()));
+                }
                 op => panic!("these plugins have no {} of {}", op.verb(), op.target()),
             },
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
@@ -280,7 +287,9 @@ impl Host {
             Effect::Call(call) => {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
                 let children = Some(vec![Child { key: "only".into(), object }]);
-                let result = CallResult::Done(Outcome { children, ..Outcome::default() });
+                // Only a controller that finalizes is called with an object that is being deleted.
+                let finalized = call.object.deleting;
+                let result = CallResult::Done(Outcome { children, finalized, ..Outcome::default() });
                 let done = Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 });
                 self.calls += 1;
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
@@ -322,6 +331,18 @@ impl Host {
             });
             let event = self.stored(&ObjectRef { kind: kind.clone(), name }, object);
             self.step(event);
+        }
+    }
+
+    /// The creates that are under way all succeed, and the watch shows what they made.
+    fn end_creates(&mut self) {
+        for (id, _) in std::mem::take(&mut self.creates) {
+            let (target, mut object) = self.bodies.remove(&id).unwrap();
+            let uid: Arc<str> = format!("uid-{}", target.name).into();
+            object["metadata"]["uid"] = json!(&*uid);
+            let shown = self.stored(&target, object);
+            self.step(Event::Wrote(id, Ok(Written { uid, resource_version: ResourceVersion(self.version) })));
+            self.step(shown);
         }
     }
 

@@ -28,18 +28,6 @@ fn write(host: &mut Host, name: &str, labels: &Value, annotations: &Value) {
     host.step(event);
 }
 
-/// The creates that are under way all succeed, and the watch shows what they made.
-fn answer_creates(host: &mut Host) {
-    for (id, _) in std::mem::take(&mut host.creates) {
-        let (target, mut object) = host.bodies.remove(&id).unwrap();
-        let uid: Arc<str> = format!("uid-{}", target.name).into();
-        object["metadata"]["uid"] = json!(&*uid);
-        let shown = host.stored(&target, object);
-        host.step(Event::Wrote(id, Ok(Written { uid, resource_version: ResourceVersion(host.version) })));
-        host.step(shown);
-    }
-}
-
 /// How often something was taken from the queue, and how many keys there are.
 fn work(host: &Host) -> (usize, usize) {
     let taken = host.observed.iter().filter(|seen| matches!(seen, Observation::Taken { .. })).count();
@@ -68,12 +56,12 @@ fn what_ceases_to_match_loses_its_key_and_keeps_its_children() {
     // It ceases to match while its child is being created: that comes to its end, and nothing follows.
     write(&mut host, "a", &none, &none);
     assert_eq!(work(&host), (1, 1));
-    answer_creates(&mut host);
+    host.end_creates();
     assert_eq!((work(&host), host.creates.len(), host.deletes.len()), ((1, 0), 0, 0));
     assert_eq!(host.driver.queue_depths().iter().map(|(_, depth)| depth).sum::<usize>(), 0, "nor will anything");
     // It matches again, is at rest, and ceases to match: its key is gone at once.
     write(&mut host, "a", &web, &none);
-    answer_creates(&mut host);
+    host.end_creates();
     host.pass(10_000);
     assert_eq!(work(&host).1, 1);
     write(&mut host, "a", &none, &none);
@@ -89,9 +77,9 @@ fn w1_a_version_that_selects_otherwise_looks_at_what_it_selects_alone() {
         write(&mut host, name, &json!({"tier": tier}), &none);
     }
     assert_eq!(work(&host).1, 3);
-    answer_creates(&mut host);
+    host.end_creates();
     offer(&mut host, 2, &json!({"labels": "tier=web"}));
-    answer_creates(&mut host);
+    host.end_creates();
     assert_eq!((work(&host).1, host.deletes.len()), (1, 0));
     offer(&mut host, 3, &json!({"labels": "tier=db"}));
     assert_eq!((work(&host).1, host.deletes.len()), (2, 0));
