@@ -55,8 +55,12 @@ impl Answerer {
                 return Told::error(StatusCode::BAD_REQUEST, why);
             }
         };
-        let answer = self.judge(purpose, name, &route, &review).await;
+        let judged = self.judge(purpose, name, &route, &review).await;
         counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
+        let Some(answer) = judged else {
+            // Not counted: a client could make up as many kinds as it likes.
+            return Told::json(review.admitted().text);
+        };
         let controller: Arc<str> = format!("{name}/{}", review.kind().kind).into();
         self.metrics.reviewed(&controller, purpose, &answer);
         if let Some(fault) = &answer.fault {
@@ -65,12 +69,11 @@ impl Answerer {
         Told::json(answer.text)
     }
 
-    async fn judge(&self, purpose: Purpose, name: &str, route: &Route<Serving>, review: &Review) -> Answer {
+    /// None when the plugin does not ask about such objects: the version before it did, and its webhook has not been
+    /// changed yet.
+    async fn judge(&self, purpose: Purpose, name: &str, route: &Route<Serving>, review: &Review) -> Option<Answer> {
         let Route { plugin, serving } = route;
-        let Some(question) = review.question(purpose, serving, now_unix_ms()) else {
-            // The version before asked to be asked, and its webhook has not been changed yet.
-            return review.admitted();
-        };
+        let question = review.question(purpose, serving, now_unix_ms())?;
         let (sender, report) = oneshot::channel::<Report<Verdict>>();
         let patience = serving.patience();
         let admit = Ask {
@@ -84,16 +87,16 @@ impl Answerer {
             }),
         };
         if let Err(full) = self.submit(plugin, Work::Admit(Box::new(admit))) {
-            return review.unavailable(429, &format!("mortise has too much to do: {full}; try again"));
+            return Some(review.unavailable(429, &format!("mortise has too much to do: {full}; try again")));
         }
-        match timeout(patience, report).await {
+        Some(match timeout(patience, report).await {
             Ok(Ok(report)) => {
                 log::admission(name, review.kind(), review.name(), &report);
                 review.answer(name, report.answer)
             }
             Ok(Err(_)) => review.unavailable(503, "mortise is ending; try again"),
             Err(_) => review.unavailable(503, &late(name, patience)),
-        }
+        })
     }
 }
 
