@@ -9,8 +9,9 @@
 pub const AUTHORITY_MS: u64 = 365 * DAY_MS;
 /// How long a certificate of the host lives. It costs a millisecond to make and is kept nowhere but in memory.
 pub const LEAF_MS: u64 = 30 * DAY_MS;
-/// Certificates begin this long before they are made, because clocks differ.
-pub const BACKDATED_MS: u64 = 5 * 60 * 1_000;
+/// Certificates begin this long before they are made, because clocks differ, and one that is set back by an hour makes none
+/// of them a certificate of the future.
+pub const BACKDATED_MS: u64 = 2 * 3_600 * 1_000;
 /// How long a new authority is trusted before it issues: API servers take webhook configurations over within a second or
 /// two, and connections that were being made meanwhile have long been used.
 pub const PROPAGATION_MS: u64 = 30 * 1_000;

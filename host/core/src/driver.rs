@@ -242,6 +242,7 @@ impl Driver {
             Event::AdmissionServed { plugin, digest, result } => {
                 self.on_admission_served(&plugin, &digest, result, effects);
             }
+            Event::AdmissionEnded { plugin } => self.on_admission_ended(&plugin, effects),
             Event::ConversionServed { plugin, digest, result } => {
                 self.on_conversion_served(&plugin, &digest, result, effects);
             }

@@ -117,6 +117,11 @@ pub enum Event {
         /// The API server asks, or why it cannot be had to.
         result: Result<(), Refusal>,
     },
+    /// The answer to [`Effect::ServeAdmission`] without a version: the API server asks no longer.
+    AdmissionEnded {
+        /// The plugin.
+        plugin: Arc<str>,
+    },
     /// The answer to [`Effect::ServeConversion`] with a version; told again when it changes.
     ConversionServed {
         /// The plugin.
@@ -299,7 +304,8 @@ pub enum Effect {
         not_after_ms: Option<u64>,
     },
     /// Answer the API server's questions about a plugin's objects with this version from now on, and have it ask them;
-    /// answered by [`Event::AdmissionServed`]. None: have it ask no longer; the version before answers until then.
+    /// answered by [`Event::AdmissionServed`]. None: have it ask no longer, answered by [`Event::AdmissionEnded`]; the version
+    /// before answers until then.
     ServeAdmission {
         /// The plugin.
         plugin: Arc<str>,

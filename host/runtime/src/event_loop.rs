@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mortise_core::driver::Driver;
+use mortise_core::driver::{Driver, Health};
 use mortise_core::event::{Digest, Effect, Event, Now};
 use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::components::Loaded;
 use crate::effects::Performer;
 use crate::http::Report;
+use crate::probes::{Phase, is_starting};
 use crate::sources::{Offers, Source, SourceInput, Told};
 
 #[cfg(test)]
@@ -33,6 +34,10 @@ const BATCH: usize = 256;
 const UNUSED: Duration = Duration::from_secs(300);
 /// How often that is looked at.
 const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
+
+/// How long a host counts as beginning. Plugins mostly serve within seconds; one that does not must not keep those that do from
+/// being found by their Service.
+const START: Duration = Duration::from_secs(60);
 
 /// What enters the loop.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(crate) struct EventLoop {
     /// Told, or dropped, when the host is to end.
     stop: oneshot::Receiver<()>,
     stopping: bool,
+    /// None when the plugins that were there at the start serve.
+    starting_since: Option<Instant>,
     effects: Vec<Effect>,
 }
 
@@ -82,6 +89,7 @@ impl EventLoop {
             wake_at: None,
             stop,
             stopping: false,
+            starting_since: Some(Instant::now()),
             effects: Vec::new(),
         }
     }
@@ -165,13 +173,23 @@ impl EventLoop {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&mut self) -> Report {
+        let health = self.driver.health();
         Report {
-            health: self.driver.health(),
+            phase: self.phase(&health),
+            health,
             snapshot: self.driver.store().snapshot(),
             kinds: self.performer.watched(),
             queue_depths: self.driver.queue_depths(),
-            stopping: self.stopping,
+        }
+    }
+
+    fn phase(&mut self, health: &Health) -> Phase {
+        self.starting_since = self.starting_since.filter(|since| is_starting(health) && since.elapsed() < START);
+        match self.starting_since {
+            _ if self.stopping => Phase::Ending,
+            Some(_) => Phase::Starting,
+            None => Phase::Running,
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::event_loop::Input;
 use crate::metrics::{CacheState, Metrics, PluginState, RequestState, Scraped};
-use crate::probes::{self, Answer};
+use crate::probes::{self, Answer, Phase};
 
 /// How long the event loop has for an answer: under the kubelet's default timeout of one second, over any batch.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(900);
@@ -37,8 +37,8 @@ pub(crate) struct Report {
     pub(crate) kinds: Vec<Kind>,
     /// Keys that wait, by controller.
     pub(crate) queue_depths: Vec<(Arc<str>, usize)>,
-    /// The host has been told to end.
-    pub(crate) stopping: bool,
+    /// Whether it is beginning or ending.
+    pub(crate) phase: Phase,
 }
 
 /// Asks the event loop.
@@ -96,7 +96,7 @@ async fn healthz(State(inspector): State<Inspector>, RawQuery(query): RawQuery) 
 async fn readyz(State(inspector): State<Inspector>, RawQuery(query): RawQuery) -> Response {
     let verbose = is_verbose(query.as_deref());
     let answer = match inspector.report().await {
-        Ok(report) => probes::ready(&report.health, report.stopping, verbose),
+        Ok(report) => probes::ready(&report.health, report.phase, verbose),
         Err(failure) => probes::unanswered(failure),
     };
     respond(answer)

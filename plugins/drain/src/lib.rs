@@ -48,6 +48,9 @@ pub struct NodeMaintenanceStatus {
 /// status tells it to people.
 const CORDONED_BY: &str = "maintenance.mortise.dev/cordoned-by";
 
+/// Evictions of one outcome, which takes 500 actions and no more; as Pods go, the next are asked for.
+const EVICTIONS: usize = 400;
+
 /// What matters about the node.
 #[derive(Deserialize)]
 struct Node {
@@ -161,7 +164,7 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
         let message = format!("no Pod is left on {} but those that run on every node", node.metadata.name);
         return Ok(outcome.ready(true, "Drained", message));
     }
-    outcome = pods.iter().fold(outcome, |outcome, pod| outcome.action(Action::evict(pod.key())));
+    outcome = pods.iter().take(EVICTIONS).fold(outcome, |outcome, pod| outcome.action(Action::evict(pod.key())));
     let left = format!("{} Pods are left on {}", pods.len(), node.metadata.name);
     let budgets: Vec<Budget> = cx.list(&Query::<Budget>::new())?;
     let in_the_way = |pod: &Pod| budgets.iter().find(|budget| budget.holds_back(pod.namespace, pod.labels.as_ref()));

@@ -65,11 +65,12 @@ impl World {
             Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
             Effect::ServeAdmission { plugin, serving } => {
                 // What people write here is never wrong; whether they are asked makes no difference.
-                if let Some(serving) = serving {
-                    let delay = self.random.between(5, 50);
-                    let digest = serving.digest.clone();
-                    self.tell_in(delay, Event::AdmissionServed { plugin, digest, result: Ok(()) });
-                }
+                let event = match serving {
+                    Some(serving) => Event::AdmissionServed { plugin, digest: serving.digest.clone(), result: Ok(()) },
+                    None => Event::AdmissionEnded { plugin },
+                };
+                let delay = self.random.between(5, 50);
+                self.tell_in(delay, event);
             }
             Effect::ServeConversion { plugin, .. } => {
                 unreachable!("no kind of the model has two versions, that of {plugin} neither")

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Operation, Purpose, Question, Serving, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
+use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
 use crate::webhook::{cut, without_managed_fields};
 
@@ -29,6 +30,8 @@ pub struct Review {
     operation: Operation,
     object: Value,
     old: Option<Value>,
+    /// Who is to answer.
+    serving: Arc<Serving>,
 }
 
 /// What became of a request, beside the text of its answer.
@@ -80,11 +83,11 @@ struct RawResource {
 }
 
 impl Review {
-    /// Reads a request.
+    /// Reads a request that this version is to answer.
     ///
     /// # Errors
     /// What about it cannot be served, for the one who sent it.
-    pub fn parse(body: &[u8]) -> Result<Self, String> {
+    pub fn parse(body: &[u8], serving: &Arc<Serving>) -> Result<Self, String> {
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the AdmissionReview cannot be read: {error}"))?;
         if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {
@@ -118,7 +121,8 @@ impl Review {
             request.name
         };
         let kind = Kind::new(&api_version, &request.kind.kind);
-        Ok(Self { uid: request.uid, kind, resource: request.resource.resource, name, operation, object, old })
+        let (serving, resource) = (Arc::clone(serving), request.resource.resource);
+        Ok(Self { uid: request.uid, kind, resource, name, operation, object, old, serving })
     }
 
     /// The kind that is asked about.
@@ -132,8 +136,8 @@ impl Review {
     }
 
     /// What the guest is asked; None when its manifest does not name this kind for this purpose.
-    pub fn question(&self, purpose: Purpose, serving: &Serving, now_unix_ms: u64) -> Option<Question> {
-        let spec = serving.specs.iter().find(|spec| spec.kind == self.kind)?;
+    pub fn question(&self, purpose: Purpose, now_unix_ms: u64) -> Option<Question> {
+        let spec = self.serving.specs.iter().find(|spec| spec.kind == self.kind)?;
         let is_served = match purpose {
             Purpose::Mutate => spec.mutate && self.operation != Operation::Delete,
             Purpose::Validate => spec.validate,
@@ -144,8 +148,22 @@ impl Review {
             object: self.object.to_string().into(),
             old: self.old.as_ref().map(|old| old.to_string().into()),
             now_unix_ms,
-            config: Arc::clone(&serving.config),
+            config: Arc::clone(&self.serving.config),
         })
+    }
+
+    /// The manifest names another version of this kind: the version of the plugin before this one asked for objects as they
+    /// come here, and who can check them comes with the webhook that is being changed.
+    pub fn is_of_another_version(&self) -> bool {
+        let is_alike = |kind: &Kind| kind.group() == self.kind.group() && kind.kind == self.kind.kind;
+        self.serving.specs.iter().any(|spec| is_alike(&spec.kind) && spec.kind != self.kind)
+    }
+
+    /// Whether an object goes on though nobody could say what is right: what is to be deleted always does, and so does what
+    /// others work with, as it would if the host were not there.
+    fn goes_on_unchecked(&self) -> bool {
+        let is_of_others = |spec: &AdmissionSpec| spec.kind == self.kind && !spec.is_own;
+        self.operation == Operation::Delete || self.serving.specs.iter().any(is_of_others)
     }
 
     /// The object is admitted as it is.
@@ -153,10 +171,10 @@ impl Review {
         self.allow(None, Vec::new(), None)
     }
 
-    /// The host cannot say, for a reason that passes: `code` is 429 or 503. What is to be deleted is let through.
+    /// The host cannot say, for a reason that passes: `code` is 429 or 503. Of what a plugin brings nothing is stored unchecked.
     pub fn unavailable(&self, code: u16, message: &str) -> Answer {
         let reason = if code == 429 { "TooManyRequests" } else { "ServiceUnavailable" };
-        if self.operation == Operation::Delete {
+        if self.goes_on_unchecked() {
             return self.allow(None, vec![message.to_owned()], None);
         }
         self.refuse(code, json!({"reason": reason, "message": cut(message)}), &[], None)
@@ -203,9 +221,9 @@ impl Review {
         self.unanswered(message, Some(fault))
     }
 
-    /// Nobody could say. What may be wrong is not stored; what is to be deleted is never held up by a plugin's fault.
+    /// Nobody could say, by the plugin's fault or the host's.
     fn unanswered(&self, message: String, fault: Option<GuestFault>) -> Answer {
-        if self.operation == Operation::Delete {
+        if self.goes_on_unchecked() {
             return self.allow(None, vec![message], fault);
         }
         self.refuse(500, json!({"reason": "InternalError", "message": cut(&message)}), &[], fault)

@@ -47,6 +47,11 @@ fn greeting() -> Value {
 }
 
 fn review(operation: &str, object: &Value, old: &Value) -> Review {
+    review_for(spec(), operation, object, old)
+}
+
+/// One for a plugin that names what is asked about so.
+fn review_for(spec: AdmissionSpec, operation: &str, object: &Value, old: &Value) -> Review {
     let request = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -56,7 +61,7 @@ fn review(operation: &str, object: &Value, old: &Value) -> Review {
             "userInfo": {"username": "admin"}, "options": null, "dryRun": false,
         },
     });
-    Review::parse(request.to_string().as_bytes()).unwrap()
+    Review::parse(request.to_string().as_bytes(), &Arc::new(serving(spec))).unwrap()
 }
 
 fn response(answer: &Answer) -> Value {
@@ -80,18 +85,28 @@ fn checked(violations: Vec<Violation>) -> Verdict {
 #[test]
 fn a_question_has_the_object_without_its_managed_fields_and_what_is_stored() {
     let create = review("CREATE", &greeting(), &Value::Null);
-    let question = create.question(Purpose::Validate, &serving(spec()), 7).unwrap();
+    let question = create.question(Purpose::Validate, 7).unwrap();
     assert_eq!((question.operation, question.old, question.now_unix_ms), (Operation::Create, None, 7));
     let object: Value = serde_json::from_str(&question.object).unwrap();
     assert_eq!(object["metadata"], json!({"name": "a", "namespace": "n"}));
 
-    let deleted = review("DELETE", &Value::Null, &greeting());
     let asked = AdmissionSpec { operations: Operations { delete: true, ..spec().operations }, ..spec() };
-    let question = deleted.question(Purpose::Validate, &serving(asked.clone()), 0).unwrap();
+    let deleted = review_for(asked, "DELETE", &Value::Null, &greeting());
+    let question = deleted.question(Purpose::Validate, 0).unwrap();
     assert_eq!((question.operation, Some(&question.object)), (Operation::Delete, question.old.as_ref()));
-    assert_eq!(deleted.question(Purpose::Mutate, &serving(asked), 0), None);
-    let other = AdmissionSpec { kind: Kind::new("example.com/v1", "Other"), ..spec() };
-    assert_eq!(create.question(Purpose::Validate, &serving(other), 0), None);
+    assert_eq!(deleted.question(Purpose::Mutate, 0), None);
+}
+
+#[test]
+fn a_kind_that_the_new_version_does_not_know_is_admitted_and_another_version_of_its_kind_waits() {
+    let asked_of = |api_version: &str, kind: &str| {
+        let spec = AdmissionSpec { kind: Kind::new(api_version, kind), ..spec() };
+        let review = review_for(spec, "CREATE", &greeting(), &Value::Null);
+        (review.question(Purpose::Validate, 0).is_some(), review.is_of_another_version())
+    };
+    assert_eq!(asked_of("example.com/v1", "Greeting"), (true, false));
+    assert_eq!(asked_of("example.com/v1", "Other"), (false, false));
+    assert_eq!(asked_of("example.com/v2", "Greeting"), (false, true));
 }
 
 #[test]
@@ -115,7 +130,7 @@ fn what_is_no_review_is_refused_in_words() {
             "carries no object",
         ),
     ] {
-        let error = Review::parse(body.as_bytes()).unwrap_err();
+        let error = Review::parse(body.as_bytes(), &Arc::new(serving(spec()))).unwrap_err();
         assert!(error.contains(words), "{words:?} is not in {error}");
     }
 }
@@ -245,6 +260,13 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
     assert_eq!(refused["status"]["message"], "greetings.example.com \"a\" is forbidden: others greet it");
     let busy = review("CREATE", &greeting(), &Value::Null).unavailable(429, "too many");
     assert_eq!((busy.code, &response(&busy)["status"]["reason"]), (429, &json!("TooManyRequests")));
+
+    // What others work with goes on, as it would if there were no host.
+    let foreign = review_for(AdmissionSpec { is_own: false, ..spec() }, "CREATE", &greeting(), &Value::Null);
+    let answer = foreign.answer("greeting", trap());
+    assert_eq!((&response(&answer)["allowed"], answer.fault.is_some()), (&json!(true), true));
+    assert_eq!(response(&foreign.unavailable(429, "too many"))["warnings"], json!(["too many"]));
+    assert_eq!(response(&foreign.answer("greeting", checked(vec![violation("", "no")])))["allowed"], false);
 }
 
 #[test]

@@ -18,9 +18,20 @@ use crate::selector::Selector;
 /// A delete that failed is not tried again sooner: nobody waits for a note to go.
 const MIN_RETRY_MS: u64 = 100;
 
+/// How far its webhooks are gone, which would refuse its objects for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Webhooks {
+    /// Nobody has been asked to end them.
+    #[default]
+    Unknown,
+    Ending,
+    Gone,
+}
+
 /// How far the delete of one orphan has come.
 #[derive(Debug, Default)]
 pub(super) struct Orphan {
+    webhooks: Webhooks,
     in_flight: bool,
     /// The delete that the view does not show yet.
     expected: Option<OwnWrite>,
@@ -61,13 +72,24 @@ impl Driver {
         if orphan.in_flight || is_deleted || self.now.mono_ms < orphan.not_before_ms {
             return;
         }
-        orphan.in_flight = true;
-        if live.json().contains(&format!("{ADMITTING:?}")) {
-            // It went while no host ran, perhaps; its webhooks would refuse its objects for ever.
-            effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), serving: None });
+        if orphan.webhooks != Webhooks::Gone && live.json().contains(&format!("{ADMITTING:?}")) {
+            // A host that starts anew knows of them by this object alone, so it goes after them.
+            if std::mem::replace(&mut orphan.webhooks, Webhooks::Ending) == Webhooks::Unknown {
+                effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), serving: None });
+            }
+            return;
         }
+        orphan.in_flight = true;
         let op = WriteOp::Delete { target, uid: Arc::clone(&live.uid), propagation: Propagation::Background };
         self.send(None, op.clone(), WriteFor::Orphan(Arc::clone(name), op), effects);
+    }
+
+    /// The API server asks this plugin no longer.
+    pub(super) fn on_admission_ended(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+        if let Some(orphan) = self.orphans.get_mut(name).filter(|orphan| orphan.webhooks == Webhooks::Ending) {
+            orphan.webhooks = Webhooks::Gone;
+            self.delete_orphan(name, effects);
+        }
     }
 
     pub(super) fn on_orphan_deleted(

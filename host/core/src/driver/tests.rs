@@ -57,6 +57,8 @@ struct Host {
     calls: usize,
     /// Calls are answered only when the test says so.
     slow_guests: bool,
+    /// Webhooks are gone only when the test says so.
+    slow_webhooks: bool,
     answers: Vec<Event>,
     observed: Vec<Observation>,
     /// Who was to answer for whom.
@@ -165,6 +167,7 @@ impl Host {
             crds: BTreeSet::new(),
             calls: 0,
             slow_guests: false,
+            slow_webhooks: false,
             answers: Vec::new(),
             observed: Vec::new(),
             admission: Vec::new(),
@@ -282,7 +285,7 @@ impl Host {
             Effect::Observe(observation) => self.observed.push(observation),
             Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
             Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
-            Effect::ServeAdmission { plugin, serving } => self.admission.push((plugin, serving)),
+            Effect::ServeAdmission { plugin, serving } => self.serve_admission(plugin, serving, events),
             Effect::ServeConversion { plugin, serving } => self.conversion.push((plugin, serving)),
             Effect::Call(call) => {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
@@ -296,6 +299,13 @@ impl Host {
             }
             Effect::ReadLive(target) => panic!("nothing is ever in the way: {target}"),
         }
+    }
+
+    fn serve_admission(&mut self, plugin: Arc<str>, serving: Option<Arc<Serving>>, events: &mut VecDeque<Event>) {
+        if serving.is_none() && !self.slow_webhooks {
+            events.push_back(Event::AdmissionEnded { plugin: Arc::clone(&plugin) });
+        }
+        self.admission.push((plugin, serving));
     }
 
     fn written(&mut self, id: WriteId, target: ObjectRef, object: Value, events: &mut VecDeque<Event>) {

@@ -23,6 +23,7 @@ use crate::http::{Inspector, Scrape, serve_metrics, serve_probes};
 use crate::loader::Loader;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
+use crate::probes::Phase;
 use crate::sources::{Offers, Source, SourceInput};
 use crate::supervise::{Falls, supervisor};
 use crate::webhooks::Webhooks;
@@ -177,6 +178,7 @@ async fn the_word_to_stop_needs_no_place_among_the_inputs_and_comes_before_those
     host.stop.send(()).unwrap();
     timeout(DEADLINE, event_loop.run()).await.expect("the loop ends");
     // Some may be looked at until what is in flight has ended, and none before the word.
-    let early = answers.iter_mut().filter_map(|report| report.try_recv().ok()).filter(|report| !report.stopping);
+    let early =
+        answers.iter_mut().filter_map(|report| report.try_recv().ok()).filter(|report| report.phase != Phase::Ending);
     assert_eq!(early.count(), 0);
 }

@@ -44,11 +44,11 @@ impl Answerer {
 
     async fn admit(&self, purpose: Purpose, name: &str, asked: &Asked) -> Told {
         let Some(route) = self.webhooks.route(name) else {
-            return unserved(asked, name);
+            return unserved(name);
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(&asked.path);
-        let review = match Review::parse(&asked.body) {
+        let review = match Review::parse(&asked.body, &route.serving) {
             Ok(review) => review,
             Err(why) => {
                 counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
@@ -73,7 +73,10 @@ impl Answerer {
     /// changed yet.
     async fn judge(&self, purpose: Purpose, name: &str, route: &Route<Serving>, review: &Review) -> Option<Answer> {
         let Route { plugin, serving } = route;
-        let question = review.question(purpose, serving, now_unix_ms())?;
+        let Some(question) = review.question(purpose, now_unix_ms()) else {
+            let why = format!("the webhooks of the plugin {name:?} are being changed for its new version; try again");
+            return review.is_of_another_version().then(|| review.unavailable(503, &why));
+        };
         let (sender, report) = oneshot::channel::<Report<Verdict>>();
         let patience = serving.patience();
         let admit = Ask {
@@ -100,16 +103,12 @@ impl Answerer {
     }
 }
 
-/// The webhook is there, and the plugin is not, or not yet: nothing is stored unchecked.
-fn unserved(asked: &Asked, name: &str) -> Told {
-    match Review::parse(&asked.body) {
-        Ok(review) => {
-            let why =
-                format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
-            Told::json(review.unavailable(503, &why).text)
-        }
-        Err(why) => Told::error(StatusCode::BAD_REQUEST, why),
-    }
+/// The webhook is there, and the plugin is not, or not yet. Whether what is asked about goes on without it stands in the
+/// webhook, as if there were no host.
+fn unserved(name: &str) -> Told {
+    let why = format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
+    // Of the statuses only this one has the API server repeat the words.
+    Told::error(StatusCode::INTERNAL_SERVER_ERROR, why)
 }
 
 fn late(name: &str, patience: Duration) -> String {

@@ -419,6 +419,7 @@ impl Keeper {
                 (None, Some(_)) => {
                     self.state.told.remove(name);
                     self.end(name);
+                    self.send(Event::AdmissionEnded { plugin: Arc::clone(name) }).await;
                 }
                 (Some(serving), Some(Written::Done)) => self.tell(name, serving, Ok(())).await,
                 (Some(serving), Some(Written::Foreign)) => self.tell(name, serving, Err(belongs_to_others(name))).await,

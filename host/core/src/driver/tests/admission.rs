@@ -80,14 +80,20 @@ fn l3_a_plugin_that_goes_ends_its_admission_also_when_it_went_while_no_host_ran(
     let digest = offer(&mut host, ADMITTING);
     served(&mut host, &digest, Ok(()));
     asked(&mut host);
+    host.slow_webhooks = true;
     host.withdraw(0);
     assert_eq!(asked(&mut host), Some(None));
+    assert_eq!(host.deletes, [], "a host that starts anew knows of the webhooks by the Plugin object alone");
 
     let mut restarted = Host::started();
+    restarted.slow_webhooks = true;
     restarted.objects = host.objects;
     let target = plugin_object(&plugin_name(0));
     let object = restarted.objects[&target].clone();
     let event = restarted.stored(&target, object);
     restarted.step(event);
     assert_eq!(asked(&mut restarted), Some(None));
+    assert_eq!(restarted.deletes, []);
+    restarted.step(Event::AdmissionEnded { plugin: plugin_name(0) });
+    assert_eq!(restarted.deletes.len(), 1);
 }
