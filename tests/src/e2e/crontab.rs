@@ -1,9 +1,10 @@
-//! CronTab on the real control plane: ticks become Jobs that the Job controller runs, once each also across a killed host, and
-//! an expression that means nothing is refused. The shortest schedule is a minute, so one tick is waited for; what else
-//! systems.md says of CronTab is tested natively beside the plugin.
+//! CronTab on the real control plane: ticks become Jobs that the Job controller runs, once each also across a killed host,
+//! beside, after or instead of those that still run, and what has ended is pruned. The shortest schedule is a minute, so
+//! the tests that need ticks wait for one or three; where a missed tick will do, the status is put into the past.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mortise_core::time;
 use serde_json::{Value, json};
 
 use super::world::{World, built};
@@ -28,6 +29,36 @@ fn jobs(world: &World, crontab: &str) -> Vec<String> {
     names.split_whitespace().filter(|name| name.starts_with(&format!("{crontab}-"))).map(str::to_owned).collect()
 }
 
+/// The Jobs that a CronTab says are running.
+fn active(world: &World, crontab: &str) -> Vec<String> {
+    serde_json::from_str(&get(world, &format!("ct/{crontab}"), "{.status.active}")).unwrap_or_default()
+}
+
+/// The minute of the tick that a Job is named after.
+fn minute(job: &str) -> u64 {
+    job.rsplit_once('-').and_then(|(_, minute)| minute.parse().ok()).unwrap_or_else(|| panic!("{job} names no minute"))
+}
+
+/// A minute as the plugin writes it.
+fn shown(minute: u64) -> String {
+    time::seconds(minute * 60_000)
+}
+
+fn minute_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60
+}
+
+/// Waits until an event of this reason tells of a CronTab in these words.
+#[track_caller]
+fn wait_for_event(world: &World, crontab: &str, reason: &str, message: &str) {
+    let selector = format!("involvedObject.kind=CronTab,involvedObject.name={crontab},reason={reason}");
+    let format = "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}";
+    world.until(&format!("{crontab} has the event {reason}: {message}"), || {
+        let told = world.kubectl_here(&["get", "events", "--field-selector", &selector, "-o", format]);
+        told.lines().any(|line| line == message).then_some(())
+    });
+}
+
 /// Waits until the condition Ready has this reason; its message.
 fn wait_for_reason(world: &World, crontab: &str, reason: &str) -> String {
     world.until(&format!("{crontab} says {reason}"), || {
@@ -37,17 +68,9 @@ fn wait_for_reason(world: &World, crontab: &str, reason: &str) -> String {
     })
 }
 
-fn world_with_crontab(name: &str) -> World {
-    let mut world = World::new(name);
-    world.start_host();
-    world.offer("crontab", &built("plugins/crontab.wasm"));
-    world.wait_ready("crontab");
-    world
-}
-
 #[test]
 fn a_tick_becomes_a_job_of_as_many_pods_as_replicas() {
-    let world = world_with_crontab("crontab");
+    let world = World::with_plugin("crontab", "crontab");
     world.apply(&crontab(&world, "tab", json!({"cronSpec": " * * * * * ", "image": "cron", "replicas": 2})));
     let job =
         world.until_within(NEXT_TICK, "the next tick has its Job", &mut || jobs(&world, "tab").into_iter().next());
@@ -55,17 +78,166 @@ fn a_tick_becomes_a_job_of_as_many_pods_as_replicas() {
     assert_eq!((&found["spec"]["parallelism"], &found["spec"]["completions"]), (&json!(2), &json!(2)), "{found:#}");
     assert_eq!(found["metadata"]["ownerReferences"][0]["name"], "tab");
     let tick = found["metadata"]["annotations"]["stable.example.com/scheduled-at"].as_str().unwrap();
+    assert_eq!(job, format!("tab-{}", minute(&job)), "it is named from its CronTab and a minute");
+    assert_eq!(shown(minute(&job)), tick, "and the minute is that of its tick");
     world.until("the status tells of the tick", || {
         (get(&world, "ct/tab", "{.status.lastScheduleTime}") == tick).then_some(())
     });
+    wait_for_event(&world, "tab", "SuccessfulCreate", &format!("started the Job of {tick}"));
     world.kubectl_here(&["wait", "--for=condition=Ready", "ct/tab", "--timeout=60s"]);
     world.kubectl_here(&["wait", "--for=condition=Complete", &format!("job/{job}"), "--timeout=60s"]);
     assert_eq!(get(&world, &format!("job/{job}"), "{.status.succeeded}"), "2");
 }
 
+/// What ends a Job is left to the tests: no Node takes its Pods.
+fn keep_jobs_running(world: &World) {
+    let nodes = world.kubectl(&["get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"]);
+    let nodes: Vec<&str> = nodes.split_whitespace().collect();
+    world.kubectl(&[&["cordon"], &nodes[..]].concat());
+}
+
+/// Ends a Job's Pod as a kubelet would, and waits until the Job controller has seen it.
+fn end_job(world: &World, job: &str) {
+    let of_job = format!("job-name={job}");
+    let pod = world.until(&format!("{job} has its Pod"), || {
+        let pods = world.kubectl_here(&["get", "pods", "-l", &of_job, "-o", "name"]);
+        pods.lines().next().map(str::to_owned)
+    });
+    let succeeded = r#"{"status":{"phase":"Succeeded"}}"#;
+    world.kubectl_here(&["patch", &pod, "--subresource=status", "--type=merge", "-p", succeeded]);
+    world.kubectl_here(&["wait", "--for=condition=Complete", &format!("job/{job}"), "--timeout=60s"]);
+}
+
+/// Waits until the status tells of the newest tick that had its Job, and of the next one.
+#[track_caller]
+fn wait_told(world: &World, crontab: &str) {
+    world.until(&format!("{crontab} tells of its newest tick and of the next"), || {
+        let newest = minute(jobs(world, crontab).last()?);
+        let told = get(world, &format!("ct/{crontab}"), "{.status.lastScheduleTime} {.status.nextScheduleTime}");
+        (told == format!("{} {}", shown(newest), shown(newest + 1))).then_some(())
+    });
+}
+
+#[test]
+fn jobs_that_run_at_the_next_tick_are_joined_waited_for_or_replaced_and_those_that_ended_are_pruned() {
+    let mut world = World::with_plugin("crontab-policies", "crontab");
+    keep_jobs_running(&world);
+    world.mark_audit();
+    let tab = |name: &str, field: &str, value: Value| {
+        crontab(&world, name, json!({"cronSpec": "* * * * *", "image": "cron", field: value}))
+    };
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [
+        tab("allow", "concurrencyPolicy", json!("Allow")), tab("forbid", "concurrencyPolicy", json!("Forbid")),
+        tab("replace", "concurrencyPolicy", json!("Replace")), tab("history", "historyLimit", json!(1)),
+    ]}));
+    let [allowed, forbidding, replaced, ended] = ["allow", "forbid", "replace", "history"].map(|name| {
+        let what = format!("{name} says that its first Job runs");
+        world.until_within(NEXT_TICK, &what, &mut || active(&world, name).into_iter().next())
+    });
+    wait_told(&world, "allow");
+    end_job(&world, &ended);
+    world.until("a Job that has ended is active no more", || active(&world, "history").is_empty().then_some(()));
+    assert_eq!(jobs(&world, "history"), [ended.as_str()], "one is within the limit");
+
+    // The second tick.
+    let both = world.until_within(NEXT_TICK, "a second Job runs beside the first", &mut || {
+        Some(active(&world, "allow")).filter(|active| active.len() > 1)
+    });
+    assert_eq!((&both[0], &both), (&allowed, &jobs(&world, "allow")), "the first one runs on");
+    wait_told(&world, "allow");
+    let second = minute(&both[1]);
+    assert_replaced(&world, &replaced);
+    assert_pruned_and_suspended(&world, &ended);
+    let waits = wait_for_reason(&world, "forbid", "JobActive");
+    assert!(waits.ends_with("waits until the running Jobs have ended"), "{waits}");
+
+    // The third tick: the one that had to wait until now is not made up for any more.
+    let third = format!("the tick of {} waits until the running Jobs have ended", shown(second + 1));
+    world.until_within(NEXT_TICK, "forbid speaks of the next tick", &mut || {
+        (wait_for_reason(&world, "forbid", "JobActive") >= third).then_some(())
+    });
+    assert_eq!(
+        (jobs(&world, "forbid"), active(&world, "forbid")),
+        (vec![forbidding.clone()], vec![forbidding.clone()])
+    );
+    let first_tick = shown(minute(&forbidding));
+    assert_eq!(get(&world, "ct/forbid", "{.status.lastScheduleTime}"), first_tick, "no other has had its Job");
+    end_job(&world, &forbidding);
+    let follower = world.until("the Job that waited runs", || active(&world, "forbid").into_iter().next());
+    assert!(minute(&follower) > second, "{follower} is of a tick that was passed over");
+    assert_eq!(jobs(&world, "forbid"), [forbidding, follower]);
+
+    // One that is suspended is not looked at when its tick comes, but it is when somebody changes it.
+    world.kubectl_here(&["patch", "ct/history", "--type=merge", "-p", r#"{"spec":{"image":"cron:2"}}"#]);
+    wait_until_seen(&world, "history");
+    assert_eq!(jobs(&world, "history").len(), 1, "the third tick of one that is suspended has no Job");
+}
+
+/// Replace at its second tick: another Job runs, and it was started after the first one was deleted.
+fn assert_replaced(world: &World, first: &str) {
+    let next = world.until_within(NEXT_TICK, "another Job runs instead of the first", &mut || {
+        let (active, jobs) = (active(world, "replace"), jobs(world, "replace"));
+        (active == jobs && jobs.len() == 1 && jobs[0] != first).then(|| jobs[0].clone())
+    });
+    world.until("the Pod of the first is gone with it", || {
+        world.kubectl_here(&["get", "pods", "-l", &format!("job-name={first}"), "-o", "name"]).is_empty().then_some(())
+    });
+    let writes = world.writes_by_host();
+    let written = |verb: &str, job: &str| {
+        let is_it = |write: &mortise_control_plane::AuditRecord| {
+            write.resource == "jobs" && write.verb == verb && write.name == job && write.code < 300
+        };
+        writes.iter().position(is_it).unwrap_or_else(|| panic!("no {verb} of {job}: {writes:#?}"))
+    };
+    assert!(written("delete", first) < written("create", &next), "{writes:#?}");
+}
+
+/// A history of one at its second tick, after which it is suspended: of two Jobs that have ended the newer one is kept.
+fn assert_pruned_and_suspended(world: &World, first: &str) {
+    let newest =
+        world.until_within(NEXT_TICK, "the second Job runs", &mut || active(world, "history").into_iter().next());
+    assert_eq!(jobs(world, "history"), [first, &newest], "a Job that runs counts against no limit");
+    world.kubectl_here(&["patch", "ct/history", "--type=merge", "-p", r#"{"spec":{"suspend":true}}"#]);
+    wait_for_reason(world, "history", "Suspended");
+    end_job(world, &newest);
+    world.until("the older one is pruned", || (jobs(world, "history") == [newest.as_str()]).then_some(()));
+    assert_eq!(get(world, "ct/history", "{.status.nextScheduleTime}"), "");
+}
+
+#[test]
+fn the_next_time_is_one_of_the_time_zone_and_the_sample_of_the_tutorial_is_taken_as_it_is() {
+    let world = World::with_plugin("crontab-zone", "crontab");
+    let noon = |name: &str, zone: Value| {
+        crontab(&world, name, json!({"cronSpec": "0 12 * * *", "image": "cron", "timeZone": zone}))
+    };
+    world.until("the API server asks the plugin, and refuses a zone that there is not", || {
+        let refusal = format!("{:#}", world.plane.apply(&noon("mars", json!("Mars/Olympus")).to_string()).err()?);
+        (refusal.contains("spec.timeZone: Invalid value: ") && refusal.contains("Mars/Olympus")).then_some(())
+    });
+    // Neither has a time of summer.
+    for (name, zone, time) in [("utc", Value::Null, "T12:00:00Z"), ("kolkata", json!("Asia/Kolkata"), "T06:30:00Z")] {
+        let before = shown(minute_now());
+        world.apply(&noon(name, zone));
+        wait_for_reason(&world, name, "Scheduled");
+        let next = get(&world, &format!("ct/{name}"), "{.status.nextScheduleTime}");
+        assert!(next.ends_with(time) && next > before, "{name}: {next}");
+    }
+
+    // Every minute of a Friday and of a Sunday, as the tutorial has it. 1970 began on a Thursday.
+    let next_after = |now: u64| (now + 1..).find(|minute| matches!(minute / 1440 % 7, 1 | 3)).expect("a week has both");
+    let before = minute_now();
+    world.apply_sample("crontab");
+    wait_for_reason(&world, "my-new-cron-object", "Scheduled");
+    let next = get(&world, "ct/my-new-cron-object", "{.status.nextScheduleTime}");
+    assert!((shown(next_after(before))..=shown(next_after(minute_now()))).contains(&next), "{next}");
+    let defaults =
+        get(&world, "ct/my-new-cron-object", "{.spec.replicas} {.spec.concurrencyPolicy} {.spec.historyLimit}");
+    assert_eq!(defaults, "1 Allow 3");
+}
+
 #[test]
 fn a_schedule_that_means_nothing_is_refused_and_told_of_one_that_is_stored_already() {
-    let world = world_with_crontab("crontab-broken");
+    let world = World::with_plugin("crontab-broken", "crontab");
     let broken = crontab(&world, "broken", json!({"cronSpec": "61 * * * *", "image": "cron"}));
     let why = "\"61 * * * *\" is not a cron expression: minute \"61\": 61 is not within 0 and 59";
     world.until("the API server asks the plugin, and refuses it", || {
@@ -78,14 +250,21 @@ fn a_schedule_that_means_nothing_is_refused_and_told_of_one_that_is_stored_alrea
     assert_eq!(wait_for_reason(&world, "broken", "InvalidSchedule"), why);
 }
 
-#[test]
-fn a_tick_that_was_missed_has_one_job_however_often_the_host_dies() {
-    let mut world = world_with_crontab("crontab-missed");
-    let mut tab = crontab(&world, "tab", json!({"cronSpec": "@yearly", "image": "cron:1", "suspend": true}));
+/// A yearly CronTab that is suspended, and whose newest tick with a Job was that of 2020.
+fn suspended_since_2020(world: &World) -> Value {
+    let tab = crontab(world, "tab", json!({"cronSpec": "@yearly", "image": "cron:1", "suspend": true}));
     world.apply(&tab);
-    wait_for_reason(&world, "tab", "Suspended");
+    wait_for_reason(world, "tab", "Suspended");
+    assert_eq!(get(world, "ct/tab", "{.status.nextScheduleTime}"), "", "nothing is to come while it is suspended");
     let past = r#"{"status":{"lastScheduleTime":"2020-01-01T00:00:00Z"}}"#;
     world.kubectl_here(&["patch", "ct/tab", "--subresource=status", "--type=merge", "-p", past]);
+    tab
+}
+
+#[test]
+fn a_tick_that_was_missed_has_one_job_however_often_the_host_dies() {
+    let mut world = World::with_plugin("crontab-missed", "crontab");
+    let mut tab = suspended_since_2020(&world);
     tab["spec"]["suspend"] = json!(false);
     world.apply(&tab);
     let of_this_year =
@@ -102,22 +281,48 @@ fn a_tick_that_was_missed_has_one_job_however_often_the_host_dies() {
         world.apply(&tab);
         world.kill_host();
         world.start_host();
-        wait_until_seen(&world);
+        wait_until_seen(&world, "tab");
         assert_eq!(get(&world, "ct/tab", "{.status.lastScheduleTime}"), tick);
         assert_eq!((jobs(&world, "tab"), uid(&world)), (vec![of_this_year.clone()], before.clone()));
     }
     world.kubectl_here(&["delete", "job", &of_this_year]);
     tab["spec"]["image"] = json!("cron:4");
     world.apply(&tab);
-    wait_until_seen(&world);
+    wait_until_seen(&world, "tab");
     assert_eq!(jobs(&world, "tab"), [""; 0], "a Job that a person deleted does not come back");
 }
 
+#[test]
+fn a_tick_that_was_missed_by_more_than_the_deadline_has_no_job_and_is_told() {
+    let world = World::with_plugin("crontab-deadline", "crontab");
+    let mut tab = suspended_since_2020(&world);
+    tab["spec"]["suspend"] = json!(false);
+    tab["spec"]["startingDeadlineSeconds"] = json!(60);
+    world.apply(&tab);
+    wait_for_reason(&world, "tab", "Scheduled");
+    let next = get(&world, "ct/tab", "{.status.nextScheduleTime}");
+    let year: u32 = next.split('-').next().and_then(|year| year.parse().ok()).unwrap_or_else(|| panic!("{next}"));
+    let tick = format!("{}-01-01T00:00:00Z", year - 1);
+    let why = format!("the tick of {tick} was missed by more than spec.startingDeadlineSeconds");
+    wait_for_event(&world, "tab", "MissedSchedule", &why);
+    assert_eq!(jobs(&world, "tab"), [""; 0]);
+    assert_eq!(get(&world, "ct/tab", "{.status.lastScheduleTime}"), "2020-01-01T00:00:00Z");
+
+    tab["spec"].as_object_mut().unwrap().remove("startingDeadlineSeconds");
+    world.apply(&tab);
+    world.until("without a deadline it has its Job", || {
+        (get(&world, "ct/tab", "{.status.lastScheduleTime}") == tick && jobs(&world, "tab").len() == 1).then_some(())
+    });
+    let missed =
+        format!("only the newest tick runs, that of {tick}; ticks before it that were missed: {}", year - 2022);
+    wait_for_event(&world, "tab", "MissedSchedule", &missed);
+}
+
 /// Waits until the status is about the spec as it is.
-fn wait_until_seen(world: &World) {
+fn wait_until_seen(world: &World, crontab: &str) {
     world.until("the host has seen the change", || {
         let observed = "{.metadata.generation} {.status.conditions[?(@.type=='Ready')].observedGeneration}";
-        let seen = get(world, "ct/tab", observed);
+        let seen = get(world, &format!("ct/{crontab}"), observed);
         let (generation, observed) = seen.split_once(' ')?;
         (generation == observed).then_some(())
     });

@@ -23,9 +23,13 @@ fn with_drain(name: &str) -> World {
 }
 
 fn maintenance(name: &str) -> Value {
+    maintenance_of(name, NODE)
+}
+
+fn maintenance_of(name: &str, node: &str) -> Value {
     json!({
         "apiVersion": "maintenance.mortise.dev/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": name},
-        "spec": {"nodeName": NODE, "reason": "a new kernel"},
+        "spec": {"nodeName": node, "reason": "a new kernel"},
     })
 }
 
@@ -133,6 +137,51 @@ fn a_node_that_was_cordoned_by_somebody_else_stays_cordoned() {
     assert_eq!(field(&world, "nodemaintenance/theirs", ".status.cordoned"), "false");
     world.kubectl(&["delete", "nodemaintenance/theirs", "--timeout=60s"]);
     assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "true");
+}
+
+#[test]
+fn of_two_maintenances_of_a_node_the_one_that_is_deleted_hands_it_over_and_the_last_uncordons_it() {
+    let world = with_drain("two");
+    let whose = ".metadata.annotations.maintenance\\.mortise\\.dev/cordoned-by";
+    world.apply(&maintenance("first"));
+    wait_field(&world, "nodemaintenance/first", ".status.cordoned", |cordoned| cordoned == "true");
+    wait_field(&world, "node/node-1", whose, |by| by == "first");
+    world.apply(&maintenance("second"));
+    world.kubectl(&["wait", "nodemaintenance/second", "--for=condition=Ready", "--timeout=60s"]);
+    assert_eq!(field(&world, "nodemaintenance/second", ".status.cordoned"), "false", "the first one has done it");
+
+    world.kubectl(&["delete", "nodemaintenance/first", "--timeout=60s"]);
+    assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "true");
+    assert_eq!(field(&world, "node/node-1", whose), "second");
+    wait_field(&world, "nodemaintenance/second", ".status.cordoned", |cordoned| cordoned == "true");
+    world.kubectl(&["delete", "nodemaintenance/second", "--timeout=60s"]);
+    assert_eq!(
+        (field(&world, "node/node-1", ".spec.unschedulable"), field(&world, "node/node-1", whose)),
+        Default::default()
+    );
+    let patches = world.writes_by_host().into_iter().filter(|write| write.resource.starts_with("nodes")).count();
+    assert_eq!(patches, 3, "one write cordons, one hands over, one uncordons: it took no Pods in between");
+}
+
+#[test]
+fn a_node_that_is_not_there_is_told_and_drained_when_it_comes_and_holds_up_no_deletion() {
+    let world = with_drain("nowhere");
+    let object = "nodemaintenance/early";
+    let ready = ".status.conditions[?(@.type==\"Ready\")]";
+    world.apply(&maintenance_of("early", "extra"));
+    let reason_is = |reason: &str| wait_field(&world, object, &format!("{ready}.reason"), |found| found == reason);
+    reason_is("NodeNotFound");
+    assert_eq!(field(&world, object, &format!("{ready}.message")), "there is no node extra");
+    let elsewhere = maintenance_of("early", NODE).to_string();
+    let refusal = format!("{:#}", world.plane.apply(&elsewhere).unwrap_err());
+    assert!(refusal.contains("spec.nodeName") && refusal.contains("it cannot be changed"), "{refusal}");
+
+    world.apply(&world.node("extra"));
+    reason_is("Drained");
+    wait_field(&world, "node/extra", ".spec.unschedulable", |cordoned| cordoned == "true");
+    world.kubectl(&["delete", "node", "extra"]);
+    reason_is("NodeNotFound");
+    world.kubectl(&["delete", object, "--timeout=60s"]);
 }
 
 #[test]

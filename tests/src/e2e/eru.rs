@@ -94,14 +94,16 @@ fn a_deployment_that_asks_for_it_has_an_eru_of_its_own() {
     world.kubectl_here(&["annotate", "deployment/web", &format!("{SCHEDULE}-")]);
     schedule_is("");
     wait_for_reason(&world, "web", "NoSchedule");
-    let own = r#"{"spec":{"schedule":"@monthly","timeZone":"Europe/Berlin"}}"#;
+    let own = r#"{"spec":{"schedule":"0 12 1 * *","timeZone":"Asia/Kolkata"}}"#;
     world.kubectl_here(&["patch", "eru/web", "--type=merge", "-p", own]);
     wait_for_reason(&world, "web", "Scheduled");
+    let next = field(&world, "eru/web", "{.status.nextRestartTime}");
+    assert!(next.ends_with("-01T06:30:00Z"), "noon in Kolkata, of the first day of a month: {next}");
     let calls = |world: &World| world.metric("mortise_guest_calls_total", "controller=\"eru/Deployment\"");
     let before = calls(&world);
     annotate("looked-at=again");
     world.until("the Deployment was looked at again", || (calls(&world) > before).then_some(()));
-    assert_eq!(field(&world, "eru/web", "{.spec.schedule} {.spec.timeZone}"), "@monthly Europe/Berlin");
+    assert_eq!(field(&world, "eru/web", "{.spec.schedule} {.spec.timeZone}"), "0 12 1 * * Asia/Kolkata");
 
     world.kubectl_here(&["annotate", "deployment/web", &format!("{ASKS}-")]);
     let gone = || field(&world, "eru/web", "{.metadata.name}").is_empty().then_some(());

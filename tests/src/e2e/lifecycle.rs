@@ -28,6 +28,21 @@ fn wait_for(world: &World, count: usize) -> Vec<String> {
     })
 }
 
+/// Ends a Pod as a kubelet would, and waits until another one of its name runs.
+fn end_pod(world: &World, pod: &str, phase: &str) {
+    let uid_if_running = || {
+        let path = "jsonpath={.metadata.uid} {.status.phase}";
+        let found = world.plane.kubectl_output(&["-n", &world.namespace, "get", "pod", pod, "-o", path]).ok()?;
+        found.strip_suffix(" Running").map(str::to_owned)
+    };
+    let before = world.until("the Pod runs", uid_if_running);
+    let status = format!(r#"{{"status":{{"phase":"{phase}"}}}}"#);
+    world.kubectl_here(&["patch", "pod", pod, "--subresource=status", "--type=merge", "-p", &status]);
+    world.until(&format!("the Pod that is {phase} is replaced"), || {
+        uid_if_running().filter(|uid| *uid != before).map(drop)
+    });
+}
+
 #[test]
 fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     let mut world = World::new("lifecycle");
@@ -40,8 +55,14 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     world.wait_ready("podset");
 
     world.mark_audit();
-    world.apply(&world.podset("example-podset", 3));
+    world.apply_sample("podset");
     wait_for(&world, 3);
+    world.kubectl_here(&["wait", "--for=condition=Ready", "podset/example-podset", "--timeout=60s"]);
+    let told = "jsonpath={.status.replicas} {.status.conditions[?(@.type=='Ready')].observedGeneration}";
+    assert_eq!(world.kubectl_here(&["get", "podset/example-podset", "-o", told]), "3 1");
+    let containers = "jsonpath={.items[0].spec.containers[*].image} {.items[0].spec.containers[*].command}";
+    let containers = world.kubectl_here(&["get", "pods", "-o", containers]);
+    assert_eq!(containers, r#"busybox ["sleep","3600"]"#, "one that sleeps, where the PodSet says nothing");
     let requests = |world: &World| world.writes_by_host().len();
     assert_eq!(
         requests(&world),
@@ -64,28 +85,10 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     });
     assert_eq!(before, after, "the successor has the name of the one before it");
 
-    world.kubectl_here(&[
-        "patch",
-        "pod",
-        &before[1],
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        r#"{"status":{"phase":"Failed"}}"#,
-    ]);
-    world.until("the failed Pod is replaced", || {
-        let phase = world.plane.kubectl_output(&[
-            "-n",
-            &world.namespace,
-            "get",
-            "pod",
-            &before[1],
-            "-o",
-            "jsonpath={.status.phase}",
-        ]);
-        phase.is_ok_and(|phase| phase == "Running").then_some(())
-    });
-    wait_for(&world, 3);
+    for phase in ["Failed", "Succeeded"] {
+        end_pod(&world, &before[1], phase);
+        wait_for(&world, 3);
+    }
 
     world.kubectl_here(&["delete", "podset/example-podset"]);
     world.until("the Pods are collected with their owner", || pods(&world).is_empty().then_some(()));
@@ -123,4 +126,29 @@ fn l3_removing_a_plugin_leaves_its_crd_objects_and_children() {
     world.kubectl_here(&["scale", "podset/example-podset", "--replicas", "4"]);
     world.offer("podset", &built("plugins/podset.wasm"));
     wait_for(&world, 4);
+}
+
+#[test]
+fn x3_a_pod_of_somebody_else_that_has_a_wanted_name_is_told_and_left_alone_until_it_goes() {
+    let mut world = World::with_podset("adoption");
+    world.apply(&world.podset("example-podset", 2));
+    let name = wait_for(&world, 2).remove(0);
+    world.kill_host();
+    world.kubectl_here(&["delete", "pod", &name]);
+    world.apply(&serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": world.namespace},
+        "spec": {"containers": [{"name": "theirs", "image": "nginx"}]},
+    }));
+    world.start_host();
+    let message = "jsonpath={.status.conditions[?(@.type=='Stalled')].message}";
+    world.until("the PodSet says whose name it is", || {
+        world.kubectl_here(&["get", "podset/example-podset", "-o", message]).contains(&name).then_some(())
+    });
+    let theirs = "jsonpath={.spec.containers[*].name} {.metadata.ownerReferences}";
+    assert_eq!(world.kubectl_here(&["get", "pod", &name, "-o", theirs]), "theirs ");
+    world.kubectl_here(&["delete", "pod", &name]);
+    assert!(wait_for(&world, 2).contains(&name));
+    world.until("nothing is in the way any more", || {
+        world.kubectl_here(&["get", "podset/example-podset", "-o", message]).is_empty().then_some(())
+    });
 }
