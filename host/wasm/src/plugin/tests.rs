@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
 use mortise_core::conversion::{self, Conversion};
-use mortise_core::limits::CallLimits;
+use mortise_core::limits::{CallLimits, MAX_DEADLINE_MS};
 use mortise_core::manifest::Exports;
 use mortise_core::read_set::{MAX_QUESTION_BYTES, Question};
 
@@ -16,6 +16,11 @@ use crate::testing::{OBJECT, access, guest, guest_of, idle_guest, idle_guest_wit
 
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
+}
+
+/// The limits of a plugin that asks for no others, but for the time: how busy the machine is says nothing about a guest.
+fn unhurried() -> CallLimits {
+    CallLimits { deadline_ms: MAX_DEADLINE_MS, ..CallLimits::default() }
 }
 
 /// Calls a guest whose reconcile has this body.
@@ -34,7 +39,7 @@ fn fault(reconcile: &str, limits: &CallLimits) -> GuestFault {
 fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
     let plugin = load(&engine(), &idle_guest()).unwrap();
     assert_eq!(&**plugin.manifest(), "{}");
-    let report = plugin.call(OBJECT, view(), &CallLimits::default());
+    let report = plugin.call(OBJECT, view(), &unhurried());
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
     assert_eq!(report.stats.memory_bytes, 2 << 16);
     assert_eq!(report.stats.host_calls, 0);
@@ -52,7 +57,7 @@ fn g1_nothing_that_a_call_leaves_in_memory_reaches_the_next_call() {
         let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() }).unwrap();
         let plugin = load(&engine, &wasm).unwrap();
         for _ in 0..100 {
-            let report = plugin.call(OBJECT, view(), &CallLimits::default());
+            let report = plugin.call(OBJECT, view(), &unhurried());
             assert_eq!(report.result, CallResult::Done(Outcome::default()));
         }
     }
@@ -64,7 +69,7 @@ fn a_plugin_without_calls_gives_its_memory_back_and_is_called_again_though_its_f
     let plugin = load(&engine(), &idle_guest()).unwrap();
     assert!(!plugin.artifact.is_linked(), "nothing has been called yet");
     for _ in 0..2 {
-        let report = plugin.call(OBJECT, view(), &CallLimits::default());
+        let report = plugin.call(OBJECT, view(), &unhurried());
         assert_eq!(report.result, CallResult::Done(Outcome::default()));
         plugin.release(Duration::from_secs(3600));
         assert!(plugin.artifact.is_linked(), "it was called within the hour");
@@ -75,7 +80,7 @@ fn a_plugin_without_calls_gives_its_memory_back_and_is_called_again_though_its_f
 
 #[test]
 fn g2_a_trap_carries_its_name_and_a_backtrace_with_names() {
-    let GuestFault::Trap { message, detail } = fault("call $give_up unreachable", &CallLimits::default()) else {
+    let GuestFault::Trap { message, detail } = fault("call $give_up unreachable", &unhurried()) else {
         panic!("not a trap");
     };
     assert_eq!(message, "wasm `unreachable` instruction executed");
@@ -85,13 +90,13 @@ fn g2_a_trap_carries_its_name_and_a_backtrace_with_names() {
 #[test]
 fn g2_endless_recursion_is_named() {
     let recursion = "(call $again (i32.const 0) (i32.const 0) (i32.const 0))";
-    let GuestFault::Trap { message, .. } = fault(recursion, &CallLimits::default()) else { panic!("not a trap") };
+    let GuestFault::Trap { message, .. } = fault(recursion, &unhurried()) else { panic!("not a trap") };
     assert!(message.starts_with("call stack exhausted (one function calls itself"), "{message}");
 }
 
 #[test]
 fn g2_an_endless_loop_ends_at_the_deadline() {
-    let limits = CallLimits { deadline_ms: 30, ..CallLimits::default() };
+    let limits = CallLimits { deadline_ms: 30, ..unhurried() };
     let report = call("(loop $l (br $l)) unreachable", &limits);
     assert_eq!(report.result, CallResult::Fault(GuestFault::Deadline { limit_ms: 30 }));
     assert!(report.stats.elapsed.as_millis() >= 30, "ended after {:?}", report.stats.elapsed);
@@ -100,17 +105,17 @@ fn g2_an_endless_loop_ends_at_the_deadline() {
 #[test]
 fn g2_memory_beyond_the_limit_is_its_own_fault_and_not_a_trap() {
     let grow = "(if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)) i32.const 64";
-    assert_eq!(fault(grow, &CallLimits::default()), GuestFault::Memory { limit_bytes: 64 << 20 });
-    let roomy = CallLimits { memory_bytes: 128 << 20, ..CallLimits::default() };
+    assert_eq!(fault(grow, &unhurried()), GuestFault::Memory { limit_bytes: 64 << 20 });
+    let roomy = CallLimits { memory_bytes: 128 << 20, ..unhurried() };
     assert_eq!(call(grow, &roomy).result, CallResult::Done(Outcome::default()));
     // A guest that copes with the refusal is not at fault.
     let copes = "(drop (memory.grow (i32.const 65000))) i32.const 64";
-    assert_eq!(call(copes, &CallLimits::default()).result, CallResult::Done(Outcome::default()));
+    assert_eq!(call(copes, &unhurried()).result, CallResult::Done(Outcome::default()));
 }
 
 #[test]
 fn g2_memory_that_a_guest_begins_with_counts_too() {
-    let limits = CallLimits { memory_bytes: 1 << 16, ..CallLimits::default() };
+    let limits = CallLimits { memory_bytes: 1 << 16, ..unhurried() };
     assert_eq!(fault("i32.const 64", &limits), GuestFault::Memory { limit_bytes: 1 << 16 });
 }
 
@@ -124,13 +129,13 @@ fn status(pointer: u32, len: u32) -> String {
 
 #[test]
 fn the_outcome_reaches_the_host_in_its_own_types() {
-    let CallResult::Done(outcome) = call(&status(0, 2), &CallLimits::default()).result else { panic!("no outcome") };
+    let CallResult::Done(outcome) = call(&status(0, 2), &unhurried()).result else { panic!("no outcome") };
     assert_eq!(outcome.status.as_deref(), Some("{}"));
 }
 
 #[test]
 fn g2_an_outcome_over_the_limit_is_refused_whole() {
-    let limits = CallLimits { output_bytes: 4_096, ..CallLimits::default() };
+    let limits = CallLimits { output_bytes: 4_096, ..unhurried() };
     assert_eq!(fault(&status(0, 4_097), &limits), GuestFault::OutputTooLarge { limit_bytes: 4_096 });
 }
 
@@ -139,7 +144,7 @@ fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
     for reconcile in
         [format!("(i32.store8 (i32.const 200) (i32.const 255)) {}", status(200, 1)), status(131_000, 1_000)]
     {
-        let fault = fault(&reconcile, &CallLimits::default());
+        let fault = fault(&reconcile, &unhurried());
         assert!(matches!(fault, GuestFault::BadOutcome { .. }), "{fault:?}");
     }
 }
@@ -147,21 +152,20 @@ fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
 #[test]
 fn g2_host_calls_and_log_lines_are_bounded() {
     let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 0))";
-    let report =
-        call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..CallLimits::default() });
+    let report = call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..unhurried() });
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
     assert_eq!(report.logs.len(), 2);
     assert_eq!((report.logs[0].level, &*report.logs[0].message), (LogLevel::Warn, "{}"));
     assert_eq!((report.dropped_logs, report.stats.host_calls), (3, 5));
 
-    let few = CallLimits { host_calls: 4, ..CallLimits::default() };
+    let few = CallLimits { host_calls: 4, ..unhurried() };
     let fault = fault(&format!("{}i32.const 64", emit.repeat(5)), &few);
     assert!(fault.message().contains("more than 4 calls into the host"), "{fault:?}");
 }
 
 #[test]
 fn g2_a_message_to_the_host_over_the_limit_is_a_fault_of_its_own() {
-    let limits = CallLimits { output_bytes: 1_000, ..CallLimits::default() };
+    let limits = CallLimits { output_bytes: 1_000, ..unhurried() };
     let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2000) (i32.const 0) (i32.const 0)) i32.const 64";
     let fault = fault(emit, &limits);
     assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
@@ -192,10 +196,10 @@ fn asks(questions: u32, paths: u32) -> String {
 
 #[test]
 fn g2_the_questions_of_a_call_are_bounded_in_bytes() {
-    let fault = fault(&asks(300, 15), &CallLimits::default());
+    let fault = fault(&asks(300, 15), &unhurried());
     assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
     assert!(fault.message().contains("more than 4194304 bytes together"), "{fault:?}");
-    let report = call(&asks(200, 15), &CallLimits::default());
+    let report = call(&asks(200, 15), &unhurried());
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
 }
 
@@ -204,7 +208,7 @@ fn g2_many_long_questions_leave_no_more_in_the_host_than_its_bounds() {
     let access = access();
     for (questions, paths, remembered) in [(1, 1, 1), (10, 2, 10), (250, 15, 0), (600, 1, 0)] {
         let plugin = load(&engine(), &guest("i32.const 8", &asks(questions, paths))).unwrap();
-        let report = plugin.call(OBJECT, view_of(&access), &CallLimits::default());
+        let report = plugin.call(OBJECT, view_of(&access), &unhurried());
         assert_eq!(report.result, CallResult::Done(Outcome::default()));
         assert_eq!((report.stats.host_calls, report.reads.questions().len()), (questions, remembered));
         assert!(report.reads.bytes() <= MAX_QUESTION_BYTES, "{} for the object", report.reads.bytes());
@@ -216,7 +220,7 @@ fn g2_many_long_questions_leave_no_more_in_the_host_than_its_bounds() {
 
 #[test]
 fn g5_time_is_an_input_only_of_a_call_that_asks_for_it() {
-    let report = call("(drop (call $now)) i32.const 64", &CallLimits::default());
+    let report = call("(drop (call $now)) i32.const 64", &unhurried());
     assert!(matches!(report.reads.questions(), [(Question::Now, _)]), "{:?}", report.reads.questions());
 }
 
@@ -233,7 +237,7 @@ fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host
          (i32.store (i32.const 120) (i32.wrap_i64 (i64.sub (i64.load (i32.const 528)) (call $now)))) i32.const 64",
         next(3)
     );
-    let report = call(&in_utc, &CallLimits::default());
+    let report = call(&in_utc, &unhurried());
     let CallResult::Done(outcome) = report.result else { panic!("{report:?}") };
     assert_eq!(outcome.requeue_after_ms, Some(2_799_877), "from 22:13:20.123 to 23:00");
     assert_eq!(report.stats.host_calls, 3);
@@ -245,11 +249,11 @@ fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host
          (i32.store (i32.const 92) (i32.load (i32.const 524))) (i32.const 60)",
         next(2)
     );
-    let CallResult::Done(outcome) = call(&nowhere, &CallLimits::default()).result else { panic!("no outcome") };
+    let CallResult::Done(outcome) = call(&nowhere, &unhurried()).result else { panic!("no outcome") };
     let why = "\"UT\" is not a time zone of the IANA database, such as \"UTC\" or \"Europe/Berlin\"";
     assert_eq!(outcome.status.as_deref(), Some(why));
 
-    let two = CallLimits { host_calls: 2, ..CallLimits::default() };
+    let two = CallLimits { host_calls: 2, ..unhurried() };
     assert!(fault(&in_utc, &two).message().contains("more than 2 calls into the host"));
 }
 
@@ -262,7 +266,7 @@ fn g5_randomness_is_the_same_for_the_same_object() {
          i32.const 64",
     );
     let plugin = load(&engine(), &wasm).unwrap();
-    let draw = |object: &str| match plugin.call(object, view(), &CallLimits::default()).result {
+    let draw = |object: &str| match plugin.call(object, view(), &unhurried()).result {
         CallResult::Done(outcome) => outcome.requeue_after_ms.unwrap(),
         other => panic!("{other:?}"),
     };
@@ -274,10 +278,10 @@ fn g5_randomness_is_the_same_for_the_same_object() {
 fn g2_fuel_is_counted_when_asked_for_and_ends_a_call() {
     let engine = Engine::new(EngineOptions { fuel: true, ..EngineOptions::default() }).unwrap();
     let idle = load(&engine, &idle_guest()).unwrap();
-    let used = |plugin: &super::Plugin| plugin.call(OBJECT, view(), &CallLimits::default()).stats.fuel_used.unwrap();
+    let used = |plugin: &super::Plugin| plugin.call(OBJECT, view(), &unhurried()).stats.fuel_used.unwrap();
     assert!(used(&idle) > 0 && used(&idle) == used(&idle));
     let endless = load(&engine, &guest("i32.const 8", "(loop $l (br $l)) unreachable")).unwrap();
-    let limits = CallLimits { fuel: Some(10_000), ..CallLimits::default() };
+    let limits = CallLimits { fuel: Some(10_000), ..unhurried() };
     let report = endless.call(OBJECT, view(), &limits);
     assert_eq!(report.result, CallResult::Fault(GuestFault::Fuel { limit: 10_000 }));
 }
@@ -348,9 +352,9 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
     let signature =
         r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
     let wasm = exporting("mortise:plugin/conversion@0.1.0", &["convert"], signature);
-    let report = load(&engine(), &wasm).unwrap().ask(&question, &CallLimits::default());
+    let report = load(&engine(), &wasm).unwrap().ask(&question, &unhurried());
     assert!(matches!(&report.answer, Conversion::Fault(GuestFault::Trap { .. })), "{:?}", report.answer);
-    let report = load(&engine(), &idle_guest()).unwrap().ask(&question, &CallLimits::default());
+    let report = load(&engine(), &idle_guest()).unwrap().ask(&question, &unhurried());
     assert!(
         matches!(&report.answer, Conversion::HostFault(why) if why.contains("does not export")),
         "{:?}",
@@ -361,13 +365,13 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
 #[test]
 fn a_guest_of_a_later_patch_that_uses_nothing_new_runs() {
     let plugin = load(&engine(), &guest_of("0.1.7", "i32.const 8", "i32.const 64")).unwrap();
-    let report = plugin.call(OBJECT, view(), &CallLimits::default());
+    let report = plugin.call(OBJECT, view(), &unhurried());
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
 }
 
 #[test]
 fn a_guest_may_drop_its_snapshot_early() {
-    let report = call("(call $drop (local.get $view)) (drop (call $now)) i32.const 64", &CallLimits::default());
+    let report = call("(call $drop (local.get $view)) (drop (call $now)) i32.const 64", &unhurried());
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
 }
 
@@ -382,7 +386,7 @@ fn a_module_of_several_tables_runs_wherever_instances_live() {
         for tables in [2, 4] {
             let wasm = guest("i32.const 8", &text(tables));
             prescan(&wasm).unwrap();
-            let report = load(&engine, &wasm).unwrap().call(OBJECT, view(), &CallLimits::default());
+            let report = load(&engine, &wasm).unwrap().call(OBJECT, view(), &unhurried());
             assert_eq!(report.result, CallResult::Done(Outcome::default()), "{tables} tables, {pooling:?}");
         }
     }
