@@ -16,6 +16,7 @@ mod hostile;
 mod kinds;
 mod lifecycle;
 mod mydaemonset;
+mod neighbours;
 mod node_storm;
 mod observe;
 mod outage;

@@ -11,6 +11,9 @@ use mortise_runtime::loader::Loader;
 use mortise_wasm::engine::Pooling;
 use mortise_wasm::scan::Scan;
 
+/// How compressed files begin, and what prints what is in them. A ConfigMap may hold a component in these forms.
+const COMPRESSED: [(&[u8], &str); 2] = [(&[0x1f, 0x8b], "gunzip -c"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc")];
+
 /// A component that the host would accept.
 #[derive(Debug)]
 pub struct Component {
@@ -34,7 +37,13 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     if length > MAX_COMPONENT_BYTES as u64 {
         bail!("{name} has {length} bytes; a component has at most {MAX_COMPONENT_BYTES}");
     }
-    std::fs::read(path).with_context(|| format!("cannot read {name}"))
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    for (magic, unpack) in COMPRESSED {
+        if bytes.starts_with(magic) {
+            bail!("{name} is compressed; this takes the component itself: {unpack} {name} > plugin.wasm");
+        }
+    }
+    Ok(bytes)
 }
 
 /// Loads a file as the host would.

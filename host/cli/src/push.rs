@@ -70,7 +70,10 @@ pub fn run(args: &PushArgs) -> anyhow::Result<()> {
     });
     let compression = if args.zstd { Compression::Zstd } else { Compression::Gzip };
     let packed = pack(args.namespace.as_str(), &name, &bytes, config.transpose()?.as_deref(), compression)
-        .with_context(|| format!("cannot push {file}"))?;
+        .with_context(|| match args.name {
+            Some(_) => format!("cannot push {file}"),
+            None => format!("cannot push {file} as {name}, which is the file's name; --name gives it another"),
+        })?;
     let config_map: ConfigMap = serde_json::from_str(&packed.config_map).context("reading the packed ConfigMap")?;
     if args.dry_run {
         return words::print(&crate::yaml::documents(&[config_map])?);

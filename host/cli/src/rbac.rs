@@ -8,7 +8,9 @@ use mortise_runtime::config::Namespace;
 
 /// What was typed.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    override_usage = "mortise rbac <FILE.wasm> [OPTIONS]\n       mortise rbac --host [OPTIONS]",
+    after_long_help = "\
 Examples:
   Let the host run a plugin:
       mortise rbac podset.wasm | kubectl apply -f -
@@ -18,7 +20,8 @@ Examples:
 
 A plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes
 adds its rules to the host's ClusterRole; delete it to take them back. The resources of kinds that
-the plugin brings no CRD for are the English plurals of the kinds, as Kubernetes itself names them.")]
+the plugin brings no CRD for are the English plurals of the kinds, as Kubernetes itself names them."
+)]
 pub struct RbacArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm", required_unless_present = "host", conflicts_with = "host")]

@@ -40,6 +40,7 @@ mod keys;
 mod kinds;
 mod leading;
 mod needs;
+mod neighbours;
 mod orphans;
 mod plugins;
 mod reconcile;
@@ -75,6 +76,8 @@ const MAX_KEYS_WRITING: usize = 64;
 pub struct Config {
     /// How the host signs the Events it sends: its pod's name.
     pub instance: Arc<str>,
+    /// Where it looks for plugins: what tells it from the cluster's other hosts.
+    pub namespace: Arc<str>,
     /// Guest calls that may be under way at once: the workers, and a few more so that none of them waits.
     pub call_slots: usize,
     /// Other hosts may be there: nothing is written before [`Event::LeaseChanged`] has given the right to. Without, this host

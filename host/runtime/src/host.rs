@@ -71,6 +71,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let webhooks = keeper(&config, &performer);
     let driver = Driver::new(driver::Config {
         instance: config.instance.as_str().into(),
+        namespace: config.namespace.as_str().into(),
         // Each worker has its next call waiting when it ends one.
         call_slots: config.workers.get() * 2,
         leader_election: config.leader_election.is_some(),

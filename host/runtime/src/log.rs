@@ -261,10 +261,10 @@ fn line(observation: &Observation) {
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
         Observation::WriteFailed { target, error, .. } if needs_a_person(error.class) => {
-            warn!(written = %target, class = ?error.class, "a write was refused: {}", error.message);
+            warn!(written = %target, class = ?error.class, "a write failed: {}", error.message);
         }
         Observation::WriteFailed { target, error, .. } => {
-            info!(written = %target, class = ?error.class, "a write was refused: {}", error.message);
+            info!(written = %target, class = ?error.class, "a write failed: {}", error.message);
         }
     }
 }

@@ -150,10 +150,22 @@ impl World {
 
     /// Starts a host beside the one of the test, if any, with a name for its log and a cache that no other host has.
     pub fn spawn_host(&self, name: &str, kubeconfig: &Path, cache: &Path, arguments: &[&str]) -> Host {
+        self.spawn_host_in(HOST_NAMESPACE, name, kubeconfig, cache, arguments)
+    }
+
+    /// The same with its plugins in another namespace.
+    pub fn spawn_host_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        kubeconfig: &Path,
+        cache: &Path,
+        arguments: &[&str],
+    ) -> Host {
         let (metrics, probes) = (free_port(), free_port());
         let mut command = Command::new(built("debug/mortise"));
         command
-            .args(["run", "--namespace", HOST_NAMESPACE])
+            .args(["run", "--namespace", namespace])
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .arg("--cache-dir")

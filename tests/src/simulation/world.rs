@@ -486,5 +486,10 @@ fn source_of(name: &str) -> Arc<str> {
 }
 
 fn new_driver() -> Driver {
-    Driver::new(Config { instance: "mortise-0".into(), call_slots: CALL_SLOTS, leader_election: false })
+    Driver::new(Config {
+        instance: "mortise-0".into(),
+        namespace: "mortise-system".into(),
+        call_slots: CALL_SLOTS,
+        leader_election: false,
+    })
 }

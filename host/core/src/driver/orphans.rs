@@ -11,7 +11,6 @@ use crate::contract::Propagation;
 use crate::event::{Effect, Observation, WriteError, WriteOp, Written};
 use crate::object::Object;
 use crate::own_write::OwnWrite;
-use crate::plan::MANAGED_BY;
 use crate::plugin_object;
 use crate::selector::Selector;
 
@@ -50,7 +49,7 @@ impl Driver {
     }
 
     /// Deletes the Plugin object of this name, if it is ours and there is no such plugin: with one request until that has
-    /// failed or is shown.
+    /// failed or is shown. Those of hosts in other namespaces are theirs.
     pub(super) fn delete_orphan(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         if !self.sources_listed || self.draining || !self.may_write() || !self.store.synced(&plugin_object::kind()) {
             return;
@@ -58,7 +57,7 @@ impl Driver {
         let snapshot = self.store.snapshot();
         let target = plugin_object_of(name);
         let is_orphan = |live: &&Arc<Object>| {
-            let is_ours = live.label(MANAGED_BY.0) == Some(MANAGED_BY.1);
+            let is_ours = live.label(plugin_object::HOST_NAMESPACE_LABEL) == Some(&*self.config.namespace);
             is_ours && !live.deleting && !self.plugins.contains_key(name)
         };
         let Some(live) = snapshot.get(&target.kind, &target.name).filter(is_orphan) else {

@@ -145,6 +145,8 @@ pub(super) struct Report {
     pub in_flight: bool,
     pub expected: Option<OwnWrite>,
     pub failures: u32,
+    /// When this host last created it.
+    pub created_ms: Option<u64>,
 }
 
 /// Whether a refusal is about what stands in the cluster, and not about the component alone. A claimed kind is retried when
@@ -188,7 +190,7 @@ impl Driver {
     }
 
     /// Begins to bring up what is offered, unless it serves already.
-    fn load(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
+    pub(super) fn load(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         let now_ms = self.now.mono_ms;
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some(Offer { digest, config, .. }) = plugin.offer.clone() else { return };
@@ -248,11 +250,18 @@ impl Driver {
         if offered.or(unreadable) != Some(source) {
             return;
         }
-        let Some(plugin) = self.plugins.remove(name) else { return };
+        self.withdraw(name, effects);
+        self.delete_orphan(name, effects);
+    }
+
+    /// Ends everything that is done for a plugin.
+    pub(super) fn withdraw(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) -> Option<PluginState> {
+        let mut plugin = self.plugins.remove(name)?;
         self.end_conversion(name, &plugin, effects);
         effects.push(Effect::Observe(Observation::Withdrawn { plugin: Arc::clone(name) }));
-        self.tell_of_finalizers(name, plugin.active.as_ref(), effects);
-        for id in plugin.active.into_iter().flat_map(|active| active.controllers) {
+        let active = plugin.active.take();
+        self.tell_of_finalizers(name, active.as_ref(), effects);
+        for id in active.into_iter().flat_map(|active| active.controllers) {
             self.remove_controller(id, effects);
         }
         if plugin.admission.is_some() {
@@ -260,7 +269,7 @@ impl Driver {
         }
         self.timers.forget_plugin(name);
         self.release(name, &plugin.needs, effects);
-        self.delete_orphan(name, effects);
+        Some(plugin)
     }
 
     pub(super) fn on_compiled(&mut self, digest: Digest, result: Result<Compiled, Refusal>, effects: &mut Vec<Effect>) {
@@ -303,7 +312,8 @@ impl Driver {
             }
             Some(ComponentState::Compiling) | None => return,
         };
-        if let Some(refusal) = self.claimed_by_another(name, &manifest) {
+        let named_elsewhere = self.named_elsewhere(name);
+        if let Some(refusal) = named_elsewhere.or_else(|| self.claimed_by_another(name, &manifest)) {
             return self.refuse(name, Step::Established, refusal, effects);
         }
         if let Some(refusal) = cannot_finalize(name, &manifest) {
@@ -365,8 +375,12 @@ impl Driver {
         let Some(Stage::Listing { manifest }) = candidate.map(|candidate| &candidate.stage) else { return };
         let manifest = Arc::clone(manifest);
         let kinds = manifest.controllers.iter().flat_map(|controller| controller.readable());
-        if kinds.into_iter().all(|kind| self.is_readable(&kind)) {
-            self.activate(name, &manifest, effects);
+        if !kinds.into_iter().all(|kind| self.is_readable(&kind)) {
+            return;
+        }
+        match self.named_elsewhere(name) {
+            Some(refusal) => self.refuse(name, Step::Established, refusal, effects),
+            None => self.activate(name, &manifest, effects),
         }
     }
 

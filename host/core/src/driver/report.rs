@@ -30,6 +30,9 @@ const NEW_GRACE_MS: u64 = 1_000;
 /// The same for one whose object tells of a version already: a restart lists and loads within this time, and a large
 /// component may take as long to compile.
 const KNOWN_GRACE_MS: u64 = 10_000;
+/// An object that somebody deletes is not made again sooner: two hosts that know of different plugins, and of no election,
+/// would delete and create it without end.
+const RECREATE_MS: u64 = 10_000;
 /// Digits of a digest that fit a column and still tell versions apart.
 const SHORT_DIGEST: usize = 12;
 
@@ -58,14 +61,11 @@ impl Driver {
         }
         let target = plugin_object_of(name);
         let Some(live) = snapshot.get(&target.kind, &target.name).cloned() else {
-            let body = json!({
-                "apiVersion": &*target.kind.api_version,
-                "kind": &*target.kind.kind,
-                "metadata": {"name": &**name, "labels": {(MANAGED_BY.0): MANAGED_BY.1}},
-                "spec": {},
-            });
-            return self.send_report(name, WriteOp::Create { target, body: body.to_string().into() }, effects);
+            return self.create_plugin_object(name, target, effects);
         };
+        if self.is_of_another_host(&live) {
+            return self.give_way(name, effects);
+        }
         let plugin = &self.plugins[name];
         if let Some(due_ms) = self.tells_progress_at(plugin, &live) {
             self.arm(due_ms - self.now.mono_ms, Timer::Report(Arc::clone(name)));
@@ -84,6 +84,26 @@ impl Driver {
             self.send_report(name, WriteOp::PatchStatus { target, body }, effects);
             self.tell_transitions(name, &live, &conditions, effects);
         }
+    }
+
+    fn create_plugin_object(&mut self, name: &Arc<str>, target: ObjectRef, effects: &mut Vec<Effect>) {
+        let created_ms = self.plugins.get(name).and_then(|plugin| plugin.report.created_ms);
+        let due_ms = created_ms.map_or(0, |created_ms| created_ms + RECREATE_MS);
+        if due_ms > self.now.mono_ms {
+            self.arm(due_ms - self.now.mono_ms, Timer::Report(Arc::clone(name)));
+            return;
+        }
+        let labels = json!({
+            (MANAGED_BY.0): MANAGED_BY.1,
+            (plugin_object::HOST_NAMESPACE_LABEL): &*self.config.namespace,
+        });
+        let body = json!({
+            "apiVersion": &*target.kind.api_version,
+            "kind": &*target.kind.kind,
+            "metadata": {"name": &**name, "labels": labels},
+            "spec": {},
+        });
+        self.send_report(name, WriteOp::Create { target, body: body.to_string().into() }, effects);
     }
 
     /// A version that is on its way is not told of at every step: it is mostly there within a second, and after a restart
@@ -150,7 +170,8 @@ impl Driver {
             let (target, error) = (op.target().clone(), error.clone());
             effects.push(Effect::Observe(Observation::WriteFailed { cause: None, target, error }));
         }
-        let Some(Report { in_flight, expected, failures }) =
+        let now_ms = self.now.mono_ms;
+        let Some(Report { in_flight, expected, failures, created_ms }) =
             self.plugins.get_mut(name).map(|plugin| &mut plugin.report)
         else {
             return;
@@ -159,6 +180,9 @@ impl Driver {
         match result {
             Ok(written) => {
                 *failures = 0;
+                if matches!(op, WriteOp::Create { .. }) {
+                    *created_ms = Some(now_ms);
+                }
                 let version = Some(written.resource_version);
                 *expected = Some(OwnWrite { target: op.target().clone(), uid: written.uid, version });
             }
@@ -178,7 +202,8 @@ impl Driver {
             return;
         }
         if self.plugins.contains_key(&object.name.name) {
-            self.report(&Arc::clone(&object.name.name), effects);
+            self.retry_name(&object.name.name, effects);
+            self.report(&object.name.name, effects);
         } else {
             self.delete_orphan(&object.name.name, effects);
         }

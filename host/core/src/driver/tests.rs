@@ -26,6 +26,7 @@ mod finalizers;
 mod host_crd;
 mod leading;
 mod needs;
+mod neighbours;
 mod orphans;
 mod selection;
 mod shares;
@@ -144,7 +145,12 @@ fn merge(target: &mut Value, patch: &Value) {
 impl Host {
     /// A host that has begun and knows that it has no plugin yet.
     fn started() -> Self {
-        Self::started_as(Config { instance: "mortise-0".into(), call_slots: 1, leader_election: false })
+        Self::started_as(Config {
+            instance: "mortise-0".into(),
+            namespace: "mortise-system".into(),
+            call_slots: 1,
+            leader_election: false,
+        })
     }
 
     fn started_as(config: Config) -> Self {

@@ -72,7 +72,12 @@ async fn at_rest() -> (Host, EventLoop) {
         reconciles: Reconciles::default(),
         webhooks: Webhooks::new(),
     };
-    let driver = Driver::new(driver::Config { instance: "test".into(), call_slots: 2, leader_election: false });
+    let driver = Driver::new(driver::Config {
+        instance: "test".into(),
+        namespace: "mortise-system".into(),
+        call_slots: 2,
+        leader_election: false,
+    });
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);
     let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use mortise_core::event::{WatchError, WatchEvent};
-use mortise_core::object::{Kind, Object};
+use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
 use mortise_source::SourceEvent;
@@ -39,6 +39,12 @@ pub(super) fn start(
         selector: Some(SELECTOR.into()),
         name: None,
     };
+    let alarm = supervisor.alarm("the look for the namespace of plugins' ConfigMaps");
+    let look = tell_if_missing(namespace.clone(), api.clone());
+    tokio::spawn(async move {
+        let _alarm = alarm;
+        look.await;
+    });
     let api = api.clone();
     supervisor.task("the watch of plugins' ConfigMaps", async move {
         loop {
@@ -60,6 +66,20 @@ pub(super) fn start(
         }
         Ok(())
     })
+}
+
+/// An API server lists a namespace that does not exist without a complaint, so whoever mistyped it would wait for ever.
+/// Whether the host may read namespaces does not matter: it runs in its own, mostly.
+async fn tell_if_missing(namespace: Namespace, api: ApiServer) {
+    let name = Name { namespace: "".into(), name: namespace.as_str().into() };
+    let target = ObjectRef { kind: Kind::new("v1", "Namespace"), name };
+    if let Ok(None) = api.read_live(&target).await {
+        tracing::warn!(
+            %namespace,
+            "the namespace in which plugins are looked for does not exist; create it with: kubectl create namespace \
+             {namespace}"
+        );
+    }
 }
 
 /// Which plugins' names are known, and which of them a list that is under way has shown.

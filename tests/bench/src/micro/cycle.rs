@@ -35,7 +35,12 @@ impl<'a> Cycle<'a> {
     pub(crate) fn start(podset: &'a Podset, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
         let mut cycle = Self {
             podset,
-            driver: Driver::new(Config { instance: "bench".into(), call_slots: 4, leader_election: false }),
+            driver: Driver::new(Config {
+                instance: "bench".into(),
+                namespace: "mortise-system".into(),
+                call_slots: 4,
+                leader_election: false,
+            }),
             now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
             wake_at: None,
             version: 0,
