@@ -160,7 +160,8 @@ impl Child {
 /// A condition of the reconciled object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// Its type, a CamelCase word: "Ready". "Stalled" is the host's own.
+    /// Its type, a CamelCase word: "Ready". "Stalled" and "Evicting" are the host's own, and "Reconciling" comes by itself beside
+    /// a "Ready" that is not true, unless it is stated.
     pub name: String,
     /// Whether it holds.
     pub status: ConditionStatus,

@@ -16,6 +16,11 @@ use crate::time;
 
 /// The condition by which the host says that an object gets no further; absent while all is well, as kstatus has it.
 pub const STALLED: &str = "Stalled";
+/// The condition by which the host says that an object is on its way, with what `Ready` says: present while the guest's
+/// `Ready` is not True and the object is not stalled, as kstatus has it. A guest may state one of its own instead.
+pub const RECONCILING: &str = "Reconciling";
+/// The condition that a guest sums up an object by.
+const READY: &str = "Ready";
 /// The condition by which the host says that evictions wait for a PodDisruptionBudget; absent while none does.
 pub const EVICTING: &str = "Evicting";
 /// Its reason.
@@ -70,6 +75,8 @@ pub struct Wanted<'a> {
     pub conditions: Option<&'a [Condition]>,
     /// The host's own condition: the reason and message of [`STALLED`], or None when the object is not stalled.
     pub stalled: Option<(&'a str, &'a str)>,
+    /// Whether the host's own condition [`RECONCILING`] goes with a `Ready` that is not True.
+    pub tells_progress: bool,
     /// The host's own condition [`EVICTING`]: which Pods wait for which budget, or None when none does.
     pub evicting: Option<&'a str>,
     /// The generation of the object that the guest was given, which the status is about.
@@ -207,12 +214,16 @@ fn conditions(
     };
     let stalled = wanted.stalled.map(|(reason, message)| of_host(STALLED, ConditionStatus::True, reason, message));
     let evicting = wanted.evicting.map(|message| of_host(EVICTING, ConditionStatus::False, BLOCKED, message));
-    let all: Vec<&Condition> = wanted.conditions.into_iter().flatten().chain(&stalled).chain(&evicting).collect();
+    let reconciling =
+        unready(wanted).map(|ready| of_host(RECONCILING, ConditionStatus::True, &ready.reason, &ready.message));
+    let guests = wanted.conditions.into_iter().flatten();
+    let all: Vec<&Condition> = guests.chain(&reconciling).chain(&stalled).chain(&evicting).collect();
     // A guest that leaves its conditions alone (it failed) keeps them; the host's own always follow the state.
     let is_left_over = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
         let ours = is_owned(owned, name);
-        let is_over = name == STALLED || (ours && (name == EVICTING || wanted.conditions.is_some()));
+        let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
+        let is_over = name == STALLED || (ours && (follows_state || wanted.conditions.is_some()));
         !all.iter().any(|wanted| wanted.name == name) && is_over
     };
     let mut after: Vec<Value> = before.iter().filter(|condition| !is_left_over(condition)).cloned().collect();
@@ -226,6 +237,14 @@ fn conditions(
         }
     }
     after
+}
+
+/// The guest's `Ready` of an object that is on its way.
+fn unready<'a>(wanted: &Wanted<'a>) -> Option<&'a Condition> {
+    let stated = wanted.conditions.unwrap_or_default();
+    let is_told = wanted.stalled.is_none() && !stated.iter().any(|condition| condition.name == RECONCILING);
+    let is_unready = |condition: &&Condition| condition.name == READY && condition.status != ConditionStatus::True;
+    stated.iter().find(is_unready).filter(|_| wanted.tells_progress && is_told)
 }
 
 /// A condition as it is written: unchanged conditions keep their time, and so compare equal to what stands there.

@@ -94,9 +94,12 @@ fn a_deployment_that_asks_for_it_has_an_eru_of_its_own() {
     world.kubectl_here(&["annotate", "deployment/web", &format!("{SCHEDULE}-")]);
     schedule_is("");
     wait_for_reason(&world, "web", "NoSchedule");
+    let reconciling = || field(&world, "eru/web", "{.status.conditions[?(@.type=='Reconciling')].reason}");
+    assert_eq!(reconciling(), "NoSchedule", "kstatus has it beside a Ready that is not True");
     let own = r#"{"spec":{"schedule":"0 12 1 * *","timeZone":"Asia/Kolkata"}}"#;
     world.kubectl_here(&["patch", "eru/web", "--type=merge", "-p", own]);
     wait_for_reason(&world, "web", "Scheduled");
+    assert_eq!(reconciling(), "");
     let next = field(&world, "eru/web", "{.status.nextRestartTime}");
     assert!(next.ends_with("-01T06:30:00Z"), "noon in Kolkata, of the first day of a month: {next}");
     let calls = |world: &World| world.metric("mortise_guest_calls_total", "controller=\"eru/Deployment\"");

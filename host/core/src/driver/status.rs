@@ -79,6 +79,7 @@ impl Driver {
             fields: prepared.and_then(|prepared| prepared.status.as_ref()),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
+            tells_progress: true,
             evicting: waits.as_deref(),
             generation,
         };

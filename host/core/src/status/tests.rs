@@ -121,6 +121,39 @@ fn stalled_comes_with_a_failure_and_goes_with_it() {
     check(&live, &no_conditions, json!({"conditions": []}));
 }
 
+/// The conditions that stand after a patch, by type, with their reasons; those that were there are ours.
+#[track_caller]
+fn told(before: &[Value], guests: Option<&[Condition]>, stalled: Option<(&str, &str)>) -> (Vec<String>, Vec<Value>) {
+    let keys = before.iter().map(|condition| (format!("k:{}", json!({"type": condition["type"]})), json!({})));
+    let owned = json!({"f:conditions": keys.collect::<Map<_, _>>()});
+    let live = object(json!({"conditions": before}), owned);
+    let wanted = Wanted { conditions: guests, stalled, tells_progress: true, generation: 3, ..Wanted::default() };
+    let text = patch(&live, "mortise/p", FULL, &wanted, NOW).expect("something is to be told");
+    let mut patch: Value = serde_json::from_str(&text).unwrap();
+    let Value::Array(after) = patch["status"]["conditions"].take() else { panic!("no conditions in {text}") };
+    let words = |c: &Value| format!("{}={} {}", c["type"], c["status"], c["reason"]).replace('"', "");
+    (after.iter().map(words).collect(), after)
+}
+
+#[test]
+fn reconciling_stands_beside_a_ready_that_is_not_true_and_goes_with_it_or_when_stalled() {
+    let unready = [ready(ConditionStatus::False)];
+    let (words, under_way) = told(&[], Some(&unready), None);
+    assert_eq!(words, ["Ready=False R", "Reconciling=True R"]);
+    let (words, _) = told(&under_way, Some(&[ready(ConditionStatus::True)]), None);
+    assert_eq!(words, ["Ready=True R"]);
+    let (words, _) = told(&under_way, None, Some(("Forbidden", "no")));
+    assert_eq!(words, ["Ready=False R", "Stalled=True Forbidden"], "it gets no further");
+    let own = Condition {
+        name: RECONCILING.into(),
+        status: ConditionStatus::False,
+        reason: "Own".into(),
+        message: "".into(),
+    };
+    let (words, _) = told(&under_way, Some(&[ready(ConditionStatus::False), own]), None);
+    assert_eq!(words, ["Ready=False R", "Reconciling=False Own"], "a guest that states it means it");
+}
+
 #[test]
 fn nothing_is_written_that_the_schema_would_prune() {
     let live = object(json!({}), json!({}));
