@@ -325,6 +325,7 @@ impl Driver {
                 Timer::Report(plugin) => self.report(&plugin, effects),
                 Timer::Orphan(name) => self.delete_orphan(&name, effects),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, effects),
+                Timer::GiveWay(plugin) => self.give_way(&plugin, effects),
                 Timer::Claims => self.retry_claims(effects),
             }
         }

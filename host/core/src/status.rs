@@ -43,6 +43,8 @@ pub struct StatusShape {
     pub conditions: bool,
     /// status.conditions[].observedGeneration.
     pub condition_generation: bool,
+    /// status.conditions is a map by type, so that the API server records whose each condition is.
+    pub conditions_by_type: bool,
 }
 
 impl StatusShape {
@@ -56,12 +58,15 @@ impl StatusShape {
         let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
         let open = |schema: &Value| schema["x-kubernetes-preserve-unknown-fields"] == true;
         let has = |schema: &Value, name: &str| open(schema) || !schema["properties"][name].is_null();
-        let item = &status["properties"]["conditions"]["items"];
+        let list = &status["properties"]["conditions"];
+        let item = &list["items"];
         Self {
             subresource: version["subresources"]["status"].is_object(),
             observed_generation: has(status, "observedGeneration"),
             conditions: has(status, "conditions"),
             condition_generation: open(status) || has(item, "observedGeneration"),
+            conditions_by_type: list["x-kubernetes-list-type"] == "map"
+                && list["x-kubernetes-list-map-keys"] == json!(["type"]),
         }
     }
 }

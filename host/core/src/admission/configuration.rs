@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Purpose, Serving};
 use crate::crd::{MANAGED_BY, MANAGED_BY_LABEL, PLUGIN_ANNOTATION};
 use crate::manifest::AdmissionSpec;
+use crate::plugin_object::HOST_NAMESPACE_LABEL;
 use crate::webhook::{Reach, Subject};
 
 /// A kind of configuration.
@@ -60,14 +61,15 @@ pub fn name_of(plugin: &str) -> String {
     format!("mortise-{plugin}")
 }
 
-/// The plugin that a live configuration belongs to; None when it is none of the host's.
-pub fn plugin_of(live: &Value) -> Option<&str> {
-    let is_ours = live["metadata"]["labels"][MANAGED_BY_LABEL] == MANAGED_BY;
+/// The plugin that a live configuration belongs to; None when it is none of this host's, whose namespace is given.
+pub fn plugin_of<'a>(live: &'a Value, namespace: &str) -> Option<&'a str> {
+    let labels = &live["metadata"]["labels"];
+    let is_ours = labels[MANAGED_BY_LABEL] == MANAGED_BY && labels[HOST_NAMESPACE_LABEL] == namespace;
     live["metadata"]["annotations"][PLUGIN_ANNOTATION].as_str().filter(|_| is_ours)
 }
 
-/// What a plugin's configuration has to be; None when it needs none of this kind.
-pub fn wanted(of: Configuration, plugin: &str, serving: &Serving, reach: &Reach) -> Option<Value> {
+/// What a plugin's configuration has to be; None when it needs none of this kind. `namespace` is the host's.
+pub fn wanted(of: Configuration, plugin: &str, namespace: &str, serving: &Serving, reach: &Reach) -> Option<Value> {
     let webhooks: Vec<Value> = serving
         .specs
         .iter()
@@ -79,7 +81,7 @@ pub fn wanted(of: Configuration, plugin: &str, serving: &Serving, reach: &Reach)
             "kind": of.kind(),
             "metadata": {
                 "name": name_of(plugin),
-                "labels": {(MANAGED_BY_LABEL): MANAGED_BY},
+                "labels": {(MANAGED_BY_LABEL): MANAGED_BY, (HOST_NAMESPACE_LABEL): namespace},
                 "annotations": {(PLUGIN_ANNOTATION): plugin},
             },
             "webhooks": webhooks,

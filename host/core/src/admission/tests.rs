@@ -271,83 +271,73 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
 
 #[test]
 fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
-    let found = wanted(Configuration::ALL[1], "greeting", &serving(spec()), &reach()).unwrap();
+    let found = wanted(Configuration::ALL[1], "greeting", "mortise-system", &serving(spec()), &reach()).unwrap();
+    let labels = json!({"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": "mortise-system"});
+    assert_eq!((&found["kind"], &found["metadata"]["labels"]), (&json!("ValidatingWebhookConfiguration"), &labels));
+    assert_eq!(found["metadata"]["name"], "mortise-greeting");
     expect![[r#"
-        {
-          "apiVersion": "admissionregistration.k8s.io/v1",
-          "kind": "ValidatingWebhookConfiguration",
-          "metadata": {
-            "annotations": {
-              "mortise.dev/plugin": "greeting"
+        [
+          {
+            "admissionReviewVersions": [
+              "v1"
+            ],
+            "clientConfig": {
+              "caBundle": "Q0E=",
+              "url": "https://127.0.0.1:9443/validate/greeting"
             },
-            "labels": {
-              "app.kubernetes.io/managed-by": "mortise"
+            "failurePolicy": "Fail",
+            "matchConditions": [
+              {
+                "expression": "!has(object.metadata.deletionTimestamp)",
+                "name": "is-not-being-deleted"
+              }
+            ],
+            "matchPolicy": "Equivalent",
+            "name": "validate.greetings.greeting.mortise.dev",
+            "namespaceSelector": {
+              "matchExpressions": [
+                {
+                  "key": "kubernetes.io/metadata.name",
+                  "operator": "NotIn",
+                  "values": [
+                    "mortise-system"
+                  ]
+                }
+              ]
             },
-            "name": "mortise-greeting"
-          },
-          "webhooks": [
-            {
-              "admissionReviewVersions": [
-                "v1"
-              ],
-              "clientConfig": {
-                "caBundle": "Q0E=",
-                "url": "https://127.0.0.1:9443/validate/greeting"
-              },
-              "failurePolicy": "Fail",
-              "matchConditions": [
-                {
-                  "expression": "!has(object.metadata.deletionTimestamp)",
-                  "name": "is-not-being-deleted"
-                }
-              ],
-              "matchPolicy": "Equivalent",
-              "name": "validate.greetings.greeting.mortise.dev",
-              "namespaceSelector": {
-                "matchExpressions": [
-                  {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": [
-                      "mortise-system"
-                    ]
-                  }
-                ]
-              },
-              "objectSelector": {},
-              "rules": [
-                {
-                  "apiGroups": [
-                    "example.com"
-                  ],
-                  "apiVersions": [
-                    "v1"
-                  ],
-                  "operations": [
-                    "CREATE",
-                    "UPDATE"
-                  ],
-                  "resources": [
-                    "greetings"
-                  ],
-                  "scope": "*"
-                }
-              ],
-              "sideEffects": "None",
-              "timeoutSeconds": 10
-            }
-          ]
-        }"#]]
-    .assert_eq(&format!("{found:#}"));
+            "objectSelector": {},
+            "rules": [
+              {
+                "apiGroups": [
+                  "example.com"
+                ],
+                "apiVersions": [
+                  "v1"
+                ],
+                "operations": [
+                  "CREATE",
+                  "UPDATE"
+                ],
+                "resources": [
+                  "greetings"
+                ],
+                "scope": "*"
+              }
+            ],
+            "sideEffects": "None",
+            "timeoutSeconds": 10
+          }
+        ]"#]]
+    .assert_eq(&format!("{:#}", found["webhooks"]));
 }
 
 #[test]
 fn defaults_are_asked_for_once_and_only_of_a_plugin_that_has_some() {
     let [mutating, _] = Configuration::ALL;
-    let defaults = wanted(mutating, "greeting", &serving(spec()), &reach()).unwrap();
+    let defaults = wanted(mutating, "greeting", "mortise-system", &serving(spec()), &reach()).unwrap();
     assert_eq!(defaults["webhooks"][0]["reinvocationPolicy"], "Never");
     let validating_only = serving(AdmissionSpec { mutate: false, ..spec() });
-    assert_eq!(wanted(mutating, "greeting", &validating_only, &reach()), None);
+    assert_eq!(wanted(mutating, "greeting", "mortise-system", &validating_only, &reach()), None);
 }
 
 #[test]
@@ -355,14 +345,17 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
     let operations = Operations { create: true, update: false, delete: true };
     let [mutating, validating] = Configuration::ALL;
     let own = serving(AdmissionSpec { operations, ..spec() });
-    let found = wanted(validating, "greeting", &own, &reach()).unwrap();
+    let found = wanted(validating, "greeting", "mortise-system", &own, &reach()).unwrap();
     let policies: Vec<_> = found["webhooks"].as_array().unwrap().iter().map(|hook| &hook["failurePolicy"]).collect();
     assert_eq!(policies, ["Fail", "Ignore"]);
     assert_eq!(found["webhooks"][1]["rules"][0]["operations"], json!(["DELETE"]));
-    assert_eq!(wanted(mutating, "greeting", &own, &reach()).unwrap()["webhooks"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        wanted(mutating, "greeting", "mortise-system", &own, &reach()).unwrap()["webhooks"].as_array().unwrap().len(),
+        1
+    );
 
     let foreign = serving(AdmissionSpec { is_own: false, ..spec() });
-    let found = wanted(validating, "greeting", &foreign, &reach()).unwrap();
+    let found = wanted(validating, "greeting", "mortise-system", &foreign, &reach()).unwrap();
     assert_eq!(found["webhooks"][0]["failurePolicy"], "Ignore");
     let spared = &found["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
     assert_eq!(*spared, json!(["kube-system", "mortise-system"]));
@@ -371,7 +364,7 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
 #[test]
 fn inside_a_cluster_the_api_server_comes_through_the_service() {
     let reach = Reach { endpoint: Endpoint::Service { name: "mortise-webhook".into(), port: 443 }, ..reach() };
-    let found = wanted(Configuration::ALL[0], "greeting", &serving(spec()), &reach).unwrap();
+    let found = wanted(Configuration::ALL[0], "greeting", "mortise-system", &serving(spec()), &reach).unwrap();
     let client = &found["webhooks"][0]["clientConfig"];
     assert_eq!(
         client["service"],
@@ -383,7 +376,7 @@ fn inside_a_cluster_the_api_server_comes_through_the_service() {
 #[test]
 fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     let of = Configuration::ALL[1];
-    let wanted = || wanted(of, "greeting", &serving(spec()), &reach());
+    let wanted = || wanted(of, "greeting", "mortise-system", &serving(spec()), &reach());
     assert_eq!(change(None, None), None);
     assert!(matches!(change(None, wanted()), Some(Change::Create(_))));
 
@@ -406,9 +399,10 @@ fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     );
     assert_eq!(body["metadata"]["labels"]["team"], "web");
 
-    assert_eq!(plugin_of(&live), Some("greeting"));
+    assert_eq!(plugin_of(&live, "mortise-system"), Some("greeting"));
+    assert_eq!(plugin_of(&live, "elsewhere"), None, "it is another host's");
     live["metadata"]["labels"] = json!({});
-    assert_eq!(plugin_of(&live), None, "without the host's label it is somebody else's");
+    assert_eq!(plugin_of(&live, "mortise-system"), None, "without the host's label it is somebody else's");
 }
 
 #[test]

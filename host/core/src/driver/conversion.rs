@@ -125,11 +125,10 @@ impl Driver {
     }
 
     /// L3: definitions stay when their plugin goes, and with them objects that nobody can convert once this host has ended.
-    pub(super) fn end_conversion(&mut self, name: &Arc<str>, plugin: &PluginState, effects: &mut Vec<Effect>) {
+    pub(super) fn tell_of_conversion(&mut self, name: &Arc<str>, plugin: &PluginState, effects: &mut Vec<Effect>) {
         if plugin.conversion.is_none() {
             return;
         }
-        effects.push(Effect::ServeConversion { plugin: Arc::clone(name), serving: None });
         let crds = plugin.registered().map(|(manifest, ..)| manifest.conversion.as_slice()).unwrap_or_default();
         let crds: Vec<String> =
             crds.iter().map(|spec| format!("{} ({})", spec.crd, spec.versions.join(", "))).collect();

@@ -151,6 +151,7 @@ impl Driver {
         if self.host_crd_error.replace(message.clone()) != Some(message) {
             effects.push(Effect::Observe(told));
         }
+        self.names_are_known(effects);
     }
 
     /// Somebody deleted a CRD that the host or a plugin brings: it is created again.

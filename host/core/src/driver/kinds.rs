@@ -90,6 +90,9 @@ impl Driver {
             state.error = Some(error);
         }
         self.settle_readers(kind);
+        if *kind == plugin_object::kind() {
+            self.names_are_known(effects);
+        }
         for name in self.concerned_by(kind) {
             self.report(&name, effects);
         }

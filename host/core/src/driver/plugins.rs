@@ -250,18 +250,20 @@ impl Driver {
         if offered.or(unreadable) != Some(source) {
             return;
         }
-        self.withdraw(name, effects);
+        let Some(plugin) = self.plugins.remove(name) else { return };
+        self.tell_of_conversion(name, &plugin, effects);
+        self.tell_of_finalizers(name, plugin.active.as_ref(), effects);
+        self.withdraw(name, plugin, effects);
         self.delete_orphan(name, effects);
     }
 
-    /// Ends everything that is done for a plugin.
-    pub(super) fn withdraw(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) -> Option<PluginState> {
-        let mut plugin = self.plugins.remove(name)?;
-        self.end_conversion(name, &plugin, effects);
+    /// Ends everything that is done for a plugin that has been taken out.
+    pub(super) fn withdraw(&mut self, name: &Arc<str>, plugin: PluginState, effects: &mut Vec<Effect>) {
         effects.push(Effect::Observe(Observation::Withdrawn { plugin: Arc::clone(name) }));
-        let active = plugin.active.take();
-        self.tell_of_finalizers(name, active.as_ref(), effects);
-        for id in active.into_iter().flat_map(|active| active.controllers) {
+        if plugin.conversion.is_some() {
+            effects.push(Effect::ServeConversion { plugin: Arc::clone(name), serving: None });
+        }
+        for id in plugin.active.into_iter().flat_map(|active| active.controllers) {
             self.remove_controller(id, effects);
         }
         if plugin.admission.is_some() {
@@ -269,7 +271,6 @@ impl Driver {
         }
         self.timers.forget_plugin(name);
         self.release(name, &plugin.needs, effects);
-        Some(plugin)
     }
 
     pub(super) fn on_compiled(&mut self, digest: Digest, result: Result<Compiled, Refusal>, effects: &mut Vec<Effect>) {
@@ -312,6 +313,9 @@ impl Driver {
             }
             Some(ComponentState::Compiling) | None => return,
         };
+        if !self.knows_names() {
+            return;
+        }
         let named_elsewhere = self.named_elsewhere(name);
         if let Some(refusal) = named_elsewhere.or_else(|| self.claimed_by_another(name, &manifest)) {
             return self.refuse(name, Step::Established, refusal, effects);
@@ -365,6 +369,10 @@ impl Driver {
     pub(super) fn advance(&mut self, name: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some(candidate) = &mut plugin.candidate else { return };
+        if matches!(candidate.stage, Stage::Compiling) {
+            // It may have been compiled before the names were known.
+            return self.advance_compiled(name, effects);
+        }
         if let Stage::Registering { manifest, missing } = &candidate.stage
             && missing.is_empty()
         {
@@ -379,7 +387,10 @@ impl Driver {
             return;
         }
         match self.named_elsewhere(name) {
-            Some(refusal) => self.refuse(name, Step::Established, refusal, effects),
+            Some(refusal) => {
+                self.refuse(name, Step::Established, refusal, effects);
+                self.settle(name, effects);
+            }
             None => self.activate(name, &manifest, effects),
         }
     }

@@ -64,7 +64,11 @@ impl Driver {
             return self.create_plugin_object(name, target, effects);
         };
         if self.is_of_another_host(&live) {
-            return self.give_way(name, effects);
+            // Not here: whoever reports may be in the middle of a turn of one of the plugin's keys.
+            if self.plugins.get(name).is_some_and(|plugin| plugin.active.is_some()) {
+                self.arm(0, Timer::GiveWay(Arc::clone(name)));
+            }
+            return;
         }
         let plugin = &self.plugins[name];
         if let Some(due_ms) = self.tells_progress_at(plugin, &live) {
@@ -72,8 +76,13 @@ impl Driver {
             return;
         }
         let (fields, conditions) = (self.status_fields(plugin), self.conditions(plugin));
-        let shape =
-            StatusShape { subresource: true, observed_generation: true, conditions: true, condition_generation: true };
+        let shape = StatusShape {
+            subresource: true,
+            observed_generation: true,
+            conditions: true,
+            condition_generation: true,
+            conditions_by_type: true,
+        };
         let wanted = Wanted {
             fields: Some(&fields),
             conditions: Some(&conditions),

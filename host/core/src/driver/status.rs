@@ -72,14 +72,15 @@ impl Driver {
         prepared: Option<&Prepared>,
         generation: i64,
     ) -> Option<WriteOp> {
-        let controller = &self.controllers[&key.controller];
+        let controller = self.controllers.get(&key.controller)?;
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let waits = self.keys.get(key).and_then(|state| state.blocked.message());
         let wanted = Wanted {
             fields: prepared.and_then(|prepared| prepared.status.as_ref()),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
-            tells_progress: true,
+            // One that could not be told from others' would stay for ever.
+            tells_progress: controller.shape.conditions_by_type,
             evicting: waits.as_deref(),
             generation,
         };

@@ -15,6 +15,8 @@ pub(super) enum Timer {
     Orphan(Arc<str>),
     /// Look again whether the cluster lets a refused version in.
     Refused(Arc<str>),
+    /// Stop serving a plugin whose name is another host's.
+    GiveWay(Arc<str>),
     /// Look again whether a kind that another plugin had is free.
     Claims,
 }
@@ -62,7 +64,7 @@ impl Timers {
             .take_while(|timer| matches!(timer, Timer::RegisterCrd(of, _) if of == plugin))
             .cloned()
             .collect();
-        gone.extend([Timer::Report(Arc::clone(plugin)), Timer::Refused(Arc::clone(plugin))]);
+        gone.extend([Timer::Report, Timer::Refused, Timer::GiveWay].map(|timer| timer(Arc::clone(plugin))));
         for timer in gone {
             if let Some(due_ms) = self.due_ms.remove(&timer) {
                 self.by_time.remove(&(due_ms, timer));
@@ -105,6 +107,7 @@ mod tests {
             timers.arm(2, Timer::RegisterCrd(Arc::clone(&plugin), "y.example.com".into()));
             timers.arm(3, Timer::Report(Arc::clone(&plugin)));
             timers.arm(4, Timer::Refused(Arc::clone(&plugin)));
+            timers.arm(4, Timer::GiveWay(Arc::clone(&plugin)));
             timers.arm(5, Timer::Orphan(plugin));
         }
         timers.forget_plugin(&"a".into());
@@ -117,6 +120,7 @@ mod tests {
                 Timer::RegisterCrd("b".into(), "y.example.com".into()),
                 Timer::Report("b".into()),
                 Timer::Refused("b".into()),
+                Timer::GiveWay("b".into()),
                 Timer::Orphan("a".into()),
                 Timer::Orphan("ab".into()),
                 Timer::Orphan("b".into()),

@@ -6,8 +6,13 @@ use super::*;
 use crate::object::Interner;
 
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_700_000_000_000 };
-const FULL: StatusShape =
-    StatusShape { subresource: true, observed_generation: true, conditions: true, condition_generation: true };
+const FULL: StatusShape = StatusShape {
+    subresource: true,
+    observed_generation: true,
+    conditions: true,
+    condition_generation: true,
+    conditions_by_type: true,
+};
 
 fn object(status: Value, owned: Value) -> Object {
     let text = json!({

@@ -437,8 +437,9 @@ impl Keeper {
         live: &[Value],
         reach: &Reach,
     ) -> Result<Written, Trouble> {
-        let found = live.iter().find(|live| plugin_of(live) == Some(&**name));
-        let Some(change) = change(found, serving.and_then(|serving| wanted(of, name, serving, reach))) else {
+        let found = live.iter().find(|live| plugin_of(live, &self.namespace) == Some(&**name));
+        let Some(change) = change(found, serving.and_then(|serving| wanted(of, name, &self.namespace, serving, reach)))
+        else {
             return Ok(Written::Done);
         };
         let verb = match &change {
