@@ -6,6 +6,7 @@ use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -73,8 +74,14 @@ pub fn count_from_env(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
+/// A port that nobody has now, nor takes before the host does: they come in turn, and lie below those that a system gives
+/// to outgoing connections, of which there are many between here and there.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Runs beside each other begin apart.
+    let first = 20_000 + u16::try_from(std::process::id() % 10).unwrap() * 1_000;
+    let mut tries = (0..1_000).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed) % 1_000);
+    tries.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("one of a thousand ports is free")
 }
 
 impl World {
