@@ -139,6 +139,8 @@ enum ReadFor {
     Create,
     /// Whether its own write is still there, which the view does not show (R2).
     View,
+    /// What has become of an object that a write may have changed of which nobody knows what became of it (X1).
+    Landed,
 }
 
 /// The state machine. See the module's own words.

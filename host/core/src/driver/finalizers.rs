@@ -3,21 +3,81 @@
 
 use std::sync::Arc;
 
-use super::Driver;
 use super::keys::{Ending, Run, Stage};
 use super::plugins::Active;
 use super::report::plugin_object_of;
-use crate::event::{Effect, Observation, ReconcileResult};
+use super::{Driver, ReadFor};
+use crate::event::{Effect, Observation, ReconcileResult, WriteError};
 use crate::finalizer;
 use crate::kube_event::Happening;
 use crate::object::{Object, ObjectRef};
-use crate::queue::Key;
+use crate::own_write::OwnWrite;
+use crate::plan::Prepared;
+use crate::queue::{Key, Lane};
+use crate::read_set::Question;
 use crate::selector::Selector;
 
 /// Objects that are named one by one when their plugin goes; the command that releases them lists all.
 const MAX_NAMED: usize = 10;
 
+/// When it is asked anew what has become of an object, should no answer have come.
+pub(super) const LOOK_AGAIN_MS: u64 = 1_000;
+
 impl Driver {
+    /// Whether the view shows all that may have been written for an object that is to go. A write that nobody has heard of may
+    /// have landed unseen by a watch that lags, so what it was about is read live, once it cannot land any more.
+    pub(super) fn is_sure(&mut self, key: &Key, prepared: &Prepared, effects: &mut Vec<Effect>) -> bool {
+        let Some(controller) = self.controllers.get(&key.controller) else { return false };
+        let Some(state) = self.keys.get_mut(key) else { return false };
+        if std::mem::take(&mut state.has_inherited) {
+            // The other host's writes were about what this one's guest would write, or has looked at.
+            let read =
+                state.last.iter().flat_map(|last| last.reads.questions()).filter_map(|(question, _)| match question {
+                    Question::Get(target) => Some(target.clone()),
+                    _ => None,
+                });
+            state.unsure.extend(read.chain(prepared.actions.iter().map(|action| action.target.clone())));
+        }
+        let unsure: Vec<ObjectRef> = state.unsure.iter().cloned().collect();
+        for target in &unsure {
+            if controller.access.readable.contains(&target.kind) {
+                continue;
+            }
+            // What has no view is said once more.
+            state.unsure.remove(target);
+            state.applied.remove(target);
+            state.sent.retain(|(of, _), _| of != target);
+        }
+        for target in state.unsure.clone() {
+            self.read_live(key, target, ReadFor::Landed, effects);
+        }
+        unsure.is_empty()
+    }
+
+    /// An object that an unheard-of write may have changed: the key goes on when the view shows it as it is.
+    pub(super) fn on_landed_read(
+        &mut self,
+        key: &Key,
+        target: &ObjectRef,
+        result: &Result<Option<Arc<Object>>, WriteError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let snapshot = self.store.snapshot();
+        let now_ms = self.now.mono_ms;
+        let Some(state) = self.keys.get_mut(key).filter(|state| state.may_land_until_ms <= now_ms) else { return };
+        // It is asked again when the key comes back.
+        let Ok(live) = result else { return };
+        state.unsure.remove(target);
+        let seen =
+            |object: &Arc<Object>, version| OwnWrite { target: target.clone(), uid: Arc::clone(&object.uid), version };
+        let shown = match live {
+            Some(live) => Some(seen(live, Some(live.resource_version))),
+            None => snapshot.get(&target.kind, &target.name).map(|gone| seen(gone, None)),
+        };
+        state.own_writes.extend(shown.filter(|write| !write.is_shown_by(&snapshot)));
+        self.wake(key, Lane::Retry, effects);
+    }
+
     /// Tells once that an object waits for its plugin.
     pub(super) fn tell_of_finalizing(&mut self, key: &Key, primary: &Arc<Object>, effects: &mut Vec<Effect>) {
         let Some(state) = self.keys.get_mut(key).filter(|_| primary.deleting) else { return };

@@ -40,7 +40,11 @@ pub(super) struct KeyState {
     pub blocked: Blocked,
     /// Until when a write may land of which nobody knows what became of it.
     pub may_land_until_ms: u64,
-    /// Since when the key waits for them.
+    /// Objects of others that such writes were about. What has become of them is read live before the finalizer goes.
+    pub unsure: BTreeSet<ObjectRef>,
+    /// A host before this one may have left such writes, of which nothing is known here.
+    pub has_inherited: bool,
+    /// Since when the key waits for the view to show its own writes.
     pub gated_since_ms: Option<u64>,
     /// The version that our last status write made (W3).
     pub status_version: Option<ResourceVersion>,

@@ -83,6 +83,7 @@ impl Driver {
         if state.meet(&primary.uid) && spec.finalize && finalizer::is_on(&primary, &controller.finalizer) {
             // Whoever put it on, a host that died or a plugin that went, may have left writes under way.
             state.may_land_until_ms = now_ms + WRITE_TIMEOUT_MS;
+            state.has_inherited = true;
         }
         state.own_writes.retain(|write| !write.is_shown_by(&snapshot));
         if let Some(write) = state.own_writes.first() {

@@ -152,8 +152,14 @@ impl Driver {
     /// The API server goes on with a request for as long as one may take, also when nobody waits for its answer any more.
     fn note_may_land(&mut self, key: &Key, op: &WriteOp, error: &WriteError) {
         let is_change = matches!(op, WriteOp::Apply { .. } | WriteOp::Patch { .. });
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
         if let Some(state) = self.keys.get_mut(key).filter(|_| is_change && error.class == WriteErrorClass::Unknown) {
             state.may_land_until_ms = self.now.mono_ms + WRITE_TIMEOUT_MS;
+            // Children are collected with the object, whenever they land.
+            let target = op.target();
+            if controller.spec.finalize && !controller.spec.owns.iter().any(|owned| owned.kind == target.kind) {
+                state.unsure.insert(target.clone());
+            }
         }
     }
 
@@ -255,6 +261,7 @@ impl Driver {
                     self.write_answered(&key, effects);
                 }
                 ReadFor::View => self.on_lagging_read(&key, target, &result, effects),
+                ReadFor::Landed => self.on_landed_read(&key, target, &result, effects),
             }
         }
     }
