@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Config, Driver};
 use crate::admission::Serving;
-use crate::contract::{CallResult, Child, Outcome};
+use crate::contract::{self, CallResult, Child, Outcome};
 use crate::event::{
     CallDone, Compiled, CrdError, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError,
     WriteErrorClass, WriteId, WriteOp, Written,
@@ -56,6 +56,10 @@ struct Host {
     crds: BTreeSet<Arc<str>>,
     /// Calls of guests so far.
     calls: usize,
+    /// What guests want done to objects that are no children.
+    actions: Vec<contract::Action>,
+    /// Objects that the host has asked for, and that the test tells of.
+    live_reads: Vec<ObjectRef>,
     /// Calls are answered only when the test says so.
     slow_guests: bool,
     /// Webhooks are gone only when the test says so.
@@ -172,6 +176,8 @@ impl Host {
             manifests: BTreeMap::new(),
             crds: BTreeSet::new(),
             calls: 0,
+            actions: Vec::new(),
+            live_reads: Vec::new(),
             slow_guests: false,
             slow_webhooks: false,
             answers: Vec::new(),
@@ -298,12 +304,13 @@ impl Host {
                 let children = Some(vec![Child { key: "only".into(), object }]);
                 // Only a controller that finalizes is called with an object that is being deleted.
                 let finalized = call.object.deleting;
-                let result = CallResult::Done(Outcome { children, finalized, ..Outcome::default() });
+                let actions = self.actions.clone();
+                let result = CallResult::Done(Outcome { children, actions, finalized, ..Outcome::default() });
                 let done = Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 });
                 self.calls += 1;
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }
-            Effect::ReadLive(target) => panic!("nothing is ever in the way: {target}"),
+            Effect::ReadLive(target) => self.live_reads.push(target),
         }
     }
 

@@ -11,6 +11,7 @@ fn finalizing() -> Host {
     let text = manifest(&plugin_name(0), &kind_of(0), 1);
     let mut manifest: Value = serde_json::from_str(&text).unwrap();
     manifest["controllers"][0]["finalize"] = json!(true);
+    manifest["writes"] = json!([{"apiVersion": "example.com/v1", "kind": "Kind0000Input", "verbs": ["patch"]}]);
     host.manifests.insert(component(0, 1), manifest.to_string().into());
     host.offer(0);
     host
@@ -31,7 +32,8 @@ fn delete(host: &mut Host) {
 
 /// The one patch of finalizers that was sent, as it leaves them.
 fn patched(host: &mut Host) -> (WriteId, Value) {
-    let [(id, of, patch)] = &host.patches.split_off(0)[..] else { panic!("one patch is sent") };
+    let patches = host.patches.split_off(0);
+    let [(id, of, patch)] = &patches[..] else { panic!("one patch is sent, not {patches:?}") };
     assert_eq!(*of, target());
     (*id, patch["metadata"]["finalizers"].clone())
 }
@@ -88,5 +90,48 @@ fn x1_an_object_of_which_every_write_is_answered_goes_at_once() {
     put_on(&mut host);
     host.end_creates();
     delete(&mut host);
+    assert_eq!(patched(&mut host).1, json!([]));
+}
+
+#[test]
+fn x1_what_an_unheard_of_write_was_about_is_read_live_and_then_shown_before_the_object_goes() {
+    let mut host = finalizing();
+    let marked = ObjectRef { kind: input_of(0), name: Name::new("default", "marked") };
+    let body = json!({
+        "apiVersion": &*marked.kind.api_version, "kind": &*marked.kind.kind,
+        "metadata": {"name": "marked", "namespace": "default", "uid": "uid-marked", "labels": {"mark": "on"}},
+    });
+    let shown = host.stored(&marked, body.clone());
+    host.step(shown);
+    host.actions = vec![contract::Action::Patch {
+        target: marked.clone(),
+        patch_kind: contract::PatchKind::Merge,
+        body: json!({"metadata": {"labels": {"mark": "off"}}}).to_string().into(),
+        subresource: None,
+    }];
+    host.create_objects(0, 1);
+    put_on(&mut host);
+    host.end_creates();
+    let (id, ..) = host.patches.pop().expect("it is marked");
+    let error = WriteError { class: WriteErrorClass::Unknown, message: "no answer".to_owned() };
+    host.step(Event::Wrote(id, Err(error)));
+    // The view shows it as wanted, by whoever that was.
+    let mut off = body;
+    off["metadata"]["labels"]["mark"] = json!("off");
+    let shown = host.stored(&marked, off.clone());
+    host.step(shown);
+    host.patches.clear();
+    delete(&mut host);
+    host.pass(WRITE_TIMEOUT_MS);
+    assert_eq!((&host.live_reads[..], &host.patches[..]), (&[marked.clone()][..], &[][..]));
+
+    // It is another version than the view shows, so the view is waited for.
+    let shown = host.stored(&marked, off);
+    let live = decoded(&host.objects[&marked]);
+    host.step(Event::LiveRead(marked, Ok(Some(live.into()))));
+    assert_eq!(host.patches, []);
+    host.step(shown);
+    // This guest has not asked about it, so the next bookmark lets the key go on.
+    host.step(Event::Watch(input_of(0), WatchEvent::Progress(ResourceVersion(host.version))));
     assert_eq!(patched(&mut host).1, json!([]));
 }
