@@ -143,6 +143,13 @@ enum ReadFor {
     Landed,
 }
 
+/// A live read that is under way.
+#[derive(Debug, Default)]
+struct LiveRead {
+    asked_ms: u64,
+    by: BTreeSet<(Key, ReadFor)>,
+}
+
 /// The state machine. See the module's own words.
 #[derive(Debug)]
 pub struct Driver {
@@ -171,7 +178,7 @@ pub struct Driver {
     /// Keys that are being written.
     writing: Tally,
     writes: Map<WriteId, WriteFor>,
-    live_reads: BTreeMap<ObjectRef, BTreeSet<(Key, ReadFor)>>,
+    live_reads: BTreeMap<ObjectRef, LiveRead>,
     /// CRDs whose registration is under way, by plugin and name.
     registrations: BTreeMap<(Arc<str>, Arc<str>), Registration>,
     timers: Timers,

@@ -16,8 +16,8 @@ use super::random::Random;
 /// How soon a host gives a request about the Lease up.
 const REQUEST_MS: u64 = 5_000;
 /// Longest that a Lease may have no holder who may write when nothing is wrong: one that died had it for fifteen seconds after
-/// it was seen by the others, who look every two and a bit, and may have lost a request just before.
-const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * RETRY_MS + REQUEST_MS;
+/// it was seen by the others, who look every two seconds and up to a fifth more, and may have lost a request just before.
+const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * (RETRY_MS + RETRY_MS / 5) + REQUEST_MS;
 
 /// How finely time is looked at. Nothing that matters here is shorter.
 const TICK_MS: u64 = 10;

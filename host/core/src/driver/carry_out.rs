@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::Driver;
-use super::finalizers::LOOK_AGAIN_MS;
 use super::keys::{Ending, Run, Stage, Stall};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::event::{Effect, Observation, ReconcileResult, WriteOp};
@@ -85,7 +84,7 @@ impl Driver {
         // A write that was given up may land behind the one that took it back; the object stays until it cannot any more.
         let lands_ms = self.keys.get(key).map_or(0, |state| state.may_land_until_ms.saturating_sub(self.now.mono_ms));
         let goes = is_cleaned && lands_ms == 0 && self.is_sure(key, prepared, effects);
-        let stays_ms = if lands_ms > 0 { lands_ms } else { LOOK_AGAIN_MS };
+        let stays_ms = if lands_ms > 0 { lands_ms } else { self.looks_again_ms(key) };
         let requeue_ms = if is_cleaned && !goes { Some(stays_ms) } else { prepared.requeue_after_ms };
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         let mut stages = missing.stages();

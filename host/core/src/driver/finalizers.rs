@@ -7,6 +7,7 @@ use super::keys::{Ending, Run, Stage};
 use super::plugins::Active;
 use super::report::plugin_object_of;
 use super::{Driver, ReadFor};
+use crate::backoff::{Patience, delay_ms};
 use crate::event::{Effect, Observation, ReconcileResult, WriteError};
 use crate::finalizer;
 use crate::kube_event::Happening;
@@ -20,8 +21,8 @@ use crate::selector::Selector;
 /// Objects that are named one by one when their plugin goes; the command that releases them lists all.
 const MAX_NAMED: usize = 10;
 
-/// When it is asked anew what has become of an object, should no answer have come.
-pub(super) const LOOK_AGAIN_MS: u64 = 1_000;
+/// When it is asked anew what has become of an object, should no answer have come; later and later when it cannot be read.
+const LOOK_AGAIN_MS: u64 = 1_000;
 
 impl Driver {
     /// Whether the view shows all that may have been written for an object that is to go. A write that nobody has heard of may
@@ -54,28 +55,51 @@ impl Driver {
         unsure.is_empty()
     }
 
+    /// When the key of an object that stays looks again.
+    pub(super) fn looks_again_ms(&self, key: &Key) -> u64 {
+        let unread = self.keys.get(key).map_or(0, |state| state.unread);
+        delay_ms(unread, &key.name.to_string(), Patience::Denied).max(LOOK_AGAIN_MS)
+    }
+
     /// An object that an unheard-of write may have changed: the key goes on when the view shows it as it is.
     pub(super) fn on_landed_read(
         &mut self,
         key: &Key,
         target: &ObjectRef,
+        asked_ms: u64,
         result: &Result<Option<Arc<Object>>, WriteError>,
         effects: &mut Vec<Effect>,
     ) {
         let snapshot = self.store.snapshot();
-        let now_ms = self.now.mono_ms;
-        let Some(state) = self.keys.get_mut(key).filter(|state| state.may_land_until_ms <= now_ms) else { return };
-        // It is asked again when the key comes back.
-        let Ok(live) = result else { return };
-        state.unsure.remove(target);
-        let seen =
-            |object: &Arc<Object>, version| OwnWrite { target: target.clone(), uid: Arc::clone(&object.uid), version };
-        let shown = match live {
-            Some(live) => Some(seen(live, Some(live.resource_version))),
-            None => snapshot.get(&target.kind, &target.name).map(|gone| seen(gone, None)),
-        };
-        state.own_writes.extend(shown.filter(|write| !write.is_shown_by(&snapshot)));
-        self.wake(key, Lane::Retry, effects);
+        let Some(state) = self.keys.get_mut(key).filter(|state| state.unsure.contains(target)) else { return };
+        match result {
+            // A write may have landed behind what was read. It is asked again when the key comes back.
+            Ok(_) if asked_ms < state.may_land_until_ms => {}
+            Ok(live) => {
+                state.unsure.remove(target);
+                state.unread = 0;
+                let seen = |object: &Arc<Object>, version| OwnWrite {
+                    target: target.clone(),
+                    uid: Arc::clone(&object.uid),
+                    version,
+                };
+                let shown = match live {
+                    Some(live) => Some(seen(live, Some(live.resource_version))),
+                    None => snapshot.get(&target.kind, &target.name).map(|gone| seen(gone, None)),
+                };
+                state.own_writes.extend(shown.filter(|write| !write.is_shown_by(&snapshot)));
+                self.wake(key, Lane::Retry, effects);
+            }
+            Err(error) => {
+                state.unread = state.unread.saturating_add(1);
+                if state.unread == 1
+                    && let Some(primary) = self.primary_of(key)
+                {
+                    let note = format!("it stays until {target} can be read: {}", error.message);
+                    self.tell(key, &primary, true, "Finalizing", &note, effects);
+                }
+            }
+        }
     }
 
     /// Tells once that an object waits for its plugin.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::breaker::Breaker;
 use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
 use crate::eviction::Blocked;
+use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, ObjectRef, ResourceVersion};
 use crate::own_write::OwnWrite;
@@ -42,10 +43,14 @@ pub(super) struct KeyState {
     pub may_land_until_ms: u64,
     /// Objects of others that such writes were about. What has become of them is read live before the finalizer goes.
     pub unsure: BTreeSet<ObjectRef>,
+    /// How often they could not be read.
+    pub unread: u32,
     /// A host before this one may have left such writes, of which nothing is known here.
     pub has_inherited: bool,
     /// Since when the key waits for the view to show its own writes.
     pub gated_since_ms: Option<u64>,
+    /// Until when a status write may land of which nobody knows what became of it.
+    pub status_lands_until_ms: u64,
     /// The version that our last status write made (W3).
     pub status_version: Option<ResourceVersion>,
     /// The version of the object, and what was wanted of it, when its status was found to need no write.
@@ -190,6 +195,18 @@ impl KeyState {
             *self = Self { uid: Arc::clone(uid), own_writes, last, taken, ..Self::default() };
         }
         is_another
+    }
+
+    /// Whether the last answer has this object among its children.
+    pub fn wants_child(&self, target: &ObjectRef) -> bool {
+        let Some(Answer::Wants(prepared)) = self.last.as_ref().map(|last| &last.answer) else { return false };
+        prepared.children.iter().flatten().any(|child| child.target == *target)
+    }
+
+    /// Another host may have written for the object, and may have left writes under way of which nothing is known here.
+    pub fn inherit(&mut self, now_ms: u64) {
+        self.may_land_until_ms = now_ms + WRITE_TIMEOUT_MS;
+        self.has_inherited = true;
     }
 
     /// Keeps what a write was that the API server has accepted.

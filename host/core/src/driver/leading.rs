@@ -47,6 +47,11 @@ impl Driver {
     /// left half done wakes nobody.
     fn look_at_everything(&mut self, effects: &mut Vec<Effect>) {
         let controllers: Vec<ControllerId> = self.controllers.keys().copied().collect();
+        for (key, state) in &mut self.keys {
+            if self.controllers.get(&key.controller).is_some_and(|controller| controller.spec.finalize) {
+                state.inherit(self.now.mono_ms);
+            }
+        }
         for controller in controllers {
             self.enqueue_all(controller, effects);
         }

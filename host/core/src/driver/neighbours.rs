@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Driver;
 use super::plugins::PluginState;
 use super::report::plugin_object_of;
-use crate::event::{Effect, Refusal};
+use crate::event::{Effect, Refusal, WatchError};
 use crate::object::Object;
 use crate::plugin_object::{self, HOST_NAMESPACE_LABEL};
 
@@ -17,14 +17,16 @@ impl Driver {
     /// Whether it is known which names other hosts have. Where Plugin objects cannot be had at all, nobody has any.
     pub(super) fn knows_names(&self) -> bool {
         let kind = plugin_object::kind();
-        let failed = self.kinds.get(&kind).is_some_and(|state| state.error.is_some());
-        self.store.synced(&kind) || failed || self.host_crd_error.is_some()
+        let error = self.kinds.get(&kind).and_then(|state| state.error.as_ref());
+        let cannot = matches!(error, Some(WatchError::Denied(_) | WatchError::NotServed(_)));
+        self.store.synced(&kind) || cannot || self.host_crd_error.is_some()
     }
 
     /// What waited for the names goes on.
     pub(super) fn names_are_known(&mut self, effects: &mut Vec<Effect>) {
         for name in self.plugins.keys().cloned().collect::<Vec<_>>() {
             self.advance(&name, effects);
+            self.report(&name, effects);
         }
     }
 

@@ -371,7 +371,8 @@ impl Driver {
         let Some(candidate) = &mut plugin.candidate else { return };
         if matches!(candidate.stage, Stage::Compiling) {
             // It may have been compiled before the names were known.
-            return self.advance_compiled(name, effects);
+            self.advance_compiled(name, effects);
+            return self.settle(name, effects);
         }
         if let Stage::Registering { manifest, missing } = &candidate.stage
             && missing.is_empty()
@@ -383,7 +384,7 @@ impl Driver {
         let Some(Stage::Listing { manifest }) = candidate.map(|candidate| &candidate.stage) else { return };
         let manifest = Arc::clone(manifest);
         let kinds = manifest.controllers.iter().flat_map(|controller| controller.readable());
-        if !kinds.into_iter().all(|kind| self.is_readable(&kind)) {
+        if !kinds.into_iter().all(|kind| self.is_readable(&kind)) || !self.knows_names() {
             return;
         }
         match self.named_elsewhere(name) {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use super::keys::{Answer, Ending, KeyState, LastCall, Run, Stall, Work};
-use super::{Controller, Driver, MAX_KEYS_WRITING, ReadFor};
+use super::{Controller, Driver, LiveRead, MAX_KEYS_WRITING, ReadFor};
 use crate::backoff::{Patience, delay_ms};
 use crate::contract::{CallResult, Failure, GuestFault, Outcome};
 use crate::digest::spread;
 use crate::event::{Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult};
 use crate::finalizer;
-use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
+use crate::limits::CONSISTENCY_TIMEOUT_MS;
 use crate::object::{Object, ObjectRef};
 use crate::plan::{self, Prepared};
 use crate::queue::{Key, Lane, Taken};
@@ -82,8 +82,7 @@ impl Driver {
         }
         if state.meet(&primary.uid) && spec.finalize && finalizer::is_on(&primary, &controller.finalizer) {
             // Whoever put it on, a host that died or a plugin that went, may have left writes under way.
-            state.may_land_until_ms = now_ms + WRITE_TIMEOUT_MS;
-            state.has_inherited = true;
+            state.inherit(now_ms);
         }
         state.own_writes.retain(|write| !write.is_shown_by(&snapshot));
         if let Some(write) = state.own_writes.first() {
@@ -325,7 +324,7 @@ impl Driver {
         };
         let lane = if requeue_ms.is_some() { Lane::Retry } else { Lane::Resync };
         if let Some(version) = state.unsorted_version.take()
-            && state.status_version != Some(version)
+            && (state.status_version != Some(version) || state.status_lands_until_ms > now_ms)
         {
             state.mark_dirty(Lane::Live);
         }
@@ -345,12 +344,12 @@ impl Driver {
     }
 
     pub(super) fn read_live(&mut self, key: &Key, target: ObjectRef, why: ReadFor, effects: &mut Vec<Effect>) {
-        let waiting = self.live_reads.entry(target.clone()).or_default();
-        let first = waiting.is_empty();
-        waiting.insert((key.clone(), why));
-        if first {
+        let now_ms = self.now.mono_ms;
+        let read = self.live_reads.entry(target.clone()).or_insert_with(|| {
             effects.push(Effect::ReadLive(target));
-        }
+            LiveRead { asked_ms: now_ms, ..LiveRead::default() }
+        });
+        read.by.insert((key.clone(), why));
     }
 }
 

@@ -60,6 +60,8 @@ struct Host {
     actions: Vec<contract::Action>,
     /// Objects that the host has asked for, and that the test tells of.
     live_reads: Vec<ObjectRef>,
+    /// Kinds whose list ends only when the test says so, for as long as lists are held.
+    held_lists: Option<Vec<Kind>>,
     /// Calls are answered only when the test says so.
     slow_guests: bool,
     /// Webhooks are gone only when the test says so.
@@ -158,8 +160,16 @@ impl Host {
     }
 
     fn started_as(config: Config) -> Self {
+        let mut host = Self::new(config);
+        host.step(Event::Started);
+        host.step(Event::SourcesListed);
+        host
+    }
+
+    /// One that has not begun.
+    fn new(config: Config) -> Self {
         let driver = Driver::new(config);
-        let mut host = Self {
+        Self {
             driver,
             // Not the zero of the clock, which is before everything.
             now_ms: 1_000,
@@ -178,6 +188,7 @@ impl Host {
             calls: 0,
             actions: Vec::new(),
             live_reads: Vec::new(),
+            held_lists: None,
             slow_guests: false,
             slow_webhooks: false,
             answers: Vec::new(),
@@ -185,10 +196,7 @@ impl Host {
             admission: Vec::new(),
             conversion: Vec::new(),
             definitions: BTreeMap::new(),
-        };
-        host.step(Event::Started);
-        host.step(Event::SourcesListed);
-        host
+        }
     }
 
     /// One that serves so many plugins, each with its Plugin object.
@@ -248,8 +256,7 @@ impl Host {
         match effect {
             Effect::StartWatch(kind) => {
                 assert!(self.watched.insert(kind.clone()), "{kind} is watched twice");
-                events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
-                events.push_back(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(self.version))));
+                self.list(kind, events);
             }
             Effect::Compile(digest) => {
                 assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
@@ -311,6 +318,14 @@ impl Host {
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target),
+        }
+    }
+
+    fn list(&mut self, kind: Kind, events: &mut VecDeque<Event>) {
+        events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
+        match &mut self.held_lists {
+            Some(held) => held.push(kind),
+            None => events.push_back(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(self.version)))),
         }
     }
 

@@ -117,8 +117,10 @@ impl Driver {
             return self.wake(&key, lane, effects);
         };
         // W3: the version is that of our own status write, so nothing is new to this key. A write that the API server found
-        // to change nothing has the version of somebody else's change, hence the second look.
+        // to change nothing has the version of somebody else's change, hence the second look. While an earlier one may still
+        // land, one event may show both.
         let is_own_status = state.status_version == Some(after.resource_version)
+            && state.status_lands_until_ms <= self.now.mono_ms
             && change.before.as_ref().is_some_and(|before| before.differs_only_in_status(after));
         // What a list shows may be several changes in one. And a status write makes no new generation, so a change that
         // shows one is not, or not only, ours.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::keys::{KeyState, Run, RunFailure, Stall, Work};
-use super::{Driver, ReadFor, WriteFor};
+use super::{Driver, LiveRead, ReadFor, WriteFor};
 use crate::backoff::Patience;
 use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use crate::kube_event::Happening;
@@ -58,7 +58,7 @@ impl Driver {
     }
 
     /// The object that a key is about, as it is now, as long as it is reconciled.
-    fn primary_of(&self, key: &Key) -> Option<Arc<Object>> {
+    pub(super) fn primary_of(&self, key: &Key) -> Option<Arc<Object>> {
         let controller = self.controllers.get(&key.controller)?;
         self.store
             .snapshot()
@@ -151,14 +151,19 @@ impl Driver {
 
     /// The API server goes on with a request for as long as one may take, also when nobody waits for its answer any more.
     fn note_may_land(&mut self, key: &Key, op: &WriteOp, error: &WriteError) {
+        let lands_until_ms = self.now.mono_ms + WRITE_TIMEOUT_MS;
+        if let Some(state) = self.keys.get_mut(key).filter(|_| error.class == WriteErrorClass::Unknown)
+            && matches!(op, WriteOp::PatchStatus { .. })
+        {
+            state.status_lands_until_ms = lands_until_ms;
+        }
         let is_change = matches!(op, WriteOp::Apply { .. } | WriteOp::Patch { .. });
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         if let Some(state) = self.keys.get_mut(key).filter(|_| is_change && error.class == WriteErrorClass::Unknown) {
-            state.may_land_until_ms = self.now.mono_ms + WRITE_TIMEOUT_MS;
+            state.may_land_until_ms = lands_until_ms;
             // Children are collected with the object, whenever they land.
-            let target = op.target();
-            if controller.spec.finalize && !controller.spec.owns.iter().any(|owned| owned.kind == target.kind) {
-                state.unsure.insert(target.clone());
+            if controller.spec.finalize && !state.wants_child(op.target()) {
+                state.unsure.insert(op.target().clone());
             }
         }
     }
@@ -254,14 +259,15 @@ impl Driver {
         result: Result<Option<Arc<Object>>, WriteError>,
         effects: &mut Vec<Effect>,
     ) {
-        for (key, why) in self.live_reads.remove(target).unwrap_or_default() {
+        let LiveRead { asked_ms, by } = self.live_reads.remove(target).unwrap_or_default();
+        for (key, why) in by {
             match why {
                 ReadFor::Create => {
                     self.on_existing_read(&key, target, &result);
                     self.write_answered(&key, effects);
                 }
                 ReadFor::View => self.on_lagging_read(&key, target, &result, effects),
-                ReadFor::Landed => self.on_landed_read(&key, target, &result, effects),
+                ReadFor::Landed => self.on_landed_read(&key, target, asked_ms, &result, effects),
             }
         }
     }

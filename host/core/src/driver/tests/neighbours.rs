@@ -99,3 +99,32 @@ fn a_plugin_object_that_somebody_keeps_deleting_is_created_every_ten_seconds_and
     }
     assert_eq!(creates, 6, "in a minute");
 }
+
+#[test]
+fn of_two_plugins_of_one_kind_that_wait_for_the_names_the_second_serves_when_the_first_is_gone() {
+    let config = Config {
+        instance: "mortise-0".into(),
+        namespace: "mortise-system".into(),
+        call_slots: 1,
+        leader_election: false,
+    };
+    let mut host = Host::new(config);
+    host.held_lists = Some(Vec::new());
+    host.step(Event::Started);
+    host.step(Event::SourcesListed);
+    host.manifests.insert(component(1, 1), manifest(&plugin_name(1), &kind_of(0), 1));
+    (0..2).for_each(|number| host.offer(number));
+    assert_eq!(
+        (host.compiled, host.crds.len()),
+        (2, 1),
+        "both are compiled, and there is the host's own definition alone"
+    );
+    for kind in host.held_lists.take().unwrap() {
+        host.step(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(host.version))));
+    }
+    let ready = |host: &Host| host.driver.health().plugins.iter().map(|plugin| plugin.ready).collect::<Vec<_>>();
+    assert_eq!(ready(&host), [true, false]);
+    host.withdraw(0);
+    host.pass(0);
+    assert_eq!(ready(&host), [true]);
+}
