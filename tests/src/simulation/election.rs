@@ -16,8 +16,11 @@ use super::random::Random;
 /// How soon a host gives a request about the Lease up.
 const REQUEST_MS: u64 = 5_000;
 /// Longest that a Lease may have no holder who may write when nothing is wrong: one that died had it for fifteen seconds after
-/// it was seen by the others, who look every two seconds and up to a fifth more, and may have lost a request just before.
-const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * (RETRY_MS + RETRY_MS / 5) + REQUEST_MS;
+/// it was seen by the others, who look every two seconds and up to a fifth more, and may have lost a request just before. Four more are
+/// answered on the way: two looks before and after, the last look and the write.
+const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * (RETRY_MS + RETRY_MS / 5) + REQUEST_MS + 4 * (ANSWER_MS + TICK_MS);
+/// How long an answer takes when nothing is wrong.
+const ANSWER_MS: u64 = 20;
 
 /// How finely time is looked at. Nothing that matters here is shorter.
 const TICK_MS: u64 = 10;
@@ -228,7 +231,7 @@ impl Contest {
         match self.random.below(100) {
             0..4 if self.faults => (self.now_ms + REQUEST_MS, true),
             4..10 if self.faults => (self.now_ms + self.random.between(100, REQUEST_MS), false),
-            _ => (self.now_ms + self.random.between(1, 20), false),
+            _ => (self.now_ms + self.random.between(1, ANSWER_MS), false),
         }
     }
 
