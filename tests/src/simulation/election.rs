@@ -16,8 +16,8 @@ use super::random::Random;
 /// How soon a host gives a request about the Lease up.
 const REQUEST_MS: u64 = 5_000;
 /// Longest that a Lease may have no holder who may write when nothing is wrong: one that died had it for fifteen seconds after
-/// it was seen by the others, who look every two seconds and up to a fifth more, and may have lost a request just before. Four more are
-/// answered on the way: two looks before and after, the last look and the write.
+/// it was seen by the others, who look every two seconds and up to a fifth more, and may have lost a request just before. The
+/// requests that are answered on the way, four at most, take their time too.
 const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * (RETRY_MS + RETRY_MS / 5) + REQUEST_MS + 4 * (ANSWER_MS + TICK_MS);
 /// How long an answer takes when nothing is wrong.
 const ANSWER_MS: u64 = 20;
