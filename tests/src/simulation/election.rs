@@ -133,9 +133,11 @@ impl Contest {
         Ok(())
     }
 
-    /// From now on nothing goes wrong any more, and whoever is stopped goes on.
+    /// From now on nothing goes wrong any more, whoever is stopped goes on, and no write lands that was given up: a renewal by a
+    /// host that has died would be another fifteen seconds of waiting for it.
     pub fn calm(&mut self) {
         self.faults = false;
+        self.landings.clear();
         self.led_ms = self.now_ms;
         for host in self.hosts.values_mut() {
             host.stopped_until_ms = 0;
