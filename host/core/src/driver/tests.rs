@@ -148,15 +148,15 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
+/// A host that calls one guest at a time and knows of no other host.
+fn config() -> Config {
+    Config { instance: "mortise-0".into(), namespace: "mortise-system".into(), call_slots: 1, leader_election: false }
+}
+
 impl Host {
     /// A host that has begun and knows that it has no plugin yet.
     fn started() -> Self {
-        Self::started_as(Config {
-            instance: "mortise-0".into(),
-            namespace: "mortise-system".into(),
-            call_slots: 1,
-            leader_election: false,
-        })
+        Self::started_as(config())
     }
 
     fn started_as(config: Config) -> Self {

@@ -151,20 +151,22 @@ impl Driver {
 
     /// The API server goes on with a request for as long as one may take, also when nobody waits for its answer any more.
     fn note_may_land(&mut self, key: &Key, op: &WriteOp, error: &WriteError) {
-        let lands_until_ms = self.now.mono_ms + WRITE_TIMEOUT_MS;
-        if let Some(state) = self.keys.get_mut(key).filter(|_| error.class == WriteErrorClass::Unknown)
-            && matches!(op, WriteOp::PatchStatus { .. })
-        {
-            state.status_lands_until_ms = lands_until_ms;
+        if error.class != WriteErrorClass::Unknown {
+            return;
         }
-        let is_change = matches!(op, WriteOp::Apply { .. } | WriteOp::Patch { .. });
         let Some(controller) = self.controllers.get(&key.controller) else { return };
-        if let Some(state) = self.keys.get_mut(key).filter(|_| is_change && error.class == WriteErrorClass::Unknown) {
-            state.may_land_until_ms = lands_until_ms;
-            // Children are collected with the object, whenever they land.
-            if controller.spec.finalize && !state.wants_child(op.target()) {
-                state.unsure.insert(op.target().clone());
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let lands_until_ms = self.now.mono_ms + WRITE_TIMEOUT_MS;
+        match op {
+            WriteOp::PatchStatus { .. } => state.status_lands_until_ms = lands_until_ms,
+            WriteOp::Apply { target, .. } | WriteOp::Patch { target, .. } => {
+                state.may_land_until_ms = lands_until_ms;
+                // Children are collected with the object, whenever they land.
+                if controller.spec.finalize && !state.wants_child(target) {
+                    state.unsure.insert(target.clone());
+                }
             }
+            _ => {}
         }
     }
 

@@ -3,11 +3,15 @@
 
 use super::*;
 use crate::finalizer;
+use crate::lease::LEASE_DURATION_MS;
 use crate::limits::WRITE_TIMEOUT_MS;
 
 /// A host with one plugin, which finalizes its kind.
 fn finalizing() -> Host {
-    let mut host = Host::started();
+    finalizing_on(Host::started())
+}
+
+fn finalizing_on(mut host: Host) -> Host {
     let text = manifest(&plugin_name(0), &kind_of(0), 1);
     let mut manifest: Value = serde_json::from_str(&text).unwrap();
     manifest["controllers"][0]["finalize"] = json!(true);
@@ -133,5 +137,28 @@ fn x1_what_an_unheard_of_write_was_about_is_read_live_and_then_shown_before_the_
     host.step(shown);
     // This guest has not asked about it, so the next bookmark lets the key go on.
     host.step(Event::Watch(input_of(0), WatchEvent::Progress(ResourceVersion(host.version))));
+    assert_eq!(patched(&mut host).1, json!([]));
+}
+
+#[test]
+fn x1_a_host_that_leads_again_waits_for_what_the_one_between_may_have_left() {
+    let lead = |host: &mut Host| {
+        host.step(Event::LeaseChanged { claim_until_ms: Some(host.now_ms + LEASE_DURATION_MS) });
+    };
+    let mut host = Host::started_as(Config { leader_election: true, ..config() });
+    lead(&mut host);
+    host = finalizing_on(host);
+    host.create_objects(0, 1);
+    put_on(&mut host);
+    host.end_creates();
+    host.step(Event::LeaseChanged { claim_until_ms: None });
+    lead(&mut host);
+    delete(&mut host);
+    host.pass(WRITE_TIMEOUT_MS / 2);
+    lead(&mut host);
+    host.pass(WRITE_TIMEOUT_MS / 2 - 1);
+    assert_eq!(host.patches, []);
+    lead(&mut host);
+    host.pass(1);
     assert_eq!(patched(&mut host).1, json!([]));
 }

@@ -6,12 +6,7 @@ use crate::event::Refusal;
 /// A driver whose requests for its own CRD are answered one after another, as they are tried again; how often each answer
 /// was told of.
 fn told_of(answers: Vec<CrdError>) -> Vec<usize> {
-    let mut driver = Driver::new(Config {
-        instance: "mortise-0".into(),
-        namespace: "mortise-system".into(),
-        call_slots: 1,
-        leader_election: false,
-    });
+    let mut driver = Driver::new(config());
     let mut effects = Vec::new();
     driver.step(Now::default(), Event::Started, &mut effects);
     let mut now = Now::default();

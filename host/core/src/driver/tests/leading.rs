@@ -11,12 +11,7 @@ const OBJECTS: usize = 5;
 
 /// A host that takes part in an election and has not won it. The plugin is offered to it and its objects are there.
 fn standing_by(crds_exist: bool) -> Host {
-    let mut host = Host::started_as(Config {
-        instance: "mortise-0".into(),
-        namespace: "mortise-system".into(),
-        call_slots: 8,
-        leader_election: true,
-    });
+    let mut host = Host::started_as(Config { call_slots: 8, leader_election: true, ..config() });
     if crds_exist {
         let plural = format!("{}s.example.com", kind_of(0).kind.to_lowercase());
         host.crds = [plural.into(), plugin_object::CRD_NAME.into()].into();
@@ -80,12 +75,7 @@ fn x7_a_standby_registers_no_crd_and_the_leader_does_at_once() {
 
 #[test]
 fn x7_a_registration_that_only_looked_is_repeated_at_once_by_a_host_that_leads_meanwhile() {
-    let mut driver = Driver::new(Config {
-        instance: "mortise-0".into(),
-        namespace: "mortise-system".into(),
-        call_slots: 1,
-        leader_election: true,
-    });
+    let mut driver = Driver::new(Config { leader_election: true, ..config() });
     let (now, mut effects) = (Now { mono_ms: 1_000_000, unix_ms: 0 }, Vec::new());
     driver.step(now, Event::Started, &mut effects);
     driver.step(now, Event::LeaseChanged { claim_until_ms: Some(now.mono_ms + LEASE_DURATION_MS) }, &mut effects);
@@ -174,12 +164,7 @@ fn x7_every_object_is_looked_at_once_by_a_host_that_leads_again_and_by_no_renewa
 
 #[test]
 fn x7_a_write_says_until_when_it_may_be_sent() {
-    let mut driver = Driver::new(Config {
-        instance: "mortise-0".into(),
-        namespace: "mortise-system".into(),
-        call_slots: 1,
-        leader_election: true,
-    });
+    let mut driver = Driver::new(Config { leader_election: true, ..config() });
     let sent_until = |driver: &mut Driver| {
         let mut effects = Vec::new();
         let target = ObjectRef { kind: kind_of(0), name: Name::new("default", "a") };

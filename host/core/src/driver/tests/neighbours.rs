@@ -102,13 +102,7 @@ fn a_plugin_object_that_somebody_keeps_deleting_is_created_every_ten_seconds_and
 
 #[test]
 fn of_two_plugins_of_one_kind_that_wait_for_the_names_the_second_serves_when_the_first_is_gone() {
-    let config = Config {
-        instance: "mortise-0".into(),
-        namespace: "mortise-system".into(),
-        call_slots: 1,
-        leader_election: false,
-    };
-    let mut host = Host::new(config);
+    let mut host = Host::new(config());
     host.held_lists = Some(Vec::new());
     host.step(Event::Started);
     host.step(Event::SourcesListed);
