@@ -1,6 +1,8 @@
 //! mydaemonset's story: a Pod on every Node, one more when a Node comes, none on a Node that keeps Pods off, and another
 //! image for all.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::stage::Stage;
@@ -10,13 +12,18 @@ use crate::terminal::headline;
 /// The MyDaemonSet of the sample.
 const SAMPLE: &str = "mydaemonset/mydaemonset-sample";
 
+/// kwok may forget a Node before it ends the Pods there. Then Kubernetes' own collector of Pods does: it looks every
+/// 20 s, and at a Node that is gone only 40 s after it has missed it, which is 80 s at the latest.
+const POD_COLLECTED: Duration = Duration::from_secs(120);
+
 pub(super) fn tell(checkout: &Checkout, stage: &Stage) -> Result<()> {
     headline("mydaemonset, one Pod per Node: the plugin arrives");
     stage.arrives(checkout, "mydaemonset", "mydaemonsets.apps.zhongmingmao.io", "mydaemonset labelled -> Ready")?;
     covers_the_nodes(checkout, stage)?;
     follows_the_nodes(stage)?;
     heeds_taints(stage)?;
-    takes_another_image(stage)
+    takes_another_image(stage)?;
+    loses_a_node(stage)
 }
 
 fn covers_the_nodes(checkout: &Checkout, stage: &Stage) -> Result<()> {
@@ -63,14 +70,22 @@ fn takes_another_image(stage: &Stage) -> Result<()> {
         })?;
         wait_for_nodes(stage, "node-1 node-2 node-3")
     })?;
-    show(stage)?;
+    show(stage)
+}
+
+fn loses_a_node(stage: &Stage) -> Result<()> {
     headline("A Node goes, and its Pod with it");
     stage.kubectl(&["delete", "node", "node-3"])?;
-    stage.until("the Pod of the Node to go", || {
+    stage.until("the status to count two Pods", || {
         let counted = stage.ask(&["get", SAMPLE, "-o", "jsonpath={.status.availableReplicas}"])?;
         Ok(counted == "2")
     })?;
-    stage.kubectl(&["get", SAMPLE])
+    stage.kubectl(&["get", SAMPLE])?;
+    println!("(the Pod is deleted; with its kubelet gone too, Kubernetes may take a minute to end it)");
+    stage.until_within(POD_COLLECTED, "the Pod of the Node to go", || {
+        Ok(stage.ask(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"])?.split(' ').all(|on| on != "node-3"))
+    })?;
+    stage.kubectl(&["get", "pods"])
 }
 
 /// Waits until there is a ready Pod on each of these Nodes and no other, and the status counts them.
