@@ -267,15 +267,19 @@ impl World {
 
     /// Waits until a condition of a Plugin object has a status and, unless empty, a reason; returns its message.
     pub fn wait_condition(&mut self, plugin: &str, type_: &str, status: &str, reason: &str) -> String {
-        let what = format!("plugin {plugin} has {type_}={status} {reason}");
-        let plugins = self.api("mortise.dev/v1alpha1", "Plugin", None);
-        self.until(&what, || {
-            let object = self.block_on(plugins.get_opt(plugin)).ok().flatten()?;
-            let conditions = object.data["status"]["conditions"].as_array()?.clone();
-            let found = conditions.into_iter().find(|condition| condition["type"] == type_)?;
+        self.until(&format!("plugin {plugin} has {type_}={status} {reason}"), || {
+            let found = self.condition(plugin, type_)?;
             let holds = found["status"] == status && (reason.is_empty() || found["reason"] == reason);
             holds.then(|| found["message"].as_str().unwrap_or_default().to_owned())
         })
+    }
+
+    /// A condition of a Plugin object as it is now.
+    pub fn condition(&self, plugin: &str, type_: &str) -> Option<Value> {
+        let plugins = self.api("mortise.dev/v1alpha1", "Plugin", None);
+        let object = self.block_on(plugins.get_opt(plugin)).ok().flatten()?;
+        let conditions = object.data["status"]["conditions"].as_array()?.clone();
+        conditions.into_iter().find(|condition| condition["type"] == type_)
     }
 
     pub fn plugin_digest(&self, plugin: &str) -> Option<String> {
