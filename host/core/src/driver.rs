@@ -8,9 +8,9 @@
 //! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/conversion.rs` has their versions
 //! converted, `driver/admission.rs` has it asked before objects are stored, `driver/needs.rs` keeps what it needs,
 //! `driver/kinds.rs` says what a watch that works or fails means for it, `driver/neighbours.rs` leaves other hosts what is
-//! theirs, `driver/timers.rs` knows what is due, `driver/troubles.rs` remembers what keeps plugins from their work, `driver/report.rs` tells of all that through their
-//! Plugin objects, which `driver/orphans.rs` deletes when their plugins are gone, and `driver/status.rs` through the objects
-//! that they reconcile.
+//! theirs, `driver/timers.rs` knows what is due, `driver/troubles.rs` remembers what keeps plugins from their work,
+//! `driver/report.rs` tells of all that through their Plugin objects, which `driver/orphans.rs` deletes when their plugins are
+//! gone, and `driver/status.rs` through the objects that they reconcile.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};

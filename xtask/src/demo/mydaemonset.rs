@@ -1,5 +1,5 @@
-//! mydaemonset's story: a Pod on every Node, one more when a Node comes, none on a Node that keeps Pods off, and another
-//! image for all.
+//! mydaemonset's story: a Pod on every Node, one more when a Node comes, none on a Node that keeps Pods off, another image
+//! for all, and one less when a Node goes.
 
 use std::time::Duration;
 
