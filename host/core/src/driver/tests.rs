@@ -30,6 +30,7 @@ mod neighbours;
 mod orphans;
 mod selection;
 mod shares;
+mod status;
 
 /// A driver and the cluster that it believes in.
 struct Host {
@@ -58,6 +59,10 @@ struct Host {
     calls: usize,
     /// What guests want done to objects that are no children.
     actions: Vec<contract::Action>,
+    /// What guests say of their objects.
+    status: Option<Arc<str>>,
+    /// What becomes of a status of theirs is not heard.
+    loses_statuses: bool,
     /// Objects that the host has asked for, and that the test tells of.
     live_reads: Vec<ObjectRef>,
     /// Kinds whose list ends only when the test says so, for as long as lists are held.
@@ -117,7 +122,7 @@ fn manifest(name: &str, kind: &Kind, version: usize) -> Arc<str> {
             "metadata": {"name": format!("{plural}.example.com")},
             "spec": {
                 "group": "example.com", "scope": "Namespaced", "names": {"kind": &*kind.kind, "plural": plural},
-                "versions": [{"name": "v1", "served": true, "storage": true}],
+                "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}}],
             },
         }],
         "controllers": [{
@@ -187,6 +192,8 @@ impl Host {
             crds: BTreeSet::new(),
             calls: 0,
             actions: Vec::new(),
+            status: None,
+            loses_statuses: false,
             live_reads: Vec::new(),
             held_lists: None,
             slow_guests: false,
@@ -289,12 +296,11 @@ impl Host {
                     object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
                     self.written(write.id, target, object, events);
                 }
-                WriteOp::PatchStatus { target, body } => {
-                    let patch: Value = serde_json::from_str(&body).unwrap();
-                    let mut object = self.objects[&target].clone();
-                    merge(&mut object["status"], &patch["status"]);
-                    self.written(write.id, target, object, events);
+                WriteOp::PatchStatus { .. } if write.cause.is_some() && self.loses_statuses => {
+                    let error = WriteError { class: WriteErrorClass::Unknown, message: "no answer".to_owned() };
+                    events.push_back(Event::Wrote(write.id, Err(error)));
                 }
+                WriteOp::PatchStatus { target, body } => self.patch_status(write.id, target, &body, events),
                 WriteOp::Patch { target, body, .. } => {
                     self.patches.push((write.id, target, serde_json::from_str(&body).unwrap()));
                 }
@@ -311,14 +317,21 @@ impl Host {
                 let children = Some(vec![Child { key: "only".into(), object }]);
                 // Only a controller that finalizes is called with an object that is being deleted.
                 let finalized = call.object.deleting;
-                let actions = self.actions.clone();
-                let result = CallResult::Done(Outcome { children, actions, finalized, ..Outcome::default() });
+                let (actions, status) = (self.actions.clone(), self.status.clone());
+                let result = CallResult::Done(Outcome { children, actions, status, finalized, ..Outcome::default() });
                 let done = Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 });
                 self.calls += 1;
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target),
         }
+    }
+
+    fn patch_status(&mut self, id: WriteId, target: ObjectRef, body: &str, events: &mut VecDeque<Event>) {
+        let patch: Value = serde_json::from_str(body).unwrap();
+        let mut object = self.objects[&target].clone();
+        merge(&mut object["status"], &patch["status"]);
+        self.written(id, target, object, events);
     }
 
     fn list(&mut self, kind: Kind, events: &mut VecDeque<Event>) {
