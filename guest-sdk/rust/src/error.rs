@@ -1,5 +1,6 @@
 //! The ways in which something does not work out for a plugin: a read that the host refused, a schedule that means nothing,
-//! and a reconcile that cannot give an outcome. Traps are no part of this: a plugin that panics is a fault, and the host reports it so.
+//! and a reconcile that cannot give an outcome. Traps are no part of this: a plugin that panics is a fault, and the host
+//! reports it so.
 
 use std::fmt;
 

@@ -147,8 +147,9 @@ impl Cluster {
         found
     }
 
-    /// One call of the plugin, for an object that its controller selects. Its outcome is checked as the host checks it: kinds, names, namespaces and metadata of
-    /// children, repeated keys, fields of the status that are the host's, reasons, and how many and how large they may be.
+    /// One call of the plugin, for an object that its controller selects. Its outcome is checked as the host checks it: kinds,
+    /// names, namespaces and metadata of children, repeated keys, fields of the status that are the host's, reasons, and how
+    /// many and how large they may be.
     ///
     /// # Errors
     /// The plugin's failure, or as a terminal one what the host would refuse about the outcome, or that it would not call the

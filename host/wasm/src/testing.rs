@@ -20,7 +20,8 @@ pub(crate) const OBJECT: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing"
 
 /// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
 /// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand, and at 1024, where the
-/// apiVersion and the kind of [`OBJECT`] do, and at 1048 an expression and a zone. A reconcile that leaves 64 answers an outcome that wants nothing.
+/// apiVersion and the kind of [`OBJECT`] do, and at 1048 an expression and a zone. A reconcile that leaves 64 answers an
+/// outcome that wants nothing.
 pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
     guest_of("0.1.0", manifest, reconcile)
 }

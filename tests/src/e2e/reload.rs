@@ -251,15 +251,15 @@ fn l1_a_plugin_replaced_under_load_serves_at_once_and_loses_and_doubles_nothing(
     assert!(world.host().process.ended().unwrap().is_none(), "the host has ended");
     println!(
         "reload: {sets} sets scaled {scaled} times while the plugin was replaced {reloads} times: 0 lost, 0 doubled, \
-         0 restarts; watch event to first status of the new code p50 cached {:?}, uncached {:?}",
+         0 restarts; watch event to first status of the new code p50 cached {}, uncached {}",
         median(&mut cached),
-        median(&mut uncached)
+        median(&mut uncached),
     );
 }
 
-fn median(times: &mut [Duration]) -> Option<Duration> {
+fn median(times: &mut [Duration]) -> String {
     times.sort();
-    times.get(times.len() / 2).copied()
+    times.get(times.len() / 2).map_or_else(|| "unknown".to_owned(), |time| format!("{} ms", time.as_millis()))
 }
 
 /// Appends an empty-handed custom section: the same code, another digest.

@@ -1,5 +1,6 @@
 //! The ValidatingWebhookConfigurations and MutatingWebhookConfigurations that plugins mean, and what to do so that the
-//! cluster has them. What is live and what is wanted come in as JSON, writes go out; `kube/src/webhook/configurations.rs` performs them.
+//! cluster has them. What is live and what is wanted come in as JSON, writes go out; `kube/src/webhook/configurations.rs`
+//! performs them.
 //!
 //! Two things must hold whatever a plugin does: nobody is kept from deleting anything by a host that is away or a plugin
 //! that fails, and the host's own namespace is never asked about, since whatever mends the host is there.
