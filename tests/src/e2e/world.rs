@@ -428,6 +428,8 @@ impl World {
         delete(&["nodes", "-l", NODE_OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
         delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
+        // A plugin for Deployments would find them in the next test, in a namespace that is still going.
+        delete(&["deployments", "-n", &self.namespace, "--all"]);
         // Nobody else uses a namespace of this name, so nobody has to wait until it is gone.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
     }
