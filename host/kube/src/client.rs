@@ -17,6 +17,7 @@ use kube::{Client, Config};
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
+use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::Discovery;
 use crate::failure::{Failure, Refused};
@@ -85,7 +86,9 @@ pub struct ApiServer {
 }
 
 struct Inner {
+    /// For everything that is answered at once.
     client: Client,
+    watches: Client,
     host: String,
     counts: RequestCounts,
     discovery: Discovery,
@@ -107,10 +110,11 @@ impl ApiServer {
         config.write_timeout = Some(SEND_TIMEOUT);
         config.headers.push((header::USER_AGENT, HeaderValue::from_static(USER_AGENT)));
         let host = config.cluster_url.authority().map_or_else(String::new, |authority| authority.to_string());
-        let client = Client::try_from(config)
-            .map_err(|source| AccessError::Client { host: host.clone(), source: source.into() })?;
+        let unusable = |source: kube::Error| AccessError::Client { host: host.clone(), source: source.into() };
+        let watches = connections::client(&config, CONNECT_TIMEOUT).map_err(unusable)?;
+        let client = Client::try_from(config).map_err(unusable)?;
         let (counts, discovery, rooms) = (RequestCounts::default(), Discovery::default(), Rooms::default());
-        Ok(Self { inner: Arc::new(Inner { client, host, counts, discovery, rooms }) })
+        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, rooms }) })
     }
 
     /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
@@ -146,16 +150,21 @@ impl ApiServer {
     /// Any request that has to be answered completely within its time.
     pub(crate) async fn ask(&self, request: Request<Body>, within: Duration) -> Result<Answer, Failure> {
         let deadline = Instant::now() + within;
-        let mut body = self.open(request, deadline).await?;
+        let mut body = self.send(&self.inner.client, request, deadline).await?;
         Ok(Answer { body: read_all(&mut body, deadline).await? })
     }
 
+    /// Opens a watch. It lasts until the body is dropped, which gives up its place on a connection too.
+    pub(crate) async fn watch(&self, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
+        self.send(&self.inner.watches, request, deadline).await
+    }
+
     /// Sends a request and returns the body of its answer, unread, once the answer is known to be a success.
-    pub(crate) async fn open(&self, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
+    async fn send(&self, client: &Client, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
         let method = request.method().clone();
         // In a box of its own for as long as it takes: within the future of a watch it would take its room for good, which is
         // some KiB for each.
-        let sent = Box::pin(timeout_at(deadline, self.inner.client.send(request))).await;
+        let sent = Box::pin(timeout_at(deadline, client.send(request))).await;
         let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|answer| answer.status().as_u16());
         self.inner.counts.add(method, code);
         let answer = match sent {

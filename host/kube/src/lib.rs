@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod clock;
+mod connections;
 pub mod counts;
 pub mod crd;
 pub mod discovery;

@@ -41,7 +41,7 @@ use crate::retry::{Obstacle, Retry, random};
 const WATCH_SECONDS: u64 = 290;
 /// A watch that says nothing for this long is opened anew. The API server sends a bookmark a minute when anything at
 /// all happens in its store, so two missing ones are a quiet cluster, for which one more request in two minutes is
-/// nothing, or a connection that died without a word, which would otherwise show only after [`WATCH_SECONDS`].
+/// nothing, or a connection that died without a word: over HTTP/1.1 nothing else tells before [`WATCH_SECONDS`].
 const IDLE: Duration = Duration::from_secs(150);
 /// A streaming list that says nothing for this long is given up for a list page by page: an API server that does not
 /// know streaming lists ignores what it was asked and never says that the list is complete.
@@ -273,7 +273,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     async fn open(&self, resource: &Resource, query: &str) -> Result<Body, Failure> {
         let seconds = WATCH_SECONDS - random() % (WATCH_SECONDS / 4);
         let path = self.path(resource, &format!("{query}&timeoutSeconds={seconds}"));
-        self.api.open(request(Method::GET, &path, None, Bytes::new())?, Instant::now() + READ_TIMEOUT).await
+        self.api.watch(request(Method::GET, &path, None, Bytes::new())?, Instant::now() + READ_TIMEOUT).await
     }
 
     fn path(&self, resource: &Resource, query: &str) -> String {

@@ -1,0 +1,194 @@
+//! How many connections watches take, against a server that speaks TLS and says which HTTP it speaks.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::Response;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy)]
+enum Http {
+    One,
+    /// With so many answers at once over one connection.
+    Two(u32),
+}
+
+/// More than anybody asks for here.
+const HTTP_2: Http = Http::Two(1_000);
+
+/// A server whose every answer is one line and never ends.
+struct Server {
+    config: Config,
+    /// What serves the connections that were asked anything, one entry for each.
+    asked: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Server {
+    async fn speaking(http: Http) -> Self {
+        // Another test may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+        let chain = vec![own.cert.der().clone()];
+        let mut tls = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key.into()).unwrap();
+        tls.alpn_protocols = match http {
+            Http::One => vec![b"http/1.1".to_vec()],
+            Http::Two(_) => vec![b"h2".to_vec()],
+        };
+        let tls = TlsAcceptor::from(Arc::new(tls));
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config = Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
+        config.root_cert = Some(vec![own.cert.der().to_vec()]);
+        let asked = Arc::default();
+        let log = Arc::clone(&asked);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(converse(stream, tls.clone(), http, Arc::clone(&log)));
+            }
+        });
+        Self { config, asked }
+    }
+
+    async fn connections(&self) -> usize {
+        self.asked.lock().await.len()
+    }
+}
+
+async fn converse(stream: TcpStream, tls: TlsAcceptor, http: Http, asked: Arc<Mutex<Vec<JoinHandle<()>>>>) {
+    // A client that ends meanwhile breaks off.
+    let Ok(stream) = tls.accept(stream).await else { return };
+    let (told, mut requests) = mpsc::unbounded_channel();
+    let service = service_fn(move |_request| {
+        // Only the first of a connection is listened for.
+        let _ = told.send(());
+        async {
+            let line = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{}\n")))]);
+            let endless = futures::StreamExt::chain(line, futures::stream::pending());
+            Ok::<_, Infallible>(Response::new(StreamBody::new(endless)))
+        }
+    });
+    let serving = tokio::spawn(async move {
+        let io = TokioIo::new(stream);
+        let _ = match http {
+            Http::One => hyper::server::conn::http1::Builder::new().serve_connection(io, service).await,
+            Http::Two(streams) => {
+                let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                server.max_concurrent_streams(streams).serve_connection(io, service).await
+            }
+        };
+    });
+    if requests.recv().await.is_some() {
+        asked.lock().await.push(serving);
+    }
+}
+
+/// A watch that has said something.
+async fn watch(client: &Client) -> Result<Body, kube::Error> {
+    let request = Request::get("/api/v1/pods?watch=true").body(Body::empty()).unwrap();
+    let mut body = client.send(request).await?.into_body();
+    body.frame().await.unwrap()?;
+    Ok(body)
+}
+
+/// So many watches, opened one after another.
+async fn watches_of(client: &Client, count: u16) -> Vec<Body> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(timeout(DEADLINE, watch(client)).await.expect("it is answered").unwrap());
+    }
+    all
+}
+
+#[test]
+fn watches_fill_the_oldest_connection_and_one_without_any_is_given_up() {
+    let connections = Connections::new(|| ());
+    let take = || connections.take().answered().unwrap();
+    let mut held: Vec<_> = (0..=2 * WATCHES).map(|_| take()).collect();
+    assert_eq!(connections.open.lock().unwrap().len(), 3);
+    drop(held.remove(0));
+    assert!(Arc::ptr_eq(&held[0], &take()), "the place that has become free is taken first");
+
+    let third = Arc::downgrade(&held.pop().unwrap());
+    drop(take());
+    assert!(third.upgrade().is_none());
+}
+
+#[test]
+fn a_connection_over_which_no_answer_came_takes_no_other_watch_and_keeps_those_it_has() {
+    let connections = Connections::new(|| ());
+    let first = connections.take().answered().unwrap();
+    drop(connections.take());
+    let second = connections.take().answered().unwrap();
+    assert!(!Arc::ptr_eq(&first, &second));
+    assert_eq!(connections.open.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn over_http_2_watches_share_connections_and_outlive_the_loss_of_one() {
+    let server = Server::speaking(HTTP_2).await;
+    let client = client(&server.config, DEADLINE).unwrap();
+    let mut all = watches_of(&client, WATCHES + 1).await;
+    assert_eq!(server.connections().await, 2);
+    drop(all.remove(0));
+    all.extend(watches_of(&client, 1).await);
+    assert_eq!(server.connections().await, 2, "one that ends makes room");
+
+    for serving in server.asked.lock().await.drain(..) {
+        serving.abort();
+    }
+    for body in &mut all {
+        let frame = timeout(DEADLINE, body.frame()).await.expect("a watch whose connection is gone ends");
+        assert!(frame.is_none_or(|frame| frame.is_err()));
+    }
+    all.extend(watches_of(&client, 1).await);
+    assert_eq!(server.connections().await, 1);
+}
+
+#[tokio::test]
+async fn over_http_2_watches_that_begin_together_share_one_connection() {
+    let server = Server::speaking(HTTP_2).await;
+    let client = client(&server.config, DEADLINE).unwrap();
+    let all = try_join_all((0..WATCHES).map(|_| watch(&client)));
+    let _all = timeout(DEADLINE, all).await.expect("all are answered").unwrap();
+    assert_eq!(server.connections().await, 1);
+}
+
+#[tokio::test]
+async fn watches_beyond_what_a_server_allows_go_over_another_connection() {
+    let server = Server::speaking(Http::Two(2)).await;
+    let client = client(&server.config, DEADLINE).unwrap();
+    let _allowed = watches_of(&client, 2).await;
+    let (mut beyond, mut tries) = (None, 0);
+    while beyond.is_none() && tries < 3 {
+        tries += 1;
+        // The caller's patience, which is over at some time.
+        beyond = timeout(Duration::from_millis(200), watch(&client)).await.ok();
+    }
+    assert!(beyond.is_some_and(|answer| answer.is_ok()));
+    assert_eq!(server.connections().await, 2);
+}
+
+#[tokio::test]
+async fn over_http_1_each_watch_has_a_connection_of_its_own() {
+    let server = Server::speaking(Http::One).await;
+    let client = client(&server.config, DEADLINE).unwrap();
+    let _all = watches_of(&client, 3).await;
+    assert_eq!(server.connections().await, 3);
+}
