@@ -8,7 +8,7 @@ use std::time::Duration;
 use mortise_core::contract::{self, GuestFault};
 use mortise_core::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
 use mortise_core::manifest::writes::{WriteRule, WriteVerb};
-use mortise_core::manifest::{ControllerSpec, OwnedKind, Selection, Update};
+use mortise_core::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
@@ -31,7 +31,7 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
     Controller {
         primary: mortise_sdk::Kind { api_version, kind },
         definition: None,
-        selection: mortise_sdk::Selection::EVERYTHING,
+        selection: mortise_sdk::Predicate::EVERYTHING,
         owns: const { &[owned("Pod"), owned("ConfigMap")] },
         reads: const { &[mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" }] },
         writes: WRITES,
@@ -92,7 +92,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     ControllerSpec {
         primary: Kind::new(api_version, kind),
         builtin: !api_version.contains("example.com"),
-        selection: Selection::default(),
+        selection: Predicate::default(),
         owns: vec![owned("Pod"), owned("ConfigMap")],
         reads: vec![Kind::new("apps/v1", "Deployment")],
         writes: rules().into(),

@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use mortise_core::event::{WriteError, WriteErrorClass};
 use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::write::{WriteError, WriteErrorClass};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

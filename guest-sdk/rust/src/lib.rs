@@ -212,7 +212,7 @@ pub use context::{Context, LatestTick};
 pub use conversion::{IntoVersion, NoStatus, Version, Versioned};
 pub use error::{Failure, ReadError, ScheduleError};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Limits, Owned, Plugin, Selection, Update, Verb, Write};
+pub use manifest::{Controller, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};

@@ -35,7 +35,7 @@ pub struct Controller {
     /// Its CustomResourceDefinition, when the plugin brings it.
     pub definition: Option<&'static Definition>,
     /// Which of its objects are reconciled.
-    pub selection: Selection,
+    pub selection: Predicate,
     /// Kinds of children.
     pub owns: &'static [Owned],
     /// Kinds that are only read.
@@ -55,14 +55,14 @@ pub struct Controller {
 }
 
 /// Which objects of a kind a controller reconciles: those whose labels and annotations match.
-pub struct Selection {
+pub struct Predicate {
     /// A label selector, "tier=web,!legacy"; "" matches all.
     pub labels: &'static str,
     /// Annotations that have to be there with these values.
     pub annotations: &'static [(&'static str, &'static str)],
 }
 
-impl Selection {
+impl Predicate {
     /// All objects.
     pub const EVERYTHING: Self = Self { labels: "", annotations: &[] };
 

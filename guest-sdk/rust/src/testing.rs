@@ -11,7 +11,7 @@ use self::actions::Allowed;
 use crate::CHILD_KEY_ANNOTATION;
 use crate::context::Context;
 use crate::error::{Failure, ReadError};
-use crate::manifest::{Controller, Owned, Plugin, Selection, Write};
+use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
 use crate::object::{Kind, ObjectKey};
 use crate::outcome::{ConditionStatus, Outcome};
 use crate::query::Query;
@@ -246,7 +246,7 @@ fn selected(controller: &Controller, object: &Value) -> Result<(), Failure> {
     let none = Map::new();
     let map = |pointer| object.pointer(pointer).and_then(Value::as_object).unwrap_or(&none);
     let (labels, annotations) = (map("/metadata/labels"), map("/metadata/annotations"));
-    let Selection { labels: wanted, annotations: marks } = &controller.selection;
+    let Predicate { labels: wanted, annotations: marks } = &controller.selection;
     let requirements = selector::parse(wanted).map_err(Failure::Terminal)?;
     let is_marked = |(name, value): &(&str, &str)| annotations.get(*name).is_some_and(|found| found == value);
     if requirements.iter().all(|requirement| requirement.holds(labels)) && marks.iter().all(is_marked) {

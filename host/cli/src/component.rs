@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use mortise_core::event::Refusal;
 use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::manifest::Manifest;
+use mortise_core::refusal::Refusal;
 use mortise_runtime::loader::Loader;
 use mortise_wasm::engine::Pooling;
 use mortise_wasm::scan::Scan;

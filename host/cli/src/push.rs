@@ -7,7 +7,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
-use mortise_core::event::Refusal;
+use mortise_core::refusal::Refusal;
 use mortise_runtime::config::Namespace;
 use mortise_source::configmap::{CONFIG_KEY, LABEL};
 use mortise_source::pack::{Compression, Packed, pack};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::contract::GuestFault;
-use crate::event::Digest;
+use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::AdmissionSpec;
 
@@ -50,7 +50,7 @@ impl Purpose {
 
 /// One question, as the guest gets it. Objects are JSON text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Question {
+pub struct AdmissionRequest {
     /// What is asked.
     pub purpose: Purpose,
     /// What is to happen.
@@ -94,7 +94,7 @@ pub enum Verdict {
 
 /// A plugin's version that answers questions.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Serving {
+pub struct AdmissionBackend {
     /// Which component.
     pub digest: Digest,
     /// Its configuration.
@@ -105,7 +105,7 @@ pub struct Serving {
     pub specs: Arc<[AdmissionSpec]>,
 }
 
-impl Serving {
+impl AdmissionBackend {
     /// How long the API server waits for an answer.
     pub fn timeout_seconds(&self) -> u64 {
         self.limits.deadline_ms.div_ceil(1_000).saturating_add(QUEUE_SECONDS).clamp(MIN_SECONDS, MAX_SECONDS)

@@ -10,7 +10,7 @@ const SERVING: [&str; 2] = ["Ready", "Available"];
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Told {
+struct Counted {
     spec: Spec,
     status: Option<Status>,
 }
@@ -42,7 +42,7 @@ struct Condition {
 /// `Available` hold, those that it has. The workloads of Kubernetes that have no such condition say it by their counts.
 /// Anything else without one, such as a ConfigMap, serves by being there.
 pub fn is_available(object: &Object) -> bool {
-    let Ok(told) = serde_json::from_str::<Told>(object.json()) else { return false };
+    let Ok(told) = serde_json::from_str::<Counted>(object.json()) else { return false };
     let is_observed = |status: &Status| status.observed_generation.is_none_or(|seen| seen >= object.generation);
     if object.deleting || !told.status.as_ref().is_none_or(is_observed) {
         return false;

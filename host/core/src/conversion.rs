@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::contract::GuestFault;
 use crate::crd::is_kept_for;
-use crate::event::Digest;
+use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::ConversionSpec;
-use crate::webhook::{Reach, Subject, path_of};
+use crate::webhook::{Endpoint, Subject, path_of};
 
 pub mod review;
 #[cfg(test)]
@@ -26,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(29);
 
 /// One object that is wanted in another version, as the guest gets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Question {
+pub struct ConversionRequest {
     /// The object, as JSON text.
     pub object: Arc<str>,
     /// The version, "example.com/v2".
@@ -52,7 +52,7 @@ pub enum Conversion {
 
 /// A plugin's version that converts.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Serving {
+pub struct ConversionBackend {
     /// Which component.
     pub digest: Digest,
     /// Its configuration.
@@ -63,7 +63,7 @@ pub struct Serving {
     pub specs: Arc<[ConversionSpec]>,
 }
 
-impl Serving {
+impl ConversionBackend {
     /// Whether an object is of a kind that it converts, in whichever version.
     pub fn converts(&self, object: &Value) -> bool {
         let group = object["apiVersion"].as_str().and_then(|api_version| api_version.split_once('/'));
@@ -75,11 +75,11 @@ impl Serving {
 }
 
 /// What a definition says under `spec.conversion`.
-pub fn strategy(plugin: &str, reach: &Reach) -> Value {
+pub fn strategy(plugin: &str, endpoint: &Endpoint) -> Value {
     json!({
         "strategy": WEBHOOK,
         "webhook": {
-            "clientConfig": reach.client(Subject::Conversion, plugin),
+            "clientConfig": endpoint.client(Subject::Conversion, plugin),
             "conversionReviewVersions": ["v1"],
         },
     })
@@ -100,9 +100,9 @@ pub(crate) fn asks(crd: &Value, plugin: &str) -> bool {
     is_by_webhook(crd) && (is_there(&client["url"]) || is_there(&client["service"]["path"]))
 }
 
-/// Whether nobody asks this plugin by a live definition who does not believe whom `reach` names: one that is somebody
+/// Whether nobody asks this plugin by a live definition who does not believe whom `endpoint` names: one that is somebody
 /// else's has its trust from somebody else too.
-pub fn trusts(live: &Value, plugin: &str, reach: &Reach) -> bool {
+pub fn trusts(live: &Value, plugin: &str, endpoint: &Endpoint) -> bool {
     let trusted = live["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].as_str();
-    !is_kept_for(live, plugin) || !asks(live, plugin) || trusted == reach.ca_bundle.as_deref()
+    !is_kept_for(live, plugin) || !asks(live, plugin) || trusted == endpoint.ca_bundle.as_deref()
 }

@@ -10,12 +10,23 @@ use serde_json::{Map, Value, json};
 
 use crate::conversion;
 use crate::digest::content_hash;
-use crate::event::Refusal;
 use crate::object::DESIRED_ANNOTATION;
+use crate::refusal::Refusal;
 
 mod narrowing;
 #[cfg(test)]
 mod tests;
+
+/// Why a CRD is not established.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CrdError {
+    /// It never will be as it stands: it narrows what exists, or belongs to someone else and differs.
+    Refused(Refusal),
+    /// RBAC refuses.
+    Denied(String),
+    /// Try again later.
+    Unavailable(String),
+}
 
 /// Kubernetes' own label for who keeps an object.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";

@@ -2,17 +2,32 @@
 //!
 //! Hashes that only live in memory are not made here.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-
-use crate::event::Digest;
 
 /// Kubernetes' own alphabet for generated names: no vowels, so no words, and nothing that looks alike.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Characters of a name's hash. 27^8 is 2.8e11: among the 500 children that one object may have, two names collide
 /// once in two million objects, and then the guest's keys differ, so the second is refused and said.
 const NAME_HASH_LENGTH: usize = 8;
+
+/// The sha256 of a component's bytes, as "sha256:<64 hex digits>".
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub Arc<str>);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 fn sha256(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();

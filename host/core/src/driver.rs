@@ -3,7 +3,7 @@
 //!
 //! `driver/leading.rs` knows whether anything may be written at all, `driver/keys.rs` holds what is known of each object
 //! under reconciliation, `driver/wake.rs` decides who wakes when something changes, `driver/reconcile.rs` takes a key to its
-//! call and back, `driver/carry_out.rs` turns what came of it into writes, as many at once as `driver/tally.rs` counts,
+//! call and back, `driver/carry_out.rs` turns what came of it into writes, as many at once as `driver/in_flight.rs` counts,
 //! `driver/finalizers.rs` keeps objects until their plugins have cleaned up after them, `driver/plugins.rs` takes a plugin
 //! from its offer to serving, `driver/crds.rs` registers what it brings, `driver/conversion.rs` has their versions
 //! converted, `driver/admission.rs` has it asked before objects are stored, `driver/needs.rs` keeps what it needs,
@@ -16,19 +16,23 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use crate::event::{
-    CallId, Cause, Digest, Effect, Event, Now, Observation, WatchError, WatchEvent, Write, WriteId, WriteOp,
-};
+use crate::call::CallId;
+use crate::digest::Digest;
+use crate::event::{Effect, Event};
 use crate::finalizer;
 use crate::kube_event::EventLog;
 use crate::lease::Claim;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object, ObjectRef};
-use crate::queue::{ControllerId, Key, Queue};
+use crate::observation::Observation;
 use crate::status::StatusShape;
 use crate::store::Store;
+use crate::time::Now;
 use crate::view::Access;
+use crate::watch::{WatchError, WatchEvent};
+use crate::workqueue::{ControllerId, Key, WorkQueue};
+use crate::write::{Cause, Write, WriteId, WriteOp};
 
 mod admission;
 mod carry_out;
@@ -36,6 +40,7 @@ mod conversion;
 mod crds;
 mod finalizers;
 mod health;
+mod in_flight;
 mod keys;
 mod kinds;
 mod leading;
@@ -46,7 +51,6 @@ mod plugins;
 mod reconcile;
 mod report;
 mod status;
-mod tally;
 mod timers;
 mod troubles;
 mod wake;
@@ -55,14 +59,14 @@ mod writes;
 pub use health::{Health, PluginHealth};
 
 use crds::Registration;
+use in_flight::InFlight;
 use keys::KeyState;
 use needs::Claims;
 use orphans::Orphan;
 use plugins::{Component, PluginState};
 use reconcile::CallInputs;
-use tally::Tally;
 use timers::{Timer, Timers};
-use wake::Interests;
+use wake::DependencyIndex;
 
 /// A map whose order depends on its history alone, so that a simulated run is repeatable to the letter.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
@@ -159,13 +163,13 @@ pub struct Driver {
     /// There was a moment without the right to write, so what was to be written then is still to be.
     held_back: bool,
     store: Store,
-    queue: Queue,
+    queue: WorkQueue,
     events: EventLog,
     controllers: BTreeMap<ControllerId, Controller>,
     /// Who reconciles a kind: one at most, but any number of plugins one of Kubernetes itself (L2).
     primaries: Map<Kind, Arc<[ControllerId]>>,
     keys: Map<Key, KeyState>,
-    interests: Interests,
+    index: DependencyIndex,
     plugins: BTreeMap<Arc<str>, PluginState>,
     /// Plugin objects of plugins that are gone and that are being deleted, by name.
     orphans: BTreeMap<Arc<str>, Orphan>,
@@ -174,9 +178,9 @@ pub struct Driver {
     kinds: BTreeMap<Kind, KindState>,
     calls: Map<CallId, Key>,
     call_inputs: Map<CallId, CallInputs>,
-    calling: Tally,
+    calling: InFlight,
     /// Keys that are being written.
-    writing: Tally,
+    writing: InFlight,
     writes: Map<WriteId, WriteFor>,
     live_reads: BTreeMap<ObjectRef, LiveRead>,
     /// CRDs whose registration is under way, by plugin and name.
@@ -206,11 +210,11 @@ impl Driver {
             config,
             now: Now::default(),
             store: Store::default(),
-            queue: Queue::default(),
+            queue: WorkQueue::default(),
             controllers: BTreeMap::new(),
             primaries: Map::default(),
             keys: Map::default(),
-            interests: Interests::default(),
+            index: DependencyIndex::default(),
             plugins: BTreeMap::new(),
             orphans: BTreeMap::new(),
             components: BTreeMap::new(),
@@ -218,8 +222,8 @@ impl Driver {
             kinds: BTreeMap::new(),
             calls: Map::default(),
             call_inputs: Map::default(),
-            calling: Tally::default(),
-            writing: Tally::default(),
+            calling: InFlight::default(),
+            writing: InFlight::default(),
             writes: Map::default(),
             live_reads: BTreeMap::new(),
             registrations: BTreeMap::new(),

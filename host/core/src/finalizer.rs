@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::contract::PatchKind;
-use crate::event::{Precondition, WriteOp};
 use crate::object::Object;
+use crate::write::{Precondition, WriteOp};
 
 /// What every finalizer of a plugin begins with.
 const PREFIX: &str = "mortise.dev/";

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::digest::name_hash;
-use crate::event::{Now, Precondition, WriteOp};
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::time;
+use crate::time::Now;
+use crate::write::{Precondition, WriteOp};
 
 /// The API server refuses longer notes.
 const MAX_NOTE_BYTES: usize = 1_024;
@@ -22,7 +23,7 @@ const MAX_REMEMBERED: usize = 4_096;
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Happening {
+pub struct EventRecord {
     /// Warning instead of Normal.
     pub warning: bool,
     /// CamelCase, one word.
@@ -49,7 +50,7 @@ struct Bucket {
 #[derive(Clone, Debug)]
 pub struct EventLog {
     instance: Arc<str>,
-    series: BTreeMap<(Arc<str>, Happening), Series>,
+    series: BTreeMap<(Arc<str>, EventRecord), Series>,
     buckets: BTreeMap<Arc<str>, Bucket>,
 }
 
@@ -60,9 +61,9 @@ impl EventLog {
     }
 
     /// The write that tells of something about an object, or None when it was told often enough (X10).
-    pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, happening: Happening) -> Option<WriteOp> {
+    pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
         self.forget_old(now.mono_ms);
-        let key = (Arc::clone(&about.uid), happening);
+        let key = (Arc::clone(&about.uid), record);
         // What happens again after a while is news again: the API server has forgotten the old Event by then.
         if self.series.get(&key).is_some_and(|series| now.mono_ms.saturating_sub(series.last_ms) >= WINDOW_MS) {
             self.series.remove(&key);
@@ -114,8 +115,8 @@ impl EventLog {
         }
     }
 
-    fn body(&self, now: Now, plugin: Option<&str>, about: &Object, happening: &Happening, series: &Series) -> WriteOp {
-        let Happening { warning, reason, note } = happening;
+    fn body(&self, now: Now, plugin: Option<&str>, about: &Object, record: &EventRecord, series: &Series) -> WriteOp {
+        let EventRecord { warning, reason, note } = record;
         let type_ = if *warning { "Warning" } else { "Normal" };
         // Events live in namespaces; those about cluster-scoped objects in "default", where kubectl looks for them.
         let namespace = if about.name.namespace.is_empty() { "default" } else { &about.name.namespace };
@@ -185,8 +186,8 @@ mod tests {
     /// What was sent: the Event's name, its count and its note.
     fn told(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
-        let happening = Happening { warning: true, reason: "Trap".to_owned(), note: note.to_owned() };
-        let op = log.tell(now, Some("podset"), about, happening)?;
+        let record = EventRecord { warning: true, reason: "Trap".to_owned(), note: note.to_owned() };
+        let op = log.tell(now, Some("podset"), about, record)?;
         let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
         let body: Value = serde_json::from_str(&body).unwrap();
         let note = body["note"].as_str().unwrap().to_owned();
@@ -239,12 +240,12 @@ mod tests {
     fn the_log_forgets_the_oldest_first() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
         told(&mut log, 0, &pod, "first");
-        let happening = |number: u64| Happening { warning: true, reason: "Trap".to_owned(), note: number.to_string() };
+        let record = |number: u64| EventRecord { warning: true, reason: "Trap".to_owned(), note: number.to_string() };
         for number in 0..u64::try_from(MAX_REMEMBERED).unwrap() + 10 {
             let about = Sample::pod("a", "x").uid(&number.to_string()).build();
-            log.tell(Now { mono_ms: 1 + number, unix_ms: 1 + number }, None, &about, happening(number));
+            log.tell(Now { mono_ms: 1 + number, unix_ms: 1 + number }, None, &about, record(number));
         }
         assert!(log.series.len() <= MAX_REMEMBERED);
-        assert!(!log.series.keys().any(|(_, happening)| happening.note == "first"));
+        assert!(!log.series.keys().any(|(_, record)| record.note == "first"));
     }
 }

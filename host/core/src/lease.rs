@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::event::Now;
 use crate::limits::WRITE_TIMEOUT_MS;
+use crate::time::Now;
 use crate::time::micros;
 
 #[cfg(test)]

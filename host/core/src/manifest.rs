@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::event::Refusal;
 use crate::limits::{CallLimits, MAX_DEADLINE_MS, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
 use crate::object::{Kind, Object};
+use crate::refusal::Refusal;
 
 use self::owned::RawOwned;
 pub use self::owned::{OwnedKind, Update};
-use self::selection::RawSelection;
-pub use self::selection::Selection;
+pub use self::predicate::Predicate;
+use self::predicate::RawSelection;
 use self::writes::WriteRule;
 
 mod owned;
-mod selection;
+mod predicate;
 pub mod writes;
 
 mod admission;
@@ -89,7 +89,7 @@ pub struct ControllerSpec {
     /// It is a kind of Kubernetes itself, which writes its status: the host writes none, and no condition either.
     pub builtin: bool,
     /// Which of its objects are reconciled.
-    pub selection: Selection,
+    pub selection: Predicate,
     /// Kinds of children.
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
@@ -331,7 +331,7 @@ fn controller_spec(index: usize, raw: RawController, writes: &Arc<[WriteRule]>) 
             ),
         ));
     }
-    let selection = Selection::parse(&format!("{place}.where"), raw.r#where)?;
+    let selection = Predicate::parse(&format!("{place}.where"), raw.r#where)?;
     let owns = owned::parse(&place, &primary, &raw.owns)?;
     let reads = raw
         .reads

@@ -123,7 +123,7 @@ pub struct ResourceVersion(pub u64);
 
 /// The controller among an object's owner references.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Controller {
+pub struct OwnerReference {
     /// The owner's kind.
     pub kind: Kind,
     /// The owner's metadata.name.
@@ -162,7 +162,7 @@ pub struct Object {
     /// metadata.labels, sorted by key.
     pub labels: Box<[(Arc<str>, Arc<str>)]>,
     /// The owner reference that says `controller: true`.
-    pub controller: Option<Controller>,
+    pub controller: Option<OwnerReference>,
     /// The annotation [`CHILD_KEY_ANNOTATION`].
     pub child_key: Option<Box<str>>,
     /// The annotation [`DESIRED_ANNOTATION`].

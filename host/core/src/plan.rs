@@ -13,12 +13,12 @@ pub(crate) use self::prepare::is_object_name;
 pub use self::prepare::prepare;
 use self::rollout::Rollout;
 use crate::contract::{Condition, GuestEvent, Propagation};
-use crate::event::{Precondition, WriteOp};
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
 use crate::object::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, Kind, Object, ObjectRef, ResourceVersion};
 use crate::own_fields::is_applied;
 use crate::store::Snapshot;
+use crate::write::{Precondition, WriteOp};
 
 mod actions;
 mod metadata;

@@ -2,7 +2,7 @@
 //!
 //! [`Query`] is the question as it was asked; [`CompiledQuery`] is the same question after its selector and field paths
 //! were parsed, and [`QueryCache`] remembers the step between them. Nothing here looks at a store: `view.rs` asks,
-//! `read_set.rs` remembers what was asked.
+//! `dependencies.rs` remembers what was asked.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};

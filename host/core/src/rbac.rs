@@ -5,13 +5,13 @@
 //! all others it is derived from the kind by [`plural`], as `kubectl` did before discovery existed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::manifest::Manifest;
 use crate::manifest::writes::WriteVerb;
 use crate::object::Kind;
+use crate::permission::Permission;
 
 #[cfg(test)]
 mod tests;
@@ -24,17 +24,6 @@ const HOST: &str = "mortise";
 pub const WEBHOOK_SECRET: &str = "mortise-webhook-ca";
 /// What a watch needs: `get` is for the live read after a view that stays behind.
 const READ: [&str; 3] = ["get", "list", "watch"];
-
-/// One right: what an API server asks for when something is written.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Permission {
-    /// Of which kind.
-    pub kind: Kind,
-    /// "create", "patch", "delete".
-    pub verb: &'static str,
-    /// "status", "eviction"; None is the object itself.
-    pub subresource: Option<Arc<str>>,
-}
 
 /// One RBAC rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

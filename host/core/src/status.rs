@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::contract::{Condition, ConditionStatus};
-use crate::event::Now;
 use crate::json::is_same;
 use crate::manifest::CustomResource;
 use crate::object::{Kind, Object};
 use crate::time;
+use crate::time::Now;
 
 /// The condition by which the host says that an object gets no further; absent while all is well, as kstatus has it.
 pub const STALLED: &str = "Stalled";

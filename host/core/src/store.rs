@@ -18,7 +18,7 @@ use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
-use self::listing::{Graves, Listing, Recent};
+use self::listing::{Listing, Recent, Tombstones};
 use self::table::Table;
 
 mod listing;
@@ -67,7 +67,7 @@ pub struct Store {
 struct Writing {
     free: Vec<u32>,
     listing: Option<Listing>,
-    graves: Graves,
+    tombstones: Tombstones,
     recent: Recent,
 }
 
@@ -187,7 +187,7 @@ fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
     let before = match known {
         Some((_, before)) if before.resource_version >= object.resource_version => return Change::default(),
         Some((slot, _)) => Some(table.replace(slot, object.clone())),
-        None if writing.graves.covers(&object.name, object.resource_version) => return Change::default(),
+        None if writing.tombstones.covers(&object.name, object.resource_version) => return Change::default(),
         None => {
             let slot = writing.free.pop().unwrap_or_else(|| table.fresh_slot());
             if let Some(listing) = &mut writing.listing {
@@ -210,13 +210,13 @@ fn take(table: &mut Table, writing: &mut Writing, name: &Name, version: Resource
         Some((slot, _)) => {
             let before = table.remove(slot);
             writing.free.push(slot);
-            writing.graves.dig(name, version);
+            writing.tombstones.dig(name, version);
             let change = Change { before: Some(before), after: None };
             writing.recent.add(&change);
             change
         }
         None => {
-            writing.graves.dig(name, version);
+            writing.tombstones.dig(name, version);
             Change::default()
         }
     }

@@ -2,6 +2,15 @@
 
 use jiff::Timestamp;
 
+/// The time of one step. Both clocks come from the caller: the core has none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Now {
+    /// Milliseconds on a clock that never goes back; its zero means nothing.
+    pub mono_ms: u64,
+    /// Unix milliseconds, for what people and other programs read.
+    pub unix_ms: u64,
+}
+
 fn timestamp(unix_ms: u64) -> Timestamp {
     // Past the year 9999 there is no RFC 3339 text; the last moment that has one stands for all of them.
     i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)

@@ -1,6 +1,6 @@
 //! What one guest call sees: a frozen snapshot behind its plugin's permissions, a fixed time and a configuration.
 //!
-//! Every read goes through a [`View`], which records the question and a hash of its answer (W1, W2). The snapshot does
+//! Every read goes through a [`View`], which records the dependency and a hash of its answer (W1, W2). The snapshot does
 //! not change while the call runs (R1), only declared kinds are shown (G4), and a kind that the host has not listed
 //! completely is an error, never an empty list (R5). A view must not know who asks: the crate that runs guests calls it,
 //! and so do native tests.
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::budget::Budget;
+use crate::dependencies::{self, AnswerHash, Dependencies, Dependency, MemoryQuota, Recorder, UNFINISHED};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
-use crate::read_set::{self, Answer, Holdings, Question, ReadSet, Recorder, UNFINISHED};
 use crate::store::Snapshot;
 
 #[cfg(test)]
@@ -29,13 +29,13 @@ pub struct Access {
     /// Its queries, parsed once for all calls.
     compiled: QueryCache,
     /// What the read sets of its calls take.
-    holdings: Holdings,
+    holdings: MemoryQuota,
 }
 
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        Self { readable, read_bytes, compiled: QueryCache::default(), holdings: Holdings::default() }
+        Self { readable, read_bytes, compiled: QueryCache::default(), holdings: MemoryQuota::default() }
     }
 
     /// What the parsed queries take in memory.
@@ -96,7 +96,7 @@ impl View {
     }
 
     /// One object as JSON text; None when it does not exist. The reconciled object itself is an input of every call
-    /// anyway, so asking for it adds no question.
+    /// anyway, so asking for it adds no dependency.
     pub fn get(&mut self, target: &ObjectRef) -> Result<Option<Arc<str>>, AccessError> {
         if target.name == self.primary.name && target.kind == self.primary.kind {
             return Ok(Some(self.primary.json().clone()));
@@ -104,9 +104,9 @@ impl View {
         let kind = self.readable(&target.kind)?;
         let object = self.snapshot.get(&kind, &target.name);
         let too_large = object.is_some_and(|object| object.json().len() as u64 > self.access.read_bytes);
-        let hash = if too_large { UNFINISHED } else { read_set::hash_of_one(object.map(|object| &**object)) };
-        let question = Question::Get(ObjectRef { kind, name: target.name.clone() });
-        self.reads.record(question, hash, &self.snapshot, 1);
+        let hash = if too_large { UNFINISHED } else { dependencies::hash_of_one(object.map(|object| &**object)) };
+        let dependency = Dependency::Get(ObjectRef { kind, name: target.name.clone() });
+        self.reads.record(dependency, hash, &self.snapshot, 1);
         if too_large {
             return Err(AccessError::TooLarge(self.access.read_bytes));
         }
@@ -121,8 +121,8 @@ impl View {
         let looks = Budget::unlimited();
         let objects = self.snapshot.owned_within(&kind, &self.primary.uid, &looks).into_iter();
         let (text, hash) = array(objects, &fields, self.access.read_bytes);
-        let question = Question::Owned { kind, owner_uid: self.primary.uid.clone(), fields };
-        self.reads.record(question, hash, &self.snapshot, looks.spent());
+        let dependency = Dependency::Owned { kind, owner_uid: self.primary.uid.clone(), fields };
+        self.reads.record(dependency, hash, &self.snapshot, looks.spent());
         text
     }
 
@@ -133,7 +133,7 @@ impl View {
         let looks = Budget::unlimited();
         let objects = self.snapshot.select_within(&query, &looks);
         let (text, hash) = array(objects, &query.fields, self.access.read_bytes);
-        self.reads.record(Question::List(query.clone()), hash, &self.snapshot, looks.spent());
+        self.reads.record(Dependency::List(query.clone()), hash, &self.snapshot, looks.spent());
         text
     }
 
@@ -143,36 +143,36 @@ impl View {
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
         let looks = Budget::unlimited();
         let objects = self.snapshot.select_within(&query, &looks);
-        let mut answer = Answer::default();
+        let mut answer = AnswerHash::default();
         let mut bytes = 0;
         let mut keys = Vec::new();
         for object in objects {
             bytes += kind.api_version.len() + kind.kind.len() + object.name.namespace.len() + object.name.name.len();
             if bytes as u64 > self.access.read_bytes {
-                self.reads.record(Question::Keys(query.clone()), UNFINISHED, &self.snapshot, looks.spent());
+                self.reads.record(Dependency::Keys(query.clone()), UNFINISHED, &self.snapshot, looks.spent());
                 return Err(AccessError::TooLarge(self.access.read_bytes));
             }
             answer.add_name(&object.name);
             keys.push(ObjectRef { kind: kind.clone(), name: object.name.clone() });
         }
-        self.reads.record(Question::Keys(query.clone()), answer.hash(), &self.snapshot, looks.spent());
+        self.reads.record(Dependency::Keys(query.clone()), answer.hash(), &self.snapshot, looks.spent());
         Ok(keys)
     }
 
     /// The time of the call in Unix milliseconds. Asking makes it an input of the call.
     pub fn now_unix_ms(&mut self) -> u64 {
-        self.reads.record(Question::Now, read_set::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
+        self.reads.record(Dependency::Now, dependencies::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
         self.now_unix_ms
     }
 
     /// The plugin's configuration as JSON text. Asking makes it an input of the call.
     pub fn config(&mut self) -> Arc<str> {
-        self.reads.record(Question::Config, read_set::hash_of_text(&self.config), &self.snapshot, 1);
+        self.reads.record(Dependency::Config, dependencies::hash_of_text(&self.config), &self.snapshot, 1);
         self.config.clone()
     }
 
     /// What the call asked, and a hash of each answer.
-    pub fn into_reads(self) -> ReadSet {
+    pub fn into_dependencies(self) -> Dependencies {
         self.reads.finish(&self.access.holdings)
     }
 
@@ -199,7 +199,7 @@ fn array<'a>(
     most_bytes: u64,
 ) -> (Result<String, AccessError>, u64) {
     let mut text = String::from("[");
-    let mut answer = Answer::default();
+    let mut answer = AnswerHash::default();
     let mut objects = objects.peekable();
     let expected = objects.size_hint().0;
     while let Some(object) = objects.next() {

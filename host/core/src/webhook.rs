@@ -9,7 +9,7 @@ use crate::admission::Purpose;
 
 /// Where the API server finds the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Endpoint {
+pub enum Address {
     /// "https://127.0.0.1:9443".
     Url(Arc<str>),
     /// A Service in the host's namespace.
@@ -23,22 +23,22 @@ pub enum Endpoint {
 
 /// What all webhooks of one host have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reach {
+pub struct Endpoint {
     /// Where.
-    pub endpoint: Endpoint,
+    pub address: Address,
     /// Whom the API server trusts there: PEM, base64-encoded. None: the certificate authorities of its own machine.
     pub ca_bundle: Option<Arc<str>>,
     /// The host's namespace.
     pub namespace: Arc<str>,
 }
 
-impl Reach {
+impl Endpoint {
     /// The clientConfig of a webhook.
     pub fn client(&self, subject: Subject, plugin: &str) -> Value {
         let path = path_of(subject, plugin);
-        let mut client = match &self.endpoint {
-            Endpoint::Url(url) => json!({"url": format!("{}{path}", url.trim_end_matches('/'))}),
-            Endpoint::Service { name, port } => json!({"service": {
+        let mut client = match &self.address {
+            Address::Url(url) => json!({"url": format!("{}{path}", url.trim_end_matches('/'))}),
+            Address::Service { name, port } => json!({"service": {
                 "namespace": &*self.namespace, "name": &**name, "path": path, "port": port,
             }}),
         };

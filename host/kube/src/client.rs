@@ -21,7 +21,7 @@ use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::Discovery;
 use crate::failure::{Failure, Refused};
-use crate::rooms::Rooms;
+use crate::write_limiter::WriteLimiter;
 
 /// Every request says who asks, so that audit logs and flow control can tell.
 const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
@@ -92,7 +92,7 @@ struct Inner {
     host: String,
     counts: RequestCounts,
     discovery: Discovery,
-    rooms: Rooms,
+    write_limiter: WriteLimiter,
 }
 
 /// An answer that is a success.
@@ -113,8 +113,9 @@ impl ApiServer {
         let unusable = |source: kube::Error| AccessError::Client { host: host.clone(), source: source.into() };
         let watches = connections::client(&config, CONNECT_TIMEOUT).map_err(unusable)?;
         let client = Client::try_from(config).map_err(unusable)?;
-        let (counts, discovery, rooms) = (RequestCounts::default(), Discovery::default(), Rooms::default());
-        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, rooms }) })
+        let (counts, discovery, write_limiter) =
+            (RequestCounts::default(), Discovery::default(), WriteLimiter::default());
+        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, write_limiter }) })
     }
 
     /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
@@ -133,8 +134,8 @@ impl ApiServer {
     }
 
     /// Room for writes.
-    pub(crate) fn rooms(&self) -> &Rooms {
-        &self.inner.rooms
+    pub(crate) fn write_limiter(&self) -> &WriteLimiter {
+        &self.inner.write_limiter
     }
 
     /// Whether the API server answers and calls itself ready; for probes and messages.

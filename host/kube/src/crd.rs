@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use mortise_core::crd::CrdError;
 use mortise_core::crd::{CrdPlan, Establishment, NARROWS, establishment, plan};
-use mortise_core::event::{CrdError, Refusal, WriteError};
 use mortise_core::object::Kind;
+use mortise_core::refusal::Refusal;
+use mortise_core::write::WriteError;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use http::{Method, Request};
 use kube::client::Body;
 use mortise_core::contract::{PatchKind, Propagation};
-use mortise_core::event::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
+use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use serde::Deserialize;
 
 use crate::client::{Answer, ApiServer, NOT_FOUND, READ_TIMEOUT, request};
@@ -142,7 +142,7 @@ impl ApiServer {
                 request(Method::POST, &path, Some(JSON), Bytes::from(eviction(target, uid)))
             }
         }?;
-        let _turn = self.rooms().enter(write.plugin.as_ref()).await;
+        let _turn = self.write_limiter().enter(write.plugin.as_ref()).await;
         match (self.ask_while_claimed(request, write.not_after_ms).await, &write.op) {
             (Ok(answer), _) => written(&answer.body),
             (Err(Failure::Answered(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })
@@ -293,8 +293,9 @@ fn written(body: &[u8]) -> Result<Written, Failure> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use mortise_core::event::{CrdError, WriteId};
+    use mortise_core::crd::CrdError;
     use mortise_core::object::{Kind, Name};
+    use mortise_core::write::WriteId;
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -362,7 +363,7 @@ mod tests {
         let plugin: Arc<str> = "podset".into();
         // Every room is taken, by writes that hang.
         let mut turns = Vec::new();
-        while let Ok(turn) = timeout(Duration::from_millis(20), api.rooms().enter(Some(&plugin))).await {
+        while let Ok(turn) = timeout(Duration::from_millis(20), api.write_limiter().enter(Some(&plugin))).await {
             turns.push(turn);
         }
         let not_after_ms = clock::now_ms() + 100;

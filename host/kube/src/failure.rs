@@ -7,7 +7,9 @@ use std::error::Error as _;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use mortise_core::event::{CrdError, WatchError, WriteError, WriteErrorClass};
+use mortise_core::crd::CrdError;
+use mortise_core::watch::WatchError;
+use mortise_core::write::{WriteError, WriteErrorClass};
 use serde::Deserialize;
 
 /// Longest message that is kept: an API server behind a proxy may answer with a page of HTML.
@@ -227,10 +229,12 @@ impl Failure {
         match self {
             Self::Answered(refused) => match refused.class() {
                 WriteErrorClass::Denied => CrdError::Denied(message),
-                WriteErrorClass::Invalid => CrdError::Refused(mortise_core::event::Refusal::new("CrdInvalid", message)),
+                WriteErrorClass::Invalid => {
+                    CrdError::Refused(mortise_core::refusal::Refusal::new("CrdInvalid", message))
+                }
                 _ => CrdError::Unavailable(message),
             },
-            Self::Invalid(_) => CrdError::Refused(mortise_core::event::Refusal::new("CrdInvalid", message)),
+            Self::Invalid(_) => CrdError::Refused(mortise_core::refusal::Refusal::new("CrdInvalid", message)),
             _ => CrdError::Unavailable(message),
         }
     }

@@ -10,9 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::Method;
-use mortise_core::event::{Now, WatchEvent};
 use mortise_core::lease::{Act, Election, Lease, Unwritten};
 use mortise_core::object::{Kind, Object};
+use mortise_core::time::Now;
+use mortise_core::watch::WatchEvent;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -103,7 +104,7 @@ pub async fn run(
     let Candidate { namespace, name, identity } = &candidate;
     let election = Election::new(namespace, name, identity);
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace));
-    let mut part = Part { api, candidate, collection, election, standing, news, told: Told::default() };
+    let mut part = Part { api, candidate, collection, election, standing, news, told: Announced::default() };
     // One task: what the one waits for, the other does meanwhile.
     tokio::join!(watched, part.run(release));
 }
@@ -116,12 +117,12 @@ struct Part {
     election: Election,
     standing: watch::Sender<Standing>,
     news: mpsc::Receiver<WatchEvent>,
-    told: Told,
+    told: Announced,
 }
 
 /// What the log says already.
 #[derive(Default)]
-struct Told {
+struct Announced {
     leads: bool,
     holder: Option<Arc<str>>,
     failure: Option<String>,

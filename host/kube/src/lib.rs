@@ -15,8 +15,8 @@ mod failure;
 mod frames;
 pub mod lease;
 mod retry;
-mod rooms;
 #[cfg(test)]
 mod testing;
 pub mod watch;
 pub mod webhook;
+mod write_limiter;

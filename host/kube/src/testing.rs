@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client::{Access, ApiServer};
 
 /// What was asked.
-pub(crate) struct Asked {
+pub(crate) struct Received {
     /// "GET".
     pub method: String,
     /// The path with its query.
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
 /// Answers every request by a status, such as "200 OK", and a body.
 pub(crate) async fn serve<F>(answer: F) -> ApiServer
 where
-    F: Fn(&Asked) -> (&'static str, String) + Send + Sync + 'static,
+    F: Fn(&Received) -> (&'static str, String) + Send + Sync + 'static,
 {
     // Another test may have been first.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -45,7 +45,7 @@ where
 
 async fn converse<F>(mut stream: TcpStream, answer: Arc<F>)
 where
-    F: Fn(&Asked) -> (&'static str, String),
+    F: Fn(&Received) -> (&'static str, String),
 {
     let mut bytes = Vec::new();
     loop {
@@ -59,7 +59,7 @@ where
 }
 
 /// The next whole request; None when the client is gone.
-async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Asked> {
+async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Received> {
     loop {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if let Some((head, rest)) = text.split_once("\r\n\r\n") {
@@ -71,7 +71,7 @@ async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Asked> {
             if rest.len() >= length {
                 let mut words = head.split(' ');
                 let mut word = || words.next().unwrap().to_owned();
-                let asked = Asked { method: word(), path: word(), body: rest[..length].to_owned() };
+                let asked = Received { method: word(), path: word(), body: rest[..length].to_owned() };
                 bytes.drain(..head.len() + 4 + length);
                 return Some(asked);
             }

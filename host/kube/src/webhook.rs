@@ -46,24 +46,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The certificate that the server shows to whoever connects next. Connections that exist keep theirs, so a change drops
 /// nobody.
 #[derive(Default)]
-pub struct Leaf {
+pub struct ServingCert {
     current: RwLock<Option<Arc<CertifiedKey>>>,
 }
 
-impl Leaf {
+impl ServingCert {
     /// Shows another certificate from now on.
     pub fn show(&self, key: Arc<CertifiedKey>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
     }
 }
 
-impl fmt::Debug for Leaf {
+impl fmt::Debug for ServingCert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leaf").finish_non_exhaustive()
+        f.debug_struct("ServingCert").finish_non_exhaustive()
     }
 }
 
-impl ResolvesServerCert for Leaf {
+impl ResolvesServerCert for ServingCert {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -71,7 +71,7 @@ impl ResolvesServerCert for Leaf {
 
 /// One request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct WebhookRequest {
     /// "/validate/podset".
     pub path: String,
     /// JSON, as far as its sender says the truth.
@@ -80,14 +80,14 @@ pub struct Asked {
 
 /// Its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct WebhookResponse {
     /// The HTTP status.
     pub code: StatusCode,
     /// JSON for a success, else a sentence.
     pub body: String,
 }
 
-impl Told {
+impl WebhookResponse {
     /// A success.
     pub fn json(body: String) -> Self {
         Self { code: StatusCode::OK, body }
@@ -103,16 +103,20 @@ impl Told {
 ///
 /// # Errors
 /// When this process cannot do TLS at all.
-pub async fn serve<A, F>(listener: TcpListener, leaf: Arc<Leaf>, answer: A) -> Result<Infallible, rustls::Error>
+pub async fn serve<A, F>(
+    listener: TcpListener,
+    serving_cert: Arc<ServingCert>,
+    answer: A,
+) -> Result<Infallible, rustls::Error>
 where
-    A: Fn(Asked) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Told> + Send + 'static,
+    A: Fn(WebhookRequest) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = WebhookResponse> + Send + 'static,
 {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_cert_resolver(leaf);
+        .with_cert_resolver(serving_cert);
     // HTTP/2 is off, as it is by default in controller-runtime: the API server has no need of it here.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let acceptor = TlsAcceptor::from(Arc::new(config));
@@ -138,8 +142,8 @@ where
 
 async fn connection<A, F>(stream: TcpStream, acceptor: &TlsAcceptor, answer: A)
 where
-    A: Fn(Asked) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Told> + Send + 'static,
+    A: Fn(WebhookRequest) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = WebhookResponse> + Send + 'static,
 {
     // Answers are small, and the one who asks waits.
     let _ = stream.set_nodelay(true);
@@ -164,17 +168,21 @@ where
     }
 }
 
-async fn exchange<A, F>(request: Request<Incoming>, answer: A) -> Told
+async fn exchange<A, F>(request: Request<Incoming>, answer: A) -> WebhookResponse
 where
-    A: Fn(Asked) -> F,
-    F: Future<Output = Told>,
+    A: Fn(WebhookRequest) -> F,
+    F: Future<Output = WebhookResponse>,
 {
     let (head, body) = request.into_parts();
     if head.method != Method::POST {
-        return Told::error(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST");
+        return WebhookResponse::error(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST");
     }
-    let too_large =
-        || Told::error(StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {MAX_BODY_BYTES} bytes"));
+    let too_large = || {
+        WebhookResponse::error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the request has more than {MAX_BODY_BYTES} bytes"),
+        )
+    };
     // By its own words; what says nothing of its length is counted.
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return too_large();
@@ -182,13 +190,15 @@ where
     let body = match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => return too_large(),
-        Ok(Err(error)) => return Told::error(StatusCode::BAD_REQUEST, format!("the request broke off: {error}")),
-        Err(_) => return Told::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time"),
+        Ok(Err(error)) => {
+            return WebhookResponse::error(StatusCode::BAD_REQUEST, format!("the request broke off: {error}"));
+        }
+        Err(_) => return WebhookResponse::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time"),
     };
-    answer(Asked { path: head.uri.path().to_owned(), body }).await
+    answer(WebhookRequest { path: head.uri.path().to_owned(), body }).await
 }
 
-fn response(told: Told) -> Response<Full<Bytes>> {
+fn response(told: WebhookResponse) -> Response<Full<Bytes>> {
     let is_json = told.code == StatusCode::OK;
     let mut response = Response::new(Full::new(Bytes::from(told.body)));
     *response.status_mut() = told.code;

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use mortise_core::event::{Compiled, Digest, Event, Refusal};
+use mortise_core::component::Compiled;
+use mortise_core::digest::Digest;
+use mortise_core::event::Event;
+use mortise_core::refusal::Refusal;
 use mortise_wasm::plugin::Plugin;
 use tokio::sync::mpsc;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Context;
-use mortise_core::webhook::Endpoint;
+use mortise_core::webhook::Address;
 use mortise_source::is_dns_label;
 use tokio::net::TcpListener;
 
@@ -44,7 +44,7 @@ pub struct Config {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WebhookConfig {
     /// As the API server reaches them.
-    pub endpoint: Endpoint,
+    pub address: Address,
     /// The names and addresses in that.
     pub names: Vec<String>,
     /// A folder with tls.crt and tls.key, and perhaps ca.crt, that somebody else keeps. None: the host's own authority.
@@ -65,12 +65,12 @@ impl WebhookConfig {
         in_cluster: bool,
         namespace: &Namespace,
     ) -> Self {
-        let (endpoint, names, bind) = match url {
+        let (address, names, bind) = match url {
             None if in_cluster => {
                 let (service, service_port) = WEBHOOK_SERVICE;
                 let name = format!("{service}.{namespace}.svc");
                 let names = vec![format!("{name}.cluster.local"), name];
-                (Endpoint::Service { name: service.into(), port: service_port }, names, BindAddress::Every(port))
+                (Address::Service { name: service.into(), port: service_port }, names, BindAddress::Every(port))
             }
             url => {
                 let url = url.unwrap_or_else(|| WebhookUrl::on_this_machine(port));
@@ -80,10 +80,10 @@ impl WebhookConfig {
                 } else {
                     BindAddress::Every(port)
                 };
-                (Endpoint::Url(url.text.into()), vec![url.host], bind)
+                (Address::Url(url.text.into()), vec![url.host], bind)
             }
         };
-        Self { endpoint, names, certificate_dir, bind: if port == 0 { BindAddress::Off } else { bind } }
+        Self { address, names, certificate_dir, bind: if port == 0 { BindAddress::Off } else { bind } }
     }
 }
 
@@ -323,16 +323,16 @@ mod tests {
     #[test]
     fn webhooks_are_reached_on_this_machine_or_by_the_service_or_where_it_was_said() {
         let here = webhook(9443, None, false);
-        assert_eq!(here.endpoint, Endpoint::Url("https://127.0.0.1:9443".into()));
+        assert_eq!(here.address, Address::Url("https://127.0.0.1:9443".into()));
         assert_eq!((here.bind.to_string(), here.names), ("127.0.0.1:9443".to_owned(), vec!["127.0.0.1".to_owned()]));
 
         let in_cluster = webhook(9443, None, true);
-        assert_eq!(in_cluster.endpoint, Endpoint::Service { name: "mortise-webhook".into(), port: 443 });
+        assert_eq!(in_cluster.address, Address::Service { name: "mortise-webhook".into(), port: 443 });
         assert!(in_cluster.names.contains(&"mortise-webhook.mortise-system.svc".to_owned()), "{:?}", in_cluster.names);
         assert_eq!(in_cluster.bind, BindAddress::Every(9443));
 
         let elsewhere = webhook(9443, Some("https://laptop.example.com:8443/"), true);
-        assert_eq!(elsewhere.endpoint, Endpoint::Url("https://laptop.example.com:8443".into()));
+        assert_eq!(elsewhere.address, Address::Url("https://laptop.example.com:8443".into()));
         assert_eq!(
             (elsewhere.bind, elsewhere.names),
             (BindAddress::Every(9443), vec!["laptop.example.com".to_owned()])

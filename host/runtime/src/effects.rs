@@ -8,11 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mortise_core::call::{Call, CallDone};
 use mortise_core::contract::CallResult;
-use mortise_core::event::{Call, CallDone, Digest, Effect, Event, Observation, Write};
+use mortise_core::dependencies::Dependencies;
+use mortise_core::digest::Digest;
+use mortise_core::event::{Effect, Event};
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, ObjectRef};
-use mortise_core::read_set::ReadSet;
+use mortise_core::observation::Observation;
+use mortise_core::write::Write;
 use mortise_core::{admission, conversion};
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
@@ -107,13 +111,13 @@ impl Performer {
         });
     }
 
-    fn serve_admission(&self, name: &Arc<str>, serving: Arc<admission::Serving>) {
+    fn serve_admission(&self, name: &Arc<str>, serving: Arc<admission::AdmissionBackend>) {
         if let Some(plugin) = self.answering(name, &serving.digest) {
             self.webhooks.serve(name, Route { plugin, serving });
         }
     }
 
-    fn serve_conversion(&self, name: &Arc<str>, serving: Arc<conversion::Serving>) {
+    fn serve_conversion(&self, name: &Arc<str>, serving: Arc<conversion::ConversionBackend>) {
         if let Some(plugin) = self.answering(name, &serving.digest) {
             self.webhooks.convert(name, Route { plugin, serving });
         }
@@ -203,6 +207,6 @@ impl Performer {
         self.metrics.host_fault(&call.controller);
         let result =
             CallResult::HostFault(format!("mortise could not run the call: {why}; the plugin is not at fault"));
-        Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 0 })
+        Event::CallDone(call.id, CallDone { result, reads: Dependencies::default(), elapsed_us: 0 })
     }
 }

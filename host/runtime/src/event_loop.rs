@@ -9,17 +9,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use mortise_core::digest::Digest;
 use mortise_core::driver::{Driver, Health};
-use mortise_core::event::{Digest, Effect, Event, Now};
+use mortise_core::event::{Effect, Event};
+use mortise_core::time::Now;
 use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::components::Loaded;
 use crate::effects::Performer;
-use crate::http::Report;
+use crate::http::HostState;
 use crate::probes::{Phase, is_starting};
-use crate::sources::{Offers, Source, SourceInput, Told};
+use crate::sources::{Offers, Source, SourceInput, SourceOutput};
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +53,7 @@ pub(crate) enum Input {
     /// From a compile thread.
     Loaded(Digest, Loaded),
     /// Somebody wants to know how the host is.
-    Inspect(oneshot::Sender<Report>),
+    Inspect(oneshot::Sender<HostState>),
 }
 
 /// The driver and what it moves.
@@ -63,7 +65,7 @@ pub(crate) struct EventLoop {
     read_config_maps_again: Arc<Notify>,
     /// When the driver wants its next tick.
     wake_at: Option<u64>,
-    /// Told, or dropped, when the host is to end.
+    /// Sent to, or dropped, when the host is to end.
     stop: oneshot::Receiver<()>,
     stopping: bool,
     /// None when the plugins that were there at the start serve.
@@ -141,17 +143,17 @@ impl EventLoop {
         }
     }
 
-    fn offered(&mut self, told: Vec<Told>) {
+    fn offered(&mut self, told: Vec<SourceOutput>) {
         for told in told {
             match told {
-                Told::Event(event, bytes) => {
+                SourceOutput::Event(event, bytes) => {
                     if let Some((digest, bytes)) = bytes {
                         self.performer.keep(digest, bytes);
                     }
                     self.step(*event);
                 }
-                Told::ReadAgain(Source::ConfigMaps) => self.read_config_maps_again.notify_one(),
-                Told::ReadAgain(Source::Directory) => unreachable!("nothing goes before the plugin folder"),
+                SourceOutput::ReadAgain(Source::ConfigMaps) => self.read_config_maps_again.notify_one(),
+                SourceOutput::ReadAgain(Source::Directory) => unreachable!("nothing goes before the plugin folder"),
             }
         }
     }
@@ -173,9 +175,9 @@ impl EventLoop {
         }
     }
 
-    fn report(&mut self) -> Report {
+    fn report(&mut self) -> HostState {
         let health = self.driver.health();
-        Report {
+        HostState {
             phase: self.phase(&health),
             health,
             snapshot: self.driver.store().snapshot(),

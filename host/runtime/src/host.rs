@@ -180,7 +180,7 @@ fn keeper(config: &Config, performer: &Performer) -> Keeper {
         webhooks,
         supervisor: performer.supervisor.clone(),
         standing: None,
-        leaf: Arc::default(),
+        serving_cert: Arc::default(),
         state: State::default(),
     }
 }

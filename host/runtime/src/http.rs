@@ -28,7 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// What the event loop tells about itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct HostState {
     /// The driver's own account.
     pub(crate) health: Health,
     /// The cache as it is now.
@@ -53,7 +53,7 @@ impl Inspector {
     }
 
     /// The loop's report, or why there is none.
-    async fn report(&self) -> Result<Report, String> {
+    async fn report(&self) -> Result<HostState, String> {
         let ask = async {
             let (answer, report) = oneshot::channel();
             self.inputs.send(Input::Inspect(answer)).await.ok()?;
@@ -116,12 +116,12 @@ async fn metrics(State(scrape): State<Scrape>) -> Response {
     }
 }
 
-fn encode(scrape: &Scrape, report: Option<&Report>) -> anyhow::Result<String> {
+fn encode(scrape: &Scrape, report: Option<&HostState>) -> anyhow::Result<String> {
     let scraped = Scraped { requests: (scrape.requests)(), ..report.map(scraped).unwrap_or_default() };
     scrape.metrics.encode(Instant::now(), &scraped).context("writing the metrics")
 }
 
-fn scraped(report: &Report) -> Scraped {
+fn scraped(report: &HostState) -> Scraped {
     let plugins = report.health.plugins.iter().map(|plugin| PluginState {
         plugin: plugin.name.clone(),
         digest: plugin.digest.as_ref().map_or_else(|| "".into(), |digest| digest.0.clone()),

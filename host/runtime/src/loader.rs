@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use mortise_core::event::{Compiled, Digest, Refusal};
+use mortise_core::component::Compiled;
+use mortise_core::digest::Digest;
 use mortise_core::manifest::Manifest;
+use mortise_core::refusal::Refusal;
 use mortise_wasm::compile::{CompileError, Compiler};
 use mortise_wasm::engine::{Engine, EngineOptions, Pooling};
 use mortise_wasm::plugin::Plugin;

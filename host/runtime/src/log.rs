@@ -12,12 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use mortise_core::admission::Verdict;
+use mortise_core::call::Call;
 use mortise_core::contract::GuestFault;
 use mortise_core::conversion::Conversion;
-use mortise_core::event::{Call, Digest, Observation, Write, WriteErrorClass};
+use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, ObjectRef};
+use mortise_core::observation::Observation;
+use mortise_core::write::{Write, WriteErrorClass};
 use mortise_wasm::log::{LogLevel, LogLine};
-use mortise_wasm::plugin::Report;
+use mortise_wasm::plugin::Completion;
 use mortise_wasm::workers::JobDone;
 use serde_json::Value;
 use tracing::field::{Empty, display};
@@ -170,18 +173,18 @@ impl Reconciles {
 }
 
 /// What a guest logged while it was asked about an object that is not stored yet.
-pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &Report<Verdict>) {
+pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &Completion<Verdict>) {
     guest_lines(report, || tracing::info_span!("admission", plugin, %kind, name));
 }
 
 /// What a guest logged while it converted an object.
-pub(crate) fn conversion(plugin: &str, object: &Value, report: &Report<Conversion>) {
+pub(crate) fn conversion(plugin: &str, object: &Value, report: &Completion<Conversion>) {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));
     guest_lines(report, || tracing::info_span!("conversion", plugin, kind, name));
 }
 
-fn guest_lines<A>(report: &Report<A>, span: impl FnOnce() -> Span) {
+fn guest_lines<A>(report: &Completion<A>, span: impl FnOnce() -> Span) {
     if report.logs.is_empty() && report.dropped_logs == 0 {
         return;
     }
@@ -272,8 +275,8 @@ fn line(observation: &Observation) {
 #[cfg(test)]
 mod tests {
     use mortise_core::contract::GuestFault;
-    use mortise_core::event::ReconcileResult;
     use mortise_core::object::Name;
+    use mortise_core::observation::ReconcileResult;
 
     use super::*;
 

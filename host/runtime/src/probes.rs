@@ -111,8 +111,8 @@ fn answer(probe: &str, checks: &[Check], verbose: bool) -> Answer {
 mod tests {
     use std::sync::Arc;
 
+    use mortise_core::digest::Digest;
     use mortise_core::driver::PluginHealth;
-    use mortise_core::event::Digest;
     use mortise_core::object::Kind;
 
     use super::*;

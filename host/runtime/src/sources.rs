@@ -8,7 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mortise_core::event::{Digest, Event, Refusal};
+use mortise_core::digest::Digest;
+use mortise_core::event::Event;
+use mortise_core::refusal::Refusal;
 use mortise_kube::client::ApiServer;
 use mortise_source::SourceEvent;
 use mortise_source::directory::Directory;
@@ -120,7 +122,7 @@ enum Reading {
 
 /// What follows from what a source told.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum SourceOutput {
     /// For the driver, with a component's bytes under their digest, which have to be there before the event.
     Event(Box<Event>, Option<(Digest, Arc<[u8]>)>),
     /// This source is to tell all that it has once more: a plugin of it comes out from behind another source's.
@@ -141,7 +143,7 @@ impl Offers {
     }
 
     /// Takes in what a source told; what comes out is for the driver, with the bytes that go before it.
-    pub(crate) fn take(&mut self, input: SourceInput) -> Vec<Told> {
+    pub(crate) fn take(&mut self, input: SourceInput) -> Vec<SourceOutput> {
         let source = input.source;
         if self.waits(source) {
             self.hold(input);
@@ -157,7 +159,7 @@ impl Offers {
 
     /// The time for a source's first listing is over. When it has not been listed, the others go on without it; that it
     /// has no plugins is not believed, and what it has is taken when it tells.
-    pub(crate) fn listing_due(&mut self, source: Source) -> Vec<Told> {
+    pub(crate) fn listing_due(&mut self, source: Source) -> Vec<SourceOutput> {
         if !self.waited_for.contains(&source) {
             return Vec::new();
         }
@@ -186,7 +188,7 @@ impl Offers {
         self.held.insert((source, name), event);
     }
 
-    fn stop_waiting_for(&mut self, source: Source) -> Vec<Told> {
+    fn stop_waiting_for(&mut self, source: Source) -> Vec<SourceOutput> {
         self.waited_for.retain(|&waited_for| waited_for != source);
         let held = std::mem::take(&mut self.held).into_iter().map(|((source, _), event)| SourceInput { source, event });
         let listed = std::mem::take(&mut self.held_listed).into_iter();
@@ -195,13 +197,18 @@ impl Offers {
         held.chain(listed).flat_map(|input| self.take(input)).collect()
     }
 
-    fn take_now(&mut self, input: SourceInput) -> Vec<Told> {
+    fn take_now(&mut self, input: SourceInput) -> Vec<SourceOutput> {
         let SourceInput { source, event } = input;
         match event {
             SourceEvent::Found { offer, bytes } => {
                 let reading = Reading::Plugin { place: offer.source.clone() };
                 let bytes = Some((offer.digest.clone(), bytes));
-                self.set(source, offer.name.clone(), reading, Told::Event(Event::PluginFound(offer).into(), bytes))
+                self.set(
+                    source,
+                    offer.name.clone(),
+                    reading,
+                    SourceOutput::Event(Event::PluginFound(offer).into(), bytes),
+                )
             }
             SourceEvent::Unreadable { name, source: place, refusal } => {
                 let told = unreadable(&name, &place, &refusal);
@@ -212,7 +219,7 @@ impl Offers {
         }
     }
 
-    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading, told: Told) -> Vec<Told> {
+    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading, told: SourceOutput) -> Vec<SourceOutput> {
         let readings = self.by_name.entry(name.clone()).or_default();
         let before = readings.first_key_value().map(|(&first, reading)| (first, reading.place().clone()));
         readings.insert(source, reading);
@@ -230,7 +237,7 @@ impl Offers {
     }
 
     /// What was first has gone. The next one's bytes are not here, so until they come the plugin stays as it was.
-    fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<Told> {
+    fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<SourceOutput> {
         let Some(readings) = self.by_name.get_mut(name) else { return Vec::new() };
         let was_first = readings.keys().next() == Some(&source);
         let Some(removed) = readings.remove(&source).filter(|_| was_first) else { return Vec::new() };
@@ -238,7 +245,7 @@ impl Offers {
         match readings.first_key_value() {
             Some((&next, Reading::Plugin { .. })) => {
                 self.leaving.insert(name.clone(), place);
-                vec![Told::ReadAgain(next)]
+                vec![SourceOutput::ReadAgain(next)]
             }
             Some((_, Reading::Unreadable { place: next, refusal })) => {
                 vec![gone(name, &place), unreadable(name, next, refusal)]
@@ -250,23 +257,23 @@ impl Offers {
         }
     }
 
-    fn listed(&mut self, source: Source) -> Vec<Told> {
+    fn listed(&mut self, source: Source) -> Vec<SourceOutput> {
         self.unlisted.retain(|&unlisted| unlisted != source);
         if !self.unlisted.is_empty() || self.listed_told {
             return Vec::new();
         }
         self.listed_told = true;
-        vec![Told::Event(Event::SourcesListed.into(), None)]
+        vec![SourceOutput::Event(Event::SourcesListed.into(), None)]
     }
 }
 
-fn gone(name: &Arc<str>, place: &Arc<str>) -> Told {
-    Told::Event(Event::PluginGone { name: name.clone(), source: place.clone() }.into(), None)
+fn gone(name: &Arc<str>, place: &Arc<str>) -> SourceOutput {
+    SourceOutput::Event(Event::PluginGone { name: name.clone(), source: place.clone() }.into(), None)
 }
 
-fn unreadable(name: &Arc<str>, place: &Arc<str>, refusal: &Refusal) -> Told {
+fn unreadable(name: &Arc<str>, place: &Arc<str>, refusal: &Refusal) -> SourceOutput {
     let (name, source, refusal) = (name.clone(), place.clone(), refusal.clone());
-    Told::Event(Event::PluginUnreadable { name, source, refusal }.into(), None)
+    SourceOutput::Event(Event::PluginUnreadable { name, source, refusal }.into(), None)
 }
 
 impl Reading {

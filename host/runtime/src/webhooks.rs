@@ -34,18 +34,18 @@ pub(crate) struct Wanted {
     /// Before it stores objects. None: no longer, and it has to be told.
     pub(crate) admission: Admission,
     /// When it wants objects in another version.
-    pub(crate) conversion: BTreeMap<Arc<str>, Arc<conversion::Serving>>,
+    pub(crate) conversion: BTreeMap<Arc<str>, Arc<conversion::ConversionBackend>>,
 }
 
-pub(crate) type Admission = BTreeMap<Arc<str>, Option<Arc<admission::Serving>>>;
+pub(crate) type Admission = BTreeMap<Arc<str>, Option<Arc<admission::AdmissionBackend>>>;
 type Routes<S> = Arc<RwLock<BTreeMap<Arc<str>, Route<S>>>>;
 
 /// Who answers, and who is to be asked. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhooks {
-    routes: Routes<admission::Serving>,
+    routes: Routes<admission::AdmissionBackend>,
     /// Definitions stay when their plugins go, and go on asking: whoever answered last does so until the host ends.
-    converters: Routes<conversion::Serving>,
+    converters: Routes<conversion::ConversionBackend>,
     wanted: Arc<watch::Sender<Wanted>>,
 }
 
@@ -59,7 +59,7 @@ impl Webhooks {
     }
 
     /// This version answers from now on.
-    pub(crate) fn serve(&self, name: &Arc<str>, route: Route<admission::Serving>) {
+    pub(crate) fn serve(&self, name: &Arc<str>, route: Route<admission::AdmissionBackend>) {
         let serving = Arc::clone(&route.serving);
         self.routes.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(name), route);
         self.wanted.send_modify(|wanted| drop(wanted.admission.insert(Arc::clone(name), Some(serving))));
@@ -71,7 +71,7 @@ impl Webhooks {
     }
 
     /// This version converts from now on.
-    pub(crate) fn convert(&self, name: &Arc<str>, route: Route<conversion::Serving>) {
+    pub(crate) fn convert(&self, name: &Arc<str>, route: Route<conversion::ConversionBackend>) {
         let serving = Arc::clone(&route.serving);
         self.converters.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(name), route);
         self.wanted.send_modify(|wanted| drop(wanted.conversion.insert(Arc::clone(name), serving)));
@@ -94,11 +94,11 @@ impl Webhooks {
         });
     }
 
-    fn route(&self, name: &str) -> Option<Route<admission::Serving>> {
+    fn route(&self, name: &str) -> Option<Route<admission::AdmissionBackend>> {
         self.routes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    fn converter(&self, name: &str) -> Option<Route<conversion::Serving>> {
+    fn converter(&self, name: &str) -> Option<Route<conversion::ConversionBackend>> {
         self.converters.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 

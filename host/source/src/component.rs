@@ -5,8 +5,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use mortise_core::digest;
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_COMPONENT_BYTES;
+use mortise_core::refusal::Refusal;
 
 use crate::{MAX_DNS_LABEL_BYTES, is_dns_label};
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mortise_core::event::Refusal;
 use mortise_core::object::Name;
+use mortise_core::refusal::Refusal;
 use serde::Deserialize;
 
 use crate::SourceEvent;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use mortise_core::event::Refusal;
 use mortise_core::limits::MAX_COMPONENT_BYTES;
+use mortise_core::refusal::Refusal;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use thiserror::Error;
@@ -73,7 +73,7 @@ enum Listing {
     /// It was read, and is told as listed at this moment at the latest.
     Due(Instant),
     /// It was told.
-    Told,
+    Reported,
 }
 
 /// Ends [`Directory::run`] when it is dropped.
@@ -151,7 +151,7 @@ impl Directory {
     ) -> Option<Duration> {
         let now = Instant::now();
         let due = match *listing {
-            Listing::Told => return wait,
+            Listing::Reported => return wait,
             Listing::Unread => now + PATIENCE,
             Listing::Due(due) => due,
         };
@@ -164,7 +164,7 @@ impl Directory {
                 for name in folder.give_up_on_untold() {
                     sink(SourceEvent::of(&name, &self.source_of(&name), Err(still_written())));
                 }
-                *listing = Listing::Told;
+                *listing = Listing::Reported;
                 sink(SourceEvent::Listed);
                 wait
             }

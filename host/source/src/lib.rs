@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use mortise_core::event::{Offer, Refusal};
+use mortise_core::component::Offer;
+use mortise_core::refusal::Refusal;
 
 mod component;
 pub mod configmap;

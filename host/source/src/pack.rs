@@ -6,8 +6,9 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mortise_core::digest;
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::digest::Digest;
 use mortise_core::limits::{CONFIG_MAP_BYTES, MAX_COMPONENT_BYTES};
+use mortise_core::refusal::Refusal;
 use serde_json::json;
 use thiserror::Error;
 

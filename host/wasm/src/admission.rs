@@ -5,14 +5,14 @@
 //! when it is tried. The types are written down here instead of generated, because a generated world either demands the
 //! export or does not know it.
 
-use mortise_core::admission::{self as asked, Verdict};
+use mortise_core::admission::{self, AdmissionRequest, Verdict};
 use mortise_core::contract::GuestFault;
 use wasmtime::component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
 use crate::host::{CallState, Inputs};
 use crate::plugin::linked::{Linked, optional_export};
-use crate::plugin::question::Question;
+use crate::plugin::request::WebhookRequest;
 
 /// The interface. A component's own may be of any patch version.
 pub(crate) const INTERFACE: &str = "mortise:plugin/admission@0.1.0";
@@ -81,7 +81,7 @@ impl Admission {
     }
 }
 
-impl Question for asked::Question {
+impl WebhookRequest for AdmissionRequest {
     type Answer = Verdict;
 
     fn object(&self) -> &str {
@@ -89,7 +89,7 @@ impl Question for asked::Question {
     }
 
     fn inputs(&self) -> Inputs {
-        Inputs::Question { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
+        Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
     }
 
     fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Verdict> {
@@ -105,26 +105,26 @@ impl Question for asked::Question {
     }
 }
 
-fn ask(linked: &Linked, store: &mut Store<CallState>, question: &asked::Question) -> wasmtime::Result<Verdict> {
+fn ask(linked: &Linked, store: &mut Store<CallState>, question: &AdmissionRequest) -> wasmtime::Result<Verdict> {
     let Some(admission) = &linked.admission else {
         return Ok(Verdict::HostFault(format!("mortise asked a component that does not export {INTERFACE}")));
     };
     let instance = linked.pre.instance_pre().instantiate(&mut *store)?;
     let operation = match question.operation {
-        asked::Operation::Create => Operation::Create,
-        asked::Operation::Update => Operation::Update,
-        asked::Operation::Delete => Operation::Delete,
+        admission::Operation::Create => Operation::Create,
+        admission::Operation::Update => Operation::Update,
+        admission::Operation::Delete => Operation::Delete,
     };
     let parameters = (operation, &*question.object, question.old.as_deref());
     match question.purpose {
-        asked::Purpose::Mutate => {
+        admission::Purpose::Mutate => {
             let (answer,) = admission.mutate(&mut *store, &instance)?.call(store, parameters)?;
             Ok(match answer {
                 Ok(object) => Verdict::Completed(object),
                 Err(violations) => Verdict::Checked { violations: unsatisfied(violations), warnings: Vec::new() },
             })
         }
-        asked::Purpose::Validate => {
+        admission::Purpose::Validate => {
             let (Checked { violations, warnings },) =
                 admission.validate(&mut *store, &instance)?.call(store, parameters)?;
             let violations = violations.into_iter().map(Violation::into).collect();
@@ -134,15 +134,15 @@ fn ask(linked: &Linked, store: &mut Store<CallState>, question: &asked::Question
 }
 
 /// A mutation that failed refuses the object, also when it does not say why.
-fn unsatisfied(violations: Vec<Violation>) -> Vec<asked::Violation> {
+fn unsatisfied(violations: Vec<Violation>) -> Vec<admission::Violation> {
     if violations.is_empty() {
         let message = "the plugin could not fill in its defaults, and did not say why".to_owned();
-        return vec![asked::Violation { field: String::new(), message }];
+        return vec![admission::Violation { field: String::new(), message }];
     }
     violations.into_iter().map(Violation::into).collect()
 }
 
-impl From<Violation> for asked::Violation {
+impl From<Violation> for admission::Violation {
     fn from(violation: Violation) -> Self {
         Self { field: violation.field, message: violation.message }
     }

@@ -25,7 +25,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mortise_core::digest;
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::digest::Digest;
+use mortise_core::refusal::Refusal;
 use rustix::process::Signal;
 use tracing::warn;
 

@@ -3,13 +3,13 @@
 //! judged here; as with `admission.rs`, the types are written down here instead of generated.
 
 use mortise_core::contract::GuestFault;
-use mortise_core::conversion::{Conversion as Answer, Question as Asked};
+use mortise_core::conversion::{Conversion as Answer, ConversionRequest};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
 use crate::host::{CallState, Inputs};
 use crate::plugin::linked::{Linked, optional_export};
-use crate::plugin::question::Question;
+use crate::plugin::request::WebhookRequest;
 
 /// The interface. A component's own may be of any patch version.
 pub(crate) const INTERFACE: &str = "mortise:plugin/conversion@0.1.0";
@@ -37,7 +37,7 @@ impl Conversion {
     }
 }
 
-impl Question for Asked {
+impl WebhookRequest for ConversionRequest {
     type Answer = Answer;
 
     fn object(&self) -> &str {
@@ -45,7 +45,7 @@ impl Question for Asked {
     }
 
     fn inputs(&self) -> Inputs {
-        Inputs::Question { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
+        Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
     }
 
     fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Answer> {

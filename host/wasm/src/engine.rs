@@ -15,7 +15,8 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::digest::Digest;
+use mortise_core::refusal::Refusal;
 use tracing::warn;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, OptLevel, Strategy};

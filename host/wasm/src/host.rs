@@ -47,7 +47,7 @@ pub(crate) enum Inputs {
     /// A view of the cluster, with a time and a configuration.
     View(View),
     /// A time and a configuration: the API server asks about an object.
-    Question { now_unix_ms: u64, config: Arc<str> },
+    Request { now_unix_ms: u64, config: Arc<str> },
 }
 
 /// Everything that belongs to one call. Lives in its store and goes with it.
@@ -84,7 +84,7 @@ impl CallState {
     pub(crate) fn into_parts(self) -> (Option<View>, Log, u32) {
         let view = match self.inputs {
             Inputs::View(view) => Some(view),
-            Inputs::None | Inputs::Question { .. } => None,
+            Inputs::None | Inputs::Request { .. } => None,
         };
         (view, self.log, self.host_calls)
     }
@@ -103,7 +103,7 @@ impl CallState {
         match &mut self.inputs {
             Inputs::None => 0,
             Inputs::View(view) => view.now_unix_ms(),
-            Inputs::Question { now_unix_ms, .. } => *now_unix_ms,
+            Inputs::Request { now_unix_ms, .. } => *now_unix_ms,
         }
     }
 
@@ -121,7 +121,7 @@ impl CallState {
         self.table.get(handle)?;
         match &mut self.inputs {
             Inputs::View(view) => Ok(view),
-            Inputs::None | Inputs::Question { .. } => {
+            Inputs::None | Inputs::Request { .. } => {
                 unreachable!("a handle to a snapshot is only given out with a view")
             }
         }
@@ -231,7 +231,7 @@ impl config::Host for CallState {
         Ok(match &mut self.inputs {
             Inputs::None => "{}".to_owned(),
             Inputs::View(view) => view.config().to_string(),
-            Inputs::Question { config, .. } => config.to_string(),
+            Inputs::Request { config, .. } => config.to_string(),
         })
     }
 }

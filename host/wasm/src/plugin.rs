@@ -1,5 +1,5 @@
 //! A loaded plugin, and one call of it: a fresh store and instance, the bounds around it, and what came of it (G1, G2).
-//! An object's JSON and a view go in, or a question about an object of the API server's; a [`CallReport`] or a [`Report`]
+//! An object's JSON and a view go in, or a question about an object of the API server's; a [`CallCompletion`] or a [`Completion`]
 //! in the core's types comes out. Calls are synchronous and run on the caller's thread; nothing here schedules them.
 
 use std::path::Path;
@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mortise_core::contract::{CallResult, GuestFault};
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::dependencies::Dependencies;
+use mortise_core::digest::Digest;
 use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
 use mortise_core::manifest::Exports;
-use mortise_core::read_set::ReadSet;
+use mortise_core::refusal::Refusal;
 use mortise_core::view::View;
 use wasmtime::Store;
 
@@ -22,10 +23,10 @@ use crate::log::{LogLevel, LogLine};
 use crate::outcome::{Reconcile, call_result};
 
 use self::linked::{Artifact, LinkError, Linked};
-use self::question::Question;
+use self::request::WebhookRequest;
 
 pub(crate) mod linked;
-pub(crate) mod question;
+pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +50,7 @@ pub struct Plugin {
 
 /// What came of one question of the API server.
 #[derive(Debug)]
-pub struct Report<A> {
+pub struct Completion<A> {
     /// Its answer or its fault.
     pub answer: A,
     /// What it logged, then what it wrote to stdout and stderr.
@@ -62,11 +63,11 @@ pub struct Report<A> {
 
 /// What came of one call.
 #[derive(Debug)]
-pub struct CallReport {
+pub struct CallCompletion {
     /// Its answer or its fault.
     pub result: CallResult,
     /// Every question it asked of its view.
-    pub reads: ReadSet,
+    pub reads: Dependencies,
     /// What it logged, then what it wrote to stdout and stderr.
     pub logs: Vec<LogLine>,
     /// Log lines that were not kept because there were too many.
@@ -166,14 +167,14 @@ impl Plugin {
     }
 
     /// Reconciles one object, given as JSON text, in a fresh instance.
-    pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallReport {
+    pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallCompletion {
         let begin = Instant::now();
         let linked = match self.artifact.linked(&self.engine) {
             Ok(linked) => linked,
             Err(error) => {
-                return CallReport {
+                return CallCompletion {
                     result: CallResult::HostFault(self.not_callable(&error)),
-                    reads: ReadSet::default(),
+                    reads: Dependencies::default(),
                     logs: Vec::new(),
                     dropped_logs: 0,
                     stats: CallStats { elapsed: begin.elapsed(), ..CallStats::default() },
@@ -189,18 +190,24 @@ impl Plugin {
         drop(running);
         let is_trap = matches!(result, CallResult::Fault(GuestFault::Trap { .. }));
         let Leftovers { view, logs, dropped_logs, stats } = self.leftovers(store, limits, is_trap, begin);
-        CallReport { result, reads: view.map(View::into_reads).unwrap_or_default(), logs, dropped_logs, stats }
+        CallCompletion {
+            result,
+            reads: view.map(View::into_dependencies).unwrap_or_default(),
+            logs,
+            dropped_logs,
+            stats,
+        }
     }
 
     /// Asks what the API server wants to know of an object, in a fresh instance.
-    pub(crate) fn ask<Q: Question>(&self, question: &Q, limits: &CallLimits) -> Report<Q::Answer> {
+    pub(crate) fn ask<Q: WebhookRequest>(&self, question: &Q, limits: &CallLimits) -> Completion<Q::Answer> {
         let begin = Instant::now();
         let linked = match self.artifact.linked(&self.engine) {
             Ok(linked) => linked,
             Err(error) => {
                 let stats = CallStats { elapsed: begin.elapsed(), ..CallStats::default() };
                 let answer = Q::host_fault(self.not_callable(&error));
-                return Report { answer, logs: Vec::new(), dropped_logs: 0, stats };
+                return Completion { answer, logs: Vec::new(), dropped_logs: 0, stats };
             }
         };
         let mut store = self.store(question.inputs(), limits, seed(question.object()));
@@ -209,7 +216,7 @@ impl Plugin {
         drop(running);
         let is_trap = matches!(answer, Err(GuestFault::Trap { .. }));
         let Leftovers { logs, dropped_logs, stats, .. } = self.leftovers(store, limits, is_trap, begin);
-        Report { answer: answer.unwrap_or_else(Q::fault), logs, dropped_logs, stats }
+        Completion { answer: answer.unwrap_or_else(Q::fault), logs, dropped_logs, stats }
     }
 
     /// What is left of a call when it has ended. A trap's detail carries stderr already.

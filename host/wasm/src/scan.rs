@@ -8,8 +8,9 @@ mod functions;
 #[cfg(test)]
 mod tests;
 
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::digest::Digest;
 use mortise_core::limits::{MAX_COMPONENT_BYTES, MAX_MEMORY_BYTES};
+use mortise_core::refusal::Refusal;
 use wasmparser::{Encoding, KnownCustom, Parser, Payload};
 
 use self::functions::CostBudget;

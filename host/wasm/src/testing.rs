@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use mortise_core::digest;
-use mortise_core::event::Refusal;
 use mortise_core::object::{Interner, Kind, Object};
+use mortise_core::refusal::Refusal;
 use mortise_core::store::Snapshot;
 use mortise_core::view::{Access, View};
 

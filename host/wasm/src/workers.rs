@@ -15,16 +15,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use mortise_core::call::{Call, CallDone, CallId};
 use mortise_core::contract::CallResult;
-use mortise_core::event::{Call, CallDone, CallId};
+use mortise_core::dependencies::Dependencies;
 use mortise_core::limits::CallLimits;
 use mortise_core::object::ObjectRef;
-use mortise_core::read_set::ReadSet;
 use mortise_core::{admission, conversion};
 
 use crate::log::LogLine;
-use crate::plugin::question::Question;
-use crate::plugin::{CallReport, CallStats, Plugin, Report};
+use crate::plugin::request::WebhookRequest;
+use crate::plugin::{CallCompletion, CallStats, Completion, Plugin};
 
 #[cfg(test)]
 mod tests;
@@ -54,12 +54,12 @@ pub enum Work {
 }
 
 /// A question about an object that is not stored yet.
-pub type Admit = Ask<admission::Question, admission::Verdict>;
+pub type Admit = WebhookCall<admission::AdmissionRequest, admission::Verdict>;
 /// A question for an object in another version.
-pub type Convert = Ask<conversion::Question, conversion::Conversion>;
+pub type Convert = WebhookCall<conversion::ConversionRequest, conversion::Conversion>;
 
 /// A question of the API server.
-pub struct Ask<Q, A> {
+pub struct WebhookCall<Q, A> {
     /// The plugin's name.
     pub plugin: Arc<str>,
     /// What is asked.
@@ -69,12 +69,15 @@ pub struct Ask<Q, A> {
     /// After this moment nobody waits any more, and nobody is asked.
     pub until: Instant,
     /// Called on a worker's thread with what came of it, unless it was too late; must not block.
-    pub answer: Box<dyn FnOnce(Report<A>) + Send>,
+    pub answer: Box<dyn FnOnce(Completion<A>) + Send>,
 }
 
-impl<Q: fmt::Debug, A> fmt::Debug for Ask<Q, A> {
+impl<Q: fmt::Debug, A> fmt::Debug for WebhookCall<Q, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask").field("plugin", &self.plugin).field("question", &self.question).finish_non_exhaustive()
+        f.debug_struct("WebhookCall")
+            .field("plugin", &self.plugin)
+            .field("question", &self.question)
+            .finish_non_exhaustive()
     }
 }
 
@@ -287,9 +290,9 @@ fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
     let Call { id, controller, object, view, limits, .. } = call;
     let report = guarded(
         || plugin.call(object.json(), view, &limits),
-        |message| CallReport {
+        |message| CallCompletion {
             result: CallResult::HostFault(message),
-            reads: ReadSet::default(),
+            reads: Dependencies::default(),
             logs: Vec::new(),
             dropped_logs: 0,
             stats: CallStats::default(),
@@ -307,13 +310,13 @@ fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
     }
 }
 
-fn answer<Q: Question>(plugin: &Plugin, ask: Ask<Q, Q::Answer>) {
+fn answer<Q: WebhookRequest>(plugin: &Plugin, ask: WebhookCall<Q, Q::Answer>) {
     if Instant::now() >= ask.until {
         return;
     }
     let report = guarded(
         || plugin.ask(&ask.question, &ask.limits),
-        |message| Report {
+        |message| Completion {
             answer: Q::host_fault(message),
             logs: Vec::new(),
             dropped_logs: 0,

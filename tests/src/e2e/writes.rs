@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use mortise_core::contract::{PatchKind, Propagation};
-use mortise_core::event::{Precondition, Write, WriteError, WriteErrorClass as Class, WriteId, WriteOp, Written};
 use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass as Class, WriteId, WriteOp, Written};
 use mortise_kube::client::{Access, ApiServer};
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mortise_core::event::{Precondition, WriteError, WriteErrorClass, Written};
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
+use mortise_core::write::{Precondition, WriteError, WriteErrorClass, Written};
 use serde_json::{Map, Value, json};
 
 mod fields;

@@ -10,7 +10,7 @@ use super::cluster::{config_map, is_deleting, pod};
 use super::environment::named;
 use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_kind, tenant_label};
 use super::oracle::Violation;
-use super::world::{Happening, World};
+use super::world::{Upcoming, World};
 
 /// Steps within which a cluster has to come to rest.
 const MAX_STEPS: u64 = 60_000;
@@ -205,7 +205,7 @@ impl World {
         self.faults.on = true;
         self.install();
         self.start()?;
-        self.schedule(200, Happening::Environment);
+        self.schedule(200, Upcoming::Environment);
         self.run_until(chaos_ms)?;
         self.calm();
         self.converge()

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use mortise_core::event::Now;
 use mortise_core::lease::{Act, Claim, Election, LEASE_DURATION_MS, Lease, RETRY_MS, Unwritten};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
+use mortise_core::time::Now;
 use serde_json::{Value, json};
 
 use super::random::Random;

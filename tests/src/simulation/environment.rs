@@ -8,7 +8,7 @@ use super::cluster::{config_map, pod};
 use super::faults::Fault;
 use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_kind};
 use super::oracle::Violation;
-use super::world::{Happening, World};
+use super::world::{Upcoming, World};
 
 const NAMESPACE: &str = "default";
 /// Names that PodSets take, so that some are created again soon after they were deleted.
@@ -47,7 +47,7 @@ impl World {
             return Ok(());
         }
         let delay = if self.random.chance(150) { self.random.between(500, 8_000) } else { self.random.between(1, 150) };
-        self.schedule(delay, Happening::Environment);
+        self.schedule(delay, Upcoming::Environment);
         match self.random.below(100) {
             0..25 => self.touch_podset(),
             25..37 => self.kill_pod(),

@@ -4,16 +4,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use mortise_core::component::Compiled;
 use mortise_core::contract::{
     Action, CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome, PatchKind,
     Propagation,
 };
-use mortise_core::event::{Compiled, Digest, Refusal};
+use mortise_core::dependencies::Dependencies;
+use mortise_core::digest::Digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::query::Query;
-use mortise_core::read_set::ReadSet;
+use mortise_core::refusal::Refusal;
 use mortise_core::view::{AccessError, View};
 use serde_json::{Value, json};
 
@@ -195,13 +197,13 @@ impl Guest {
     }
 
     /// One call.
-    pub fn call(self, object: &Object, mut view: View, limits: &CallLimits) -> (CallResult, ReadSet) {
+    pub fn call(self, object: &Object, mut view: View, limits: &CallLimits) -> (CallResult, Dependencies) {
         if self.program == Program::CronTab {
             let report = component::crontab().call(object.json(), view, limits);
             return (report.result, report.reads);
         }
         let result = self.answer(object, &mut view);
-        (result, view.into_reads())
+        (result, view.into_dependencies())
     }
 
     fn answer(self, object: &Object, view: &mut View) -> CallResult {

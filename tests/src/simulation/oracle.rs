@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use mortise_core::event::{
-    Call, CallId, Digest, WatchEvent, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written,
-};
+use mortise_core::call::{Call, CallId};
+use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_CHILDREN;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
+use mortise_core::watch::WatchEvent;
+use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Record, is_deleting};
@@ -56,7 +57,7 @@ pub struct Oracle {
     pub is_asleep: bool,
     /// How often each rule was checked.
     pub checks: BTreeMap<&'static str, u64>,
-    own_writes: BTreeMap<Primary, Vec<Seen>>,
+    expectations: BTreeMap<Primary, Vec<Seen>>,
     calls: BTreeMap<CallId, Primary>,
     writes: BTreeMap<WriteId, (Primary, WriteOp)>,
     /// What the API server truly did, whatever the driver is told.
@@ -83,7 +84,7 @@ impl Oracle {
 
     /// The host has died: what it knew is gone. What it has shown is not forgotten.
     pub fn on_crash(&mut self) {
-        self.own_writes.clear();
+        self.expectations.clear();
         self.calls.clear();
         self.writes.clear();
         self.landed.clear();
@@ -97,7 +98,7 @@ impl Oracle {
     pub fn on_plugin_gone(&mut self, plugin: &str) {
         self.writes.retain(|_, ((owner, ..), _)| **owner != *plugin);
         self.missed.clear();
-        self.own_writes.retain(|(owner, ..), _| **owner != *plugin);
+        self.expectations.retain(|(owner, ..), _| **owner != *plugin);
         self.calls.retain(|_, (owner, ..)| **owner != *plugin);
     }
 
@@ -199,7 +200,7 @@ impl Oracle {
         cluster: &Cluster,
         watches: &BTreeMap<Kind, Watch>,
     ) -> Result<(), Violation> {
-        for write in self.own_writes.get(primary).cloned().unwrap_or_default() {
+        for write in self.expectations.get(primary).cloned().unwrap_or_default() {
             let live = view.get(&write.target.kind, &write.target.name);
             let delivered = watches.get(&write.target.kind).map_or(0, |watch| watch.delivered);
             let gone_at = cluster.lives.get(&write.uid).and_then(|life| life.deleted_at);
@@ -361,14 +362,14 @@ impl Oracle {
             }
             _ => Seen { target, uid: written.uid, version: Some(written.resource_version.0) },
         };
-        let list = self.own_writes.entry(primary).or_default();
+        let list = self.expectations.entry(primary).or_default();
         list.retain(|before| before.target != seen.target);
         list.push(seen);
     }
 
     /// The host has looked at the API server itself: a write of which nothing is left there is not waited for (R2).
     pub fn on_live_read(&mut self, target: &ObjectRef, live: Option<&Object>) {
-        for list in self.own_writes.values_mut() {
+        for list in self.expectations.values_mut() {
             list.retain(|write| {
                 let same = live.filter(|live| live.uid == write.uid);
                 let is_left =

@@ -3,20 +3,22 @@
 
 use std::sync::Arc;
 
+use mortise_core::call::{Call, CallDone};
 use mortise_core::contract::{CallResult, Failure, GuestFault, PatchKind};
-use mortise_core::event::{
-    Call, CallDone, CrdError, Effect, Event, Observation, WatchError, WatchEvent, Write, WriteError, WriteErrorClass,
-    WriteId, WriteOp, Written,
-};
+use mortise_core::crd::CrdError;
+use mortise_core::event::{Effect, Event};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Kind, Object, ObjectRef, ResourceVersion};
+use mortise_core::observation::Observation;
+use mortise_core::watch::{WatchError, WatchEvent};
+use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
 use super::faults::Fault;
 use super::guests::{Guest, crd_name};
 use super::oracle::Violation;
 use super::watch::Watch;
-use super::world::{Happening, Mutant, World};
+use super::world::{Mutant, Upcoming, World};
 
 /// What a scenario answers to the next write that fits, instead of the API server.
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ impl World {
                 let epoch = self.next_epoch();
                 self.watches.insert(kind.clone(), Watch::new(kind.clone(), epoch));
                 let delay = self.random.between(1, 10);
-                self.schedule(delay, Happening::Connect(kind, epoch));
+                self.schedule(delay, Upcoming::Connect(kind, epoch));
             }
             Effect::StopWatch(kind) => {
                 self.watches.remove(&kind);
@@ -118,7 +120,7 @@ impl World {
         if result.is_ok()
             && let Some(kind) = self.kind_of_crd(&crd)
         {
-            self.schedule(delay - 1, Happening::Serve(kind));
+            self.schedule(delay - 1, Upcoming::Serve(kind));
         }
         self.tell_in(delay, Event::CrdRegistered { plugin, crd, result });
     }
@@ -146,7 +148,7 @@ impl World {
             if let Some(watch) = self.watches.get_mut(&kind) {
                 watch.disconnect(epoch);
             }
-            self.schedule(super::world::WATCH_RETRY_MS, Happening::Connect(kind.clone(), epoch));
+            self.schedule(super::world::WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
             self.tell(Event::Watch(kind, WatchEvent::Failed(error)))?;
         }
         Ok(())
@@ -244,7 +246,7 @@ impl World {
         };
         if let Some(delay) = lands {
             let incarnation = self.incarnation;
-            self.schedule(delay, Happening::Lands { incarnation, write: Box::new(write), reply_ms });
+            self.schedule(delay, Upcoming::Lands { incarnation, write: Box::new(write), reply_ms });
         }
     }
 

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use mortise_core::event::WatchEvent;
 use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
+use mortise_core::watch::WatchEvent;
 
 use super::cluster::{Cluster, Record};
 
@@ -26,7 +26,7 @@ pub struct Watch {
     pub delivered: u64,
     /// The version of the first list. No later one is from before it.
     pub first: Option<u64>,
-    list: VecDeque<Told>,
+    list: VecDeque<Notice>,
     /// How much of the kind's history was delivered or listed.
     cursor: usize,
     /// How much of it was listed.
@@ -35,7 +35,7 @@ pub struct Watch {
 
 /// One thing that a watch tells.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum Notice {
     Listing,
     Listed(Record),
     ListDone(u64),
@@ -71,9 +71,9 @@ impl Watch {
         self.connected = true;
         self.first.get_or_insert(version);
         self.list.clear();
-        self.list.push_back(Told::Listing);
-        self.list.extend(cluster.list_at(&self.kind, version).into_iter().map(Told::Listed));
-        self.list.push_back(Told::ListDone(version));
+        self.list.push_back(Notice::Listing);
+        self.list.extend(cluster.list_at(&self.kind, version).into_iter().map(Notice::Listed));
+        self.list.push_back(Notice::ListDone(version));
         self.cursor = cluster.history(&self.kind).iter().take_while(|record| record.version <= version).count();
         self.began = self.cursor;
     }
@@ -84,13 +84,13 @@ impl Watch {
     }
 
     /// The next thing to tell.
-    pub fn next(&mut self, cluster: &Cluster) -> Option<Told> {
+    pub fn next(&mut self, cluster: &Cluster) -> Option<Notice> {
         if let Some(told) = self.list.pop_front() {
             return Some(told);
         }
         let record = cluster.history(&self.kind).get(self.cursor)?;
         self.cursor += 1;
-        Some(Told::Changed(record.clone()))
+        Some(Notice::Changed(record.clone()))
     }
 
     /// Whether the next two changes are of one object, so that they may come as one.
@@ -105,26 +105,26 @@ impl Watch {
     }
 
     /// A change that was told since the last list, to be told again.
-    pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Told> {
+    pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Notice> {
         let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?).filter(|index| *index >= self.began)?;
-        Some(Told::Changed(cluster.history(&self.kind).get(index)?.clone()))
+        Some(Notice::Changed(cluster.history(&self.kind).get(index)?.clone()))
     }
 
     /// Keeps count of what was delivered.
-    pub fn note(&mut self, told: &Told) {
+    pub fn note(&mut self, told: &Notice) {
         match told {
-            Told::ListDone(version) => {
+            Notice::ListDone(version) => {
                 self.listed = true;
                 self.delivered = self.delivered.max(*version);
             }
-            Told::Changed(record) => self.delivered = self.delivered.max(record.version),
-            Told::Progress(version) => self.delivered = self.delivered.max(*version),
-            Told::Listing | Told::Listed(_) => {}
+            Notice::Changed(record) => self.delivered = self.delivered.max(record.version),
+            Notice::Progress(version) => self.delivered = self.delivered.max(*version),
+            Notice::Listing | Notice::Listed(_) => {}
         }
     }
 }
 
-impl Told {
+impl Notice {
     /// As the driver hears it.
     pub fn event(&self, interner: &mut Interner) -> WatchEvent {
         match self {

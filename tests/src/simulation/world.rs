@@ -6,9 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use mortise_core::component::Offer;
 use mortise_core::driver::{Config, Driver};
-use mortise_core::event::{Effect, Event, Now, Offer, Write};
+use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, ObjectRef};
+use mortise_core::time::Now;
+use mortise_core::write::Write;
 use serde_json::json;
 
 use super::cluster::{Cluster, Record, job, pod};
@@ -16,7 +19,7 @@ use super::faults::{Fault, Faults};
 use super::guests::Guest;
 use super::oracle::{Oracle, Violation};
 use super::random::Random;
-use super::watch::{Told, Watch};
+use super::watch::{Notice, Watch};
 
 /// Unix time at the beginning of every run.
 pub const BEGIN_UNIX_MS: u64 = 1_767_225_600_000;
@@ -40,7 +43,7 @@ pub enum Mutant {
 
 /// Something that will happen.
 #[derive(Debug)]
-pub enum Happening {
+pub enum Upcoming {
     /// The driver hears of something, unless it has died meanwhile.
     Driver(u32, Box<Event>),
     /// A source tells what it has under a name.
@@ -90,7 +93,7 @@ pub struct World {
     pub trace: Option<VecDeque<String>>,
     trace_lines: usize,
     pub interner: Interner,
-    queue: BTreeMap<(u64, u64), Happening>,
+    queue: BTreeMap<(u64, u64), Upcoming>,
     entries: u64,
     tick_ms: Option<u64>,
     epochs: u64,
@@ -158,7 +161,7 @@ impl World {
         let names: Vec<String> = self.offers.keys().cloned().collect();
         for name in names {
             let delay = self.random.between(1, 30);
-            self.schedule(delay, Happening::Source(self.incarnation, name));
+            self.schedule(delay, Upcoming::Source(self.incarnation, name));
         }
         self.tell_in(31, Event::SourcesListed);
         Ok(())
@@ -180,14 +183,14 @@ impl World {
         self.tick_ms = None;
         self.oracle.on_crash();
         let under_way = std::mem::take(&mut self.queue);
-        for ((due_ms, entry), happening) in under_way {
-            match happening {
-                Happening::Driver(..) | Happening::Source(..) | Happening::Pump(..) | Happening::Connect(..) => {}
-                Happening::Lands { incarnation, write, .. } => {
+        for ((due_ms, entry), upcoming) in under_way {
+            match upcoming {
+                Upcoming::Driver(..) | Upcoming::Source(..) | Upcoming::Pump(..) | Upcoming::Connect(..) => {}
+                Upcoming::Lands { incarnation, write, .. } => {
                     let late_ms = [None, Some(0), Some(self.random.between(50, 5_000))];
                     if let Some(late_ms) = self.random.pick(&late_ms).flatten() {
-                        let happening = Happening::Lands { incarnation, write, reply_ms: None };
-                        self.queue.insert((due_ms + late_ms, entry), happening);
+                        let upcoming = Upcoming::Lands { incarnation, write, reply_ms: None };
+                        self.queue.insert((due_ms + late_ms, entry), upcoming);
                     }
                 }
                 other => {
@@ -206,13 +209,13 @@ impl World {
     pub fn offer_as(&mut self, name: &str, guest: Guest, config: &str) {
         let offer = Offer { name: name.into(), source: source_of(name), digest: guest.digest(), config: config.into() };
         self.offers.insert(name.to_owned(), offer);
-        self.schedule(1, Happening::Source(self.incarnation, name.to_owned()));
+        self.schedule(1, Upcoming::Source(self.incarnation, name.to_owned()));
     }
 
     /// A plugin is taken out of its source.
     pub fn withdraw(&mut self, name: &str) {
         self.offers.remove(name);
-        self.schedule(1, Happening::Source(self.incarnation, name.to_owned()));
+        self.schedule(1, Upcoming::Source(self.incarnation, name.to_owned()));
     }
 
     /// A source tells what it has under a name now.
@@ -223,14 +226,14 @@ impl World {
         }
     }
 
-    pub fn schedule(&mut self, delay_ms: u64, happening: Happening) {
+    pub fn schedule(&mut self, delay_ms: u64, upcoming: Upcoming) {
         self.entries += 1;
-        self.queue.insert((self.now_ms + delay_ms, self.entries), happening);
+        self.queue.insert((self.now_ms + delay_ms, self.entries), upcoming);
     }
 
     /// The driver hears of something in a while, if it lives.
     pub fn tell_in(&mut self, delay_ms: u64, event: Event) {
-        self.schedule(delay_ms, Happening::Driver(self.incarnation, Box::new(event)));
+        self.schedule(delay_ms, Upcoming::Driver(self.incarnation, Box::new(event)));
     }
 
     /// When the driver wants to be woken.
@@ -251,38 +254,38 @@ impl World {
         if tick_first {
             self.tick_ms = None;
             self.tell(Event::Tick)?;
-        } else if let Some((_, happening)) = self.queue.pop_first() {
-            self.happen(happening)?;
+        } else if let Some((_, upcoming)) = self.queue.pop_first() {
+            self.happen(upcoming)?;
         }
         self.react()?;
         Ok(true)
     }
 
-    fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
-        match happening {
-            Happening::Driver(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
-            Happening::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name),
-            Happening::Driver(..) | Happening::Source(..) => Ok(()),
-            Happening::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
-            Happening::Pump(kind, epoch) => self.pump(&kind, epoch),
-            Happening::Connect(kind, epoch) => self.connect(&kind, epoch),
-            Happening::Kubelet(target, uid) => {
+    fn happen(&mut self, upcoming: Upcoming) -> Result<(), Violation> {
+        match upcoming {
+            Upcoming::Driver(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
+            Upcoming::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name),
+            Upcoming::Driver(..) | Upcoming::Source(..) => Ok(()),
+            Upcoming::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
+            Upcoming::Pump(kind, epoch) => self.pump(&kind, epoch),
+            Upcoming::Connect(kind, epoch) => self.connect(&kind, epoch),
+            Upcoming::Kubelet(target, uid) => {
                 self.kubelet(&target, &uid);
                 Ok(())
             }
-            Happening::JobEnds(target) => {
+            Upcoming::JobEnds(target) => {
                 self.job_ends(&target);
                 Ok(())
             }
-            Happening::Collect(uid) => {
+            Upcoming::Collect(uid) => {
                 self.collect(&uid);
                 Ok(())
             }
-            Happening::Serve(kind) => {
+            Upcoming::Serve(kind) => {
                 self.cluster.served.insert(kind);
                 Ok(())
             }
-            Happening::Environment => self.environment(),
+            Upcoming::Environment => self.environment(),
         }
     }
 
@@ -321,16 +324,16 @@ impl World {
         let uid = Arc::clone(&record.uid);
         if record.deleted {
             let delay = self.random.between(1, 60);
-            self.schedule(delay, Happening::Collect(uid));
+            self.schedule(delay, Upcoming::Collect(uid));
             return;
         }
         if record.target.kind == pod() {
             let delay = self.random.between(10, 200);
-            self.schedule(delay, Happening::Kubelet(record.target.clone(), Arc::clone(&uid)));
+            self.schedule(delay, Upcoming::Kubelet(record.target.clone(), Arc::clone(&uid)));
         }
         if record.target.kind == job() {
             let delay = self.random.between(500, 50_000);
-            self.schedule(delay, Happening::JobEnds(record.target.clone()));
+            self.schedule(delay, Upcoming::JobEnds(record.target.clone()));
         }
         // A child that arrives after its owner has gone is collected as well.
         let owner = self.cluster.lives[&uid].owner.clone();
@@ -338,7 +341,7 @@ impl World {
             && self.cluster.lives.get(&owner.uid).is_some_and(|life| life.deleted_at.is_some())
         {
             let delay = self.random.between(1, 60);
-            self.schedule(delay, Happening::Collect(owner.uid));
+            self.schedule(delay, Upcoming::Collect(owner.uid));
         }
     }
 
@@ -398,8 +401,8 @@ impl World {
             return Ok(());
         }
         if let Some(error) = self.watch_error(kind) {
-            self.schedule(WATCH_RETRY_MS, Happening::Connect(kind.clone(), epoch));
-            return self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)));
+            self.schedule(WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
+            return self.tell(Event::Watch(kind.clone(), mortise_core::watch::WatchEvent::Failed(error)));
         }
         let mut version = self.cluster.version();
         let first = self.watches.get(kind).and_then(|watch| watch.first);
@@ -427,7 +430,7 @@ impl World {
         if let Some(watch) = self.watches.get_mut(kind) {
             watch.pumping = true;
             let epoch = watch.epoch;
-            self.schedule(delay, Happening::Pump(kind.clone(), epoch));
+            self.schedule(delay, Upcoming::Pump(kind.clone(), epoch));
         }
     }
 
@@ -442,7 +445,7 @@ impl World {
         if self.faults.hit(&mut self.random, Fault::WatchClosed) {
             // It goes on from where it was; only time is lost.
             let delay = self.random.between(50, 2_000);
-            self.schedule(delay, Happening::Pump(kind.clone(), epoch));
+            self.schedule(delay, Upcoming::Pump(kind.clone(), epoch));
             return Ok(());
         }
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
@@ -450,17 +453,17 @@ impl World {
         if watch.can_skip(&self.cluster) && self.faults.hit(&mut self.random, Fault::Coalesced) {
             watch.skip();
         }
-        let mut told: Vec<Told> = watch.next(&self.cluster).into_iter().collect();
+        let mut told: Vec<Notice> = watch.next(&self.cluster).into_iter().collect();
         if watch.listed && self.faults.hit(&mut self.random, Fault::Duplicate) {
             told.extend(watch.earlier(&self.cluster, self.random.below(6)));
         }
         if watch.listed && !watch.has_more(&self.cluster) && self.random.chance(200) {
-            told.push(Told::Progress(self.cluster.version()));
+            told.push(Notice::Progress(self.cluster.version()));
         }
         for told in told {
             let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
             watch.note(&told);
-            if matches!(told, Told::ListDone(_)) {
+            if matches!(told, Notice::ListDone(_)) {
                 self.oracle.on_list_done(kind);
             }
             let event = told.event(&mut self.interner);
@@ -475,9 +478,9 @@ impl World {
         let epoch = self.next_epoch();
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
         watch.disconnect(epoch);
-        self.schedule(away_ms, Happening::Connect(kind.clone(), epoch));
-        let error = mortise_core::event::WatchError::Unavailable("the connection was lost".to_owned());
-        self.tell(Event::Watch(kind.clone(), mortise_core::event::WatchEvent::Failed(error)))
+        self.schedule(away_ms, Upcoming::Connect(kind.clone(), epoch));
+        let error = mortise_core::watch::WatchError::Unavailable("the connection was lost".to_owned());
+        self.tell(Event::Watch(kind.clone(), mortise_core::watch::WatchEvent::Failed(error)))
     }
 }
 

@@ -163,7 +163,7 @@ impl Arguments {
                 pub const CONTROLLER: ::mortise_sdk::Controller = ::mortise_sdk::Controller {
                     primary: #kind,
                     definition: #custom_resource,
-                    selection: ::mortise_sdk::Selection { labels: #labels, annotations: &[#(#annotations),*] },
+                    selection: ::mortise_sdk::Predicate { labels: #labels, annotations: &[#(#annotations),*] },
                     owns: &[#(#owns),*],
                     reads: &[#(#reads),*],
                     writes: &[#(#writes),*],

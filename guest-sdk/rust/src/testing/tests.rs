@@ -17,7 +17,7 @@ fn cluster(reconcile: Reconcile) -> Cluster {
     let controller = Controller {
         primary: TEAM,
         definition: None,
-        selection: crate::Selection::EVERYTHING,
+        selection: crate::Predicate::EVERYTHING,
         owns: &[Owned { kind: POD, update: None }],
         reads: &[NODE],
         writes: &[],

@@ -7,11 +7,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Purpose, Serving};
+use super::{AdmissionBackend, Purpose};
 use crate::crd::{MANAGED_BY, MANAGED_BY_LABEL, PLUGIN_ANNOTATION};
 use crate::manifest::AdmissionSpec;
 use crate::plugin_object::HOST_NAMESPACE_LABEL;
-use crate::webhook::{Reach, Subject};
+use crate::webhook::{Endpoint, Subject};
 
 /// A kind of configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -70,11 +70,17 @@ pub fn plugin_of<'a>(live: &'a Value, namespace: &str) -> Option<&'a str> {
 }
 
 /// What a plugin's configuration has to be; None when it needs none of this kind. `namespace` is the host's.
-pub fn wanted(of: Configuration, plugin: &str, namespace: &str, serving: &Serving, reach: &Reach) -> Option<Value> {
+pub fn wanted(
+    of: Configuration,
+    plugin: &str,
+    namespace: &str,
+    serving: &AdmissionBackend,
+    endpoint: &Endpoint,
+) -> Option<Value> {
     let webhooks: Vec<Value> = serving
         .specs
         .iter()
-        .flat_map(|spec| webhooks(of.purpose, plugin, serving.timeout_seconds(), spec, reach))
+        .flat_map(|spec| webhooks(of.purpose, plugin, serving.timeout_seconds(), spec, endpoint))
         .collect();
     (!webhooks.is_empty()).then(|| {
         json!({
@@ -120,7 +126,7 @@ pub fn change(live: Option<&Value>, wanted: Option<Value>) -> Option<Change> {
 }
 
 /// One webhook for what is written and one for what is deleted: they fail differently.
-fn webhooks(purpose: Purpose, plugin: &str, timeout: u64, spec: &AdmissionSpec, reach: &Reach) -> Vec<Value> {
+fn webhooks(purpose: Purpose, plugin: &str, timeout: u64, spec: &AdmissionSpec, endpoint: &Endpoint) -> Vec<Value> {
     let is_asked = match purpose {
         Purpose::Mutate => spec.mutate,
         Purpose::Validate => spec.validate,
@@ -140,7 +146,7 @@ fn webhooks(purpose: Purpose, plugin: &str, timeout: u64, spec: &AdmissionSpec, 
             "name": "is-not-being-deleted",
             "expression": "!has(object.metadata.deletionTimestamp)",
         });
-        webhooks.push(webhook(&name, purpose, plugin, (timeout, policy), spec, reach, &written, condition));
+        webhooks.push(webhook(&name, purpose, plugin, (timeout, policy), spec, endpoint, &written, condition));
     }
     if is_asked && spec.operations.delete && purpose == Purpose::Validate {
         let name = format!("{word}-delete.{}.{plugin}.mortise.dev", spec.resource);
@@ -149,7 +155,7 @@ fn webhooks(purpose: Purpose, plugin: &str, timeout: u64, spec: &AdmissionSpec, 
             "name": "is-not-asked-by-the-control-plane",
             "expression": "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:')",
         });
-        webhooks.push(webhook(&name, purpose, plugin, (timeout, "Ignore"), spec, reach, &["DELETE"], condition));
+        webhooks.push(webhook(&name, purpose, plugin, (timeout, "Ignore"), spec, endpoint, &["DELETE"], condition));
     }
     webhooks
 }
@@ -161,19 +167,19 @@ fn webhook(
     plugin: &str,
     (timeout, policy): (u64, &str),
     spec: &AdmissionSpec,
-    reach: &Reach,
+    endpoint: &Endpoint,
     operations: &[&str],
     condition: Value,
 ) -> Value {
     let mut webhook = json!({
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": reach.client(Subject::Admission(purpose), plugin),
+        "clientConfig": endpoint.client(Subject::Admission(purpose), plugin),
         "failurePolicy": policy,
         "matchConditions": [condition],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchExpressions": [{
-            "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": spared(spec, reach),
+            "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": spared(spec, endpoint),
         }]},
         "objectSelector": {},
         "rules": [{
@@ -194,9 +200,9 @@ fn webhook(
 }
 
 /// Namespaces that are never asked about: the host's, and for what is not the plugin's own also the cluster's.
-fn spared(spec: &AdmissionSpec, reach: &Reach) -> Vec<String> {
-    let cluster = (!spec.is_own && *reach.namespace != *CLUSTER_NAMESPACE).then_some(CLUSTER_NAMESPACE);
-    cluster.into_iter().chain([&*reach.namespace]).map(str::to_owned).collect()
+fn spared(spec: &AdmissionSpec, endpoint: &Endpoint) -> Vec<String> {
+    let cluster = (!spec.is_own && *endpoint.namespace != *CLUSTER_NAMESPACE).then_some(CLUSTER_NAMESPACE);
+    cluster.into_iter().chain([&*endpoint.namespace]).map(str::to_owned).collect()
 }
 
 const CLUSTER_NAMESPACE: &str = "kube-system";

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Operation, Purpose, Question, Serving, Verdict, Violation, defaults};
+use super::{AdmissionBackend, AdmissionRequest, Operation, Purpose, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
@@ -31,7 +31,7 @@ pub struct Review {
     object: Value,
     old: Option<Value>,
     /// Who is to answer.
-    serving: Arc<Serving>,
+    serving: Arc<AdmissionBackend>,
 }
 
 /// What became of a request, beside the text of its answer.
@@ -87,7 +87,7 @@ impl Review {
     ///
     /// # Errors
     /// What about it cannot be served, for the one who sent it.
-    pub fn parse(body: &[u8], serving: &Arc<Serving>) -> Result<Self, String> {
+    pub fn parse(body: &[u8], serving: &Arc<AdmissionBackend>) -> Result<Self, String> {
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the AdmissionReview cannot be read: {error}"))?;
         if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {
@@ -136,13 +136,13 @@ impl Review {
     }
 
     /// What the guest is asked; None when its manifest does not name this kind for this purpose.
-    pub fn question(&self, purpose: Purpose, now_unix_ms: u64) -> Option<Question> {
+    pub fn question(&self, purpose: Purpose, now_unix_ms: u64) -> Option<AdmissionRequest> {
         let spec = self.serving.specs.iter().find(|spec| spec.kind == self.kind)?;
         let is_served = match purpose {
             Purpose::Mutate => spec.mutate && self.operation != Operation::Delete,
             Purpose::Validate => spec.validate,
         };
-        is_served.then(|| Question {
+        is_served.then(|| AdmissionRequest {
             purpose,
             operation: self.operation,
             object: self.object.to_string().into(),

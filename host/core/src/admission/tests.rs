@@ -8,7 +8,7 @@ use super::review::{Answer, Review};
 use super::*;
 use crate::manifest::Operations;
 use crate::object::Kind;
-use crate::webhook::{Endpoint, Reach, Subject, at_path};
+use crate::webhook::{Address, Endpoint, Subject, at_path};
 
 fn spec() -> AdmissionSpec {
     AdmissionSpec {
@@ -21,8 +21,8 @@ fn spec() -> AdmissionSpec {
     }
 }
 
-fn serving(spec: AdmissionSpec) -> Serving {
-    Serving {
+fn serving(spec: AdmissionSpec) -> AdmissionBackend {
+    AdmissionBackend {
         digest: Digest("sha256:00".into()),
         config: "{}".into(),
         limits: CallLimits::default(),
@@ -30,9 +30,9 @@ fn serving(spec: AdmissionSpec) -> Serving {
     }
 }
 
-fn reach() -> Reach {
-    Reach {
-        endpoint: Endpoint::Url("https://127.0.0.1:9443".into()),
+fn endpoint() -> Endpoint {
+    Endpoint {
+        address: Address::Url("https://127.0.0.1:9443".into()),
         ca_bundle: Some("Q0E=".into()),
         namespace: "mortise-system".into(),
     }
@@ -271,7 +271,7 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
 
 #[test]
 fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
-    let found = wanted(Configuration::ALL[1], "greeting", "mortise-system", &serving(spec()), &reach()).unwrap();
+    let found = wanted(Configuration::ALL[1], "greeting", "mortise-system", &serving(spec()), &endpoint()).unwrap();
     let labels = json!({"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": "mortise-system"});
     assert_eq!((&found["kind"], &found["metadata"]["labels"]), (&json!("ValidatingWebhookConfiguration"), &labels));
     assert_eq!(found["metadata"]["name"], "mortise-greeting");
@@ -334,10 +334,10 @@ fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
 #[test]
 fn defaults_are_asked_for_once_and_only_of_a_plugin_that_has_some() {
     let [mutating, _] = Configuration::ALL;
-    let defaults = wanted(mutating, "greeting", "mortise-system", &serving(spec()), &reach()).unwrap();
+    let defaults = wanted(mutating, "greeting", "mortise-system", &serving(spec()), &endpoint()).unwrap();
     assert_eq!(defaults["webhooks"][0]["reinvocationPolicy"], "Never");
     let validating_only = serving(AdmissionSpec { mutate: false, ..spec() });
-    assert_eq!(wanted(mutating, "greeting", "mortise-system", &validating_only, &reach()), None);
+    assert_eq!(wanted(mutating, "greeting", "mortise-system", &validating_only, &endpoint()), None);
 }
 
 #[test]
@@ -345,17 +345,20 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
     let operations = Operations { create: true, update: false, delete: true };
     let [mutating, validating] = Configuration::ALL;
     let own = serving(AdmissionSpec { operations, ..spec() });
-    let found = wanted(validating, "greeting", "mortise-system", &own, &reach()).unwrap();
+    let found = wanted(validating, "greeting", "mortise-system", &own, &endpoint()).unwrap();
     let policies: Vec<_> = found["webhooks"].as_array().unwrap().iter().map(|hook| &hook["failurePolicy"]).collect();
     assert_eq!(policies, ["Fail", "Ignore"]);
     assert_eq!(found["webhooks"][1]["rules"][0]["operations"], json!(["DELETE"]));
     assert_eq!(
-        wanted(mutating, "greeting", "mortise-system", &own, &reach()).unwrap()["webhooks"].as_array().unwrap().len(),
+        wanted(mutating, "greeting", "mortise-system", &own, &endpoint()).unwrap()["webhooks"]
+            .as_array()
+            .unwrap()
+            .len(),
         1
     );
 
     let foreign = serving(AdmissionSpec { is_own: false, ..spec() });
-    let found = wanted(validating, "greeting", "mortise-system", &foreign, &reach()).unwrap();
+    let found = wanted(validating, "greeting", "mortise-system", &foreign, &endpoint()).unwrap();
     assert_eq!(found["webhooks"][0]["failurePolicy"], "Ignore");
     let spared = &found["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
     assert_eq!(*spared, json!(["kube-system", "mortise-system"]));
@@ -363,8 +366,8 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
 
 #[test]
 fn inside_a_cluster_the_api_server_comes_through_the_service() {
-    let reach = Reach { endpoint: Endpoint::Service { name: "mortise-webhook".into(), port: 443 }, ..reach() };
-    let found = wanted(Configuration::ALL[0], "greeting", "mortise-system", &serving(spec()), &reach).unwrap();
+    let endpoint = Endpoint { address: Address::Service { name: "mortise-webhook".into(), port: 443 }, ..endpoint() };
+    let found = wanted(Configuration::ALL[0], "greeting", "mortise-system", &serving(spec()), &endpoint).unwrap();
     let client = &found["webhooks"][0]["clientConfig"];
     assert_eq!(
         client["service"],
@@ -376,7 +379,7 @@ fn inside_a_cluster_the_api_server_comes_through_the_service() {
 #[test]
 fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     let of = Configuration::ALL[1];
-    let wanted = || wanted(of, "greeting", "mortise-system", &serving(spec()), &reach());
+    let wanted = || wanted(of, "greeting", "mortise-system", &serving(spec()), &endpoint());
     assert_eq!(change(None, None), None);
     assert!(matches!(change(None, wanted()), Some(Change::Create(_))));
 
@@ -408,7 +411,8 @@ fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
 #[test]
 fn the_host_answers_before_the_api_server_gives_up() {
     for (deadline_ms, seconds) in [(1, 10), (1_000, 10), (5_001, 11), (10_000, 15)] {
-        let serving = Serving { limits: CallLimits { deadline_ms, ..CallLimits::default() }, ..serving(spec()) };
+        let serving =
+            AdmissionBackend { limits: CallLimits { deadline_ms, ..CallLimits::default() }, ..serving(spec()) };
         assert_eq!(serving.timeout_seconds(), seconds);
         assert!(serving.patience() > Duration::from_millis(deadline_ms));
         assert!(serving.patience() < Duration::from_secs(seconds));

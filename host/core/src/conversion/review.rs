@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Conversion, Question, Serving};
+use super::{Conversion, ConversionBackend, ConversionRequest};
 use crate::contract::GuestFault;
 use crate::metadata;
 use crate::object::{Kind, Name, ObjectRef};
@@ -79,11 +79,11 @@ impl Review {
     }
 
     /// What the guest is asked about an object of this review; None when the object is what is wanted.
-    pub fn question(&self, object: &Value, serving: &Serving, now_unix_ms: u64) -> Option<Question> {
+    pub fn question(&self, object: &Value, serving: &ConversionBackend, now_unix_ms: u64) -> Option<ConversionRequest> {
         if object["apiVersion"] == *self.to_api_version {
             return None;
         }
-        Some(Question {
+        Some(ConversionRequest {
             object: without_managed_fields(object.clone()).to_string().into(),
             to_api_version: Arc::clone(&self.to_api_version),
             now_unix_ms,

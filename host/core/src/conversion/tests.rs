@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::review::Review;
 use super::*;
 use crate::object::Kind;
-use crate::webhook::Endpoint;
+use crate::webhook::{Address, Endpoint};
 
-fn serving() -> Serving {
-    Serving {
+fn serving() -> ConversionBackend {
+    ConversionBackend {
         digest: Digest("sha256:00".into()),
         config: "{}".into(),
         limits: CallLimits::default(),
@@ -21,9 +21,9 @@ fn serving() -> Serving {
     }
 }
 
-fn reach(ca_bundle: &str) -> Reach {
-    Reach {
-        endpoint: Endpoint::Service { name: "mortise-webhook".into(), port: 443 },
+fn endpoint(ca_bundle: &str) -> Endpoint {
+    Endpoint {
+        address: Address::Service { name: "mortise-webhook".into(), port: 443 },
         ca_bundle: Some(ca_bundle.into()),
         namespace: "mortise-system".into(),
     }
@@ -145,7 +145,7 @@ fn what_is_no_conversion_review_is_told_so() {
 
 #[test]
 fn a_definition_asks_the_plugin_and_is_seen_to_trust_the_host_when_it_has_its_bundle() {
-    let conversion = strategy("gauges", &reach("b25l"));
+    let conversion = strategy("gauges", &endpoint("b25l"));
     assert_eq!(conversion["webhook"]["clientConfig"]["service"]["path"], "/convert/gauges");
     let mut live = json!({
         "metadata": {
@@ -154,8 +154,8 @@ fn a_definition_asks_the_plugin_and_is_seen_to_trust_the_host_when_it_has_its_bu
         "spec": {"conversion": conversion},
     });
     assert!(asks(&live, "gauges") && !asks(&live, "auges"));
-    assert!(trusts(&live, "gauges", &reach("b25l")));
-    assert!(!trusts(&live, "gauges", &reach("dHdv")));
+    assert!(trusts(&live, "gauges", &endpoint("b25l")));
+    assert!(!trusts(&live, "gauges", &endpoint("dHdv")));
     live["metadata"] = json!({});
-    assert!(trusts(&live, "gauges", &reach("dHdv")), "whoever keeps it keeps its trust too");
+    assert!(trusts(&live, "gauges", &endpoint("dHdv")), "whoever keeps it keeps its trust too");
 }

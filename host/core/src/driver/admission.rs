@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::report::{no, unknown, yes};
-use crate::admission::Serving;
+use crate::admission::AdmissionBackend;
 use crate::contract::Condition;
-use crate::event::{Digest, Effect, Refusal};
+use crate::digest::Digest;
+use crate::event::Effect;
+use crate::refusal::Refusal;
 
 /// The condition of plugins that have admission.
 pub(super) const ADMITTING: &str = "Admitting";
@@ -45,7 +47,7 @@ impl Driver {
             }
             return;
         }
-        let serving = Serving {
+        let serving = AdmissionBackend {
             digest: active.digest.clone(),
             config: Arc::clone(&active.config),
             limits: active.manifest.limits,

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use super::Driver;
-use super::keys::{Ending, Run, Stage, Stall};
+use super::keys::{Ending, Run, Stage, StalledReason};
 use crate::breaker::{Breaker, CHANGING, HEALING};
-use crate::event::{Effect, Observation, ReconcileResult, WriteOp};
+use crate::event::Effect;
 use crate::finalizer;
 use crate::object::Object;
+use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, ActionDiff, Diff, Prepared};
-use crate::queue::Key;
+use crate::workqueue::Key;
+use crate::write::WriteOp;
 
 /// What a plan comes to.
 struct Missing {
@@ -22,9 +24,9 @@ struct Missing {
 
 impl Missing {
     /// Why nothing may be told of the status: a name that is somebody else's, or nothing to patch.
-    fn stall(&self, primary: &Object) -> Option<Stall> {
-        let taken = self.children.taken.first().map(|target| Stall::child_exists(target, &primary.kind));
-        taken.or_else(|| self.actions.missing.first().map(Stall::nothing_to_patch))
+    fn stall(&self, primary: &Object) -> Option<StalledReason> {
+        let taken = self.children.taken.first().map(|target| StalledReason::child_exists(target, &primary.kind));
+        taken.or_else(|| self.actions.missing.first().map(StalledReason::nothing_to_patch))
     }
 
     /// Whether it changes what the guest is given or may read of its own, so that the key has to be looked at again.
@@ -126,7 +128,7 @@ impl Driver {
         state.forget_actions(&prepared.actions, &snapshot, skipped);
         let actions = plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory(), self.now.mono_ms);
         let in_the_way = [children.taken.as_slice(), &actions.missing].concat();
-        self.interests.replace_taken(key, &state.taken, &in_the_way);
+        self.index.replace_taken(key, &state.taken, &in_the_way);
         state.taken = in_the_way;
         Some(Missing { finalizer, children, actions })
     }
@@ -166,7 +168,7 @@ impl Driver {
             object: primary.reference(),
             message: message.clone(),
         }));
-        self.stall(key, primary, Stall::new("Fighting", message), effects);
+        self.stall(key, primary, StalledReason::new("Fighting", message), effects);
         let ending = Ending::new(ReconcileResult::Error, Some(until_ms - now_ms));
         self.write_stall_only(key, primary, ending, true, effects);
         false

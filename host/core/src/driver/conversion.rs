@@ -8,11 +8,14 @@ use super::Driver;
 use super::plugins::PluginState;
 use super::report::{no, plugin_object_of, unknown, yes};
 use crate::contract::Condition;
-use crate::conversion::Serving;
-use crate::event::{Digest, Effect, Observation, Refusal};
-use crate::kube_event::Happening;
+use crate::conversion::ConversionBackend;
+use crate::digest::Digest;
+use crate::event::Effect;
+use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
-use crate::webhook::Reach;
+use crate::observation::Observation;
+use crate::refusal::Refusal;
+use crate::webhook::Endpoint;
 
 /// The condition of plugins that convert.
 const CONVERTING: &str = "Converting";
@@ -31,7 +34,7 @@ enum State {
     /// The server, or its certificate, is on its way.
     Pending,
     /// The host answers, and this is how it is found.
-    Served(Arc<Reach>),
+    Served(Arc<Endpoint>),
     /// It does not.
     Troubled(Refusal),
 }
@@ -58,9 +61,9 @@ impl PluginState {
     }
 
     /// How the API server finds whoever converts, once the host answers.
-    pub fn reach(&self) -> Option<&Arc<Reach>> {
+    pub fn endpoint(&self) -> Option<&Arc<Endpoint>> {
         match &self.conversion.as_ref()?.state {
-            State::Served(reach) => Some(reach),
+            State::Served(endpoint) => Some(endpoint),
             State::Pending | State::Troubled(_) => None,
         }
     }
@@ -87,7 +90,7 @@ impl Driver {
         if plugin.conversion.as_ref().is_some_and(|it| it.digest == digest && it.config == config) {
             return;
         }
-        let serving = Serving {
+        let serving = ConversionBackend {
             digest: digest.clone(),
             config: Arc::clone(&config),
             limits: manifest.limits,
@@ -103,19 +106,19 @@ impl Driver {
         &mut self,
         name: &Arc<str>,
         digest: &Digest,
-        result: Result<Reach, Refusal>,
+        result: Result<Endpoint, Refusal>,
         effects: &mut Vec<Effect>,
     ) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some(converting) = plugin.conversion.as_mut().filter(|converting| converting.digest == *digest) else {
             return;
         };
-        let found = result.map_or_else(State::Troubled, |reach| State::Served(Arc::new(reach)));
+        let found = result.map_or_else(State::Troubled, |endpoint| State::Served(Arc::new(endpoint)));
         if converting.state == found {
             return;
         }
         converting.state = found;
-        if plugin.reach().is_some() {
+        if plugin.endpoint().is_some() {
             let crds = plugin.registered().map(|(manifest, ..)| manifest.conversion.clone()).unwrap_or_default();
             for spec in crds {
                 self.register_crd(name, &spec.crd, effects);
@@ -140,8 +143,8 @@ impl Driver {
         );
         let target = plugin_object_of(name);
         if let Some(about) = self.store.snapshot().get(&target.kind, &target.name).cloned() {
-            let happening = Happening { warning: true, reason: "ConversionLeft".to_owned(), note: message.clone() };
-            self.send_event(None, &about, happening, effects);
+            let record = EventRecord { warning: true, reason: "ConversionLeft".to_owned(), note: message.clone() };
+            self.send_event(None, &about, record, effects);
         }
         effects.push(Effect::Observe(Observation::ConversionLeft { plugin: Arc::clone(name), message }));
     }

@@ -8,11 +8,17 @@ use super::plugins::{Candidate, Denial, HOST, REFUSED_RETRY_MS, Stage, Step};
 use super::{Driver, Timer};
 use crate::conversion;
 use crate::crd;
-use crate::event::{CrdError, Digest, Effect, Observation, Refusal, WatchError, WriteError, WriteErrorClass};
+use crate::crd::CrdError;
+use crate::digest::Digest;
+use crate::event::Effect;
 use crate::object::{Kind, Name, ObjectRef};
+use crate::observation::Observation;
+use crate::permission::Permission;
 use crate::plan::MANAGED_BY;
-use crate::rbac::Permission;
-use crate::webhook::Reach;
+use crate::refusal::Refusal;
+use crate::watch::WatchError;
+use crate::webhook::Endpoint;
+use crate::write::{WriteError, WriteErrorClass};
 use crate::{plugin_object, rbac};
 
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
@@ -27,7 +33,7 @@ pub(super) struct Registration {
     /// It may only look, because this host may not write.
     looks_only: bool,
     /// Where it has the API server ask for conversion.
-    reach: Option<Arc<Reach>>,
+    endpoint: Option<Arc<Endpoint>>,
 }
 
 impl Driver {
@@ -38,24 +44,24 @@ impl Driver {
         if self.draining || self.registrations.contains_key(&place) {
             return;
         }
-        let mut reach = None;
+        let mut endpoint = None;
         let (body, digest) = if **plugin == *HOST {
             (crd::prepare(MANAGED_BY.1, plugin_object::CRD, None), None)
         } else {
             let Some(state) = self.plugins.get(plugin) else { return };
             let Some((found, digest)) = state.custom_resource(crd) else { return };
             if state.converts(crd) {
-                reach = state.reach().cloned();
-                if reach.is_none() {
+                endpoint = state.endpoint().cloned();
+                if endpoint.is_none() {
                     // It is asked for again as soon as the host answers.
                     return;
                 }
             }
-            let conversion = reach.as_ref().map(|reach| conversion::strategy(plugin, reach));
+            let conversion = endpoint.as_ref().map(|endpoint| conversion::strategy(plugin, endpoint));
             (crd::prepare(plugin, &found.body, conversion), Some(digest.clone()))
         };
         let looks_only = !self.may_write();
-        self.registrations.insert(place, Registration { digest, looks_only, reach });
+        self.registrations.insert(place, Registration { digest, looks_only, endpoint });
         let (plugin, crd, not_after_ms) = (Arc::clone(plugin), Arc::clone(crd), self.claim.not_after_ms());
         effects.push(Effect::RegisterCrd { plugin, crd, body, not_after_ms });
     }
@@ -68,7 +74,7 @@ impl Driver {
         effects: &mut Vec<Effect>,
     ) {
         let place = (Arc::clone(name), Arc::clone(crd));
-        let Some(Registration { digest: asked_by, looks_only, reach }) = self.registrations.remove(&place) else {
+        let Some(Registration { digest: asked_by, looks_only, endpoint }) = self.registrations.remove(&place) else {
             return;
         };
         let again = Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd));
@@ -85,7 +91,8 @@ impl Driver {
             return self.on_host_crd(crd, result, effects);
         }
         let wanted_by = self.plugins.get(name).and_then(|state| state.custom_resource(crd)).map(|(_, digest)| digest);
-        let moved = reach.is_some() && self.plugins.get(name).and_then(|state| state.reach()) != reach.as_ref();
+        let moved =
+            endpoint.is_some() && self.plugins.get(name).and_then(|state| state.endpoint()) != endpoint.as_ref();
         if asked_by.as_ref() != wanted_by || moved {
             // A newer version has come meanwhile, or another certificate authority: the answer is not about that.
             return self.register_crd(name, crd, effects);

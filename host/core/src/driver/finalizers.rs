@@ -8,15 +8,17 @@ use super::plugins::Active;
 use super::report::plugin_object_of;
 use super::{Driver, ReadFor};
 use crate::backoff::{Patience, delay_ms};
-use crate::event::{Effect, Observation, ReconcileResult, WriteError};
+use crate::dependencies::Dependency;
+use crate::event::Effect;
+use crate::expectation::Expectation;
 use crate::finalizer;
-use crate::kube_event::Happening;
+use crate::kube_event::EventRecord;
 use crate::object::{Object, ObjectRef};
-use crate::own_write::OwnWrite;
+use crate::observation::{Observation, ReconcileResult};
 use crate::plan::Prepared;
-use crate::queue::{Key, Lane};
-use crate::read_set::Question;
 use crate::selector::Selector;
+use crate::workqueue::{Key, Lane};
+use crate::write::WriteError;
 
 /// Objects that are named one by one when their plugin goes; the command that releases them lists all.
 const MAX_NAMED: usize = 10;
@@ -33,8 +35,8 @@ impl Driver {
         if std::mem::take(&mut state.has_inherited) {
             // The other host's writes were about what this one's guest would write, or has looked at.
             let read =
-                state.last.iter().flat_map(|last| last.reads.questions()).filter_map(|(question, _)| match question {
-                    Question::Get(target) => Some(target.clone()),
+                state.last.iter().flat_map(|last| last.reads.iter()).filter_map(|(dependency, _)| match dependency {
+                    Dependency::Get(target) => Some(target.clone()),
                     _ => None,
                 });
             state.unsure.extend(read.chain(prepared.actions.iter().map(|action| action.target.clone())));
@@ -78,7 +80,7 @@ impl Driver {
             Ok(live) => {
                 state.unsure.remove(target);
                 state.unread = 0;
-                let seen = |object: &Arc<Object>, version| OwnWrite {
+                let seen = |object: &Arc<Object>, version| Expectation {
                     target: target.clone(),
                     uid: Arc::clone(&object.uid),
                     version,
@@ -87,7 +89,7 @@ impl Driver {
                     Some(live) => Some(seen(live, Some(live.resource_version))),
                     None => snapshot.get(&target.kind, &target.name).map(|gone| seen(gone, None)),
                 };
-                state.own_writes.extend(shown.filter(|write| !write.is_shown_by(&snapshot)));
+                state.expectations.extend(shown.filter(|write| !write.is_met_by(&snapshot)));
                 self.wake(key, Lane::Retry, effects);
             }
             Err(error) => {
@@ -146,8 +148,8 @@ impl Driver {
         );
         let target = plugin_object_of(name);
         if let Some(about) = snapshot.get(&target.kind, &target.name).cloned() {
-            let happening = Happening { warning: true, reason: "FinalizersLeft".to_owned(), note: message.clone() };
-            self.send_event(None, &about, happening, effects);
+            let record = EventRecord { warning: true, reason: "FinalizersLeft".to_owned(), note: message.clone() };
+            self.send_event(None, &about, record, effects);
         }
         effects.push(Effect::Observe(Observation::FinalizersLeft { plugin: Arc::clone(name), message }));
     }

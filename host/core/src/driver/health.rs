@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Driver, KindState};
-use crate::event::{Digest, WatchError};
+use crate::digest::Digest;
 use crate::object::Kind;
 use crate::plugin_object;
+use crate::watch::WatchError;
 
 /// The state of the host's own work.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,16 +5,18 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::breaker::Breaker;
-use crate::event::{Digest, ReconcileResult, WriteErrorClass, WriteOp};
+use crate::dependencies::Dependencies;
+use crate::digest::Digest;
 use crate::eviction::Blocked;
+use crate::expectation::Expectation;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, ObjectRef, ResourceVersion};
-use crate::own_write::OwnWrite;
+use crate::observation::ReconcileResult;
 use crate::plan::{self, Applied, Memory, Prepared, PreparedAction, Sent};
-use crate::queue::Lane;
-use crate::read_set::ReadSet;
 use crate::store::Snapshot;
+use crate::workqueue::Lane;
+use crate::write::{WriteErrorClass, WriteOp};
 
 /// One key's state.
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ pub(super) struct KeyState {
     pub discarded: u32,
     pub last: Option<LastCall>,
     /// Writes that the view does not show yet (R2).
-    pub own_writes: Vec<OwnWrite>,
+    pub expectations: Vec<Expectation>,
     /// What was applied last to each object that is changed in place.
     pub applied: Applied,
     /// What was patched last in each object that is no child.
@@ -59,7 +61,7 @@ pub(super) struct KeyState {
     pub deferred_since_ms: Option<u64>,
     pub breaker: Option<Breaker>,
     /// Why the object gets no further; the reason and message of its Stalled condition.
-    pub stalled: Option<Stall>,
+    pub stalled: Option<StalledReason>,
     /// Objects of others that have the names of its children, and objects that are to be patched and are not there; their
     /// going and coming wakes it.
     pub taken: Vec<ObjectRef>,
@@ -71,12 +73,12 @@ pub(super) struct KeyState {
 
 /// Why an object gets no further.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Stall {
+pub(super) struct StalledReason {
     pub reason: String,
     pub message: String,
 }
 
-impl Stall {
+impl StalledReason {
     pub fn new(reason: &str, message: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), message: message.into() }
     }
@@ -109,7 +111,7 @@ pub(super) struct LastCall {
     pub uid: Arc<str>,
     /// The generation that the guest was given.
     pub generation: i64,
-    pub reads: ReadSet,
+    pub reads: Dependencies,
     pub answer: Answer,
 }
 
@@ -157,7 +159,7 @@ impl Stage {
 #[derive(Clone, Debug)]
 pub(super) struct RunFailure {
     pub class: WriteErrorClass,
-    pub stall: Option<Stall>,
+    pub stall: Option<StalledReason>,
     /// It was the status that was refused, so a condition cannot say so.
     pub of_status: bool,
 }
@@ -191,8 +193,8 @@ impl KeyState {
     pub fn meet(&mut self, uid: &Arc<str>) -> bool {
         let is_another = self.uid != *uid;
         if is_another {
-            let Self { own_writes, last, taken, .. } = std::mem::take(self);
-            *self = Self { uid: Arc::clone(uid), own_writes, last, taken, ..Self::default() };
+            let Self { expectations, last, taken, .. } = std::mem::take(self);
+            *self = Self { uid: Arc::clone(uid), expectations, last, taken, ..Self::default() };
         }
         is_another
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::crds::CRD_RETRY_MS;
-use crate::event::{Effect, Observation, WatchError};
+use crate::event::Effect;
 use crate::object::Kind;
+use crate::observation::Observation;
 use crate::plugin_object;
+use crate::watch::WatchError;
 
 impl Driver {
     /// R4, R5: listed once, and neither forbidden nor gone.

@@ -11,7 +11,7 @@ use super::{Driver, Timer};
 use crate::event::Effect;
 use crate::lease::Claim;
 use crate::plugin_object;
-use crate::queue::ControllerId;
+use crate::workqueue::ControllerId;
 
 impl Driver {
     /// X7: whether a write that is sent now ends while this host still has the right to it.

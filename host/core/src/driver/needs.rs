@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::plugins::{PluginState, Stage};
 use super::{Driver, KindState, Timer};
-use crate::event::{Digest, Effect, Refusal};
+use crate::digest::Digest;
+use crate::event::Effect;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::Kind;
+use crate::refusal::Refusal;
 
 /// A group and a kind: what the versions of one resource have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

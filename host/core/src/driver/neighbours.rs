@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::Driver;
 use super::plugins::PluginState;
 use super::report::plugin_object_of;
-use crate::event::{Effect, Refusal, WatchError};
+use crate::event::Effect;
 use crate::object::Object;
 use crate::plugin_object::{self, HOST_NAMESPACE_LABEL};
+use crate::refusal::Refusal;
+use crate::watch::WatchError;
 
 /// Why such a plugin is refused.
 const NAMED_ELSEWHERE: &str = "NamedElsewhere";

@@ -8,11 +8,13 @@ use super::report::plugin_object_of;
 use super::{Driver, Timer, WriteFor};
 use crate::backoff::delay_ms;
 use crate::contract::Propagation;
-use crate::event::{Effect, Observation, WriteError, WriteOp, Written};
+use crate::event::Effect;
+use crate::expectation::Expectation;
 use crate::object::Object;
-use crate::own_write::OwnWrite;
+use crate::observation::Observation;
 use crate::plugin_object;
 use crate::selector::Selector;
+use crate::write::{WriteError, WriteOp, Written};
 
 /// A delete that failed is not tried again sooner: nobody waits for a note to go.
 const MIN_RETRY_MS: u64 = 100;
@@ -33,7 +35,7 @@ pub(super) struct Orphan {
     webhooks: Webhooks,
     in_flight: bool,
     /// The delete that the view does not show yet.
-    expected: Option<OwnWrite>,
+    expected: Option<Expectation>,
     failures: u32,
     /// After a failure it is left alone until then, whatever happens to the object.
     not_before_ms: u64,
@@ -67,7 +69,7 @@ impl Driver {
             return;
         };
         let orphan = self.orphans.entry(Arc::clone(name)).or_default();
-        let is_deleted = orphan.expected.as_ref().is_some_and(|write| !write.is_shown_by(&snapshot));
+        let is_deleted = orphan.expected.as_ref().is_some_and(|write| !write.is_met_by(&snapshot));
         if orphan.in_flight || is_deleted || self.now.mono_ms < orphan.not_before_ms {
             return;
         }
@@ -101,7 +103,7 @@ impl Driver {
         let Some(orphan) = self.orphans.get_mut(name) else { return };
         match (result, op) {
             (Ok(_), WriteOp::Delete { target, uid, .. }) => {
-                let expected = OwnWrite { target: target.clone(), uid: Arc::clone(uid), version: None };
+                let expected = Expectation { target: target.clone(), uid: Arc::clone(uid), version: None };
                 *orphan = Orphan { expected: Some(expected), ..Orphan::default() };
             }
             (Ok(_), _) => *orphan = Orphan::default(),

@@ -9,16 +9,20 @@ use super::conversion::Converting;
 use super::keys::Work;
 use super::needs::{KIND_CLAIMED, Needs};
 use super::{Controller, Driver, Timer};
-use crate::event::{Compiled, Digest, Effect, Observation, Offer, Refusal};
+use crate::component::{Compiled, Offer};
+use crate::digest::Digest;
+use crate::event::Effect;
+use crate::expectation::Expectation;
 use crate::finalizer;
 use crate::manifest::{ControllerSpec, CustomResource, Manifest};
 use crate::object::{Kind, ObjectRef};
-use crate::own_write::OwnWrite;
-use crate::queue::{ControllerId, Key, Lane};
-use crate::rbac::Permission;
+use crate::observation::Observation;
+use crate::permission::Permission;
+use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
+use crate::workqueue::{ControllerId, Key, Lane};
 
 /// How soon a version that the cluster's state has kept out is tried again: what to do was said, and whoever has done it
 /// should see it work while still looking.
@@ -143,7 +147,7 @@ pub(super) struct Active {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub in_flight: bool,
-    pub expected: Option<OwnWrite>,
+    pub expected: Option<Expectation>,
     pub failures: u32,
     /// When this host last created it.
     pub created_ms: Option<u64>,

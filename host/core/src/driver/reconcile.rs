@@ -3,19 +3,22 @@
 
 use std::sync::Arc;
 
-use super::keys::{Answer, Ending, KeyState, LastCall, Run, Stall, Work};
+use super::keys::{Answer, Ending, KeyState, LastCall, Run, StalledReason, Work};
 use super::{Controller, Driver, LiveRead, MAX_KEYS_WRITING, ReadFor};
 use crate::backoff::{Patience, delay_ms};
+use crate::call::{Call, CallDone, CallId};
 use crate::contract::{CallResult, Failure, GuestFault, Outcome};
+use crate::dependencies::Inputs;
+use crate::digest::Digest;
 use crate::digest::spread;
-use crate::event::{Call, CallDone, CallId, Digest, Effect, Observation, ReconcileResult};
+use crate::event::Effect;
 use crate::finalizer;
 use crate::limits::CONSISTENCY_TIMEOUT_MS;
 use crate::object::{Object, ObjectRef};
+use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, Prepared};
-use crate::queue::{Key, Lane, Taken};
-use crate::read_set::Inputs;
 use crate::view::View;
+use crate::workqueue::{Key, Lane, Taken};
 
 /// The periodic look at every key: ten hours, as informers have it, spread over one more so that they do not come at
 /// once. What a watch lost for good is found by it.
@@ -84,8 +87,8 @@ impl Driver {
             // Whoever put it on, a host that died or a plugin that went, may have left writes under way.
             state.inherit(now_ms);
         }
-        state.own_writes.retain(|write| !write.is_shown_by(&snapshot));
-        if let Some(write) = state.own_writes.first() {
+        state.expectations.retain(|write| !write.is_met_by(&snapshot));
+        if let Some(write) = state.expectations.first() {
             let since_ms = *state.gated_since_ms.get_or_insert(now_ms);
             let target = write.target.clone();
             self.wait_for_view(&key, since_ms, target, effects);
@@ -227,9 +230,9 @@ impl Driver {
             state.mark_dirty(Lane::Live);
         }
         if let Some(before) = state.last.take() {
-            self.interests.remove(&key, &before.reads);
+            self.index.remove(&key, &before.reads);
         }
-        self.interests.add(&key, &done.reads);
+        self.index.add(&key, &done.reads);
         let (uid, generation) = (Arc::clone(&called_with.uid), called_with.generation);
         state.last = Some(LastCall { digest, config, uid, generation, reads: done.reads, answer: answer.clone() });
         match trouble {
@@ -255,7 +258,7 @@ impl Driver {
             Answer::Nothing => {}
             Answer::Wants(prepared) => self.carry_out(key, primary, prepared, generation, skipped, effects),
             Answer::Terminal(message) => {
-                self.stall(key, primary, Stall::new("Terminal", message), effects);
+                self.stall(key, primary, StalledReason::new("Terminal", message), effects);
                 let ending = Ending::new(ReconcileResult::Terminal, None);
                 self.write_stall_only(key, primary, ending, skipped, effects);
             }
@@ -271,7 +274,7 @@ impl Driver {
             fault,
         }));
         self.note_fault(key, format!("{}: {message}", primary.reference()), effects);
-        self.stall(key, primary, Stall::new(reason, message), effects);
+        self.stall(key, primary, StalledReason::new(reason, message), effects);
         let requeue_ms = Some(self.count_failure(key, Patience::Failed));
         self.write_stall_only(key, primary, Ending::new(ReconcileResult::Error, requeue_ms), false, effects);
     }

@@ -13,15 +13,18 @@ use super::plugins::{PluginState, Report, Stage, Step};
 use super::{Driver, Timer, WriteFor};
 use crate::backoff::delay_ms;
 use crate::contract::{Condition, ConditionStatus};
-use crate::event::{Effect, Observation, WatchError, WriteError, WriteOp, Written};
-use crate::kube_event::Happening;
+use crate::event::Effect;
+use crate::expectation::Expectation;
+use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Name, Object, ObjectRef};
-use crate::own_write::OwnWrite;
+use crate::observation::Observation;
 use crate::plan::{MANAGED_BY, is_object_name};
 use crate::plugin_object;
 use crate::rbac;
 use crate::status::{self, StatusShape, Wanted};
+use crate::watch::WatchError;
+use crate::write::{WriteError, WriteOp, Written};
 
 /// The field manager of the host's own writes.
 const MANAGER: &str = "mortise";
@@ -53,7 +56,7 @@ impl Driver {
         }
         let snapshot = self.store.snapshot();
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        if plugin.report.expected.as_ref().is_some_and(|write| write.is_shown_by(&snapshot)) {
+        if plugin.report.expected.as_ref().is_some_and(|write| write.is_met_by(&snapshot)) {
             plugin.report.expected = None;
         }
         if plugin.report.in_flight || plugin.report.expected.is_some() {
@@ -161,9 +164,8 @@ impl Driver {
                 if condition.name == "Ready" { condition.status != ConditionStatus::Unknown } else { warning };
             let told_by_step = condition.name == "Ready" && condition.status == ConditionStatus::False;
             if !same && worth_telling && !told_by_step {
-                let happening =
-                    Happening { warning, reason: condition.reason.clone(), note: condition.message.clone() };
-                self.send_event(Some(Arc::clone(name)), live, happening, effects);
+                let record = EventRecord { warning, reason: condition.reason.clone(), note: condition.message.clone() };
+                self.send_event(Some(Arc::clone(name)), live, record, effects);
             }
         }
     }
@@ -193,7 +195,7 @@ impl Driver {
                     *created_ms = Some(now_ms);
                 }
                 let version = Some(written.resource_version);
-                *expected = Some(OwnWrite { target: op.target().clone(), uid: written.uid, version });
+                *expected = Some(Expectation { target: op.target().clone(), uid: written.uid, version });
             }
             Err(error) => {
                 *failures += 1;
@@ -386,7 +388,7 @@ fn starting(plugin: &PluginState) -> String {
         Stage::Compiling => "its component is being compiled".to_owned(),
         Stage::Registering { missing, .. } => {
             let names: Vec<&str> = missing.iter().map(|name| &**name).collect();
-            let waits_for_host = missing.iter().any(|crd| plugin.converts(crd)) && plugin.reach().is_none();
+            let waits_for_host = missing.iter().any(|crd| plugin.converts(crd)) && plugin.endpoint().is_none();
             let when = if waits_for_host { ", which are registered when the host converts their objects" } else { "" };
             format!("waiting for the CustomResourceDefinitions {}{when}", names.join(", "))
         }

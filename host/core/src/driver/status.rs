@@ -5,14 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::Driver;
-use super::keys::{Ending, Run, Stage, Stall};
-use crate::event::{Effect, WriteError, WriteErrorClass, WriteOp};
-use crate::kube_event::Happening;
+use super::keys::{Ending, Run, Stage, StalledReason};
+use crate::event::Effect;
+use crate::kube_event::EventRecord;
 use crate::limits::STATUS_DEFER_MS;
 use crate::object::{Object, ResourceVersion};
 use crate::plan::Prepared;
-use crate::queue::{Key, Lane};
 use crate::status::{self, Wanted};
+use crate::workqueue::{Key, Lane};
+use crate::write::{WriteError, WriteErrorClass, WriteOp};
 
 impl Driver {
     /// X11: a status that was computed from a view which the writes of its own plan outdate waits for them, but not for ever.
@@ -90,7 +91,7 @@ impl Driver {
 
     /// Says on the object why it gets no further, and tells it once: not when the object says so already, which it does
     /// after a restart too.
-    pub(super) fn stall(&mut self, key: &Key, primary: &Arc<Object>, stall: Stall, effects: &mut Vec<Effect>) {
+    pub(super) fn stall(&mut self, key: &Key, primary: &Arc<Object>, stall: StalledReason, effects: &mut Vec<Effect>) {
         let can_say = self.controllers.get(&key.controller).is_some_and(|controller| controller.shape.conditions);
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.stalled.replace(stall.clone());
@@ -132,8 +133,8 @@ impl Driver {
     ) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let plugin = Arc::clone(&controller.plugin);
-        let happening = Happening { warning, reason: reason.to_owned(), note: note.to_owned() };
-        self.send_event(Some(plugin), about, happening, effects);
+        let record = EventRecord { warning, reason: reason.to_owned(), note: note.to_owned() };
+        self.send_event(Some(plugin), about, record, effects);
     }
 
     /// The guest's events are told when they differ from the last ones. The first call after a start tells them only
@@ -165,14 +166,16 @@ impl Driver {
     }
 
     /// How a write error reads on the object, or None when it is nothing that a person has to mend.
-    pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<Stall> {
+    pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<StalledReason> {
         let what = format!("{} of {} was refused: {}", op.verb(), op.target(), error.message);
         match error.class {
             // Nobody waits for an object that is to be patched but the object that wants it patched.
-            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => Some(Stall::new("NotFound", what)),
-            WriteErrorClass::Invalid => Some(Stall::new("Invalid", what)),
-            WriteErrorClass::Denied => Some(Stall::new("Forbidden", what)),
-            WriteErrorClass::FieldConflict => Some(Stall::new("FieldConflict", what)),
+            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => {
+                Some(StalledReason::new("NotFound", what))
+            }
+            WriteErrorClass::Invalid => Some(StalledReason::new("Invalid", what)),
+            WriteErrorClass::Denied => Some(StalledReason::new("Forbidden", what)),
+            WriteErrorClass::FieldConflict => Some(StalledReason::new("FieldConflict", what)),
             _ => None,
         }
     }

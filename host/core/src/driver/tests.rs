@@ -9,15 +9,20 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Config, Driver};
-use crate::admission::Serving;
+use crate::admission::AdmissionBackend;
+use crate::call::CallDone;
+use crate::component::{Compiled, Offer};
 use crate::contract::{self, CallResult, Child, Outcome};
-use crate::event::{
-    CallDone, Compiled, CrdError, Digest, Effect, Event, Now, Observation, Offer, WatchEvent, WriteError,
-    WriteErrorClass, WriteId, WriteOp, Written,
-};
+use crate::crd::CrdError;
+use crate::dependencies::Dependencies;
+use crate::digest::Digest;
+use crate::event::{Effect, Event};
 use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
+use crate::observation::Observation;
 use crate::plugin_object;
-use crate::read_set::ReadSet;
+use crate::time::Now;
+use crate::watch::WatchEvent;
+use crate::write::{WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 mod admission;
 mod builtin;
@@ -74,9 +79,9 @@ struct Host {
     answers: Vec<Event>,
     observed: Vec<Observation>,
     /// Who was to answer for whom.
-    admission: Vec<(Arc<str>, Option<Arc<Serving>>)>,
+    admission: Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>,
     /// Who was to convert for whom.
-    conversion: Vec<(Arc<str>, Option<Arc<crate::conversion::Serving>>)>,
+    conversion: Vec<(Arc<str>, Option<Arc<crate::conversion::ConversionBackend>>)>,
     /// Definitions as they were last registered.
     definitions: BTreeMap<Arc<str>, Value>,
 }
@@ -319,7 +324,7 @@ impl Host {
                 let finalized = call.object.deleting;
                 let (actions, status) = (self.actions.clone(), self.status.clone());
                 let result = CallResult::Done(Outcome { children, actions, status, finalized, ..Outcome::default() });
-                let done = Event::CallDone(call.id, CallDone { result, reads: ReadSet::default(), elapsed_us: 1 });
+                let done = Event::CallDone(call.id, CallDone { result, reads: Dependencies::default(), elapsed_us: 1 });
                 self.calls += 1;
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }
@@ -342,7 +347,12 @@ impl Host {
         }
     }
 
-    fn serve_admission(&mut self, plugin: Arc<str>, serving: Option<Arc<Serving>>, events: &mut VecDeque<Event>) {
+    fn serve_admission(
+        &mut self,
+        plugin: Arc<str>,
+        serving: Option<Arc<AdmissionBackend>>,
+        events: &mut VecDeque<Event>,
+    ) {
         if serving.is_none() && !self.slow_webhooks {
             events.push_back(Event::AdmissionEnded { plugin: Arc::clone(&plugin) });
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::{Driver, Timer};
 use crate::backoff::Patience;
-use crate::event::{Effect, WriteErrorClass, WriteOp};
-use crate::queue::Key;
+use crate::event::Effect;
 use crate::rbac;
+use crate::workqueue::Key;
+use crate::write::{WriteErrorClass, WriteOp};
 
 /// How long a trouble that has passed stays in the report: a plugin that faults every other call is not a flood of writes.
 const TROUBLE_PASSED_MS: u64 = 3_000;

@@ -5,33 +5,34 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::keys::Work;
-use crate::event::{Effect, Observation};
-use crate::object::{Controller as OwnerReference, Kind, Name, Object, ObjectRef};
-use crate::queue::{ControllerId, Key, Lane};
-use crate::read_set::{Interest, ReadSet};
+use crate::dependencies::{Dependencies, IndexKey};
+use crate::event::Effect;
+use crate::object::{Kind, Name, Object, ObjectRef, OwnerReference};
+use crate::observation::Observation;
 use crate::store::Change;
+use crate::workqueue::{ControllerId, Key, Lane};
 
 /// Which keys have asked about what.
 #[derive(Debug, Default)]
-pub(super) struct Interests {
-    keys: BTreeMap<Interest, BTreeSet<Key>>,
+pub(super) struct DependencyIndex {
+    keys: BTreeMap<IndexKey, BTreeSet<Key>>,
     /// Objects of others whose names a key wants for its children: it gets on when they go.
     taken: BTreeMap<ObjectRef, BTreeSet<Key>>,
 }
 
-impl Interests {
-    pub fn add(&mut self, key: &Key, reads: &ReadSet) {
-        for interest in reads.interests() {
-            self.keys.entry(interest).or_default().insert(key.clone());
+impl DependencyIndex {
+    pub fn add(&mut self, key: &Key, reads: &Dependencies) {
+        for key_of_index in reads.index_keys() {
+            self.keys.entry(key_of_index).or_default().insert(key.clone());
         }
     }
 
-    pub fn remove(&mut self, key: &Key, reads: &ReadSet) {
-        for interest in reads.interests() {
-            if let Some(keys) = self.keys.get_mut(&interest) {
+    pub fn remove(&mut self, key: &Key, reads: &Dependencies) {
+        for key_of_index in reads.index_keys() {
+            if let Some(keys) = self.keys.get_mut(&key_of_index) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.keys.remove(&interest);
+                    self.keys.remove(&key_of_index);
                 }
             }
         }
@@ -60,7 +61,7 @@ impl Interests {
     }
 
     fn asked_about(&self, change: &Change) -> BTreeSet<Key> {
-        change.interests().iter().filter_map(|interest| self.keys.get(interest)).flatten().cloned().collect()
+        change.index_keys().iter().filter_map(|key_of_index| self.keys.get(key_of_index)).flatten().cloned().collect()
     }
 }
 
@@ -78,10 +79,10 @@ impl Driver {
                 self.wake_owner(&side.kind, &side.name.namespace, owner, effects);
             }
         }
-        for key in self.interests.held_up_by(&object) {
+        for key in self.index.held_up_by(&object) {
             self.wake(&key, Lane::Live, effects);
         }
-        for key in self.interests.asked_about(change) {
+        for key in self.index.asked_about(change) {
             let last = self.keys.get(&key).and_then(|state| state.last.as_ref());
             if last.is_some_and(|last| last.reads.touches(change)) {
                 self.wake(&key, Lane::Live, effects);
@@ -181,7 +182,7 @@ impl Driver {
     pub(super) fn wake_gated(&mut self, kind: &Kind, effects: &mut Vec<Effect>) {
         let waits = |key: &&Key| {
             let state = self.keys.get(*key);
-            state.is_some_and(|state| state.own_writes.first().is_some_and(|write| write.target.kind == *kind))
+            state.is_some_and(|state| state.expectations.first().is_some_and(|write| write.target.kind == *kind))
         };
         let keys: Vec<Key> = self.gated.iter().filter(waits).cloned().collect();
         for key in keys {
@@ -199,9 +200,9 @@ impl Driver {
         if matches!(state.work, Work::Writing(_)) {
             self.writing_ended(key);
         }
-        self.interests.replace_taken(key, &state.taken, &[]);
+        self.index.replace_taken(key, &state.taken, &[]);
         if let Some(last) = state.last {
-            self.interests.remove(key, &last.reads);
+            self.index.remove(key, &last.reads);
         }
     }
 }

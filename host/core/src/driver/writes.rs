@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use super::keys::{KeyState, Run, RunFailure, Stall, Work};
+use super::keys::{KeyState, Run, RunFailure, StalledReason, Work};
 use super::{Driver, LiveRead, ReadFor, WriteFor};
 use crate::backoff::Patience;
-use crate::event::{Effect, Observation, ReconcileResult, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
-use crate::kube_event::Happening;
+use crate::event::Effect;
+use crate::expectation::Expectation;
+use crate::kube_event::EventRecord;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::object::{Object, ObjectRef};
-use crate::own_write::OwnWrite;
+use crate::observation::{Observation, ReconcileResult};
 use crate::plan;
-use crate::queue::Key;
+use crate::workqueue::Key;
+use crate::write::{WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 /// Deletes and status writes of one key that may be in flight at once.
 const MAX_BATCH: usize = 16;
@@ -133,7 +135,7 @@ impl Driver {
         match result {
             Ok(written) => {
                 self.note_permitted(key, op, effects);
-                self.note_own_write(key, op, &written);
+                self.expect_write(key, op, &written);
             }
             Err(error) if error.class == WriteErrorClass::Blocked => self.on_blocked(key, op, &error.message, effects),
             Err(error) => {
@@ -177,7 +179,7 @@ impl Driver {
         }
     }
 
-    fn note_own_write(&mut self, key: &Key, op: &WriteOp, written: &Written) {
+    fn expect_write(&mut self, key: &Key, op: &WriteOp, written: &Written) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         let (uid, version) = match op {
@@ -190,8 +192,8 @@ impl Driver {
         state.remember(op, written.resource_version);
         // What is not watched is never shown, so nothing can wait for it.
         if controller.access.readable.contains(&op.target().kind) {
-            state.own_writes.retain(|before| before.target != *op.target());
-            state.own_writes.push(OwnWrite { target: op.target().clone(), uid, version });
+            state.expectations.retain(|before| before.target != *op.target());
+            state.expectations.push(Expectation { target: op.target().clone(), uid, version });
         }
     }
 
@@ -233,8 +235,8 @@ impl Driver {
                 if let Some(state) = self.keys.get_mut(key) {
                     state.blocked.forget(target);
                     let (target, uid) = (target.clone(), Arc::clone(uid));
-                    state.own_writes.retain(|before| before.target != target);
-                    state.own_writes.push(OwnWrite { target, uid, version: None });
+                    state.expectations.retain(|before| before.target != target);
+                    state.expectations.push(Expectation { target, uid, version: None });
                 }
                 return false;
             }
@@ -283,14 +285,14 @@ impl Driver {
         let failure = match result {
             Ok(Some(live)) => {
                 if owner_uid.is_some_and(|uid| plan::is_child(&controller.spec, &uid, live)) {
-                    state.own_writes.push(OwnWrite {
+                    state.expectations.push(Expectation {
                         target: target.clone(),
                         uid: Arc::clone(&live.uid),
                         version: Some(live.resource_version),
                     });
                     return;
                 }
-                let stall = Some(Stall::child_exists(target, &controller.spec.primary));
+                let stall = Some(StalledReason::child_exists(target, &controller.spec.primary));
                 RunFailure { class: WriteErrorClass::Conflict, stall, of_status: false }
             }
             // It existed and is gone again.
@@ -313,7 +315,7 @@ impl Driver {
     ) {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Ok(live) = result else { return };
-        state.own_writes.retain(|write| {
+        state.expectations.retain(|write| {
             let same = live.as_ref().filter(|live| live.uid == write.uid);
             let still_holds = match write.version {
                 Some(_) => same.is_some(),
@@ -321,20 +323,20 @@ impl Driver {
             };
             write.target != *target || still_holds
         });
-        self.wake(key, crate::queue::Lane::Retry, effects);
+        self.wake(key, crate::workqueue::Lane::Retry, effects);
     }
 
     pub(super) fn send_event(
         &mut self,
         plugin: Option<Arc<str>>,
         about: &Object,
-        happening: Happening,
+        record: EventRecord,
         effects: &mut Vec<Effect>,
     ) {
         if !self.may_write() {
             return;
         }
-        if let Some(op) = self.events.tell(self.now, plugin.as_deref(), about, happening) {
+        if let Some(op) = self.events.tell(self.now, plugin.as_deref(), about, record) {
             let target = op.target().clone();
             self.send(plugin, op, WriteFor::Nobody(target), effects);
         }

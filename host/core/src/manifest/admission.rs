@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{ControllerSpec, CustomResource, kind_at, refuse};
-use crate::event::Refusal;
 use crate::object::Kind;
 use crate::rbac;
+use crate::refusal::Refusal;
 
 /// One kind whose objects a plugin is asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{CustomResource, RawKind, kind_at, refuse};
-use crate::event::Refusal;
 use crate::object::Kind;
+use crate::refusal::Refusal;
 
 /// One definition whose objects a plugin converts.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@
 use serde::Deserialize;
 
 use super::{kind_at, not_for_plugins, refuse};
-use crate::event::Refusal;
 use crate::object::Kind;
+use crate::refusal::Refusal;
 
 /// A kind of children and how they change.
 #[derive(Clone, PartialEq, Eq, Debug)]

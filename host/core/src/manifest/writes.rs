@@ -4,8 +4,8 @@
 use serde::Deserialize;
 
 use super::{ControllerSpec, kind_at, not_for_plugins, refuse};
-use crate::event::Refusal;
 use crate::object::Kind;
+use crate::refusal::Refusal;
 
 /// Subresources that a patch can do something with are words like these; whatever else is written is refused before it gets
 /// into a path.

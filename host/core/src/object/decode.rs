@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::header::{Header, Text, own_fields};
 use super::interner::Interner;
-use super::{Controller, Kind, MANAGER_PREFIX, Name, Object, ResourceVersion};
+use super::{Kind, MANAGER_PREFIX, Name, Object, OwnerReference, ResourceVersion};
 use crate::projection::Memo;
 
 /// Why a text is not an object that the host can keep.
@@ -83,7 +83,7 @@ impl<'a> Source<'a> {
             namespace: interner.intern(metadata.namespace.as_ref().map_or("", |namespace| &namespace.0)),
             name: (&*name.0).into(),
         };
-        let controller = metadata.owners.0.as_ref().map(|owner| Controller {
+        let controller = metadata.owners.0.as_ref().map(|owner| OwnerReference {
             kind: interner.kind(&owner.api_version.0, &owner.kind.0),
             name: interner.intern(&owner.name.0),
             uid: interner.intern(&owner.uid.0),

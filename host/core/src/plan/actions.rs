@@ -13,7 +13,6 @@ use super::metadata;
 use super::prepare::{bad, is_object_name};
 use super::{Applied, PreparedChild, stands};
 use crate::contract::{self, GuestFault, PatchKind, Propagation};
-use crate::event::{Precondition, WriteOp};
 use crate::eviction::Blocked;
 use crate::json::is_same;
 use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
@@ -21,6 +20,7 @@ use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
 use crate::manifest::{ControllerSpec, is_builtin_group};
 use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::store::Snapshot;
+use crate::write::{Precondition, WriteOp};
 
 /// An action that has been checked.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,7 +7,7 @@ use super::*;
 use crate::contract::{Child, Outcome};
 use crate::limits::MAX_CHILDREN;
 use crate::manifest::writes::{WriteRule, WriteVerb};
-use crate::manifest::{OwnedKind, Selection};
+use crate::manifest::{OwnedKind, Predicate};
 use crate::object::{Interner, Kind, Name};
 
 mod actions;
@@ -35,7 +35,7 @@ fn spec() -> ControllerSpec {
     ControllerSpec {
         primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
         builtin: false,
-        selection: Selection::default(),
+        selection: Predicate::default(),
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
         reads: vec![Kind::new("apps/v1", "Deployment"), Kind::new("v1", "Node")],
         writes: [

@@ -42,12 +42,12 @@ fn place(slot: u32) -> (usize, u64) {
 
 /// Names that were deleted lately, and when.
 #[derive(Debug, Default)]
-pub(super) struct Graves {
+pub(super) struct Tombstones {
     deleted_at: HashMap<Name, ResourceVersion, BuildHasherDefault<DefaultHasher>>,
     order: VecDeque<Name>,
 }
 
-impl Graves {
+impl Tombstones {
     pub(super) fn dig(&mut self, name: &Name, version: ResourceVersion) {
         if let Some(known) = self.deleted_at.get_mut(name) {
             *known = version.max(*known);

@@ -1,9 +1,9 @@
 //! What a guest sees and does not see.
 
 use super::*;
+use crate::dependencies::Inputs;
 use crate::object::tests::Sample;
 use crate::object::{Name, ResourceVersion};
-use crate::read_set::Inputs;
 use crate::store::Store;
 
 fn pods() -> Kind {
@@ -78,7 +78,7 @@ fn the_reconciled_object_is_the_one_that_the_call_was_given() {
     let access = Arc::new(Access::new(vec![sets()], 1 << 20));
     let mut view = View::new(store.snapshot(), newer.clone(), access, 0, "{}".into());
     assert!(Arc::ptr_eq(&view.get(&key("Set", "shop", "web")).unwrap().unwrap(), newer.json()));
-    assert!(view.into_reads().questions().is_empty());
+    assert!(view.into_dependencies().iter().is_empty());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn g4_kinds_that_the_manifest_does_not_declare_are_not_shown() {
     assert_eq!(view.owned(&secrets, &[]).unwrap_err(), refused);
     assert_eq!(view.list(&Query::all(secrets.clone())).unwrap_err(), refused);
     assert_eq!(view.keys(&Query::all(secrets)).unwrap_err(), refused);
-    assert!(view.into_reads().questions().is_empty());
+    assert!(view.into_dependencies().iter().is_empty());
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn every_read_is_recorded_once_with_the_answer_that_a_second_look_gives() {
         view.config();
     }
     let primary = view.primary().clone();
-    let reads = view.into_reads();
-    assert_eq!(reads.questions().len(), 8);
+    let reads = view.into_dependencies();
+    assert_eq!(reads.iter().len(), 8);
     let snapshot = store.snapshot();
     let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 1_000, config: r#"{"a":1}"# };
     assert!(reads.holds(&inputs));
@@ -214,5 +214,5 @@ fn a_read_that_was_too_large_never_holds() {
     let primary = view.primary().clone();
     let snapshot = store.snapshot();
     let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "" };
-    assert!(!view.into_reads().holds(&inputs));
+    assert!(!view.into_dependencies().holds(&inputs));
 }

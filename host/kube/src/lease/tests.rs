@@ -7,7 +7,7 @@ use mortise_core::lease::LEASE_DURATION_MS;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Asked, serve};
+use crate::testing::{Received, serve};
 
 /// Longer than anything here takes on a busy machine; only a failing test waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn answer(&mut self, asked: &Asked) -> (&'static str, String) {
+    fn answer(&mut self, asked: &Received) -> (&'static str, String) {
         if asked.path.contains("watch=true") || asked.path == "/apis/coordination.k8s.io/v1" {
             return ("403 Forbidden", json!({"kind": "Status", "message": "no", "code": 403}).to_string());
         }

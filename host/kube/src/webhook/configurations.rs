@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::Method;
 use mortise_core::admission::configuration::{Change, Configuration};
 use mortise_core::crd::{MANAGED_BY, MANAGED_BY_LABEL};
-use mortise_core::event::WriteError;
+use mortise_core::write::WriteError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use mortise_core::certificates::{Authorities, Validity};
 use mortise_core::crd::{MANAGED_BY, MANAGED_BY_LABEL};
-use mortise_core::event::{WriteError, WriteErrorClass};
 use mortise_core::rbac::WEBHOOK_SECRET as NAME;
+use mortise_core::write::{WriteError, WriteErrorClass};
 
 use super::authority::{Authority, CertificateError, validity_of};
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};

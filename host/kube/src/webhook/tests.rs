@@ -21,15 +21,16 @@ fn validity() -> Validity {
 }
 
 /// A server that echoes, and what it shows.
-async fn server(authority: &Authority) -> (SocketAddr, Arc<Leaf>) {
-    let leaf = Arc::new(Leaf::default());
-    leaf.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
+async fn server(authority: &Authority) -> (SocketAddr, Arc<ServingCert>) {
+    let serving_cert = Arc::new(ServingCert::default());
+    serving_cert.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let echo =
-        |asked: Asked| async move { Told::json(format!("{} {}", asked.path, String::from_utf8_lossy(&asked.body))) };
-    tokio::spawn(serve(listener, Arc::clone(&leaf), echo));
-    (address, leaf)
+    let echo = |asked: WebhookRequest| async move {
+        WebhookResponse::json(format!("{} {}", asked.path, String::from_utf8_lossy(&asked.body)))
+    };
+    tokio::spawn(serve(listener, Arc::clone(&serving_cert), echo));
+    (address, serving_cert)
 }
 
 async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream<TcpStream>> {
@@ -77,9 +78,9 @@ async fn whoever_believes_the_authority_is_answered() {
 #[tokio::test]
 async fn another_certificate_is_shown_to_the_next_and_drops_nobody() {
     let (before, after) = (Authority::create(validity()).unwrap(), Authority::create(validity()).unwrap());
-    let (address, leaf) = server(&before).await;
+    let (address, serving_cert) = server(&before).await;
     let mut stays = connect(address, &before.certificate).await.unwrap();
-    leaf.show(after.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
+    serving_cert.show(after.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
     ask(&mut stays, POST, "/validate/a {}").await;
     assert!(connect(address, &before.certificate).await.is_err());
     let both = format!("{}{}", before.certificate, after.certificate);

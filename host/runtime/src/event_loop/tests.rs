@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mortise_core::component::Offer;
+use mortise_core::digest::Digest;
 use mortise_core::driver::{self, Driver};
-use mortise_core::event::{Digest, Offer};
 use mortise_kube::client::{Access, ApiServer};
 use mortise_source::SourceEvent;
 use mortise_wasm::engine::Pooling;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mortise_core::call::CallDone;
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
-use mortise_core::event::{
-    CallDone, Digest, Observation, ReconcileResult, Refusal, WatchError, Write, WriteError, WriteErrorClass, WriteId,
-    WriteOp,
-};
+use mortise_core::dependencies::Dependencies;
+use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, Name, ObjectRef};
-use mortise_core::read_set::ReadSet;
+use mortise_core::observation::{Observation, ReconcileResult};
+use mortise_core::refusal::Refusal;
+use mortise_core::watch::WatchError;
+use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp};
 
 use super::{CacheState, Metrics, PluginState, RequestState, Scraped};
 
@@ -68,7 +70,8 @@ fn everything(metrics: &Metrics, at: Instant) {
     for observation in &observations {
         metrics.observe(at, observation);
     }
-    let done = CallDone { result: CallResult::Done(Outcome::default()), reads: ReadSet::default(), elapsed_us: 30 };
+    let done =
+        CallDone { result: CallResult::Done(Outcome::default()), reads: Dependencies::default(), elapsed_us: 30 };
     metrics.called(&controller(), &done);
     metrics.called(&controller(), &CallDone { result: CallResult::HostFault("no room".to_owned()), ..done });
     metrics.compiled(200, false);

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context;
-use mortise_core::event::{WatchError, WatchEvent};
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
+use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
 use mortise_source::SourceEvent;

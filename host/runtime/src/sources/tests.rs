@@ -1,9 +1,12 @@
 //! Two sources, told in every order that matters.
 
-use mortise_core::event::{Digest, Event, Offer, Refusal};
+use mortise_core::component::Offer;
+use mortise_core::digest::Digest;
+use mortise_core::event::Event;
+use mortise_core::refusal::Refusal;
 use mortise_source::SourceEvent;
 
-use super::{Offers, Source, SourceInput, Told};
+use super::{Offers, Source, SourceInput, SourceOutput};
 
 fn has(source: Source, name: &str, digest: &str) -> SourceInput {
     let offer = Offer {
@@ -24,11 +27,11 @@ fn listed(source: Source) -> SourceInput {
 }
 
 /// What the driver is told, in short.
-fn words(told: Vec<Told>) -> Vec<String> {
-    let word = |told: Told| {
+fn words(told: Vec<SourceOutput>) -> Vec<String> {
+    let word = |told: SourceOutput| {
         let (event, bytes) = match told {
-            Told::Event(event, bytes) => (*event, bytes),
-            Told::ReadAgain(source) => return format!("read {source} again"),
+            SourceOutput::Event(event, bytes) => (*event, bytes),
+            SourceOutput::ReadAgain(source) => return format!("read {source} again"),
         };
         match event {
             Event::PluginFound(offer) => {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use mortise_core::admission::review::{Answer, Review};
-use mortise_core::admission::{Purpose, Serving, Verdict};
+use mortise_core::admission::{AdmissionBackend, Purpose, Verdict};
 use mortise_core::webhook::{Subject, at_path};
-use mortise_kube::webhook::{Asked, Told};
-use mortise_wasm::plugin::{Plugin, Report};
-use mortise_wasm::workers::{Ask, Job, QueueFull, Submitter, Work};
+use mortise_kube::webhook::{WebhookRequest, WebhookResponse};
+use mortise_wasm::plugin::{Completion, Plugin};
+use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -28,12 +28,12 @@ pub(crate) struct Answerer {
 
 impl Answerer {
     /// Answers one request.
-    pub(crate) async fn answer(self, asked: Asked) -> Told {
+    pub(crate) async fn answer(self, asked: WebhookRequest) -> WebhookResponse {
         match at_path(&asked.path) {
             Some((Subject::Admission(purpose), name)) => self.admit(purpose, name, &asked).await,
             Some((Subject::Conversion, name)) => self.convert(name, &asked).await,
             // Not counted: a client could make up as many paths as it likes.
-            None => Told::error(StatusCode::NOT_FOUND, format!("there is no webhook at {}", asked.path)),
+            None => WebhookResponse::error(StatusCode::NOT_FOUND, format!("there is no webhook at {}", asked.path)),
         }
     }
 
@@ -42,7 +42,7 @@ impl Answerer {
         self.workers.submit(Job { plugin: Arc::clone(plugin), work })
     }
 
-    async fn admit(&self, purpose: Purpose, name: &str, asked: &Asked) -> Told {
+    async fn admit(&self, purpose: Purpose, name: &str, asked: &WebhookRequest) -> WebhookResponse {
         let Some(route) = self.webhooks.route(name) else {
             return unserved(name);
         };
@@ -52,34 +52,40 @@ impl Answerer {
             Ok(review) => review,
             Err(why) => {
                 counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
-                return Told::error(StatusCode::BAD_REQUEST, why);
+                return WebhookResponse::error(StatusCode::BAD_REQUEST, why);
             }
         };
         let judged = self.judge(purpose, name, &route, &review).await;
         counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
         let Some(answer) = judged else {
             // Not counted: a client could make up as many kinds as it likes.
-            return Told::json(review.admitted().text);
+            return WebhookResponse::json(review.admitted().text);
         };
         let controller: Arc<str> = format!("{name}/{}", review.kind().kind).into();
         self.metrics.reviewed(&controller, purpose, &answer);
         if let Some(fault) = &answer.fault {
             log::admission_fault(&controller, review.name(), fault);
         }
-        Told::json(answer.text)
+        WebhookResponse::json(answer.text)
     }
 
     /// None when the plugin does not ask about such objects: the version before it did, and its webhook has not been
     /// changed yet.
-    async fn judge(&self, purpose: Purpose, name: &str, route: &Route<Serving>, review: &Review) -> Option<Answer> {
+    async fn judge(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        route: &Route<AdmissionBackend>,
+        review: &Review,
+    ) -> Option<Answer> {
         let Route { plugin, serving } = route;
         let Some(question) = review.question(purpose, now_unix_ms()) else {
             let why = format!("the webhooks of the plugin {name:?} are being changed for its new version; try again");
             return review.is_of_another_version().then(|| review.unavailable(503, &why));
         };
-        let (sender, report) = oneshot::channel::<Report<Verdict>>();
+        let (sender, report) = oneshot::channel::<Completion<Verdict>>();
         let patience = serving.patience();
-        let admit = Ask {
+        let admit = WebhookCall {
             plugin: name.into(),
             question,
             limits: serving.limits,
@@ -105,10 +111,10 @@ impl Answerer {
 
 /// The webhook is there, and the plugin is not, or not yet. Whether what is asked about goes on without it stands in the
 /// webhook, as if there were no host.
-fn unserved(name: &str) -> Told {
+fn unserved(name: &str) -> WebhookResponse {
     let why = format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
     // Of the statuses only this one has the API server repeat the words.
-    Told::error(StatusCode::INTERNAL_SERVER_ERROR, why)
+    WebhookResponse::error(StatusCode::INTERNAL_SERVER_ERROR, why)
 }
 
 fn late(name: &str, patience: Duration) -> String {

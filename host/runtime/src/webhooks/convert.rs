@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use http::StatusCode;
 use mortise_core::conversion::review::{Failure, Review};
-use mortise_core::conversion::{Conversion, PATIENCE, Serving};
-use mortise_kube::webhook::{Asked, Told};
-use mortise_wasm::plugin::Report;
-use mortise_wasm::workers::{Ask, QueueFull, Work};
+use mortise_core::conversion::{Conversion, ConversionBackend, PATIENCE};
+use mortise_kube::webhook::{WebhookRequest, WebhookResponse};
+use mortise_wasm::plugin::Completion;
+use mortise_wasm::workers::{QueueFull, WebhookCall, Work};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -22,33 +22,33 @@ use crate::log;
 /// long list leaves room in the queue for everybody else.
 const AT_ONCE: usize = 32;
 
-type Asking = Result<oneshot::Receiver<Report<Conversion>>, Box<QueueFull>>;
+type Asking = Result<oneshot::Receiver<Completion<Conversion>>, Box<QueueFull>>;
 
 impl Answerer {
     /// Answers one request at a plugin's path.
-    pub(super) async fn convert(&self, name: &str, asked: &Asked) -> Told {
+    pub(super) async fn convert(&self, name: &str, asked: &WebhookRequest) -> WebhookResponse {
         let Some(route) = self.webhooks.converter(name) else {
             return match Review::parse(&asked.body) {
                 Ok(review) => {
                     let why = format!(
                         "the plugin {name:?} does not convert yet; `kubectl get plugin {name}` shows how far it is"
                     );
-                    Told::json(review.failure(&why))
+                    WebhookResponse::json(review.failure(&why))
                 }
-                Err(why) => Told::error(StatusCode::BAD_REQUEST, why),
+                Err(why) => WebhookResponse::error(StatusCode::BAD_REQUEST, why),
             };
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(&asked.path);
         let (code, told) = match Review::parse(&asked.body) {
-            Ok(review) => (StatusCode::OK, Told::json(self.reviewed(name, &route, &review, begin).await)),
-            Err(why) => (StatusCode::BAD_REQUEST, Told::error(StatusCode::BAD_REQUEST, why)),
+            Ok(review) => (StatusCode::OK, WebhookResponse::json(self.reviewed(name, &route, &review, begin).await)),
+            Err(why) => (StatusCode::BAD_REQUEST, WebhookResponse::error(StatusCode::BAD_REQUEST, why)),
         };
         counted.ends(code.as_u16(), begin.elapsed());
         told
     }
 
-    async fn reviewed(&self, name: &str, route: &Route<Serving>, review: &Review, begin: Instant) -> String {
+    async fn reviewed(&self, name: &str, route: &Route<ConversionBackend>, review: &Review, begin: Instant) -> String {
         if let Some(other) = review.objects().iter().find(|object| !route.serving.converts(object)) {
             // Not counted: a client could make up as many kinds as it likes.
             return review
@@ -69,7 +69,7 @@ impl Answerer {
     async fn all(
         &self,
         name: &str,
-        route: &Route<Serving>,
+        route: &Route<ConversionBackend>,
         review: &Review,
         begin: Instant,
     ) -> Result<Vec<Value>, Box<Failure>> {
@@ -96,7 +96,7 @@ impl Answerer {
     fn begin(
         &self,
         name: &str,
-        route: &Route<Serving>,
+        route: &Route<ConversionBackend>,
         review: &Review,
         object: &Value,
         until: Instant,
@@ -104,7 +104,7 @@ impl Answerer {
         let Route { plugin, serving } = route;
         let question = review.question(object, serving, now_unix_ms())?;
         let (sender, report) = oneshot::channel();
-        let convert = Ask {
+        let convert = WebhookCall {
             plugin: name.into(),
             question,
             limits: serving.limits,

@@ -12,20 +12,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use mortise_core::admission::Serving;
+use mortise_core::admission::AdmissionBackend;
 use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
 use mortise_core::certificates::{AUTHORITY_MS, LEAF_MS, Step, Validity, step};
 use mortise_core::conversion;
-use mortise_core::event::{Digest, Event, Refusal, WriteError, WriteErrorClass};
+use mortise_core::digest::Digest;
+use mortise_core::event::Event;
 use mortise_core::lease::Claim;
 use mortise_core::rbac::WEBHOOK_SECRET;
-use mortise_core::webhook::Reach;
+use mortise_core::refusal::Refusal;
+use mortise_core::webhook::Endpoint;
+use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use mortise_kube::lease::Standing;
 use mortise_kube::webhook::authority::{Authority, from_files};
 use mortise_kube::webhook::secret::Kept;
-use mortise_kube::webhook::{Leaf, serve};
+use mortise_kube::webhook::{ServingCert, serve};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -63,7 +66,7 @@ pub(crate) struct Keeper {
     pub(crate) supervisor: Supervisor,
     /// Whether this host leads; None when it takes part in no election.
     pub(crate) standing: Option<watch::Receiver<Standing>>,
-    pub(crate) leaf: Arc<Leaf>,
+    pub(crate) serving_cert: Arc<ServingCert>,
     pub(crate) state: State,
 }
 
@@ -77,14 +80,14 @@ pub(crate) struct State {
     /// What every configuration and definition is known to trust.
     trusted: Option<String>,
     /// What the driver was told last.
-    told: Told<Digest, ()>,
+    told: Reported<Digest, ()>,
     /// The same of those who convert; each version that begins to is told of.
-    told_converting: Told<Arc<conversion::Serving>, Reach>,
+    told_converting: Reported<Arc<conversion::ConversionBackend>, Endpoint>,
     failures: u32,
 }
 
 /// By plugin, which version was spoken of, and what was said.
-type Told<V, T> = BTreeMap<Arc<str>, (V, Result<T, Refusal>)>;
+type Reported<V, T> = BTreeMap<Arc<str>, (V, Result<T, Refusal>)>;
 
 #[derive(PartialEq, Eq)]
 enum Shown {
@@ -152,13 +155,13 @@ impl Keeper {
         if is_asked && let Err(trouble) = self.listen().await {
             return self.unserved(wanted, &trouble).await;
         }
-        let reach = Reach {
-            endpoint: self.config.endpoint.clone(),
+        let endpoint = Endpoint {
+            address: self.config.address.clone(),
             ca_bundle: bundle.as_ref().map(|bundle| base64(bundle).into()),
             namespace: self.namespace.as_str().into(),
         };
-        self.tell_converting(wanted, &Ok(reach.clone())).await;
-        match self.written(wanted, &reach, &bundle).await {
+        self.tell_converting(wanted, &Ok(endpoint.clone())).await;
+        match self.written(wanted, &endpoint, &bundle).await {
             Ok(is_done) => {
                 self.state.failures = 0;
                 if !is_done {
@@ -172,13 +175,18 @@ impl Keeper {
     }
 
     /// Whether everything that names this host is as it is wanted: what is the keeper's to write, and what is the driver's.
-    async fn written(&mut self, wanted: &Wanted, reach: &Reach, bundle: &Option<String>) -> Result<bool, Trouble> {
-        let is_done = self.configurations(&wanted.admission, reach).await?;
-        Ok(is_done && (self.state.trusted == *bundle || self.is_trusted_by_definitions(wanted, reach).await?))
+    async fn written(
+        &mut self,
+        wanted: &Wanted,
+        endpoint: &Endpoint,
+        bundle: &Option<String>,
+    ) -> Result<bool, Trouble> {
+        let is_done = self.configurations(&wanted.admission, endpoint).await?;
+        Ok(is_done && (self.state.trusted == *bundle || self.is_trusted_by_definitions(wanted, endpoint).await?))
     }
 
-    /// Whether every definition believes whom `reach` names. The driver writes them, so this host only looks.
-    async fn is_trusted_by_definitions(&self, wanted: &Wanted, reach: &Reach) -> Result<bool, Trouble> {
+    /// Whether every definition believes whom `endpoint` names. The driver writes them, so this host only looks.
+    async fn is_trusted_by_definitions(&self, wanted: &Wanted, endpoint: &Endpoint) -> Result<bool, Trouble> {
         for (name, serving) in &wanted.conversion {
             for spec in &*serving.specs {
                 let live = self
@@ -186,7 +194,7 @@ impl Keeper {
                     .read_definition(&spec.crd)
                     .await
                     .map_err(|error| Trouble { reason: "DefinitionUnreadable", message: error.message.clone() })?;
-                if live.is_some_and(|live| !conversion::trusts(&live, name, reach)) {
+                if live.is_some_and(|live| !conversion::trusts(&live, name, endpoint)) {
                     return Ok(false);
                 }
             }
@@ -217,7 +225,7 @@ impl Keeper {
     }
 
     /// Tells the driver, if that is news to it.
-    async fn tell(&mut self, name: &Arc<str>, serving: &Serving, result: Result<(), Refusal>) {
+    async fn tell(&mut self, name: &Arc<str>, serving: &AdmissionBackend, result: Result<(), Refusal>) {
         let news = (serving.digest.clone(), result.clone());
         if self.state.told.insert(Arc::clone(name), news.clone()) == Some(news) {
             return;
@@ -227,10 +235,11 @@ impl Keeper {
     }
 
     /// Tells the driver of all who convert, as far as that is news to it.
-    async fn tell_converting(&mut self, wanted: &Wanted, result: &Result<Reach, Refusal>) {
+    async fn tell_converting(&mut self, wanted: &Wanted, result: &Result<Endpoint, Refusal>) {
         self.state.told_converting.retain(|name, _| wanted.conversion.contains_key(name));
         for (name, serving) in &wanted.conversion {
-            let is_known = |(of, told): &(Arc<conversion::Serving>, _)| Arc::ptr_eq(of, serving) && told == result;
+            let is_known =
+                |(of, told): &(Arc<conversion::ConversionBackend>, _)| Arc::ptr_eq(of, serving) && told == result;
             if self.state.told_converting.get(name).is_some_and(is_known) {
                 continue;
             }
@@ -270,7 +279,7 @@ impl Keeper {
             && let Shown::Files { chain, key } = &files
         {
             let certified = from_files(chain, key).map_err(unusable)?;
-            self.leaf.show(certified);
+            self.serving_cert.show(certified);
             tracing::info!(dir = %dir.display(), "the webhooks' server shows the certificate of --webhook-cert-path");
             self.state.shown = Some(files);
         }
@@ -354,7 +363,7 @@ impl Keeper {
         }
         let validity = Validity::beginning(now_ms, LEAF_MS);
         let validity = Validity { until_ms: validity.until_ms.min(authority.validity.until_ms), ..validity };
-        self.leaf.show(authority.issue(&self.config.names, validity).map_err(unusable)?);
+        self.serving_cert.show(authority.issue(&self.config.names, validity).map_err(unusable)?);
         let renew_at_ms = validity.renew_at_ms().max(now_ms + 1_000);
         self.state.shown = Some(Shown::Issued { authority: authority.certificate.clone(), renew_at_ms });
         tracing::info!(names = ?self.config.names, "the webhooks' server shows a new certificate");
@@ -389,7 +398,7 @@ impl Keeper {
             Err(error) => return Err(trouble(format!("{error:#}"))),
         };
         let answerer = self.answerer.clone();
-        let served = serve(listener, Arc::clone(&self.leaf), move |asked| answerer.clone().answer(asked));
+        let served = serve(listener, Arc::clone(&self.serving_cert), move |asked| answerer.clone().answer(asked));
         self.supervisor.task("the server of the webhooks", async move {
             match served.await.context("setting up TLS for the webhooks")? {}
         });
@@ -400,7 +409,7 @@ impl Keeper {
     // === configurations ===
 
     /// Brings all configurations about; false when there is something to write that this host may not.
-    async fn configurations(&mut self, wanted: &Admission, reach: &Reach) -> Result<bool, Trouble> {
+    async fn configurations(&mut self, wanted: &Admission, endpoint: &Endpoint) -> Result<bool, Trouble> {
         if wanted.is_empty() {
             return Ok(true);
         }
@@ -408,7 +417,7 @@ impl Keeper {
         for of in Configuration::ALL {
             let live = self.api.list_configurations(of).await.map_err(|error| write_trouble(of, "list", &error))?;
             for (name, serving) in wanted {
-                let written = self.configuration(of, name, serving.as_deref(), &live, reach).await?;
+                let written = self.configuration(of, name, serving.as_deref(), &live, endpoint).await?;
                 let both = found.entry(name).or_insert(Written::Done);
                 *both = written.max(*both);
             }
@@ -433,12 +442,13 @@ impl Keeper {
         &self,
         of: Configuration,
         name: &Arc<str>,
-        serving: Option<&Serving>,
+        serving: Option<&AdmissionBackend>,
         live: &[Value],
-        reach: &Reach,
+        endpoint: &Endpoint,
     ) -> Result<Written, Trouble> {
         let found = live.iter().find(|live| plugin_of(live, &self.namespace) == Some(&**name));
-        let Some(change) = change(found, serving.and_then(|serving| wanted(of, name, &self.namespace, serving, reach)))
+        let Some(change) =
+            change(found, serving.and_then(|serving| wanted(of, name, &self.namespace, serving, endpoint)))
         else {
             return Ok(Written::Done);
         };

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use mortise_core::digest;
-use mortise_core::event::{Digest, Refusal};
+use mortise_core::digest::Digest;
+use mortise_core::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
 use mortise_core::conversion::{self, Conversion};
+use mortise_core::dependencies::{Dependency, MAX_DEPENDENCY_BYTES};
 use mortise_core::limits::{CallLimits, MAX_DEADLINE_MS};
 use mortise_core::manifest::Exports;
-use mortise_core::read_set::{MAX_QUESTION_BYTES, Question};
 
-use super::CallReport;
+use super::CallCompletion;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::log::LogLevel;
 use crate::scan::prescan;
@@ -24,7 +24,7 @@ fn unhurried() -> CallLimits {
 }
 
 /// Calls a guest whose reconcile has this body.
-fn call(reconcile: &str, limits: &CallLimits) -> CallReport {
+fn call(reconcile: &str, limits: &CallLimits) -> CallCompletion {
     load(&engine(), &guest("i32.const 8", reconcile)).unwrap().call(OBJECT, view(), limits)
 }
 
@@ -43,7 +43,7 @@ fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
     assert_eq!(report.stats.memory_bytes, 2 << 16);
     assert_eq!(report.stats.host_calls, 0);
-    assert!(report.reads.questions().is_empty());
+    assert!(report.reads.iter().is_empty());
 }
 
 #[test]
@@ -210,18 +210,18 @@ fn g2_many_long_questions_leave_no_more_in_the_host_than_its_bounds() {
         let plugin = load(&engine(), &guest("i32.const 8", &asks(questions, paths))).unwrap();
         let report = plugin.call(OBJECT, view_of(&access), &unhurried());
         assert_eq!(report.result, CallResult::Done(Outcome::default()));
-        assert_eq!((report.stats.host_calls, report.reads.questions().len()), (questions, remembered));
-        assert!(report.reads.bytes() <= MAX_QUESTION_BYTES, "{} for the object", report.reads.bytes());
+        assert_eq!((report.stats.host_calls, report.reads.iter().len()), (questions, remembered));
+        assert!(report.reads.bytes() <= MAX_DEPENDENCY_BYTES, "{} for the object", report.reads.bytes());
         assert!(access.bytes() <= 1 << 20, "{} for the controller", access.bytes());
         // What was not remembered one by one still wakes the object.
-        assert!(report.reads.interests().count() > 0);
+        assert!(report.reads.index_keys().count() > 0);
     }
 }
 
 #[test]
 fn g5_time_is_an_input_only_of_a_call_that_asks_for_it() {
     let report = call("(drop (call $now)) i32.const 64", &unhurried());
-    assert!(matches!(report.reads.questions(), [(Question::Now, _)]), "{:?}", report.reads.questions());
+    assert!(matches!(report.reads.iter(), [(Dependency::Now, _)]), "{:?}", report.reads.iter());
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host
     let CallResult::Done(outcome) = report.result else { panic!("{report:?}") };
     assert_eq!(outcome.requeue_after_ms, Some(2_799_877), "from 22:13:20.123 to 23:00");
     assert_eq!(report.stats.host_calls, 3);
-    assert!(matches!(report.reads.questions(), [(Question::Now, _)]), "a schedule is no input: {:?}", report.reads);
+    assert!(matches!(report.reads.iter(), [(Dependency::Now, _)]), "a schedule is no input: {:?}", report.reads);
 
     // The status is the sentence.
     let nowhere = format!(
@@ -343,7 +343,7 @@ fn g7_an_optional_interface_is_exported_whole_and_with_the_contracts_types_or_re
 
 #[test]
 fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it_the_hosts() {
-    let question = conversion::Question {
+    let question = conversion::ConversionRequest {
         object: OBJECT.into(),
         to_api_version: "example.com/v2".into(),
         now_unix_ms: 0,

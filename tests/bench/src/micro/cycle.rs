@@ -4,9 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Context, Result, bail};
+use mortise_core::call::{Call, CallDone};
+use mortise_core::component::{Compiled, Offer};
 use mortise_core::driver::{Config, Driver};
-use mortise_core::event::{Call, CallDone, Compiled, Effect, Event, Now, Offer, WatchEvent, Write, WriteOp, Written};
+use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
+use mortise_core::time::Now;
+use mortise_core::watch::WatchEvent;
+use mortise_core::write::{Write, WriteOp, Written};
 use serde_json::{Value, json};
 
 use super::plugin::Podset;

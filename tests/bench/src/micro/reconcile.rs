@@ -10,7 +10,7 @@ use mortise_core::limits::CallLimits;
 use mortise_core::object::{Interner, Object};
 use mortise_core::store::{Snapshot, Store};
 use mortise_core::view::{Access, View};
-use mortise_wasm::plugin::{CallReport, Plugin};
+use mortise_wasm::plugin::{CallCompletion, Plugin};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -68,7 +68,7 @@ impl<'a> Scene<'a> {
         View::new(snapshot.clone(), self.primary.clone(), self.access.clone(), 0, self.config.clone())
     }
 
-    fn call(&self, plugin: &Plugin, snapshot: &Snapshot) -> CallReport {
+    fn call(&self, plugin: &Plugin, snapshot: &Snapshot) -> CallCompletion {
         plugin.call(self.primary.json(), self.view(snapshot), &self.limits)
     }
 }
@@ -88,7 +88,7 @@ fn cache(interner: &mut Interner) -> Result<Store> {
     Ok(store)
 }
 
-fn outcome(report: CallReport) -> Result<Outcome> {
+fn outcome(report: CallCompletion) -> Result<Outcome> {
     match report.result {
         CallResult::Done(outcome) => Ok(outcome),
         other => anyhow::bail!("podset answered {other:?}"),

@@ -4,7 +4,9 @@
 use std::cell::RefCell;
 
 use anyhow::{Context, Result, ensure};
-use mortise_core::event::{Call, Effect, Observation};
+use mortise_core::call::Call;
+use mortise_core::event::Effect;
+use mortise_core::observation::Observation;
 use serde_json::{Value, json};
 
 use super::cycle::Cycle;

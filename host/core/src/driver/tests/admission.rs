@@ -1,7 +1,8 @@
 //! Who answers the API server's questions follows who serves, in the same step.
 
 use super::{ADMITTING, Event, Host, component, plugin_name, plugin_object};
-use crate::event::{Digest, Refusal};
+use crate::digest::Digest;
+use crate::refusal::Refusal;
 
 /// The plugin is found in this version.
 fn offer(host: &mut Host, version: usize) -> Digest {

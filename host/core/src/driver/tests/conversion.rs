@@ -5,8 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Event, Host, Offer, component, kind_of, manifest, plugin_name, plugin_object, source_of};
-use crate::event::{Digest, Effect, Now, Observation, Refusal};
-use crate::webhook::{Endpoint, Reach};
+use crate::digest::Digest;
+use crate::event::Effect;
+use crate::observation::Observation;
+use crate::refusal::Refusal;
+use crate::time::Now;
+use crate::webhook::{Address, Endpoint};
 
 const DEFINITION: &str = "kind0000s.example.com";
 
@@ -22,15 +26,15 @@ fn converting(host: &mut Host, version: usize) -> Digest {
     digest
 }
 
-fn reach(ca_bundle: &str) -> Reach {
-    Reach {
-        endpoint: Endpoint::Url("https://127.0.0.1:9443".into()),
+fn endpoint(ca_bundle: &str) -> Endpoint {
+    Endpoint {
+        address: Address::Url("https://127.0.0.1:9443".into()),
         ca_bundle: Some(ca_bundle.into()),
         namespace: "mortise-system".into(),
     }
 }
 
-fn served(host: &mut Host, digest: &Digest, result: Result<Reach, Refusal>) {
+fn served(host: &mut Host, digest: &Digest, result: Result<Endpoint, Refusal>) {
     host.step(Event::ConversionServed { plugin: plugin_name(0), digest: digest.clone(), result });
 }
 
@@ -72,7 +76,7 @@ fn a_definition_is_registered_with_its_webhook_when_the_host_answers_and_never_b
     host.pass(60_000);
     assert!(!host.definitions.contains_key(DEFINITION));
 
-    served(&mut host, &digest, Ok(reach("one")));
+    served(&mut host, &digest, Ok(endpoint("one")));
     assert_eq!(trusted(&host), Some("one"));
     assert_eq!(condition(&host, "Converting").1, "Served");
     assert_eq!(condition(&host, "Ready").1, "Serving");
@@ -83,13 +87,13 @@ fn another_certificate_authority_goes_into_the_definition_and_no_news_does_not()
     let mut host = Host::started();
     let digest = converting(&mut host, 1);
     host.offer_component(0, digest.clone());
-    served(&mut host, &digest, Ok(reach("one")));
+    served(&mut host, &digest, Ok(endpoint("one")));
     host.definitions.clear();
-    served(&mut host, &digest, Ok(reach("one")));
+    served(&mut host, &digest, Ok(endpoint("one")));
     assert_eq!(trusted(&host), None, "what is no news is not written");
-    served(&mut host, &digest, Ok(reach("two")));
+    served(&mut host, &digest, Ok(endpoint("two")));
     assert_eq!(trusted(&host), Some("two"));
-    served(&mut host, &Digest("sha256:other".into()), Ok(reach("three")));
+    served(&mut host, &Digest("sha256:other".into()), Ok(endpoint("three")));
     assert_eq!(trusted(&host), Some("two"), "that is not about the version that answers");
     served(&mut host, &digest, Err(Refusal::new("CertificateUnreadable", "no file")));
     assert_eq!(condition(&host, "Ready").1, "CertificateUnreadable");
@@ -113,7 +117,7 @@ fn an_authority_that_changes_while_a_definition_is_being_registered_is_written_n
     let served = |ca_bundle| Event::ConversionServed {
         plugin: plugin_name(0),
         digest: digest.clone(),
-        result: Ok(reach(ca_bundle)),
+        result: Ok(endpoint(ca_bundle)),
     };
     let registered = || Event::CrdRegistered { plugin: plugin_name(0), crd: DEFINITION.into(), result: Ok(()) };
     assert!(step(served("one")).unwrap().contains(r#""caBundle":"one""#));
@@ -127,7 +131,7 @@ fn l1_a_version_converts_from_the_step_on_in_which_it_is_registered_and_hands_ba
     let mut host = Host::started();
     let first = converting(&mut host, 1);
     host.offer_component(0, first.clone());
-    served(&mut host, &first, Ok(reach("one")));
+    served(&mut host, &first, Ok(endpoint("one")));
     asked(&mut host);
     let second = converting(&mut host, 2);
     host.offer_component(0, second.clone());
@@ -150,7 +154,7 @@ fn l3_a_plugin_that_goes_leaves_its_definitions_and_says_what_that_means() {
     let mut host = Host::started();
     let digest = converting(&mut host, 1);
     host.offer_component(0, digest.clone());
-    served(&mut host, &digest, Ok(reach("one")));
+    served(&mut host, &digest, Ok(endpoint("one")));
     asked(&mut host);
     host.withdraw(0);
     assert_eq!(asked(&mut host), Some(None));

@@ -1,7 +1,7 @@
 //! What keeps the host's own CRD away is told: without it nothing else can be.
 
 use super::*;
-use crate::event::Refusal;
+use crate::refusal::Refusal;
 
 /// A driver whose requests for its own CRD are answered one after another, as they are tried again; how often each answer
 /// was told of.

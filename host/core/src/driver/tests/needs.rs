@@ -1,7 +1,7 @@
 //! What plugins share is there for as long as one of them needs it, and what is one's alone is free when it has gone.
 
 use super::*;
-use crate::event::WatchError;
+use crate::watch::WatchError;
 
 fn config_map() -> Kind {
     Kind::new("v1", "ConfigMap")

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::contract::{Child, Outcome};
-use crate::event::WriteOp;
-use crate::manifest::{ControllerSpec, OwnedKind, Selection, Update};
+use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
 use crate::object::{Interner, Kind, Object};
 use crate::plan::{Applied, Diff, diff, prepare};
 use crate::store::Snapshot;
+use crate::write::WriteOp;
 
 /// More turns than any rollout of these sizes takes.
 const MAX_TURNS: usize = 2_000;
@@ -30,7 +30,7 @@ fn spec(update: Update) -> ControllerSpec {
     ControllerSpec {
         primary: Kind::new("example.com/v1", "Crowd"),
         builtin: false,
-        selection: Selection::default(),
+        selection: Predicate::default(),
         owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update }],
         reads: Vec::new(),
         writes: [].into(),

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{MANAGER, decode, primary, spec};
 use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
-use crate::event::WriteOp;
 use crate::eviction::Blocked;
 use crate::limits::{MAX_ACTIONS, MAX_DELETES_PER_PLAN};
 use crate::object::{Kind, Name, ObjectRef, ResourceVersion};
 use crate::plan::{ActionDiff, Applied, Memory, Sent, diff_actions, prepare};
 use crate::store::Snapshot;
+use crate::write::WriteOp;
 
 fn object(api_version: &str, kind: &str, name: &str) -> ObjectRef {
     ObjectRef { kind: Kind::new(api_version, kind), name: Name::new("default", name) }

@@ -10,7 +10,7 @@ use crate::store::Snapshot;
 
 /// One write of ours that was answered with success.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OwnWrite {
+pub struct Expectation {
     /// What was written.
     pub target: ObjectRef,
     /// The object's UID, before a delete or after everything else.
@@ -19,9 +19,9 @@ pub struct OwnWrite {
     pub version: Option<ResourceVersion>,
 }
 
-impl OwnWrite {
+impl Expectation {
     /// True when the snapshot shows the write, or something newer.
-    pub fn is_shown_by(&self, snapshot: &Snapshot) -> bool {
+    pub fn is_met_by(&self, snapshot: &Snapshot) -> bool {
         let live = snapshot.get(&self.target.kind, &self.target.name);
         match (live, self.version) {
             (None, None) => true,

@@ -1,49 +1,49 @@
 //! Collects a read set while a call runs, and bounds what all read sets of one controller take: beyond a bound, a set
-//! remembers kinds instead of questions. What a question means is for `read_set.rs` to know.
+//! remembers kinds instead of entries. What a dependency means is for `dependencies.rs` to know.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{MAX_QUESTION_BYTES, MAX_QUESTIONS, Question, ReadSet};
+use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES};
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
 
-/// Bytes of the questions of all large read sets of one controller: 256 of the largest. A large set that does not fit any
+/// Bytes of the entries of all large read sets of one controller: 256 of the largest. A large set that does not fit any
 /// more remembers kinds.
 pub(super) const MAX_CONTROLLER_BYTES: usize = 64 << 20;
 /// Sets up to here do not count there: the object that each belongs to takes about as much.
 const SMALL_SET_BYTES: usize = 4 << 10;
-/// Questions that are compared one by one. Most calls ask one or two, and need no table to tell them apart.
-pub(super) const FEW_QUESTIONS: usize = 8;
+/// Dependencies that are compared one by one. Most calls ask one or two, and need no table to tell them apart.
+pub(super) const FEW_DEPENDENCIES: usize = 8;
 
 /// What all large read sets of one controller take together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Holdings(Arc<AtomicUsize>);
+pub(crate) struct MemoryQuota(Arc<AtomicUsize>);
 
 /// A part of the holdings, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    all: Holdings,
+pub(super) struct Reservation {
+    all: MemoryQuota,
     bytes: usize,
 }
 
-impl Holdings {
+impl MemoryQuota {
     pub(crate) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Takes so many bytes, unless that is more than there may be.
-    fn take(&self, bytes: usize) -> Option<Arc<Held>> {
+    fn take(&self, bytes: usize) -> Option<Arc<Reservation>> {
         // Nothing else is ordered by the count: calls that end at once may be refused a place that one of them gave up.
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let held = Arc::new(Held { all: self.clone(), bytes });
+        let held = Arc::new(Reservation { all: self.clone(), bytes });
         (before + bytes <= MAX_CONTROLLER_BYTES).then_some(held)
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -52,62 +52,62 @@ impl Drop for Held {
 /// Collects a read set while a call runs.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    reads: ReadSet,
-    /// What the questions take, see [`MAX_QUESTION_BYTES`].
+    reads: Dependencies,
+    /// What the entries take, see [`MAX_DEPENDENCY_BYTES`].
     bytes: usize,
-    /// Where a question with this hash stands, once there are more than [`FEW_QUESTIONS`].
+    /// Where a dependency with this hash stands, once there are more than [`FEW_DEPENDENCIES`].
     places: HashMap<u64, usize, BuildHasherDefault<DefaultHasher>>,
 }
 
 impl Recorder {
     pub(crate) fn new(primary: &Object) -> Self {
-        let reads = ReadSet { primary_hash: primary.content_hash(), ..ReadSet::default() };
+        let reads = Dependencies { primary_hash: primary.content_hash(), ..Dependencies::default() };
         Self { reads, bytes: 0, places: HashMap::default() }
     }
 
-    /// Adds a question that is new; within a frozen snapshot a repeated one has the same answer. `looks` says at how many
+    /// Adds a dependency that is new; within a frozen snapshot a repeated one has the same answer. `looks` says at how many
     /// objects its answer has looked.
-    pub(crate) fn record(&mut self, question: Question, answer_hash: u64, snapshot: &Snapshot, looks: u64) {
-        if let Some(kind) = question.kind() {
+    pub(crate) fn record(&mut self, dependency: Dependency, answer_hash: u64, snapshot: &Snapshot, looks: u64) {
+        if let Some(kind) = dependency.kind() {
             self.add_kind(kind, snapshot);
             if self.reads.whole {
                 return;
             }
         }
-        if self.knows(&question) {
+        if self.knows(&dependency) {
             return;
         }
-        let bytes = self.bytes + question.bytes();
-        let is_about_objects = question.kind().is_some();
-        if is_about_objects && (self.reads.questions.len() >= MAX_QUESTIONS || bytes > MAX_QUESTION_BYTES) {
+        let bytes = self.bytes + dependency.bytes();
+        let is_about_objects = dependency.kind().is_some();
+        if is_about_objects && (self.reads.entries.len() >= MAX_DEPENDENCIES || bytes > MAX_DEPENDENCY_BYTES) {
             self.collapse();
             return;
         }
         self.bytes = bytes;
         self.reads.looks = self.reads.looks.saturating_add(looks.max(1));
-        self.reads.questions.push((question, answer_hash));
-        match self.reads.questions.len() {
-            0..=FEW_QUESTIONS => {}
+        self.reads.entries.push((dependency, answer_hash));
+        match self.reads.entries.len() {
+            0..=FEW_DEPENDENCIES => {}
             len if self.places.is_empty() => {
-                let questions = &self.reads.questions[..len];
-                self.places.extend(questions.iter().enumerate().map(|(place, (each, _))| (hash_of(each), place)));
+                let entries = &self.reads.entries[..len];
+                self.places.extend(entries.iter().enumerate().map(|(place, (each, _))| (hash_of(each), place)));
             }
-            len => _ = self.places.insert(hash_of(&self.reads.questions[len - 1].0), len - 1),
+            len => _ = self.places.insert(hash_of(&self.reads.entries[len - 1].0), len - 1),
         }
     }
 
-    /// Whether a question was asked before.
-    fn knows(&self, question: &Question) -> bool {
-        let questions = &self.reads.questions;
-        if questions.len() <= FEW_QUESTIONS {
-            return questions.iter().any(|(known, _)| known == question);
+    /// Whether a dependency was asked before.
+    fn knows(&self, dependency: &Dependency) -> bool {
+        let entries = &self.reads.entries;
+        if entries.len() <= FEW_DEPENDENCIES {
+            return entries.iter().any(|(known, _)| known == dependency);
         }
-        self.places.get(&hash_of(question)).is_some_and(|place| questions[*place].0 == *question)
+        self.places.get(&hash_of(dependency)).is_some_and(|place| entries[*place].0 == *dependency)
     }
 
-    /// Gives up remembering questions about objects one by one.
+    /// Gives up remembering entries about objects one by one.
     fn collapse(&mut self) {
-        self.reads.questions.retain(|(question, _)| question.kind().is_none());
+        self.reads.entries.retain(|(dependency, _)| dependency.kind().is_none());
         self.reads.whole = true;
         self.places.clear();
     }
@@ -119,7 +119,7 @@ impl Recorder {
     }
 
     /// The finished set, which is held for a controller with these others.
-    pub(crate) fn finish(mut self, all: &Holdings) -> ReadSet {
+    pub(crate) fn finish(mut self, all: &MemoryQuota) -> Dependencies {
         if self.bytes > SMALL_SET_BYTES && !self.reads.whole {
             self.reads.held = all.take(self.bytes);
             if self.reads.held.is_none() {
@@ -127,14 +127,14 @@ impl Recorder {
             }
         }
         // Sets are kept for every object, so they hold no room to grow.
-        self.reads.questions.shrink_to_fit();
+        self.reads.entries.shrink_to_fit();
         self.reads.kinds.shrink_to_fit();
         self.reads
     }
 }
 
-fn hash_of(question: &Question) -> u64 {
+fn hash_of(dependency: &Dependency) -> u64 {
     let mut hasher = DefaultHasher::new();
-    question.hash(&mut hasher);
+    dependency.hash(&mut hasher);
     hasher.finish()
 }

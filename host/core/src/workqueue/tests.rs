@@ -6,13 +6,13 @@ fn key(controller: u32, name: &str) -> Key {
     Key { controller: ControllerId(controller), name: Name::new("default", name) }
 }
 
-fn take(queue: &mut Queue, now_ms: u64) -> Option<String> {
+fn take(queue: &mut WorkQueue, now_ms: u64) -> Option<String> {
     queue.take(now_ms, |_| true).map(|taken| taken.key.name.name.to_string())
 }
 
 #[test]
 fn q1_a_burst_for_one_key_is_one_entry() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     assert!(queue.add(0, &plugin, key(0, "a"), Lane::Live));
     for now_ms in 1..100 {
         assert!(!queue.add(now_ms, &plugin, key(0, "a"), Lane::Live));
@@ -23,7 +23,7 @@ fn q1_a_burst_for_one_key_is_one_entry() {
 
 #[test]
 fn q2_live_goes_before_retry_before_resync() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "resync"), Lane::Resync);
     queue.add(1, &plugin, key(0, "retry"), Lane::Retry);
     queue.add(2, &plugin, key(0, "live"), Lane::Live);
@@ -33,7 +33,7 @@ fn q2_live_goes_before_retry_before_resync() {
 
 #[test]
 fn q2_a_key_is_promoted_to_a_higher_lane_and_keeps_its_age() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "a"), Lane::Resync);
     queue.add(10, &plugin, key(0, "b"), Lane::Retry);
     queue.add(20, &plugin, key(0, "a"), Lane::Live);
@@ -44,7 +44,7 @@ fn q2_a_key_is_promoted_to_a_higher_lane_and_keeps_its_age() {
 
 #[test]
 fn q2_a_lower_lane_is_never_starved_by_steady_live_work() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "resync"), Lane::Resync);
     for now_ms in 0..AGEING_MS {
         queue.add(now_ms, &plugin, key(0, "live"), Lane::Live);
@@ -56,7 +56,7 @@ fn q2_a_lower_lane_is_never_starved_by_steady_live_work() {
 
 #[test]
 fn q2_plugins_share_by_measured_time_and_idleness_earns_no_credit() {
-    let mut queue = Queue::default();
+    let mut queue = WorkQueue::default();
     let (slow, quick): (Arc<str>, Arc<str>) = (Arc::from("slow"), Arc::from("quick"));
     let mut taken = BTreeMap::from([("slow", 0), ("quick", 0)]);
     for round in 0..1_000 {
@@ -76,7 +76,7 @@ fn q2_plugins_share_by_measured_time_and_idleness_earns_no_credit() {
 
 #[test]
 fn q2_lanes_hold_among_the_controllers_of_one_plugin_too() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "resync"), Lane::Resync);
     queue.add(1, &plugin, key(1, "live"), Lane::Live);
     assert_eq!(take(&mut queue, 2).as_deref(), Some("live"));
@@ -87,7 +87,7 @@ fn q2_lanes_hold_among_the_controllers_of_one_plugin_too() {
 
 #[test]
 fn q4_a_controller_that_may_not_run_does_not_hold_up_others() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "full"), Lane::Live);
     queue.add(0, &plugin, key(1, "free"), Lane::Live);
     let taken = queue.take(0, |controller| controller == ControllerId(1)).unwrap();
@@ -97,7 +97,7 @@ fn q4_a_controller_that_may_not_run_does_not_hold_up_others() {
 
 #[test]
 fn delayed_keys_come_when_due_and_the_earlier_moment_wins() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add_at(1_000, &plugin, key(0, "a"), Lane::Retry);
     queue.add_at(500, &plugin, key(0, "a"), Lane::Retry);
     queue.add_at(900, &plugin, key(0, "a"), Lane::Retry);
@@ -110,7 +110,7 @@ fn delayed_keys_come_when_due_and_the_earlier_moment_wins() {
 
 #[test]
 fn a_removed_controller_leaves_nothing_behind() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "a"), Lane::Live);
     queue.add_at(10, &plugin, key(0, "b"), Lane::Retry);
     queue.remove_controller(ControllerId(0));
@@ -120,7 +120,7 @@ fn a_removed_controller_leaves_nothing_behind() {
 
 #[test]
 fn lines_are_occupied_exactly_while_somebody_stands_in_them() {
-    let (mut queue, plugin) = (Queue::default(), Arc::from("p"));
+    let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     for name in ["a", "b", "c"] {
         queue.add(0, &plugin, key(0, name), Lane::Resync);
     }

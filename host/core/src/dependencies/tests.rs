@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::recorder::{FEW_QUESTIONS, MAX_CONTROLLER_BYTES};
+use super::recorder::{FEW_DEPENDENCIES, MAX_CONTROLLER_BYTES};
 use super::*;
 use crate::object::ResourceVersion;
 use crate::object::tests::Sample;
@@ -37,14 +37,14 @@ fn remove(store: &mut Store, name: &str) -> Change {
 }
 
 /// What a call reads that does these things.
-fn read(snapshot: &Snapshot, reads: impl FnOnce(&mut View)) -> ReadSet {
+fn read(snapshot: &Snapshot, reads: impl FnOnce(&mut View)) -> Dependencies {
     let access = Access::new(vec![pods(), Kind::new("v1", "Node")], 1 << 20);
     let mut view = View::new(snapshot.clone(), primary(), Arc::new(access), 5, "{}".into());
     reads(&mut view);
-    view.into_reads()
+    view.into_dependencies()
 }
 
-fn holds(reads: &ReadSet, snapshot: &Snapshot) -> bool {
+fn holds(reads: &Dependencies, snapshot: &Snapshot) -> bool {
     reads.holds(&Inputs { snapshot, primary: &primary(), now_unix_ms: 5, config: "{}" })
 }
 
@@ -70,7 +70,7 @@ fn list(selector: Option<&str>, namespace: Option<&str>, fields: &[&str]) -> Que
 }
 
 /// Whether a set is woken by the change from one object to another, and whether it still holds after it: a set that is
-/// not woken must hold, and one that was woken must be found by one of the change's interests.
+/// not woken must hold, and one that was woken must be found by one of the change's index_keys.
 fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample>, expected: bool) {
     let bystander = Sample::pod("elsewhere", "bystander");
     let mut store = store(&before.into_iter().chain([bystander]).collect::<Vec<_>>());
@@ -85,8 +85,8 @@ fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample
     assert_eq!(set.touches(&change), expected);
     assert_eq!(holds(&set, &store.snapshot()), !expected);
     assert_eq!(set.is_outdated(&store), expected);
-    let interests: BTreeSet<Interest> = set.interests().collect();
-    assert!(!expected || change.interests().iter().any(|interest| interests.contains(interest)));
+    let index_keys: BTreeSet<IndexKey> = set.index_keys().collect();
+    assert!(!expected || change.index_keys().iter().any(|index_key| index_keys.contains(index_key)));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn w2_a_set_that_asked_for_the_time_stops_holding_when_time_moves() {
 }
 
 #[test]
-fn a_change_while_a_call_ran_makes_its_read_set_outdated() {
+fn a_change_while_a_call_ran_makes_its_set_outdated() {
     let mut store = store(&[pod("a").owner("77").body(&phase("Pending", "1"))]);
     let set = read(&store.snapshot(), |view| {
         own_phases(view);
@@ -203,7 +203,7 @@ fn an_answer_that_was_too_large_does_not_count_as_outdated() {
     let access = Access::new(vec![pods()], 10);
     let mut view = View::new(store.snapshot(), primary(), Arc::new(access), 5, "{}".into());
     view.list(&Query::all(pods())).unwrap_err();
-    let set = view.into_reads();
+    let set = view.into_dependencies();
     assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
     assert!(set.touches(&store.apply(pod("b").build())), "it wakes its key all the same");
     assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
@@ -228,8 +228,9 @@ fn w2_an_empty_answer_is_not_the_answer_of_an_absent_object_nor_of_another_order
 fn interests_are_the_narrowest_that_an_index_can_answer() {
     let snapshot = snapshot(&[]);
     let check = |reads: &dyn Fn(&mut View), expected: &str| {
-        let interests: Vec<_> = read(&snapshot, reads).interests().map(|interest| format!("{interest:?}")).collect();
-        assert_eq!(interests.join(" "), expected);
+        let index_keys: Vec<_> =
+            read(&snapshot, reads).index_keys().map(|index_key| format!("{index_key:?}")).collect();
+        assert_eq!(index_keys.join(" "), expected);
     };
     check(&own_phases, r#"Owner("77", v1/Pod)"#);
     check(&|view| drop(view.list(&list(None, None, &[])).unwrap()), "Kind(v1/Pod)");
@@ -245,25 +246,25 @@ fn the_interests_of_a_change_are_those_of_both_sides_each_once() {
         before: Some(pod("a").owner("1").label("x", "1").label("y", "1").shared()),
         after: Some(pod("a").owner("2").label("x", "1").label("y", "2").version(2).shared()),
     };
-    let interests = change.interests();
-    let unique: BTreeSet<_> = interests.iter().cloned().collect();
-    assert_eq!(unique.len(), interests.len());
-    let text: Vec<_> = unique.iter().skip(1).map(|interest| format!("{interest:?}")).collect();
+    let index_keys = change.index_keys();
+    let unique: BTreeSet<_> = index_keys.iter().cloned().collect();
+    assert_eq!(unique.len(), index_keys.len());
+    let text: Vec<_> = unique.iter().skip(1).map(|index_key| format!("{index_key:?}")).collect();
     let expected = r#"Owner("1", v1/Pod) Owner("2", v1/Pod) Label(v1/Pod, "x", "1") Label(v1/Pod, "y", "1") Label(v1/Pod, "y", "2") Namespace(v1/Pod, "shop") Kind(v1/Pod)"#;
     assert_eq!(text.join(" "), expected);
-    assert!(Change::default().interests().is_empty());
+    assert!(Change::default().index_keys().is_empty());
 }
 
 #[test]
 fn a_question_that_is_asked_again_counts_once_however_many_there_are() {
     let world = snapshot(&[]);
-    for questions in [1, FEW_QUESTIONS, FEW_QUESTIONS + 1, 10 * FEW_QUESTIONS] {
+    for entries in [1, FEW_DEPENDENCIES, FEW_DEPENDENCIES + 1, 10 * FEW_DEPENDENCIES] {
         let set = read(&world, |view| {
-            for number in (0..questions).chain(0..questions) {
+            for number in (0..entries).chain(0..entries) {
                 view.get(&pod(&number.to_string()).build().reference()).unwrap();
             }
         });
-        assert_eq!(set.questions().len(), questions);
+        assert_eq!(set.iter().len(), entries);
     }
 }
 
@@ -273,12 +274,12 @@ fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
     let before = store.snapshot();
     let set = read(&before, |view| {
         view.now_unix_ms();
-        for number in 0..MAX_QUESTIONS + 10 {
+        for number in 0..MAX_DEPENDENCIES + 10 {
             view.get(&pod(&number.to_string()).build().reference()).unwrap();
         }
     });
-    assert_eq!(set.questions().len(), 1, "the time is still a question of its own");
-    assert_eq!(set.interests().collect::<Vec<_>>(), [Interest::Kind(pods())]);
+    assert_eq!(set.iter().len(), 1, "the time is still a dependency of its own");
+    assert_eq!(set.index_keys().collect::<Vec<_>>(), [IndexKey::Kind(pods())]);
     assert!(holds(&set, &before));
     let node = store.apply(Sample::new("Node", "", "n").build());
     assert!(!set.touches(&node) && holds(&set, &store.snapshot()));
@@ -292,18 +293,18 @@ fn g2_a_set_of_long_questions_remembers_kinds_before_it_has_many_bytes() {
     let long = |number: usize| list(None, None, &[&format!("f{number}.{}", "x".repeat(1_000))]);
     let mut most = 0;
     let mut collapsed_at = None;
-    for questions in (0..400).step_by(20) {
-        let set = read(&world, |view| (0..questions).for_each(|number| drop(view.list(&long(number)).unwrap())));
+    for entries in (0..400).step_by(20) {
+        let set = read(&world, |view| (0..entries).for_each(|number| drop(view.list(&long(number)).unwrap())));
         most = most.max(set.bytes());
-        assert!(set.bytes() <= MAX_QUESTION_BYTES, "{questions} questions take {} bytes", set.bytes());
+        assert!(set.bytes() <= MAX_DEPENDENCY_BYTES, "{entries} entries take {} bytes", set.bytes());
         assert!(holds(&set, &world));
-        if set.questions().is_empty() && questions > 0 {
-            collapsed_at.get_or_insert(questions);
-            assert_eq!(set.interests().collect::<Vec<_>>(), [Interest::Kind(pods())]);
+        if set.iter().is_empty() && entries > 0 {
+            collapsed_at.get_or_insert(entries);
+            assert_eq!(set.index_keys().collect::<Vec<_>>(), [IndexKey::Kind(pods())]);
         }
     }
-    assert!(most > MAX_QUESTION_BYTES / 2, "{most}");
-    assert!(collapsed_at.is_some_and(|questions| questions < MAX_QUESTIONS), "{collapsed_at:?}");
+    assert!(most > MAX_DEPENDENCY_BYTES / 2, "{most}");
+    assert!(collapsed_at.is_some_and(|entries| entries < MAX_DEPENDENCIES), "{collapsed_at:?}");
 }
 
 #[test]
@@ -311,18 +312,18 @@ fn g2_names_that_no_object_can_have_count_with_their_length() {
     let world = snapshot(&[]);
     let set = read(&world, |view| {
         view.now_unix_ms();
-        view.get(&pod(&"n".repeat(MAX_QUESTION_BYTES)).build().reference()).unwrap();
+        view.get(&pod(&"n".repeat(MAX_DEPENDENCY_BYTES)).build().reference()).unwrap();
         view.config();
     });
-    assert_eq!(set.questions().len(), 2, "only the time and the configuration are remembered by themselves");
+    assert_eq!(set.iter().len(), 2, "only the time and the configuration are remembered by themselves");
     assert!(set.bytes() < 1_000, "{}", set.bytes());
 }
 
-/// A store with so many Pods, and a set of so many questions that each looked at all of them and found none.
-fn costly(pods: usize, questions: usize) -> (Store, ReadSet) {
+/// A store with so many Pods, and a set of so many entries that each looked at all of them and found none.
+fn costly(pods: usize, entries: usize) -> (Store, Dependencies) {
     let store = store(&(0..pods).map(|number| pod(&number.to_string())).collect::<Vec<_>>());
     let set = read(&store.snapshot(), |view| {
-        for number in 0..questions {
+        for number in 0..entries {
             assert!(view.keys(&list(Some(&format!("app,app!=v{number}")), None, &[])).unwrap().is_empty());
         }
     });
@@ -339,10 +340,10 @@ fn q4_nothing_is_asked_again_about_kinds_that_have_not_changed() {
 
 #[test]
 fn q4_a_set_that_takes_too_much_work_to_ask_again_counts_as_changed_with_its_kind() {
-    for (pods, questions, expected) in [(100, 100, true), (300, 100, false)] {
-        let (mut store, set) = costly(pods, questions);
+    for (pods, entries, expected) in [(100, 100, true), (300, 100, false)] {
+        let (mut store, set) = costly(pods, entries);
         store.apply(pod("other").build());
-        assert_eq!(holds(&set, &store.snapshot()), expected, "{questions} questions about {pods} Pods");
+        assert_eq!(holds(&set, &store.snapshot()), expected, "{entries} entries about {pods} Pods");
     }
 }
 
@@ -352,9 +353,10 @@ fn q4_a_kind_that_has_grown_since_is_looked_at_no_longer_than_the_bound() {
     assert_eq!(set.looks, 500);
     (0..400).for_each(|number| _ = store.apply(pod(&format!("new{number}")).version(10 + number).build()));
     let snapshot = store.snapshot();
-    assert!(!holds(&set, &snapshot), "500 questions about 401 Pods are more than the bound");
+    assert!(!holds(&set, &snapshot), "500 entries about 401 Pods are more than the bound");
     let budget = Budget::new(MAX_LOOKS);
-    let answered = set.questions.iter().filter(|(question, _)| question.hash_of_objects(&snapshot, &budget).is_some());
+    let answered =
+        set.entries.iter().filter(|(dependency, _)| dependency.hash_of_objects(&snapshot, &budget).is_some());
     assert_eq!((answered.count(), budget.spent()), (49, MAX_LOOKS));
 }
 
@@ -375,9 +377,9 @@ fn q4_a_costly_set_is_not_outdated_by_changes_of_others_however_many_calls_they_
 #[test]
 fn q4_whether_a_change_touches_a_set_takes_a_bounded_number_of_looks() {
     let store = store(&[]);
-    let set_of = |questions: usize| {
+    let set_of = |entries: usize| {
         read(&store.snapshot(), |view| {
-            for number in 0..questions {
+            for number in 0..entries {
                 view.list(&list(None, None, &[&format!("spec.f{number}")])).unwrap();
             }
         })
@@ -386,12 +388,12 @@ fn q4_whether_a_change_touches_a_set_takes_a_bounded_number_of_looks() {
         before: Some(pod("a").body(&phase("Pending", "1")).shared()),
         after: Some(pod("a").body(&phase("Running", "1")).version(2).shared()),
     };
-    // Each question cuts its field out of two objects.
+    // Each dependency cuts its field out of two objects.
     assert!(!set_of(15).touches(&irrelevant()));
     let (many, change) = (set_of(200), irrelevant());
     assert!(many.touches(&change), "it takes too much work to tell");
     let budget = Budget::new(MAX_LOOKS_PER_CHANGE);
-    let told = many.questions.iter().take_while(|(question, _)| !question.is_touched(&change, &budget));
+    let told = many.entries.iter().take_while(|(dependency, _)| !dependency.is_touched(&change, &budget));
     assert_eq!(told.count(), 15);
 }
 
@@ -399,24 +401,24 @@ fn q4_whether_a_change_touches_a_set_takes_a_bounded_number_of_looks() {
 fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_they_held() {
     let world = snapshot(&[]);
     let access = Arc::new(Access::new(vec![pods()], 1 << 20));
-    let read = |questions: usize| {
+    let read = |entries: usize| {
         let mut view = View::new(world.clone(), primary(), access.clone(), 5, "{}".into());
-        for number in 0..questions {
+        for number in 0..entries {
             let long = format!("f{number}.{}", "x".repeat(1_000));
             view.list(&list(None, None, &[&long])).unwrap();
         }
-        view.into_reads()
+        view.into_dependencies()
     };
-    let mut sets: Vec<ReadSet> = (0..1_000).map(|_| read(60)).collect();
-    let bytes: usize = sets.iter().map(ReadSet::bytes).sum();
+    let mut sets: Vec<Dependencies> = (0..1_000).map(|_| read(60)).collect();
+    let bytes: usize = sets.iter().map(Dependencies::bytes).sum();
     assert!(bytes > MAX_CONTROLLER_BYTES / 2 && bytes <= MAX_CONTROLLER_BYTES, "{bytes}");
     let last = sets.last().unwrap();
-    assert_eq!((last.questions().len(), last.interests().collect::<Vec<_>>()), (0, vec![Interest::Kind(pods())]));
+    assert_eq!((last.iter().len(), last.index_keys().collect::<Vec<_>>()), (0, vec![IndexKey::Kind(pods())]));
     assert!(holds(last, &world));
-    assert_eq!(read(1).questions().len(), 1, "a small set is remembered all the same");
+    assert_eq!(read(1).iter().len(), 1, "a small set is remembered all the same");
     let clone = sets[0].clone();
     sets.clear();
-    assert_eq!(read(60).questions().len(), 60, "what was held is free again");
+    assert_eq!(read(60).iter().len(), 60, "what was held is free again");
     drop(clone);
     assert_eq!(access.held_bytes(), 0);
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 /// How much each plugin has under way of one thing. Asking costs the same however many plugins there are.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct InFlight {
     total: usize,
     /// Plugins that have something under way; none has zero.
     of_plugin: BTreeMap<Arc<str>, usize>,
 }
 
-impl Tally {
+impl InFlight {
     pub fn begin(&mut self, plugin: &Arc<str>) {
         self.total += 1;
         *self.of_plugin.entry(Arc::clone(plugin)).or_default() += 1;
@@ -44,14 +44,14 @@ mod tests {
     #[test]
     fn each_plugin_has_its_own_count_and_together_they_are_the_total() {
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let mut tally = Tally::default();
+        let mut in_flight = InFlight::default();
         for plugin in [&a, &a, &b] {
-            tally.begin(plugin);
+            in_flight.begin(plugin);
         }
-        assert_eq!((tally.of("a"), tally.of("b"), tally.of("c"), tally.total()), (2, 1, 0, 3));
+        assert_eq!((in_flight.of("a"), in_flight.of("b"), in_flight.of("c"), in_flight.total()), (2, 1, 0, 3));
         for plugin in ["a", "b", "b", "c"] {
-            tally.end(plugin);
+            in_flight.end(plugin);
         }
-        assert_eq!((tally.of("a"), tally.of("b"), tally.total()), (1, 0, 1));
+        assert_eq!((in_flight.of("a"), in_flight.of("b"), in_flight.total()), (1, 0, 1));
     }
 }

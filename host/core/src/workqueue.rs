@@ -66,7 +66,7 @@ struct Share {
     lines: usize,
 }
 
-/// What [`Queue::take`] hands out.
+/// What [`WorkQueue::take`] hands out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// The key to work on.
@@ -77,7 +77,7 @@ pub struct Taken {
 
 /// The queue of all plugins.
 #[derive(Default, Debug)]
-pub struct Queue {
+pub struct WorkQueue {
     lines: BTreeMap<ControllerId, Line>,
     /// Lines in which somebody stands: most plugins are idle most of the time, and cost nothing then.
     occupied: BTreeSet<ControllerId>,
@@ -89,7 +89,7 @@ pub struct Queue {
     tickets: u64,
 }
 
-impl Queue {
+impl WorkQueue {
     /// Puts a key in, or moves it to a higher lane when it stands in a lower one. True when it was not in before.
     pub fn add(&mut self, now_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) -> bool {
         let (lines, shares) = (&mut self.lines, &mut self.shares);

@@ -18,42 +18,42 @@ const REMEMBERED: usize = 64;
 
 /// Who is writing.
 #[derive(Debug)]
-pub(crate) struct Rooms {
+pub(crate) struct WriteLimiter {
     together: Arc<Semaphore>,
     of_one: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
 }
 
 /// A write's turn, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Permit {
     _together: OwnedSemaphorePermit,
     _of_one: Option<OwnedSemaphorePermit>,
 }
 
-impl Default for Rooms {
+impl Default for WriteLimiter {
     fn default() -> Self {
         Self { together: Arc::new(Semaphore::new(TOGETHER)), of_one: Mutex::default() }
     }
 }
 
-impl Rooms {
+impl WriteLimiter {
     /// Waits for a turn: first among the plugin's own writes, then among all. The host itself, which writes little, waits
     /// only with all.
-    pub(crate) async fn enter(&self, plugin: Option<&Arc<str>>) -> Turn {
+    pub(crate) async fn enter(&self, plugin: Option<&Arc<str>>) -> Permit {
         let of_one = match plugin {
             Some(plugin) => Some(enter(self.room_of(plugin)).await),
             None => None,
         };
-        Turn { _together: enter(Arc::clone(&self.together)).await, _of_one: of_one }
+        Permit { _together: enter(Arc::clone(&self.together)).await, _of_one: of_one }
     }
 
     fn room_of(&self, plugin: &Arc<str>) -> Arc<Semaphore> {
-        let mut rooms = self.of_one.lock().unwrap_or_else(PoisonError::into_inner);
-        if rooms.len() > REMEMBERED {
+        let mut write_limiter = self.of_one.lock().unwrap_or_else(PoisonError::into_inner);
+        if write_limiter.len() > REMEMBERED {
             // Whoever waits or writes holds a room of its own.
-            rooms.retain(|_, room| Arc::strong_count(room) > 1);
+            write_limiter.retain(|_, room| Arc::strong_count(room) > 1);
         }
-        Arc::clone(rooms.entry(Arc::clone(plugin)).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE))))
+        Arc::clone(write_limiter.entry(Arc::clone(plugin)).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE))))
     }
 }
 
@@ -69,9 +69,9 @@ mod tests {
     use super::*;
 
     /// A turn that is there without waiting.
-    fn enter_now(rooms: &Rooms, plugin: &str) -> Option<Turn> {
+    fn enter_now(write_limiter: &WriteLimiter, plugin: &str) -> Option<Permit> {
         let plugin = plugin.into();
-        match pin!(rooms.enter(Some(&plugin))).poll(&mut Context::from_waker(Waker::noop())) {
+        match pin!(write_limiter.enter(Some(&plugin))).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(turn) => Some(turn),
             Poll::Pending => None,
         }
@@ -79,21 +79,22 @@ mod tests {
 
     #[test]
     fn q4_a_plugin_whose_writes_hang_leaves_room_for_others() {
-        let rooms = Rooms::default();
-        let hanging = |plugin: &str| -> Vec<Turn> { std::iter::from_fn(|| enter_now(&rooms, plugin)).collect() };
+        let write_limiter = WriteLimiter::default();
+        let hanging =
+            |plugin: &str| -> Vec<Permit> { std::iter::from_fn(|| enter_now(&write_limiter, plugin)).collect() };
         let (one, other) = (hanging("one"), hanging("other"));
         assert_eq!((one.len(), other.len()), (OF_ONE, OF_ONE));
-        assert!(enter_now(&rooms, "third").is_some());
+        assert!(enter_now(&write_limiter, "third").is_some());
         drop(one);
-        assert!(enter_now(&rooms, "one").is_some(), "a turn that has ended makes room");
+        assert!(enter_now(&write_limiter, "one").is_some(), "a turn that has ended makes room");
     }
 
     #[test]
     fn plugins_that_write_no_more_are_forgotten() {
-        let rooms = Rooms::default();
+        let write_limiter = WriteLimiter::default();
         for plugin in 0..1_000 {
-            drop(enter_now(&rooms, &plugin.to_string()));
+            drop(enter_now(&write_limiter, &plugin.to_string()));
         }
-        assert!(rooms.of_one.lock().unwrap().len() <= REMEMBERED + 1);
+        assert!(write_limiter.of_one.lock().unwrap().len() <= REMEMBERED + 1);
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::refuse;
-use crate::event::Refusal;
 use crate::object::Object;
+use crate::refusal::Refusal;
 use crate::selector::Selector;
 
 /// More than anybody has; each costs a look at every object whose labels match.
@@ -20,7 +20,7 @@ const MAX_ANNOTATION_NAME_BYTES: usize = 253 + 1 + 63;
 
 /// Which objects of a kind are reconciled. The default selects all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Selection {
+pub struct Predicate {
     /// Labels, in the syntax of `kubectl get -l`.
     pub labels: Selector,
     /// Annotations that have to be there with exactly these values, all of them.
@@ -37,7 +37,7 @@ pub(super) struct RawSelection {
     annotations: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-impl Selection {
+impl Predicate {
     pub(super) fn parse(place: &str, raw: RawSelection) -> Result<Self, Refusal> {
         let labels = match Selector::parse(&raw.labels) {
             Ok(labels) => labels,
@@ -72,7 +72,7 @@ impl Selection {
     }
 }
 
-impl fmt::Display for Selection {
+impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         if !self.labels.is_everything() {
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::object::Interner;
 
-    fn selection(text: &Value) -> Result<Selection, Refusal> {
-        Selection::parse("where", serde_json::from_value(text.clone()).unwrap())
+    fn selection(text: &Value) -> Result<Predicate, Refusal> {
+        Predicate::parse("where", serde_json::from_value(text.clone()).unwrap())
     }
 
     fn object(labels: &Value, annotations: &Value) -> Object {

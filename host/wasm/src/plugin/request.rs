@@ -10,7 +10,7 @@ use super::linked::Linked;
 use crate::host::{CallState, Inputs};
 
 /// A question that an optional export answers.
-pub(crate) trait Question: Debug {
+pub(crate) trait WebhookRequest: Debug {
     /// Its answer.
     type Answer;
 

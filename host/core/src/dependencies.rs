@@ -1,8 +1,8 @@
-//! Every question one call asked of its snapshot, its clock and its configuration, with a hash of each answer.
+//! Every dependency one call asked of its snapshot, its clock and its configuration, with a hash of each answer.
 //!
-//! What a call read is what wakes it (W1): the driver keeps the keys under their [`Interest`]s, looks up those of a
-//! [`Change`], and asks [`ReadSet::touches`] whether an answer really became another one. And a call whose answers all
-//! hash as before need not be repeated (W2): [`ReadSet::holds`] asks every question again without putting any JSON
+//! What a call read is what wakes it (W1): the driver keeps the keys under their [`IndexKey`]s, looks up those of a
+//! [`Change`], and asks [`Dependencies::touches`] whether an answer really became another one. And a call whose answers all
+//! hash as before need not be repeated (W2): [`Dependencies::holds`] asks every dependency again without putting any JSON
 //! together.
 //!
 //! What is asked here is asked on the one event loop, and guests decide how much there is to ask. So nothing is asked
@@ -20,24 +20,24 @@ use crate::projection::Projection;
 use crate::query::CompiledQuery;
 use crate::store::{Change, Snapshot, Store};
 
-use self::recorder::Held;
-pub(crate) use self::recorder::{Holdings, Recorder};
+use self::recorder::Reservation;
+pub(crate) use self::recorder::{MemoryQuota, Recorder};
 
 mod recorder;
 #[cfg(test)]
 mod tests;
 
-/// Questions that one read set remembers one by one. With more, it remembers the kinds that were read, and any change of
+/// Dependencies that one read set remembers one by one. With more, it remembers the kinds that were read, and any change of
 /// those counts: who asks a thousand things about a kind, one by one, has read most of what there is of it.
-pub const MAX_QUESTIONS: usize = 1_000;
-/// Bytes of the questions that one read set remembers one by one, with the same end. Read sets are kept for each
+pub const MAX_DEPENDENCIES: usize = 1_000;
+/// Bytes of the entries that one read set remembers one by one, with the same end. Read sets are kept for each
 /// reconciled object, and what stands in them is the guest's choice: a thousand `get`s take some 150 KiB, the few
-/// questions of most plugins less than one.
-pub const MAX_QUESTION_BYTES: usize = 256 << 10;
+/// entries of most plugins less than one.
+pub const MAX_DEPENDENCY_BYTES: usize = 256 << 10;
 /// What a shared text takes beside its characters: two counters.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
-/// Looks at objects that asking all questions of a set again may take: what a plugin asks that reads every Pod of two
+/// Looks at objects that asking all entries of a set again may take: what a plugin asks that reads every Pod of two
 /// hundred full nodes. A set that took more to answer counts as changed when one of its kinds has.
 pub const MAX_LOOKS: u64 = 20_000;
 /// The same for one set and one change, of which there may be many in a second for thousands of sets. What would take
@@ -49,9 +49,9 @@ pub(crate) const UNFINISHED: u64 = 0;
 /// The hash of "there is no such object".
 const ABSENT: u64 = 1;
 
-/// One question.
+/// One dependency.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Question {
+pub enum Dependency {
     /// One whole object.
     Get(ObjectRef),
     /// The objects of a kind whose controller has this UID.
@@ -73,9 +73,9 @@ pub enum Question {
     Config,
 }
 
-/// What a question is about, as a key to look questions up by. A question has one interest at most, a change several.
+/// What a dependency is about, as a key to look entries up by. A dependency has one index_key at most, a change several.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Interest {
+pub enum IndexKey {
     /// One object.
     Object(ObjectRef),
     /// The objects of a kind with a controller of this UID.
@@ -101,27 +101,27 @@ pub struct Inputs<'a> {
     pub config: &'a str,
 }
 
-/// Every question of one call, each once.
+/// Every dependency of one call, each once.
 #[derive(Clone, Debug, Default)]
-pub struct ReadSet {
+pub struct Dependencies {
     /// The reconciled object's content: every call is given it, asked or not.
     primary_hash: u64,
-    questions: Vec<(Question, u64)>,
+    entries: Vec<(Dependency, u64)>,
     /// The kinds that were read, each with [`Snapshot::changes`] as it was then.
     kinds: Vec<(Kind, u64)>,
-    /// The kinds count as read whole, and no question about objects is remembered; see [`MAX_QUESTIONS`] and
-    /// [`MAX_QUESTION_BYTES`].
+    /// The kinds count as read whole, and no dependency about objects is remembered; see [`MAX_DEPENDENCIES`] and
+    /// [`MAX_DEPENDENCY_BYTES`].
     whole: bool,
     /// Looks at objects that the answers took.
     looks: u64,
-    /// Its part of [`Holdings`], when it is large. Clones share it.
-    held: Option<Arc<Held>>,
+    /// Its part of [`MemoryQuota`], when it is large. Clones share it.
+    held: Option<Arc<Reservation>>,
 }
 
-impl ReadSet {
-    /// The questions, in the order in which they were first asked, with the hashes of their answers.
-    pub fn questions(&self) -> &[(Question, u64)] {
-        &self.questions
+impl Dependencies {
+    /// The entries, in the order in which they were first asked, with the hashes of their answers.
+    pub fn iter(&self) -> &[(Dependency, u64)] {
+        &self.entries
     }
 
     /// [`Object::content_hash`] of the reconciled object that the call was given.
@@ -129,9 +129,9 @@ impl ReadSet {
         self.primary_hash
     }
 
-    /// What the questions take in memory, where what several share counts for each.
+    /// What the entries take in memory, where what several share counts for each.
     pub fn bytes(&self) -> usize {
-        self.questions.iter().map(|(question, _)| question.bytes()).sum()
+        self.entries.iter().map(|(dependency, _)| dependency.bytes()).sum()
     }
 
     /// Whether a call with these inputs would read what this one has read: the reconciled object is the same but for its
@@ -147,14 +147,16 @@ impl ReadSet {
             return false;
         }
         let budget = Budget::new(MAX_LOOKS);
-        self.questions.iter().all(|(question, hash)| match question.kind() {
+        self.entries.iter().all(|(dependency, hash)| match dependency.kind() {
             _ if *hash == UNFINISHED => false,
-            Some(kind) => !changed.contains(&kind) || question.hash_of_objects(inputs.snapshot, &budget) == Some(*hash),
-            None => question.hash_of_input(inputs) == Some(*hash),
+            Some(kind) => {
+                !changed.contains(&kind) || dependency.hash_of_objects(inputs.snapshot, &budget) == Some(*hash)
+            }
+            None => dependency.hash_of_input(inputs) == Some(*hash),
         })
     }
 
-    /// Whether the store now answers some question about objects otherwise. To be asked when a call returns: what changed
+    /// Whether the store now answers some dependency about objects otherwise. To be asked when a call returns: what changed
     /// while it ran had no read set yet that it could touch, so nobody was woken for it. Time and configuration do not
     /// count, nor answers that were too large: those would differ each time.
     ///
@@ -173,17 +175,17 @@ impl ReadSet {
             return false;
         }
         let budget = Budget::new(MAX_LOOKS);
-        let is_same = |(question, hash): &(Question, u64)| match question.kind() {
+        let is_same = |(dependency, hash): &(Dependency, u64)| match dependency.kind() {
             Some(kind) if *hash != UNFINISHED && changed.contains(&kind) => {
-                question.hash_of_objects(&snapshot, &budget) == Some(*hash)
+                dependency.hash_of_objects(&snapshot, &budget) == Some(*hash)
             }
             _ => true,
         };
-        self.looks > MAX_LOOKS || !self.questions.iter().all(is_same)
+        self.looks > MAX_LOOKS || !self.entries.iter().all(is_same)
     }
 
     /// Whether some answer about one of these kinds is another one now. An answer that is too large to be compared does not
-    /// count, nor any of a set that remembers no questions.
+    /// count, nor any of a set that remembers no entries.
     pub fn has_changed_of(&self, is_of: impl Fn(&Kind) -> bool, snapshot: &Snapshot) -> bool {
         if self.whole || self.looks > MAX_LOOKS {
             return false;
@@ -191,19 +193,19 @@ impl ReadSet {
         let mut changed = self.changed_kinds(snapshot);
         changed.retain(|kind| is_of(kind));
         let budget = Budget::new(MAX_LOOKS);
-        let differs = |(question, hash): &(Question, u64)| {
-            let is_asked = question.kind().is_some_and(|kind| *hash != UNFINISHED && changed.contains(&kind));
-            is_asked && question.hash_of_objects(snapshot, &budget).is_some_and(|now| now != *hash)
+        let differs = |(dependency, hash): &(Dependency, u64)| {
+            let is_asked = dependency.kind().is_some_and(|kind| *hash != UNFINISHED && changed.contains(&kind));
+            is_asked && dependency.hash_of_objects(snapshot, &budget).is_some_and(|now| now != *hash)
         };
-        !changed.is_empty() && self.questions.iter().any(differs)
+        !changed.is_empty() && self.entries.iter().any(differs)
     }
 
     /// Whether the store remembers all that has changed of the kinds that were read, and nothing of it is in an answer.
     fn is_untouched_since(&self, store: &Store) -> bool {
         let budget = Budget::new(MAX_LOOKS);
         let is_touched = |change: &Change| {
-            let mut finished = self.questions.iter().filter(|(_, hash)| *hash != UNFINISHED);
-            finished.any(|(question, _)| question.is_touched(change, &budget))
+            let mut finished = self.entries.iter().filter(|(_, hash)| *hash != UNFINISHED);
+            finished.any(|(dependency, _)| dependency.is_touched(change, &budget))
         };
         self.kinds.iter().all(|(kind, changes)| {
             store.changes_since(kind, *changes).is_some_and(|mut changes| !changes.any(is_touched))
@@ -216,54 +218,53 @@ impl ReadSet {
         changed.map(|(kind, _)| kind).collect()
     }
 
-    /// Whether a change makes the answer to some question another one.
+    /// Whether a change makes the answer to some dependency another one.
     pub fn touches(&self, change: &Change) -> bool {
         let Some(object) = change.object() else { return false };
         if self.whole {
             return self.kinds.iter().any(|(kind, _)| *kind == object.kind);
         }
         let budget = Budget::new(MAX_LOOKS_PER_CHANGE);
-        self.questions.iter().any(|(question, _)| question.is_touched(change, &budget))
+        self.entries.iter().any(|(dependency, _)| dependency.is_touched(change, &budget))
     }
 
     /// What to look this set up by; a change that touches it has one of these among its own.
-    pub fn interests(&self) -> impl Iterator<Item = Interest> {
-        let of_kinds = self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| Interest::Kind(kind.clone()));
-        self.questions.iter().filter_map(|(question, _)| question.interest()).chain(of_kinds)
+    pub fn index_keys(&self) -> impl Iterator<Item = IndexKey> {
+        let of_kinds = self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| IndexKey::Kind(kind.clone()));
+        self.entries.iter().filter_map(|(dependency, _)| dependency.index_key()).chain(of_kinds)
     }
 }
 
 impl Change {
-    /// Every interest that this change could be the answer to: those of the object before and after it, each once.
-    pub fn interests(&self) -> Vec<Interest> {
-        let mut interests = Vec::new();
-        let Some(object) = self.object() else { return interests };
+    /// Every index_key that this change could be the answer to: those of the object before and after it, each once.
+    pub fn index_keys(&self) -> Vec<IndexKey> {
+        let mut index_keys = Vec::new();
+        let Some(object) = self.object() else { return index_keys };
         let kind = &object.kind;
-        interests.push(Interest::Object(object.reference()));
-        interests.push(Interest::Namespace(kind.clone(), object.name.namespace.clone()));
-        interests.push(Interest::Kind(kind.clone()));
+        index_keys.push(IndexKey::Object(object.reference()));
+        index_keys.push(IndexKey::Namespace(kind.clone(), object.name.namespace.clone()));
+        index_keys.push(IndexKey::Kind(kind.clone()));
         let owner = |object: &Object| object.controller.as_ref().map(|controller| controller.uid.clone());
         if let Some(after) = &self.after {
-            interests.extend(owner(after).map(|uid| Interest::Owner(uid, kind.clone())));
-            interests.extend(after.labels.iter().map(|label| label_interest(kind, label)));
+            index_keys.extend(owner(after).map(|uid| IndexKey::Owner(uid, kind.clone())));
+            index_keys.extend(after.labels.iter().map(|label| label_key(kind, label)));
         }
         if let Some(before) = &self.before {
             let after = self.after.as_deref();
             let gone = owner(before).filter(|uid| after.and_then(owner).as_ref() != Some(uid));
-            interests.extend(gone.map(|uid| Interest::Owner(uid, kind.clone())));
+            index_keys.extend(gone.map(|uid| IndexKey::Owner(uid, kind.clone())));
             let kept = |(key, value): &(Arc<str>, Arc<str>)| after.and_then(|after| after.label(key)) == Some(&**value);
-            interests
-                .extend(before.labels.iter().filter(|label| !kept(label)).map(|label| label_interest(kind, label)));
+            index_keys.extend(before.labels.iter().filter(|label| !kept(label)).map(|label| label_key(kind, label)));
         }
-        interests
+        index_keys
     }
 }
 
-fn label_interest(kind: &Kind, (key, value): &(Arc<str>, Arc<str>)) -> Interest {
-    Interest::Label(kind.clone(), key.clone(), value.clone())
+fn label_key(kind: &Kind, (key, value): &(Arc<str>, Arc<str>)) -> IndexKey {
+    IndexKey::Label(kind.clone(), key.clone(), value.clone())
 }
 
-impl Question {
+impl Dependency {
     /// What it reads besides the time and the configuration.
     fn kind(&self) -> Option<&Kind> {
         match self {
@@ -287,17 +288,17 @@ impl Question {
     }
 
     /// The narrowest key under which a change of the answer can be found.
-    fn interest(&self) -> Option<Interest> {
+    fn index_key(&self) -> Option<IndexKey> {
         match self {
-            Self::Get(target) => Some(Interest::Object(target.clone())),
-            Self::Owned { kind, owner_uid, .. } => Some(Interest::Owner(owner_uid.clone(), kind.clone())),
+            Self::Get(target) => Some(IndexKey::Object(target.clone())),
+            Self::Owned { kind, owner_uid, .. } => Some(IndexKey::Owner(owner_uid.clone(), kind.clone())),
             Self::List(query) | Self::Keys(query) => {
                 let kind = query.kind.clone();
                 let label = query.selector.required().next();
                 Some(match (label, &query.namespace) {
-                    (Some((key, value)), _) => Interest::Label(kind, key.into(), value.into()),
-                    (None, Some(namespace)) => Interest::Namespace(kind, namespace.clone()),
-                    (None, None) => Interest::Kind(kind),
+                    (Some((key, value)), _) => IndexKey::Label(kind, key.into(), value.into()),
+                    (None, Some(namespace)) => IndexKey::Namespace(kind, namespace.clone()),
+                    (None, None) => IndexKey::Kind(kind),
                 })
             }
             Self::Now | Self::Config => None,
@@ -313,13 +314,13 @@ impl Question {
         }
     }
 
-    /// The hash of an answer that a snapshot gives; None for questions that are not about objects, and when the budget
+    /// The hash of an answer that a snapshot gives; None for entries that are not about objects, and when the budget
     /// does not last.
     fn hash_of_objects(&self, snapshot: &Snapshot, budget: &Budget) -> Option<u64> {
         if !budget.spend(1) {
             return None;
         }
-        let mut answer = Answer::default();
+        let mut answer = AnswerHash::default();
         match self {
             Self::Get(target) => {
                 return Some(hash_of_one(snapshot.get(&target.kind, &target.name).map(|object| &**object)));
@@ -382,22 +383,22 @@ pub(crate) fn hash_of_one(object: Option<&Object>) -> u64 {
 }
 
 pub(crate) fn hash_of_time(now_unix_ms: u64) -> u64 {
-    let mut answer = Answer::default();
+    let mut answer = AnswerHash::default();
     answer.add(now_unix_ms);
     answer.hash()
 }
 
 pub(crate) fn hash_of_text(text: &str) -> u64 {
-    let mut answer = Answer::default();
+    let mut answer = AnswerHash::default();
     text.hash(&mut answer.0);
     answer.hash()
 }
 
 /// The hash of an answer of several objects, in their order.
 #[derive(Default)]
-pub(crate) struct Answer(DefaultHasher);
+pub(crate) struct AnswerHash(DefaultHasher);
 
-impl Answer {
+impl AnswerHash {
     /// A projection is all that the guest sees of an object, so its hash stands for the object: two that give the same
     /// text are the same to the guest.
     pub(crate) fn add(&mut self, projected_hash: u64) {
