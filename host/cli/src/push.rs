@@ -63,7 +63,7 @@ pub fn run(args: &PushArgs) -> anyhow::Result<()> {
     let name = kubernetes::plugin_name(args.name.as_deref(), &args.file)?;
     let bytes = component::read(&args.file)?;
     mortise_wasm::scan::prescan(&bytes)
-        .map_err(|Refusal { reason, message }| anyhow::anyhow!("{reason}: {message}"))
+        .map_err(|Refusal { reason, message, .. }| anyhow::anyhow!("{reason}: {message}"))
         .with_context(|| format!("the host would refuse {file}"))?;
     let config = args.config.as_ref().map(|path| {
         std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))

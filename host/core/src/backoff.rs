@@ -1,6 +1,7 @@
 //! How long a key waits after a failure (Q3). Pure: the attempt's number in, milliseconds out.
 
 use crate::digest::spread;
+use crate::write::WriteErrorClass;
 
 /// client-go's own first delay.
 const BASE_MS: u64 = 5;
@@ -22,6 +23,24 @@ pub enum Patience {
     Unreachable,
     /// For a right.
     Denied,
+}
+
+impl Patience {
+    /// What a key waits for after a write failed with an error of this class.
+    pub fn after(class: WriteErrorClass) -> Self {
+        match class {
+            WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. } => {
+                Self::Unreachable
+            }
+            WriteErrorClass::Denied => Self::Denied,
+            WriteErrorClass::AlreadyExists
+            | WriteErrorClass::Conflict
+            | WriteErrorClass::FieldConflict
+            | WriteErrorClass::NotFound
+            | WriteErrorClass::Blocked
+            | WriteErrorClass::Invalid => Self::Failed,
+        }
+    }
 }
 
 /// The delay before attempt `failures + 1` of a key, with up to a tenth of jitter so that keys that failed together do

@@ -18,6 +18,23 @@ pub struct Offer {
     pub config: Arc<str>,
 }
 
+impl Offer {
+    /// What would serve.
+    pub fn version(&self) -> Version {
+        Version { digest: self.digest.clone(), config: Arc::clone(&self.config) }
+    }
+}
+
+/// One version of a plugin: the component with its configuration. Two calls of one version with the same inputs have the
+/// same outcome.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// The component.
+    pub digest: Digest,
+    /// The configuration as a JSON object.
+    pub config: Arc<str>,
+}
+
 /// A component that compiled, instantiated and told its manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compiled {

@@ -126,7 +126,7 @@ pub enum Effect {
         /// The plugin.
         plugin: Arc<str>,
         /// Its version, and what it is asked.
-        serving: Option<Arc<AdmissionBackend>>,
+        backend: Option<Arc<AdmissionBackend>>,
     },
     /// Convert a plugin's objects with this version from now on, whenever the API server asks; answered by
     /// [`Event::ConversionServed`]. None: nobody has to be told of it any more, and the version before goes on answering
@@ -135,7 +135,7 @@ pub enum Effect {
         /// The plugin.
         plugin: Arc<str>,
         /// Its version.
-        serving: Option<Arc<ConversionBackend>>,
+        backend: Option<Arc<ConversionBackend>>,
     },
     /// Call a guest; answered by [`Event::CallDone`].
     Call(Box<Call>),

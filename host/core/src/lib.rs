@@ -1,7 +1,7 @@
 //! Everything mortise decides, and nothing it does. Events come in, effects go out, time is an argument.
 //!
-//! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`driver::Driver`] runs in
-//! the host and in the simulator. Read `driver.rs` first, then `event.rs` for what flows through it.
+//! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`engine::Engine`] runs in
+//! the host and in the simulator. Read `engine.rs` first, then `event.rs` for what flows through it.
 
 pub mod admission;
 pub mod availability;
@@ -16,7 +16,8 @@ pub mod conversion;
 pub mod crd;
 pub mod dependencies;
 pub mod digest;
-pub mod driver;
+
+pub mod engine;
 pub mod event;
 pub mod eviction;
 pub mod expectation;

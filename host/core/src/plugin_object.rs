@@ -1,7 +1,11 @@
-//! The Plugin object (plugins.mortise.dev): how the host tells of a plugin in the cluster. Its CRD is data, kept beside
-//! this file; `driver/report.rs` decides what stands in its status.
+//! The Plugin object (plugins.mortise.dev), which shows a plugin's state in the cluster. Its CRD is data, kept beside this
+//! file; `engine/lifecycle/conditions.rs` decides its status.
 
-use crate::object::Kind;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::object::{Kind, Name, Object, ObjectRef};
 
 /// The CRD's metadata.name.
 pub const CRD_NAME: &str = "plugins.mortise.dev";
@@ -15,4 +19,44 @@ pub const HOST_NAMESPACE_LABEL: &str = "mortise.dev/host-namespace";
 /// The kind that the host keeps one object of for each plugin.
 pub fn kind() -> Kind {
     Kind::new("mortise.dev/v1alpha1", "Plugin")
+}
+
+/// The object of the plugin of this name.
+pub fn of(name: &Arc<str>) -> ObjectRef {
+    ObjectRef { kind: kind(), name: Name { namespace: Arc::from(""), name: Arc::clone(name) } }
+}
+
+/// What a Plugin object shows, as far as the host reads it back.
+#[derive(Deserialize, Default, Debug)]
+#[serde(default)]
+pub struct Shown {
+    /// The digest of the version that serves.
+    pub digest: Option<String>,
+    /// Its conditions.
+    pub conditions: Vec<ShownCondition>,
+}
+
+/// One condition.
+#[derive(Deserialize, Debug)]
+pub struct ShownCondition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// "True", "False" or "Unknown".
+    pub status: String,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// What an object shows; nothing when its status is not of this shape.
+pub fn shown(object: &Object) -> Shown {
+    #[derive(Deserialize, Default)]
+    struct WithStatus {
+        #[serde(default)]
+        status: Shown,
+    }
+    serde_json::from_str::<WithStatus>(object.json()).unwrap_or_default().status
 }

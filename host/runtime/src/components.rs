@@ -72,7 +72,7 @@ impl Components {
             Some(State::Bytes(bytes) | State::Compiling(bytes)) => bytes.clone(),
             Some(State::Loaded(_)) | None => {
                 let message = format!("the bytes of {digest} are no longer here; change or touch the plugin's source");
-                return Some(Event::Compiled(digest.clone(), Err(Refusal::new("ComponentLost", message))));
+                return Some(Event::Compiled(digest.clone(), Err(Refusal::of_bytes("ComponentLost", message))));
             }
         };
         self.states.insert(digest.clone(), State::Compiling(bytes.clone()));

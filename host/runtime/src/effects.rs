@@ -61,10 +61,10 @@ impl Performer {
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
                 self.register_crd(plugin, crd, body, not_after_ms);
             }
-            Effect::ServeAdmission { plugin, serving: Some(serving) } => self.serve_admission(&plugin, serving),
-            Effect::ServeAdmission { plugin, serving: None } => self.webhooks.end(&plugin),
-            Effect::ServeConversion { plugin, serving: Some(serving) } => self.serve_conversion(&plugin, serving),
-            Effect::ServeConversion { plugin, serving: None } => self.webhooks.end_conversion(&plugin),
+            Effect::ServeAdmission { plugin, backend: Some(serving) } => self.serve_admission(&plugin, serving),
+            Effect::ServeAdmission { plugin, backend: None } => self.webhooks.end(&plugin),
+            Effect::ServeConversion { plugin, backend: Some(serving) } => self.serve_conversion(&plugin, serving),
+            Effect::ServeConversion { plugin, backend: None } => self.webhooks.end_conversion(&plugin),
             Effect::Call(call) => return self.call(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),

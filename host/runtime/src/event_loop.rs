@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mortise_core::digest::Digest;
-use mortise_core::driver::{Driver, Health};
+use mortise_core::engine::{Engine, Health};
 use mortise_core::event::{Effect, Event};
 use mortise_core::time::Now;
 use mortise_kube::clock;
@@ -58,7 +58,7 @@ pub(crate) enum Input {
 
 /// The driver and what it moves.
 pub(crate) struct EventLoop {
-    driver: Driver,
+    driver: Engine,
     inputs: mpsc::Receiver<Input>,
     performer: Performer,
     offers: Offers,
@@ -75,7 +75,7 @@ pub(crate) struct EventLoop {
 
 impl EventLoop {
     pub(crate) fn new(
-        driver: Driver,
+        driver: Engine,
         inputs: mpsc::Receiver<Input>,
         stop: oneshot::Receiver<()>,
         performer: Performer,

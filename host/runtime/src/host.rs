@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use mortise_core::driver::{self, Driver};
+use mortise_core::engine::{self, Engine};
 use mortise_core::event::Event;
 use mortise_kube::client::{Access, ApiServer};
 use mortise_wasm::engine::Pooling;
@@ -69,7 +69,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
     start_servers(&config, &api, &inputs, &metrics, &supervisor).await?;
     let performer = performer(&config, &api, &inputs, &metrics, &supervisor)?;
     let webhooks = keeper(&config, &performer);
-    let driver = Driver::new(driver::Config {
+    let driver = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
         namespace: config.namespace.as_str().into(),
         // Each worker has its next call waiting when it ends one.

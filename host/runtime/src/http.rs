@@ -10,7 +10,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use mortise_core::driver::Health;
+use mortise_core::engine::Health;
 use mortise_core::object::Kind;
 use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;

@@ -6,7 +6,7 @@
 //! only when this one can answer for its webhooks. A plugin that was refused, that something holds up, or that came later is
 //! shown and makes nobody unready: the others serve, and a restart would not help it.
 
-use mortise_core::driver::{Health, PluginHealth};
+use mortise_core::engine::{Health, PluginHealth};
 
 /// Where the host is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +112,7 @@ mod tests {
     use std::sync::Arc;
 
     use mortise_core::digest::Digest;
-    use mortise_core::driver::PluginHealth;
+    use mortise_core::engine::PluginHealth;
     use mortise_core::object::Kind;
 
     use super::*;

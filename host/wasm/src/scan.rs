@@ -98,7 +98,7 @@ pub fn prescan(bytes: &[u8]) -> Result<Scan, Refusal> {
 /// Tells by the first bytes what something is that is not WebAssembly, so that the message can name it.
 fn check_magic(bytes: &[u8]) -> Result<(), Refusal> {
     if bytes.len() > MAX_COMPONENT_BYTES {
-        return Err(Refusal::new(
+        return Err(Refusal::of_bytes(
             "TooLarge",
             format!("the component has {} bytes; the host takes at most {MAX_COMPONENT_BYTES}", bytes.len()),
         ));
@@ -116,13 +116,13 @@ fn check_magic(bytes: &[u8]) -> Result<(), Refusal> {
         [0, b'a', b's', b'm', ..] => return Ok(()),
         _ => "this is not WebAssembly: it does not begin with \\0asm",
     };
-    Err(Refusal::new("NotWebAssembly", found))
+    Err(Refusal::of_bytes("NotWebAssembly", found))
 }
 
 fn malformed(bytes: &[u8], error: &wasmparser::BinaryReaderError) -> Refusal {
     let at_end = error.offset() >= bytes.len() || error.message().starts_with("unexpected end");
     let cause = if at_end { "; the file seems to be cut short" } else { "" };
-    Refusal::new(
+    Refusal::of_bytes(
         "Malformed",
         format!(
             "the component cannot be read at offset {:#x} of {:#x}: {}{cause}",
@@ -213,7 +213,7 @@ impl Walk {
 
     fn enter(&mut self, encoding: Encoding) -> Result<(), Refusal> {
         if self.open.is_empty() && encoding == Encoding::Module {
-            return Err(Refusal::new(
+            return Err(Refusal::of_bytes(
                 "NotAComponent",
                 "this is a core WebAssembly module, not a component; build it with --target wasm32-wasip2 (Rust), or \
                  wrap it with `wasm-tools component new`",
@@ -227,13 +227,13 @@ impl Walk {
         }
         self.open.push(encoding);
         if self.nested > MAX_NESTED {
-            return Err(Refusal::new(
+            return Err(Refusal::of_bytes(
                 "TooManyModules",
                 format!("more than {MAX_NESTED} modules and components are inside the component"),
             ));
         }
         if self.open.len() > MAX_DEPTH {
-            return Err(Refusal::new(
+            return Err(Refusal::of_bytes(
                 "NestedTooDeep",
                 format!("components nest more than {MAX_DEPTH} deep; toolchains need 2"),
             ));
@@ -245,13 +245,13 @@ impl Walk {
         let bytes = memory.initial.saturating_mul(PAGE_BYTES);
         self.scan.sizes.memory_bytes = self.scan.sizes.memory_bytes.saturating_add(bytes);
         if memory.memory64 || memory.shared {
-            return Err(Refusal::new(
+            return Err(Refusal::of_bytes(
                 "UnsupportedFeature",
                 "the component uses a 64-bit or shared memory; the host runs 32-bit memories without threads",
             ));
         }
         if self.scan.sizes.memory_bytes > MAX_MEMORY_BYTES {
-            return Err(Refusal::new(
+            return Err(Refusal::of_bytes(
                 "MemoryTooLarge",
                 format!(
                     "the component begins with {} bytes of memory; a plugin may have at most {MAX_MEMORY_BYTES}",
@@ -272,7 +272,7 @@ impl Walk {
         } else {
             return Ok(());
         };
-        Err(Refusal::new(
+        Err(Refusal::of_bytes(
             "TooManyTables",
             format!("the component has {of} {count} tables; a plugin may have at most {most}, and toolchains make one"),
         ))
@@ -308,7 +308,7 @@ impl Walk {
 
 fn check_table(table: &wasmparser::TableType) -> Result<(), Refusal> {
     if table.initial > MAX_TABLE_ELEMENTS as u64 {
-        return Err(Refusal::new(
+        return Err(Refusal::of_bytes(
             "TableTooLarge",
             format!(
                 "the component begins with a table of {} elements; a plugin may have at most {MAX_TABLE_ELEMENTS}",
@@ -344,7 +344,7 @@ fn check_import(name: &str) -> Result<(), Refusal> {
              mortise:host@{CONTRACT} and the wasi: interfaces of version 0.2 that toolchains add"
         )
     };
-    Err(Refusal::new("UnknownImport", message))
+    Err(Refusal::of_bytes("UnknownImport", message))
 }
 
 fn check_exports(exports: &[String]) -> Result<(), Refusal> {
@@ -355,7 +355,7 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
             reconciler = Some(version);
         }
         if OPTIONAL.contains(&interface) && !is_patch_of(version, CONTRACT) {
-            return Err(Refusal::new(
+            return Err(Refusal::of_bytes(
                 "WrongWorld",
                 format!("the component exports {export}; this mortise speaks version {CONTRACT} of the contract"),
             ));
@@ -376,5 +376,5 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
             )
         }
     };
-    Err(Refusal::new("WrongWorld", message))
+    Err(Refusal::of_bytes("WrongWorld", message))
 }

@@ -151,7 +151,7 @@ impl Guest {
     /// What the compiler says of it.
     pub fn compiles(self) -> Result<Compiled, Refusal> {
         match self.version {
-            TRUNCATED => Err(Refusal::new("Malformed", "the bytes end in the middle of a section")),
+            TRUNCATED => Err(Refusal::of_bytes("Malformed", "the bytes end in the middle of a section")),
             WITHOUT_MANIFEST => Ok(Compiled { manifest: "{".into(), ..self.compiled() }),
             _ => Ok(self.compiled()),
         }

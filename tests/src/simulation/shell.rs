@@ -65,7 +65,7 @@ impl World {
             }
             Effect::Unload(digest) => self.oracle.on_unload(&digest),
             Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
-            Effect::ServeAdmission { plugin, serving } => {
+            Effect::ServeAdmission { plugin, backend: serving } => {
                 // What people write here is never wrong; whether they are asked makes no difference.
                 let event = match serving {
                     Some(serving) => Event::AdmissionServed { plugin, digest: serving.digest.clone(), result: Ok(()) },

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use mortise_core::component::Offer;
-use mortise_core::driver::{Config, Driver};
+use mortise_core::engine::{Config, Engine};
 use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, ObjectRef};
 use mortise_core::time::Now;
@@ -45,7 +45,7 @@ pub enum Mutant {
 #[derive(Debug)]
 pub enum Upcoming {
     /// The driver hears of something, unless it has died meanwhile.
-    Driver(u32, Box<Event>),
+    Engine(u32, Box<Event>),
     /// A source tells what it has under a name.
     Source(u32, String),
     /// A write arrives at the API server, whose answer comes so much later, if it comes.
@@ -70,7 +70,7 @@ pub enum Upcoming {
 #[derive(Debug)]
 pub struct World {
     pub cluster: Cluster,
-    pub driver: Driver,
+    pub driver: Engine,
     pub oracle: Oracle,
     pub faults: Faults,
     pub random: Random,
@@ -185,7 +185,7 @@ impl World {
         let under_way = std::mem::take(&mut self.queue);
         for ((due_ms, entry), upcoming) in under_way {
             match upcoming {
-                Upcoming::Driver(..) | Upcoming::Source(..) | Upcoming::Pump(..) | Upcoming::Connect(..) => {}
+                Upcoming::Engine(..) | Upcoming::Source(..) | Upcoming::Pump(..) | Upcoming::Connect(..) => {}
                 Upcoming::Lands { incarnation, write, .. } => {
                     let late_ms = [None, Some(0), Some(self.random.between(50, 5_000))];
                     if let Some(late_ms) = self.random.pick(&late_ms).flatten() {
@@ -233,7 +233,7 @@ impl World {
 
     /// The driver hears of something in a while, if it lives.
     pub fn tell_in(&mut self, delay_ms: u64, event: Event) {
-        self.schedule(delay_ms, Upcoming::Driver(self.incarnation, Box::new(event)));
+        self.schedule(delay_ms, Upcoming::Engine(self.incarnation, Box::new(event)));
     }
 
     /// When the driver wants to be woken.
@@ -263,9 +263,9 @@ impl World {
 
     fn happen(&mut self, upcoming: Upcoming) -> Result<(), Violation> {
         match upcoming {
-            Upcoming::Driver(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
+            Upcoming::Engine(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
             Upcoming::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name),
-            Upcoming::Driver(..) | Upcoming::Source(..) => Ok(()),
+            Upcoming::Engine(..) | Upcoming::Source(..) => Ok(()),
             Upcoming::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
             Upcoming::Pump(kind, epoch) => self.pump(&kind, epoch),
             Upcoming::Connect(kind, epoch) => self.connect(&kind, epoch),
@@ -488,8 +488,8 @@ fn source_of(name: &str) -> Arc<str> {
     format!("ConfigMap mortise-system/{name}").into()
 }
 
-fn new_driver() -> Driver {
-    Driver::new(Config {
+fn new_driver() -> Engine {
+    Engine::new(Config {
         instance: "mortise-0".into(),
         namespace: "mortise-system".into(),
         call_slots: CALL_SLOTS,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mortise_core::component::Offer;
 use mortise_core::digest::Digest;
-use mortise_core::driver::{self, Driver};
+use mortise_core::engine::{self, Engine};
 use mortise_kube::client::{Access, ApiServer};
 use mortise_source::SourceEvent;
 use mortise_wasm::engine::Pooling;
@@ -73,7 +73,7 @@ async fn at_rest() -> (Host, EventLoop) {
         reconciles: Reconciles::default(),
         webhooks: Webhooks::new(),
     };
-    let driver = Driver::new(driver::Config {
+    let driver = Engine::new(engine::Config {
         instance: "test".into(),
         namespace: "mortise-system".into(),
         call_slots: 2,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use anyhow::{Context, Result, bail};
 use mortise_core::call::{Call, CallDone};
 use mortise_core::component::{Compiled, Offer};
-use mortise_core::driver::{Config, Driver};
+use mortise_core::engine::{Config, Engine};
 use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
 use mortise_core::time::Now;
@@ -24,7 +24,7 @@ const QUIET_MS: u64 = 60_000;
 /// A driver and its small world.
 pub(crate) struct Cycle<'a> {
     podset: &'a Podset,
-    driver: Driver,
+    driver: Engine,
     now: Now,
     wake_at: Option<u64>,
     version: u64,
@@ -40,7 +40,7 @@ impl<'a> Cycle<'a> {
     pub(crate) fn start(podset: &'a Podset, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
         let mut cycle = Self {
             podset,
-            driver: Driver::new(Config {
+            driver: Engine::new(Config {
                 instance: "bench".into(),
                 namespace: "mortise-system".into(),
                 call_slots: 4,

@@ -1,0 +1,247 @@
+//! The engine decides everything. [`Engine::step`] is its only entry; it never waits, never reads a clock and never touches
+//! the cluster.
+//!
+//! Four state machines own all state, and the files in a machine's folder see its fields alone:
+//! - `engine/lifecycle.rs`: plugins, from their offer to serving and away, with what they need of the cluster.
+//! - `engine/reconciler.rs`: keys of controllers that serve: who wakes, the work queue, calls, plans, status, finalizers.
+//! - `engine/outbox.rs`: every write's way out: the claim to lead, budgets, what is in flight, Events.
+//! - the [`Store`]: the cache, whose changes the first two read.
+//!
+//! They send each other the messages of `engine/message.rs`, and `step` delivers those until none is left.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::event::{Effect, Event};
+use crate::object::Kind;
+use crate::observation::Observation;
+use crate::store::{Change, Store};
+use crate::time::Now;
+use crate::watch::WatchEvent;
+
+mod context;
+mod health;
+mod lifecycle;
+mod message;
+mod outbox;
+mod reconciler;
+
+pub use health::{Health, PluginHealth};
+
+use context::Context;
+use lifecycle::Lifecycle;
+use message::Message;
+use outbox::Outbox;
+use reconciler::Reconciler;
+
+/// What the engine has to know of the host it runs in.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How the host signs the Events it sends: its pod's name.
+    pub instance: Arc<str>,
+    /// Where it looks for plugins: what tells it from the cluster's other hosts.
+    pub namespace: Arc<str>,
+    /// Guest calls that may be under way at once: the workers, and a few more so that none of them waits.
+    pub call_slots: usize,
+    /// Other hosts may be there: nothing is written before [`Event::LeaseChanged`] has given the right to. Without, this host
+    /// has it for ever.
+    pub leader_election: bool,
+}
+
+/// The state machines, and the messages between them.
+#[derive(Debug)]
+pub struct Engine {
+    now: Now,
+    store: Store,
+    lifecycle: Lifecycle,
+    reconciler: Reconciler,
+    outbox: Outbox,
+    messages: VecDeque<Message>,
+    draining: bool,
+    /// The earliest moment for which [`Effect::WakeAt`] was sent.
+    wake_at: Option<u64>,
+}
+
+/// The machines that take events, borrowed apart from their surroundings.
+struct Machines<'a> {
+    lifecycle: &'a mut Lifecycle,
+    reconciler: &'a mut Reconciler,
+    outbox: &'a mut Outbox,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet; its first event has to be [`Event::Started`].
+    pub fn new(config: Config) -> Self {
+        Self {
+            now: Now::default(),
+            store: Store::default(),
+            lifecycle: Lifecycle::new(config.namespace),
+            reconciler: Reconciler::new(config.call_slots),
+            outbox: Outbox::new(config.instance, config.leader_election),
+            messages: VecDeque::new(),
+            draining: false,
+            wake_at: None,
+        }
+    }
+
+    /// Takes one event in and appends what is to be done. Time never goes back.
+    pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), unix_ms: now.unix_ms };
+        self.outbox.look_at_claim(self.now);
+        match event {
+            Event::Watch(kind, event) => self.on_watch(&kind, event, effects),
+            Event::Tick => self.wake_at = None,
+            Event::Shutdown => self.draining = true,
+            event => self.take(event, effects),
+        }
+        self.deliver(effects);
+        self.with(effects, |machines, cx| machines.lifecycle.run_timers(cx));
+        self.deliver(effects);
+        self.with(effects, |machines, cx| machines.reconciler.run_queue(cx));
+        self.deliver(effects);
+        self.set_wake(effects);
+    }
+
+    /// True after [`Event::Shutdown`] once nothing is in flight.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.outbox.is_empty() && !self.lifecycle.is_registering()
+    }
+
+    /// The store, for reading: objects cached, kinds listed.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Keys that wait in the queue, per controller label.
+    pub fn queue_depths(&self) -> Vec<(Arc<str>, usize)> {
+        self.reconciler.queue_depths()
+    }
+
+    /// The state of the host's own work, for probes and people. Reading it changes nothing.
+    pub fn health(&self) -> Health {
+        self.lifecycle.health(&self.store, self.outbox.leads(self.now))
+    }
+
+    fn with(&mut self, effects: &mut Vec<Effect>, run: impl FnOnce(Machines<'_>, &mut Context<'_>)) {
+        let Self { lifecycle, reconciler, outbox, .. } = self;
+        let mut cx = Context {
+            now: self.now,
+            store: &self.store,
+            may_write: outbox.may_write(self.now),
+            draining: self.draining,
+            effects,
+            messages: &mut self.messages,
+        };
+        run(Machines { lifecycle, reconciler, outbox }, &mut cx);
+    }
+
+    /// Events that are for one machine.
+    fn take(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        self.with(effects, |Machines { lifecycle, reconciler, outbox }, cx| match event {
+            Event::Started => lifecycle.start(cx),
+            Event::PluginFound(offer) => lifecycle.on_plugin_found(offer, cx),
+            Event::PluginUnreadable { name, source, refusal } => {
+                lifecycle.on_plugin_unreadable(&name, source, refusal, cx);
+            }
+            Event::PluginGone { name, source } => lifecycle.on_plugin_gone(&name, &source, cx),
+            Event::SourcesListed => lifecycle.on_sources_listed(cx),
+            Event::Compiled(digest, result) => lifecycle.on_compiled(&digest, result, cx),
+            Event::CrdRegistered { plugin, crd, result } => lifecycle.on_crd_registered(&plugin, &crd, result, cx),
+            Event::AdmissionServed { plugin, digest, result } => {
+                lifecycle.on_admission_served(&plugin, &digest, result, cx);
+            }
+            Event::AdmissionEnded { plugin } => lifecycle.on_admission_ended(&plugin, cx),
+            Event::ConversionServed { plugin, digest, result } => {
+                lifecycle.on_conversion_served(&plugin, &digest, result, cx);
+            }
+            Event::CallDone(id, done) => reconciler.on_call_done(id, done, cx),
+            Event::LiveRead(target, result) => reconciler.on_live_read(&target, &result, cx),
+            Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
+            Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),
+            Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step takes these itself"),
+        });
+    }
+
+    /// Delivers messages, and those that they lead to, in their order.
+    fn deliver(&mut self, effects: &mut Vec<Effect>) {
+        while let Some(message) = self.messages.pop_front() {
+            if let Message::Forget(kind) = &message {
+                self.store.forget(kind);
+            }
+            self.with(effects, |machines, cx| match message {
+                Message::ToLifecycle(message) => machines.lifecycle.take(message, cx),
+                Message::ToReconciler(message) => machines.reconciler.take(message, cx),
+                Message::ToOutbox(message) => machines.outbox.take(message, cx),
+                Message::Forget(_) => {}
+            });
+        }
+    }
+
+    fn on_watch(&mut self, kind: &Kind, event: WatchEvent, effects: &mut Vec<Effect>) {
+        if !self.lifecycle.watches(kind) {
+            // A watch that was stopped may still have something in flight.
+            return;
+        }
+        match event {
+            WatchEvent::Listing => self.store.begin_list(kind),
+            WatchEvent::Listed(object) => {
+                let change = self.store.list_item(*object);
+                self.on_change(&change, true, effects);
+            }
+            WatchEvent::ListDone(version) => {
+                for change in self.store.end_list(kind, version) {
+                    self.on_change(&change, true, effects);
+                }
+                self.on_progress(kind, effects);
+            }
+            WatchEvent::Applied(object) => {
+                let change = self.store.apply(*object);
+                self.on_change(&change, false, effects);
+                self.with(effects, |machines, cx| machines.lifecycle.on_kind_served(kind, cx));
+            }
+            WatchEvent::Deleted(object) => {
+                let change = self.store.remove(kind, &object.name, object.resource_version);
+                self.on_change(&change, false, effects);
+                self.with(effects, |machines, cx| machines.lifecycle.on_kind_served(kind, cx));
+            }
+            WatchEvent::Progress(version) => {
+                self.store.progress(kind, version);
+                self.on_progress(kind, effects);
+            }
+            WatchEvent::Failed(error) => {
+                self.with(effects, |machines, cx| machines.lifecycle.on_watch_failed(kind, error, cx));
+            }
+            WatchEvent::Undecodable { message } => {
+                effects.push(Effect::Observe(Observation::Undecodable { kind: kind.clone(), message }));
+            }
+        }
+    }
+
+    fn on_change(&mut self, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
+        self.with(effects, |machines, cx| {
+            machines.lifecycle.on_change(change, cx);
+            machines.reconciler.on_change(change, by_list, cx);
+        });
+    }
+
+    fn on_progress(&mut self, kind: &Kind, effects: &mut Vec<Effect>) {
+        self.with(effects, |machines, cx| {
+            machines.lifecycle.on_kind_served(kind, cx);
+            machines.reconciler.on_progress(kind, cx);
+        });
+    }
+
+    /// Asks to be woken at the earliest moment that matters, and says so only when that moment has changed.
+    fn set_wake(&mut self, effects: &mut Vec<Effect>) {
+        let due_ms = [self.lifecycle.next_due_ms(), self.reconciler.next_due_ms()].into_iter().flatten().min();
+        if let Some(due_ms) = due_ms
+            && self.wake_at.is_none_or(|wake_at| due_ms < wake_at)
+        {
+            self.wake_at = Some(due_ms);
+            effects.push(Effect::WakeAt(due_ms));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! The conditions of a Plugin object: how far its newest version has come, in the order of its steps, and whether the plugin
+//! serves. Computed from what the Lifecycle knows; `plugin_status.rs` writes them.
+
+use serde_json::{Map, Value, json};
+
+use super::Lifecycle;
+use super::condition::{no, unknown, yes};
+use super::plugin::{Plugin, Refused, RefusedBy, Stage};
+use crate::contract::{Condition, ConditionStatus};
+use crate::manifest::Manifest;
+use crate::object::Kind;
+use crate::rbac;
+use crate::refusal::RefusedAt;
+use crate::watch::WatchError;
+
+/// Digits of a digest that fit a column and still tell versions apart.
+const SHORT_DIGEST: usize = 12;
+
+/// The condition that is about what serves and what comes up alike.
+const PERMITTED: &str = "Permitted";
+
+/// All conditions of one plugin.
+#[derive(Debug)]
+pub(super) struct Conditions {
+    /// Resolved, Verified, Compiled, Permitted, Established, and Converting and Admitting for a plugin that has them. The first
+    /// five are about the newest version, the others about whatever serves.
+    pub steps: Vec<Condition>,
+    pub ready: Condition,
+    pub readiness: Readiness,
+}
+
+/// What the Ready condition stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Readiness {
+    Starting,
+    Blocked,
+    Serving,
+    /// A newer version does not serve, so the one before does.
+    ServingPrevious,
+    /// It serves, and calls end in a fault.
+    Faulting,
+}
+
+impl Conditions {
+    pub fn all(&self) -> Vec<Condition> {
+        self.steps.iter().chain([&self.ready]).cloned().collect()
+    }
+
+    /// Whether it is coming up and nothing is in its way.
+    pub fn is_progressing(&self) -> bool {
+        let is_blocked = self.steps.iter().any(|condition| condition.status == ConditionStatus::False);
+        !is_blocked && self.readiness != Readiness::Blocked
+    }
+}
+
+impl Lifecycle {
+    pub(super) fn status_fields(&self, plugin: &Plugin) -> Map<String, Value> {
+        let mut fields = Map::new();
+        if let Some(active) = &plugin.active {
+            let digest = &active.version.digest;
+            let hex = digest.0.trim_start_matches("sha256:");
+            fields.insert("digest".to_owned(), json!(&*digest.0));
+            fields.insert("shortDigest".to_owned(), json!(hex.chars().take(SHORT_DIGEST).collect::<String>()));
+            fields.insert("version".to_owned(), json!(&*active.manifest.version));
+            fields.insert("kinds".to_owned(), json!(kinds(&active.manifest)));
+            if let Some(accepted) = self.accepted(digest) {
+                fields.insert("componentBytes".to_owned(), json!(accepted.component_bytes));
+            }
+        }
+        fields.extend(plugin.source().map(|source| ("source".to_owned(), json!(&**source))));
+        fields
+    }
+
+    pub(super) fn conditions(&self, plugin: &Plugin) -> Conditions {
+        let resolved = match (&plugin.offer, &plugin.unreadable) {
+            (_, Some((_, refusal))) => no("Resolved", refusal.reason, refusal.message.clone()),
+            (Some(offer), None) => yes("Resolved", "Found", format!("{} holds {}", offer.source, offer.digest)),
+            (None, None) => unknown("Resolved", "Waiting", "no source has offered it yet"),
+        };
+        let (verified, compiled) = self.verified_and_compiled(plugin);
+        let newest = [resolved, verified, compiled, self.permitted(plugin), established(plugin)];
+        let (readiness, ready) = self.ready(plugin, &newest);
+        Conditions { steps: newest.into_iter().chain(webhooks(plugin)).collect(), ready, readiness }
+    }
+
+    fn verified_and_compiled(&self, plugin: &Plugin) -> (Condition, Condition) {
+        let Some(offer) = plugin.offer.as_ref().filter(|_| plugin.unreadable.is_none()) else {
+            let text = "nothing to compile yet";
+            return (unknown("Verified", "Waiting", text), unknown("Compiled", "Waiting", text));
+        };
+        let verified = yes("Verified", "DigestPinned", format!("the bytes hash to {}", offer.digest));
+        if let Some(Refused { by: RefusedBy::Component, refusal }) = &plugin.refused {
+            let refused = |name| no(name, refusal.reason, refusal.message.clone());
+            return match refusal.at {
+                RefusedAt::Bytes => {
+                    (refused("Verified"), unknown("Compiled", "Waiting", "the component was not accepted"))
+                }
+                RefusedAt::Compile => (verified, refused("Compiled")),
+            };
+        }
+        let compiled = match self.accepted(&offer.digest) {
+            Some(accepted) => {
+                let size = accepted.component_bytes;
+                yes("Compiled", "Compiled", format!("{size} bytes of wasm are compiled and the manifest is read"))
+            }
+            None => unknown("Compiled", "Compiling", "the component is being compiled"),
+        };
+        (verified, compiled)
+    }
+
+    fn permitted(&self, plugin: &Plugin) -> Condition {
+        if let Some((permission, message)) = plugin.denied.iter().next() {
+            let rule = rbac::missing_permission_text(permission);
+            return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
+        }
+        for kind in plugin.kinds() {
+            if let Some(WatchError::Denied(message)) = self.watch_error(&kind) {
+                let rule = rbac::missing_rule_text(&kind, "list");
+                return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
+            }
+        }
+        if plugin.active.is_some() && plugin.candidate.is_none() {
+            yes(PERMITTED, "Allowed", "nothing that the plugin needs is refused")
+        } else {
+            unknown(PERMITTED, "Waiting", "not tried yet")
+        }
+    }
+
+    fn watch_error(&self, kind: &Kind) -> Option<&WatchError> {
+        self.informers.get(kind)?.error.as_ref()
+    }
+
+    fn ready(&self, plugin: &Plugin, newest: &[Condition]) -> (Readiness, Condition) {
+        let blocked = newest.iter().find(|condition| condition.status == ConditionStatus::False);
+        let not_ready = |reason: &str, message: String| (Readiness::Blocked, no("Ready", reason, message));
+        let Some(active) = &plugin.active else {
+            let failed = webhooks(plugin).find(|condition| condition.status == ConditionStatus::False);
+            return match blocked.or(failed.as_ref()) {
+                Some(step) => not_ready(&step.reason, step.message.clone()),
+                None => (Readiness::Starting, no("Ready", "Starting", starting(plugin))),
+            };
+        };
+        for kind in active.manifest.controllers.iter().flat_map(|controller| controller.readable()) {
+            match self.watch_error(&kind) {
+                Some(WatchError::Denied(_)) => {
+                    let text = format!("{kind} may not be read, so nothing is reconciled; see Permitted");
+                    return not_ready("Forbidden", text);
+                }
+                Some(WatchError::NotServed(message)) => return not_ready("NotServed", message.clone()),
+                _ => {}
+            }
+        }
+        let serving = format!("{} serves {}", active.version.digest, kinds(&active.manifest).join(", "));
+        if let Some(step) = blocked.filter(|step| step.name != PERMITTED) {
+            let text = format!("{serving}; its newer version does not: {}", step.message);
+            return (Readiness::ServingPrevious, yes("Ready", "ServingPrevious", text));
+        }
+        if let Some(unserved) = webhooks(plugin).find(|condition| condition.status != ConditionStatus::True) {
+            return not_ready(&unserved.reason, unserved.message);
+        }
+        if let Some(fault) = &plugin.fault {
+            return (Readiness::Faulting, yes("Ready", "GuestFault", format!("{serving}, but {fault}")));
+        }
+        (Readiness::Serving, yes("Ready", "Serving", serving))
+    }
+}
+
+/// Whether the API server calls a plugin's webhooks.
+fn webhooks(plugin: &Plugin) -> impl Iterator<Item = Condition> {
+    let converting = plugin.conversion.iter().map(|it| it.condition());
+    converting.chain(plugin.admission.iter().map(|it| it.condition()))
+}
+
+fn starting(plugin: &Plugin) -> String {
+    let Some(candidate) = &plugin.candidate else { return "no version of it has come yet".to_owned() };
+    if let Some(waits_for) = &candidate.waits_for {
+        return waits_for.clone();
+    }
+    match &candidate.stage {
+        Stage::Compiling => "its component is being compiled".to_owned(),
+        Stage::Registering { missing, .. } => {
+            let names: Vec<&str> = missing.iter().map(|name| &**name).collect();
+            let waits_for_host = missing.iter().any(|crd| plugin.converts(crd)) && plugin.endpoint().is_none();
+            let when = if waits_for_host { ", which are registered when the host converts their objects" } else { "" };
+            format!("waiting for the CustomResourceDefinitions {}{when}", names.join(", "))
+        }
+        Stage::Listing { manifest } => {
+            let all = manifest.controllers.iter().flat_map(|controller| controller.readable());
+            let names: Vec<String> = all.map(|kind| kind.to_string()).collect();
+            format!("listing {}", names.join(", "))
+        }
+    }
+}
+
+fn established(plugin: &Plugin) -> Condition {
+    if let Some(refused) = plugin.refused.as_ref().filter(|refused| refused.by != RefusedBy::Component) {
+        return no("Established", refused.refusal.reason, refused.refusal.message.clone());
+    }
+    match &plugin.candidate {
+        Some(candidate) => match &candidate.stage {
+            Stage::Listing { .. } => yes("Established", "Established", "its CustomResourceDefinitions are served"),
+            _ => unknown("Established", "Waiting", starting(plugin)),
+        },
+        None if plugin.active.is_some() => {
+            yes("Established", "Established", "its CustomResourceDefinitions are served")
+        }
+        None => unknown("Established", "Waiting", "no version of it has come so far"),
+    }
+}
+
+fn kinds(manifest: &Manifest) -> Vec<String> {
+    let name = |kind: &Kind| match kind.group() {
+        "" => kind.kind.to_string(),
+        group => format!("{}.{}.{group}", kind.kind, kind.version()),
+    };
+    manifest.controllers.iter().map(|controller| name(&controller.primary)).collect()
+}

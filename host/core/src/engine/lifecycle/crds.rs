@@ -1,0 +1,228 @@
+//! The CRDs that plugins bring, and the host's own: registered, lost and restored (L4). `crd.rs` decides what a definition has
+//! to be.
+
+use std::sync::Arc;
+
+use super::Lifecycle;
+use super::plugin::{Candidate, Plugin, RefusedBy, Stage};
+use super::rollout::REFUSED_RETRY_MS;
+use super::timers::Timer;
+use crate::component::Version;
+use crate::conversion;
+use crate::crd::{self, CrdError, MANAGED_BY};
+use crate::engine::context::Context;
+use crate::engine::message::ToOutbox;
+use crate::object::{Kind, Name, ObjectRef};
+use crate::observation::Observation;
+use crate::permission::Permission;
+use crate::refusal::Refusal;
+use crate::watch::WatchError;
+use crate::webhook::Endpoint;
+use crate::write::{WriteError, WriteErrorClass};
+use crate::{plugin_object, rbac};
+
+/// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
+/// who gave it is still looking.
+pub(super) const CRD_RETRY_MS: u64 = 3_000;
+/// Under this name the host registers its own CRD and reads Plugin objects: no plugin can have an empty name.
+const HOST: &str = "";
+
+/// A registration that is under way.
+#[derive(Debug)]
+pub(super) struct Registration {
+    /// The version of the plugin that it was begun for; None for the host's own.
+    version: Option<Version>,
+    /// It may only look, because this host may not write.
+    looks_only: bool,
+    /// The conversion webhook in it.
+    endpoint: Option<Arc<Endpoint>>,
+}
+
+/// The host's own CRD.
+#[derive(Debug, Default)]
+pub(super) struct HostCrd {
+    pub established: bool,
+    /// Why it is not.
+    pub error: Option<String>,
+}
+
+fn crd_kind() -> Kind {
+    Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+}
+
+impl Lifecycle {
+    pub fn start(&mut self, cx: &mut Context<'_>) {
+        self.register_crd(&Arc::from(HOST), &Arc::from(plugin_object::CRD_NAME), cx);
+    }
+
+    /// Has a CRD registered, once at a time: a newer version may be offered before the result comes.
+    pub(super) fn register_crd(&mut self, plugin: &Arc<str>, crd: &Arc<str>, cx: &mut Context<'_>) {
+        let place = (Arc::clone(plugin), Arc::clone(crd));
+        if cx.draining || self.registrations.contains_key(&place) {
+            return;
+        }
+        let mut endpoint = None;
+        let (body, version) = if **plugin == *HOST {
+            (crd::prepare(MANAGED_BY, plugin_object::CRD, None), None)
+        } else {
+            let Some(state) = self.plugins.get(plugin) else { return };
+            let Some((found, version)) = state.custom_resource(crd) else { return };
+            if state.converts(crd) {
+                endpoint = state.endpoint().cloned();
+                if endpoint.is_none() {
+                    // It is registered as soon as the host answers for its versions.
+                    return;
+                }
+            }
+            let strategy = endpoint.as_ref().map(|endpoint| conversion::strategy(plugin, endpoint));
+            (crd::prepare(plugin, &found.body, strategy), Some(version.clone()))
+        };
+        self.registrations.insert(place, Registration { version, looks_only: !cx.may_write, endpoint });
+        cx.to_outbox(ToOutbox::Register { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
+    }
+
+    pub fn on_crd_registered(
+        &mut self,
+        name: &Arc<str>,
+        crd: &Arc<str>,
+        result: Result<(), CrdError>,
+        cx: &mut Context<'_>,
+    ) {
+        let place = (Arc::clone(name), Arc::clone(crd));
+        let Some(Registration { version, looks_only, endpoint }) = self.registrations.remove(&place) else { return };
+        let state = self.plugins.get(name);
+        let wanted = state.and_then(|state| state.custom_resource(crd)).map(|(_, version)| version);
+        let is_moved = endpoint.is_some() && state.and_then(|state| state.endpoint()) != endpoint.as_ref();
+        let is_host = **name == *HOST;
+        if !is_host && (version.as_ref() != wanted || is_moved) {
+            // A newer version has come meanwhile, or another certificate authority: the result is not about that.
+            return self.register_crd(name, crd, cx);
+        }
+        if matches!(result, Err(CrdError::Unavailable(_))) && looks_only && cx.may_write {
+            // This host has come to lead since it was begun.
+            self.register_crd(name, crd, cx);
+        } else if matches!(result, Err(CrdError::Denied(_) | CrdError::Unavailable(_))) || self.is_still_gone(name, crd)
+        {
+            // It may have been deleted again before its watch came back.
+            self.arm(CRD_RETRY_MS, Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd)), cx);
+        }
+        if is_host {
+            self.on_host_crd(crd, result, cx)
+        } else {
+            self.on_plugin_crd(name, crd, result, cx)
+        }
+        self.settle_touched(cx);
+    }
+
+    fn on_plugin_crd(&mut self, name: &Arc<str>, crd: &str, result: Result<(), CrdError>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        match result {
+            Ok(()) => {
+                plugin.denied.retain(|permission, _| permission.kind != crd_kind());
+                if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, .. }) =
+                    &mut plugin.candidate
+                {
+                    missing.remove(crd);
+                    *waits_for = None;
+                }
+                self.advance(name, cx);
+            }
+            Err(CrdError::Refused(refusal)) => self.refuse(name, RefusedBy::Definition, refusal, cx),
+            Err(CrdError::Denied(message)) => {
+                let permission = Permission { kind: crd_kind(), verb: "create", subresource: None };
+                plugin.denied.insert(permission, message);
+            }
+            Err(CrdError::Unavailable(message)) => {
+                if let Some(candidate) = &mut plugin.candidate {
+                    candidate.waits_for = Some(message);
+                }
+            }
+        }
+        self.touch(name);
+    }
+
+    /// The host's own CRD: without it no plugin's state can be shown, so what keeps it away is in the log, the metrics and the
+    /// readiness probe at once, and it is tried again for as long as it takes.
+    fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, cx: &mut Context<'_>) {
+        let refused = |refusal| Observation::Refused { plugin: Arc::from(MANAGED_BY), refusal };
+        let (message, observation) = match result {
+            Ok(()) => {
+                self.host_crd = HostCrd { established: true, error: None };
+                return self.start_informer(&Arc::from(HOST), &plugin_object::kind(), cx);
+            }
+            Err(CrdError::Unavailable(message)) => {
+                let name = Name { namespace: Arc::from(""), name: Arc::clone(crd) };
+                let target = ObjectRef { kind: crd_kind(), name };
+                let error = WriteError { class: WriteErrorClass::Unavailable, message: message.clone() };
+                (message, Observation::WriteFailed { cause: None, target, error })
+            }
+            Err(CrdError::Denied(message)) => {
+                let rule = rbac::missing_rule_text(&crd_kind(), "create");
+                let refusal = Refusal::new("Forbidden", format!("{message}; {rule}"));
+                (refusal.message.clone(), refused(refusal))
+            }
+            Err(CrdError::Refused(refusal)) => {
+                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(HOST), Arc::clone(crd)), cx);
+                (refusal.message.clone(), refused(refusal))
+            }
+        };
+        if self.host_crd.error.replace(message.clone()) != Some(message) {
+            cx.observe(observation);
+        }
+        self.names_are_known(cx);
+    }
+
+    /// Somebody deleted a CRD that the host or a plugin brings: it is created again.
+    pub(super) fn restore_crd(&mut self, kind: &Kind, delay_ms: u64, cx: &mut Context<'_>) {
+        let mut missing: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        if *kind == plugin_object::kind() {
+            missing.push((Arc::from(HOST), Arc::from(plugin_object::CRD_NAME)));
+        }
+        for name in self.definitions.get(kind).into_iter().flatten() {
+            let Some((manifest, _)) = self.plugins.get(name).and_then(Plugin::registered) else { continue };
+            let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(kind));
+            missing.extend(crd.map(|crd| (Arc::clone(name), Arc::clone(&crd.name))));
+        }
+        for (name, crd) in missing {
+            match delay_ms {
+                0 => self.register_crd(&name, &crd, cx),
+                _ => self.arm(delay_ms, Timer::RegisterCrd(name, crd), cx),
+            }
+        }
+    }
+
+    /// A kind of this CRD is not served, as far as its informer knows.
+    fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
+        let is_gone = |kind: &Kind| {
+            let error = self.informers.get(kind).and_then(|informer| informer.error.as_ref());
+            matches!(error, Some(WatchError::NotServed(_)))
+        };
+        if plugin == HOST {
+            return is_gone(&plugin_object::kind());
+        }
+        let active = self.plugins.get(plugin).and_then(|plugin| plugin.active.as_ref());
+        let mut crds = active.into_iter().flat_map(|active| &active.manifest.custom_resources);
+        crds.any(|found| *found.name == *crd && found.kinds.iter().any(is_gone))
+    }
+
+    /// What this host has to register and to show, and could not for want of the right to write.
+    pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) {
+        if !self.host_crd.established {
+            self.start(cx);
+        }
+        let names: Vec<Arc<str>> = self.plugins.keys().cloned().collect();
+        for name in names {
+            let candidate = self.plugins.get_mut(&name).and_then(|plugin| plugin.candidate.as_mut());
+            if let Some(Candidate { stage: Stage::Registering { missing, .. }, since_ms, waits_for, .. }) = candidate {
+                // That it waited for a leader is nothing to show any more.
+                *since_ms = cx.now.mono_ms;
+                *waits_for = None;
+                for crd in missing.clone() {
+                    self.register_crd(&name, &crd, cx);
+                }
+            }
+            self.touch(&name);
+        }
+        self.delete_orphans(cx);
+    }
+}

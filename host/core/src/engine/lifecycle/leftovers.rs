@@ -1,0 +1,75 @@
+//! What a plugin that goes leaves behind and only a person can decide about (L3): objects with its finalizer, and definitions
+//! that it converts.
+
+use std::sync::Arc;
+
+use super::Lifecycle;
+use super::plugin::Plugin;
+use crate::engine::context::Context;
+use crate::finalizer;
+use crate::kube_event::EventRecord;
+use crate::object::ObjectRef;
+use crate::observation::Observation;
+use crate::plugin_object;
+use crate::selector::Selector;
+
+/// Objects that are named one by one; the command that releases them lists all.
+const MAX_NAMED: usize = 10;
+
+impl Lifecycle {
+    pub(super) fn record_leftovers(&self, name: &Arc<str>, plugin: &Plugin, cx: &mut Context<'_>) {
+        if let Some(message) = converted(name, plugin) {
+            record(name, "ConversionLeft", &message, cx);
+            cx.observe(Observation::ConversionLeft { plugin: Arc::clone(name), message });
+        }
+        if let Some(message) = held(name, plugin, cx) {
+            record(name, "FinalizersLeft", &message, cx);
+            cx.observe(Observation::FinalizersLeft { plugin: Arc::clone(name), message });
+        }
+    }
+}
+
+fn record(name: &Arc<str>, reason: &str, message: &str, cx: &mut Context<'_>) {
+    let target = plugin_object::of(name);
+    if let Some(about) = cx.store.snapshot().get(&target.kind, &target.name).cloned() {
+        let record = EventRecord { warning: true, reason: reason.to_owned(), note: message.to_owned() };
+        cx.record(None, &about, record);
+    }
+}
+
+/// Definitions stay when their plugin goes, and with them objects that nobody can convert once this host has ended.
+fn converted(name: &str, plugin: &Plugin) -> Option<String> {
+    plugin.conversion.as_ref()?;
+    let crds = plugin.registered().map(|(manifest, _)| manifest.conversion.as_slice()).unwrap_or_default();
+    let crds: Vec<String> = crds.iter().map(|spec| format!("{} ({})", spec.crd, spec.versions.join(", "))).collect();
+    Some(format!(
+        "the plugin {name:?} is gone, and the API server still has it convert {}: this host goes on until it ends, and from \
+         then on objects can be read and written in the version alone that they are stored in. Offer the plugin again, or \
+         delete the definitions when nobody needs their objects",
+        crds.join(", ")
+    ))
+}
+
+/// Objects that a plugin leaves with its finalizer cannot be deleted any more, and only a person knows whether it comes back.
+fn held(name: &str, plugin: &Plugin, cx: &Context<'_>) -> Option<String> {
+    let controllers = plugin.active.iter().flat_map(|active| &active.manifest.controllers);
+    let snapshot = cx.store.snapshot();
+    let (finalizer, all) = (finalizer::name(name), Selector::default());
+    let mut held: Vec<ObjectRef> = Vec::new();
+    for kind in controllers.filter(|controller| controller.finalize).map(|controller| &controller.primary) {
+        let objects = snapshot.list(kind, None, &all).filter(|object| finalizer::is_on(object, &finalizer));
+        held.extend(objects.map(|object| object.reference()));
+    }
+    let count = held.len();
+    let mut objects: Vec<String> = held.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    if count > MAX_NAMED {
+        objects.push(format!("{} more", count - MAX_NAMED));
+    }
+    (count > 0).then(|| {
+        format!(
+            "{count} objects keep the finalizer {finalizer} and cannot be deleted until the plugin is back or they are \
+             released with: mortise finalizers release {name}\n{}",
+            objects.join(", ")
+        )
+    })
+}

@@ -1,0 +1,70 @@
+//! Names of plugins across the hosts of a cluster. A Plugin object belongs to the host whose namespace it names, and no other
+//! host writes it; a plugin whose name another host's plugin has is not served, for both would write the same objects.
+
+use std::sync::Arc;
+
+use super::Lifecycle;
+use super::plugin::{Plugin, RefusedBy};
+use crate::engine::context::Context;
+use crate::object::Object;
+use crate::plugin_object::{self, HOST_NAMESPACE_LABEL};
+use crate::refusal::Refusal;
+
+impl Lifecycle {
+    /// Whether it is known which names other hosts have. Where Plugin objects cannot be read at all, nobody has any.
+    pub(super) fn knows_names(&self, cx: &Context<'_>) -> bool {
+        let kind = plugin_object::kind();
+        let is_denied_or_gone = self.informers.get(&kind).is_some_and(|informer| informer.is_denied_or_gone());
+        cx.store.synced(&kind) || is_denied_or_gone || self.host_crd.error.is_some()
+    }
+
+    /// Plugins that waited for the names come up.
+    pub(super) fn names_are_known(&mut self, cx: &mut Context<'_>) {
+        for name in self.plugins.keys().cloned().collect::<Vec<_>>() {
+            self.advance(&name, cx);
+            self.touch(&name);
+        }
+    }
+
+    /// Whether a Plugin object is not this host's to write.
+    pub(super) fn is_of_another_host(&self, live: &Object) -> bool {
+        live.label(HOST_NAMESPACE_LABEL) != Some(&*self.namespace)
+    }
+
+    /// Why a plugin of this name is not this host's to serve.
+    pub(super) fn named_elsewhere(&self, name: &Arc<str>, cx: &Context<'_>) -> Option<Refusal> {
+        let target = plugin_object::of(name);
+        let snapshot = cx.store.snapshot();
+        let live = snapshot.get(&target.kind, &target.name).filter(|live| self.is_of_another_host(live))?;
+        let message = match live.label(HOST_NAMESPACE_LABEL) {
+            Some(namespace) => format!(
+                "the Plugin object {name} belongs to the host of namespace {namespace}: rename this plugin, or remove that \
+                 one; if that host is gone for good, kubectl delete plugin {name}"
+            ),
+            None => format!(
+                "the Plugin object {name} was not made by a host, which labels it {HOST_NAMESPACE_LABEL}: kubectl delete \
+                 plugin {name}"
+            ),
+        };
+        Some(Refusal::new("NamedElsewhere", message))
+    }
+
+    /// Two hosts have begun with plugins of one name, and the other's came first: what serves is withdrawn, and what is offered
+    /// is loaded anew and refused.
+    pub(super) fn give_way(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.remove(name) else { return };
+        let (offer, unreadable) = (plugin.offer.clone(), plugin.unreadable.clone());
+        self.withdraw(name, plugin, cx);
+        self.plugins.insert(Arc::clone(name), Plugin { offer, unreadable, ..Plugin::default() });
+        self.load(name, cx);
+    }
+
+    /// The other host's object may have gone.
+    pub(super) fn retry_name(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let refused = self.plugins.get(name).and_then(|plugin| plugin.refused.as_ref());
+        let was_taken = refused.is_some_and(|refused| refused.by == RefusedBy::NameOwner);
+        if was_taken && self.named_elsewhere(name, cx).is_none() {
+            self.retry_refused(name, cx);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The writes of Plugin objects: one object for each plugin, created and patched where it differs from what
+//! `conditions.rs` says. Every acceptance, refusal and trap shows once (L5): an Event is recorded with each change.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Lifecycle;
+use super::conditions::{Conditions, Readiness};
+use super::plugin::Plugin;
+use super::timers::Timer;
+use crate::backoff::{Patience, delay_ms};
+use crate::contract::{Condition, ConditionStatus};
+use crate::crd::{MANAGED_BY, MANAGED_BY_LABEL};
+use crate::engine::context::Context;
+use crate::engine::message::{Owner, PluginWrite};
+use crate::expectation::Expectation;
+use crate::kube_event::EventRecord;
+use crate::object::ObjectRef;
+use crate::observation::Observation;
+use crate::plan::is_object_name;
+use crate::plugin_object::{self, Shown};
+use crate::status::{self, StatusShape, Wanted};
+use crate::write::{WriteError, WriteOp, Written};
+
+/// The field manager of the host's own writes.
+const MANAGER: &str = "mortise";
+/// A write that failed is not tried again sooner.
+const MIN_RETRY_MS: u64 = 100;
+/// How long a plugin that is new may be coming up before its object says how far it is.
+const NEW_GRACE_MS: u64 = 1_000;
+/// The same for one whose object shows another version already: a large component may take as long to compile.
+const RELOAD_GRACE_MS: u64 = 10_000;
+/// The same for one whose object shows this very version: after a restart it will say the same again (X5), and a thousand
+/// plugins take a while.
+const RESTART_GRACE_MS: u64 = 60_000;
+/// An object that somebody deletes is not created again sooner: two hosts that know of different plugins, and of no election,
+/// would delete and create it without end.
+const RECREATE_MS: u64 = 10_000;
+
+impl Lifecycle {
+    /// Writes what has changed about a plugin, one write at a time.
+    pub(super) fn write_status(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        // A file may have a name that no object can have; its refusal is logged.
+        if cx.draining || !cx.may_write || !cx.store.synced(&plugin_object::kind()) || !is_object_name(name) {
+            return;
+        }
+        let snapshot = cx.store.snapshot();
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let writes = &mut plugin.object;
+        writes.expected = writes.expected.take().filter(|write| !write.is_met_by(&snapshot));
+        if writes.in_flight || writes.expected.is_some() {
+            return;
+        }
+        let target = plugin_object::of(name);
+        let Some(live) = snapshot.get(&target.kind, &target.name).cloned() else {
+            return self.create_plugin_object(name, target, cx);
+        };
+        if self.is_of_another_host(&live) {
+            if self.plugins.get(name).is_some_and(|plugin| plugin.active.is_some()) {
+                self.give_way(name, cx);
+            }
+            return;
+        }
+        let plugin = &self.plugins[name];
+        let (shown, conditions) = (plugin_object::shown(&live), self.conditions(plugin));
+        if let Some(due_ms) = waits_until(plugin, &shown, &conditions).filter(|due_ms| *due_ms > cx.now.mono_ms) {
+            return self.arm(due_ms - cx.now.mono_ms, Timer::Status(Arc::clone(name)), cx);
+        }
+        let (fields, all) = (self.status_fields(plugin), conditions.all());
+        let shape = StatusShape {
+            subresource: true,
+            observed_generation: true,
+            conditions: true,
+            condition_generation: true,
+            conditions_by_type: true,
+        };
+        let wanted =
+            Wanted { fields: Some(&fields), conditions: Some(&all), generation: live.generation, ..Wanted::default() };
+        if let Some(body) = status::patch(&live, MANAGER, shape, &wanted, cx.now) {
+            self.send_object(name, WriteOp::PatchStatus { target, body }, cx);
+            for record in transitions(&shown, &conditions) {
+                cx.record(Some(Arc::clone(name)), &live, record);
+            }
+        }
+    }
+
+    fn create_plugin_object(&mut self, name: &Arc<str>, target: ObjectRef, cx: &mut Context<'_>) {
+        let created_ms = self.plugins.get(name).and_then(|plugin| plugin.object.created_ms);
+        let due_ms = created_ms.map_or(0, |created_ms| created_ms + RECREATE_MS);
+        if due_ms > cx.now.mono_ms {
+            return self.arm(due_ms - cx.now.mono_ms, Timer::Status(Arc::clone(name)), cx);
+        }
+        let labels = json!({
+            (MANAGED_BY_LABEL): MANAGED_BY,
+            (plugin_object::HOST_NAMESPACE_LABEL): &*self.namespace,
+        });
+        let body = json!({
+            "apiVersion": &*target.kind.api_version,
+            "kind": &*target.kind.kind,
+            "metadata": {"name": &**name, "labels": labels},
+            "spec": {},
+        });
+        self.send_object(name, WriteOp::Create { target, body: body.to_string().into() }, cx);
+    }
+
+    fn send_object(&mut self, name: &Arc<str>, op: WriteOp, cx: &mut Context<'_>) {
+        if let Some(plugin) = self.plugins.get_mut(name) {
+            plugin.object.in_flight = true;
+        }
+        cx.send(None, None, op, Owner::Lifecycle(PluginWrite::Object(Arc::clone(name))));
+    }
+
+    pub(super) fn on_object_wrote(
+        &mut self,
+        name: &Arc<str>,
+        op: &WriteOp,
+        result: Result<Written, WriteError>,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(writes) = self.plugins.get_mut(name).map(|plugin| &mut plugin.object) else { return };
+        writes.in_flight = false;
+        match result {
+            Ok(written) => {
+                writes.failures = 0;
+                if matches!(op, WriteOp::Create { .. }) {
+                    writes.created_ms = Some(cx.now.mono_ms);
+                }
+                let version = Some(written.resource_version);
+                writes.expected = Some(Expectation { target: op.target().clone(), uid: written.uid, version });
+                self.touch(name);
+            }
+            Err(error) => {
+                writes.failures = writes.failures.saturating_add(1);
+                let delay = delay_ms(writes.failures, name, Patience::after(error.class)).max(MIN_RETRY_MS);
+                self.arm(delay, Timer::Status(Arc::clone(name)), cx);
+                let target = op.target().clone();
+                cx.observe(Observation::WriteFailed { cause: None, target, error });
+            }
+        }
+    }
+}
+
+/// A version that is coming up is not shown at every step: it mostly serves within a second. None: there is something to show.
+fn waits_until(plugin: &Plugin, shown: &Shown, conditions: &Conditions) -> Option<u64> {
+    let candidate = plugin.candidate.as_ref().filter(|_| conditions.is_progressing())?;
+    let grace_ms = match &shown.digest {
+        Some(digest) if **digest == *candidate.version.digest.0 => RESTART_GRACE_MS,
+        _ if shown.conditions.is_empty() => NEW_GRACE_MS,
+        _ => RELOAD_GRACE_MS,
+    };
+    Some(candidate.since_ms + grace_ms)
+}
+
+/// An Event for each condition that has changed and is worth a person's attention: the step that fails, and what serves.
+fn transitions(shown: &Shown, conditions: &Conditions) -> Vec<EventRecord> {
+    let was = |condition: &Condition| shown.conditions.iter().find(|was| was.name == condition.name);
+    let is_news = |condition: &Condition| {
+        was(condition).is_none_or(|was| was.status != condition.status.as_str() || was.reason != condition.reason)
+    };
+    let record = |warning, condition: &Condition| EventRecord {
+        warning,
+        reason: condition.reason.clone(),
+        note: condition.message.clone(),
+    };
+    let failed = conditions.steps.iter().filter(|step| step.status == ConditionStatus::False && is_news(step));
+    let ready = &conditions.ready;
+    let serves = match conditions.readiness {
+        // The step that fails is an Event already.
+        Readiness::Starting | Readiness::Blocked => false,
+        // The message names the digest.
+        Readiness::Serving => is_news(ready) || was(ready).is_some_and(|was| was.message != ready.message),
+        Readiness::ServingPrevious | Readiness::Faulting => is_news(ready),
+    };
+    let warns = conditions.readiness == Readiness::Faulting;
+    failed.map(|step| record(true, step)).chain(serves.then(|| record(warns, ready))).collect()
+}

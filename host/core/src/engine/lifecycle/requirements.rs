@@ -1,0 +1,122 @@
+//! What each plugin requires of what all share: informers, components, and kinds of its own (L2). It is kept per plugin, so
+//! that a plugin that changes costs what it requires and not what all others do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Lifecycle;
+use super::informers::Informer;
+use super::kind_owners::Claim;
+use super::plugin::{Plugin, Stage};
+use crate::digest::Digest;
+use crate::engine::context::Context;
+use crate::engine::message::ToLifecycle;
+use crate::event::Effect;
+use crate::object::Kind;
+
+/// What one plugin requires.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Requirements {
+    /// Kinds that it reads.
+    kinds: BTreeSet<Kind>,
+    /// Components that it is offered as or serves.
+    digests: BTreeSet<Digest>,
+    /// What is its alone, with the reconciled kind in the version that it named first.
+    claims: BTreeMap<Claim, Kind>,
+    /// Kinds of the CRDs that it brings.
+    defines: BTreeSet<Kind>,
+}
+
+impl Requirements {
+    fn of(plugin: &Plugin) -> Self {
+        let serving = plugin.active.as_ref().map(|active| &active.manifest);
+        let coming = plugin.candidate.as_ref().and_then(|candidate| Stage::manifest(&candidate.stage));
+        let mut claims = BTreeMap::new();
+        for controller in serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers) {
+            for claim in Claim::all_of(controller) {
+                claims.entry(claim).or_insert_with(|| controller.primary.clone());
+            }
+        }
+        let registered = plugin.registered().into_iter().flat_map(|(manifest, _)| &manifest.custom_resources);
+        let offered = plugin.offer.iter().map(|offer| &offer.digest);
+        let serving = plugin.active.iter().map(|active| &active.version.digest);
+        Self {
+            kinds: plugin.kinds().collect(),
+            digests: offered.chain(serving).cloned().collect(),
+            claims,
+            defines: registered.flat_map(|crd| crd.kinds.iter().cloned()).collect(),
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Brings informers, components and claims in line with what a plugin is now.
+    pub(super) fn require(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let after = Requirements::of(plugin);
+        if plugin.requirements != after {
+            let before = std::mem::replace(&mut plugin.requirements, after.clone());
+            self.exchange(name, &before, &after, cx);
+        }
+    }
+
+    /// A plugin that is gone requires nothing any more.
+    pub(super) fn release(&mut self, name: &Arc<str>, requirements: &Requirements, cx: &mut Context<'_>) {
+        self.exchange(name, requirements, &Requirements::default(), cx);
+    }
+
+    fn exchange(&mut self, name: &Arc<str>, before: &Requirements, after: &Requirements, cx: &mut Context<'_>) {
+        for kind in before.kinds.difference(&after.kinds) {
+            self.stop_informer(name, kind, cx);
+        }
+        for kind in after.kinds.difference(&before.kinds) {
+            self.start_informer(name, kind, cx);
+        }
+        for digest in before.digests.difference(&after.digests) {
+            let Some(component) = self.components.get_mut(digest) else { continue };
+            component.users.remove(name);
+            if component.users.is_empty() {
+                self.components.remove(digest);
+                cx.effects.push(Effect::Unload(digest.clone()));
+            }
+        }
+        for digest in after.digests.difference(&before.digests) {
+            if let Some(component) = self.components.get_mut(digest) {
+                component.users.insert(Arc::clone(name));
+            }
+        }
+        for kind in before.defines.difference(&after.defines) {
+            if let Some(definers) = self.definitions.get_mut(kind) {
+                definers.remove(name);
+                if definers.is_empty() {
+                    self.definitions.remove(kind);
+                }
+            }
+        }
+        for kind in after.defines.difference(&before.defines) {
+            self.definitions.entry(kind.clone()).or_default().insert(Arc::clone(name));
+        }
+        if self.kind_owners.exchange(name, &before.claims, &after.claims) {
+            cx.to_lifecycle(ToLifecycle::KindsReleased);
+        }
+    }
+
+    /// Watches a kind for a plugin, or for the host itself.
+    pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
+        let informer = self.informers.entry(kind.clone()).or_insert_with(|| {
+            cx.effects.push(Effect::StartWatch(kind.clone()));
+            Informer::default()
+        });
+        informer.readers.insert(Arc::clone(reader));
+    }
+
+    fn stop_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
+        let Some(informer) = self.informers.get_mut(kind) else { return };
+        informer.readers.remove(reader);
+        if informer.readers.is_empty() {
+            self.informers.remove(kind);
+            cx.forget(kind);
+            cx.effects.push(Effect::StopWatch(kind.clone()));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A plugin's rollout: compiled, its kinds owned, its CRDs established, its kinds listed; then the new version takes over
+//! between two calls. Whatever fails on that way leaves the old version serving (L1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Lifecycle;
+use super::component::{Accepted, Component, ComponentState};
+use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
+use super::timers::Timer;
+use crate::component::{Compiled, Offer};
+use crate::digest::Digest;
+use crate::engine::context::Context;
+use crate::engine::message::ToReconciler;
+use crate::event::Effect;
+use crate::finalizer;
+use crate::manifest::Manifest;
+use crate::observation::Observation;
+use crate::refusal::Refusal;
+
+/// How soon a version that the cluster's state has kept out is tried again: whoever has done what the refusal says should see
+/// it work while still looking.
+pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
+
+impl Lifecycle {
+    pub fn on_plugin_found(&mut self, offer: Offer, cx: &mut Context<'_>) {
+        let name = Arc::clone(&offer.name);
+        let plugin = self.plugins.entry(Arc::clone(&name)).or_default();
+        if let Some(first) = &plugin.offer
+            && first.source != offer.source
+        {
+            let message = format!("{} offers a plugin named {name:?}, but {} came first", offer.source, first.source);
+            let refusal = Refusal::new("NameTaken", message);
+            return cx.observe(Observation::Refused { plugin: name, refusal });
+        }
+        if plugin.offer.as_ref() == Some(&offer) {
+            // A relist, or a change of something that does not matter here.
+            return;
+        }
+        plugin.offer = Some(offer);
+        plugin.unreadable = None;
+        plugin.observed = None;
+        self.load(&name, cx);
+        self.settle_touched(cx);
+    }
+
+    pub fn on_plugin_unreadable(&mut self, name: &Arc<str>, source: Arc<str>, refusal: Refusal, cx: &mut Context<'_>) {
+        let plugin = self.plugins.entry(Arc::clone(name)).or_default();
+        if plugin.offer.as_ref().is_some_and(|offer| offer.source != source) {
+            return;
+        }
+        let unreadable = Some((source, refusal));
+        if plugin.unreadable != unreadable {
+            let refusal = unreadable.as_ref().map(|(_, refusal)| refusal.clone());
+            cx.effects.extend(
+                refusal.map(|refusal| Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal })),
+            );
+        }
+        plugin.unreadable = unreadable;
+        plugin.candidate = None;
+        plugin.offer = None;
+        self.serve_conversion(name, cx);
+        self.touch(name);
+        self.settle_touched(cx);
+    }
+
+    /// L3: what the plugin made stays: its CRDs, its objects and their children.
+    pub fn on_plugin_gone(&mut self, name: &Arc<str>, source: &Arc<str>, cx: &mut Context<'_>) {
+        if self.plugins.get(name).and_then(Plugin::source) != Some(source) {
+            return;
+        }
+        let Some(plugin) = self.plugins.remove(name) else { return };
+        self.record_leftovers(name, &plugin, cx);
+        self.withdraw(name, plugin, cx);
+        self.delete_orphan(name, cx);
+    }
+
+    /// Ends everything that is done for a plugin that has been taken out.
+    pub(super) fn withdraw(&mut self, name: &Arc<str>, plugin: Plugin, cx: &mut Context<'_>) {
+        cx.observe(Observation::Withdrawn { plugin: Arc::clone(name) });
+        if plugin.conversion.is_some() {
+            cx.effects.push(Effect::ServeConversion { plugin: Arc::clone(name), backend: None });
+        }
+        if plugin.active.is_some() {
+            cx.to_reconciler(ToReconciler::Withdraw { plugin: Arc::clone(name) });
+        }
+        if plugin.admission.is_some() {
+            cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
+        }
+        self.timers.forget_plugin(name);
+        self.touched.remove(name);
+        self.release(name, &plugin.requirements, cx);
+    }
+
+    /// Begins to bring up what is offered, unless it serves already.
+    pub(super) fn load(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let Some(version) = plugin.offer.as_ref().map(Offer::version) else { return };
+        plugin.refused = None;
+        plugin.candidate = None;
+        if plugin.active.as_ref().is_none_or(|active| active.version != version) {
+            let digest = version.digest.clone();
+            let (stage, since_ms) = (Stage::Compiling, cx.now.mono_ms);
+            plugin.candidate = Some(Candidate { version, stage, since_ms, waits_for: None });
+            if !self.components.contains_key(&digest) && !cx.draining {
+                let component = Component { state: ComponentState::Compiling, users: BTreeSet::new() };
+                self.components.insert(digest.clone(), component);
+                cx.effects.push(Effect::Compile(digest));
+            }
+            self.advance(name, cx);
+        }
+        self.serve_conversion(name, cx);
+        self.touch(name);
+    }
+
+    pub fn on_compiled(&mut self, digest: &Digest, result: Result<Compiled, Refusal>, cx: &mut Context<'_>) {
+        // None: nobody wants it any more.
+        let Some(component) = self.components.get_mut(digest) else { return };
+        let read = result.and_then(|compiled| {
+            let manifest = Arc::new(Manifest::parse(&compiled.manifest)?);
+            Ok(Accepted { manifest, component_bytes: compiled.component_bytes })
+        });
+        component.state = read.map_or_else(ComponentState::Refused, ComponentState::Accepted);
+        for name in component.users.clone() {
+            let candidate = self.plugins.get(&name).and_then(|plugin| plugin.candidate.as_ref());
+            if candidate.is_some_and(|it| it.version.digest == *digest && matches!(it.stage, Stage::Compiling)) {
+                self.advance(&name, cx);
+                self.touch(&name);
+            }
+        }
+        self.settle_touched(cx);
+    }
+
+    /// A component that was accepted.
+    pub(super) fn accepted(&self, digest: &Digest) -> Option<&Accepted> {
+        match &self.components.get(digest)?.state {
+            ComponentState::Accepted(accepted) => Some(accepted),
+            ComponentState::Compiling | ComponentState::Refused(_) => None,
+        }
+    }
+
+    /// Plugins whose kinds another one owned.
+    pub(super) fn retry_waiting(&mut self, cx: &mut Context<'_>) {
+        for name in self.may_own_now() {
+            self.load(&name, cx);
+        }
+    }
+
+    /// What stood in a version's way in the cluster may have changed without an event.
+    pub(super) fn retry_refused(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let refused = self.plugins.get(name).and_then(|plugin| plugin.refused.as_ref());
+        if refused.is_some_and(|refused| refused.by.is_retried()) && !cx.draining {
+            self.load(name, cx);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, name: &Arc<str>, by: RefusedBy, refusal: Refusal, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        plugin.candidate = None;
+        plugin.refused = Some(Refused { by, refusal: refusal.clone() });
+        let is_news = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
+        if by.is_retried() {
+            self.arm(REFUSED_RETRY_MS, Timer::Refused(Arc::clone(name)), cx);
+        }
+        if is_news {
+            cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
+        }
+        self.serve_conversion(name, cx);
+        self.touch(name);
+    }
+
+    /// Takes a candidate as far as it gets now.
+    pub(super) fn advance(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        self.touch(name);
+        if matches!(self.stage(name), Some(Stage::Compiling)) {
+            self.begin_registering(name, cx);
+        }
+        if let Some(stage) = self.stage(name)
+            && let Stage::Registering { manifest, missing } = &*stage
+            && missing.is_empty()
+        {
+            *stage = Stage::Listing { manifest: Arc::clone(manifest) };
+            self.require(name, cx);
+        }
+        let Some(Stage::Listing { manifest }) = self.stage(name) else { return };
+        let manifest = Arc::clone(manifest);
+        let mut kinds = manifest.controllers.iter().flat_map(|controller| controller.readable());
+        if !kinds.all(|kind| self.is_readable(&kind, cx)) || !self.knows_names(cx) {
+            return;
+        }
+        match self.named_elsewhere(name, cx) {
+            Some(refusal) => self.refuse(name, RefusedBy::NameOwner, refusal, cx),
+            None => self.activate(name, manifest, cx),
+        }
+    }
+
+    fn stage(&mut self, name: &str) -> Option<&mut Stage> {
+        Some(&mut self.plugins.get_mut(name)?.candidate.as_mut()?.stage)
+    }
+
+    /// Checks a compiled component's manifest against the other plugins, and has its CRDs registered.
+    fn begin_registering(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(candidate) = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref()) else { return };
+        let manifest = match self.components.get(&candidate.version.digest).map(|component| &component.state) {
+            Some(ComponentState::Accepted(accepted)) => Arc::clone(&accepted.manifest),
+            Some(ComponentState::Refused(refusal)) => {
+                let refusal = refusal.clone();
+                return self.refuse(name, RefusedBy::Component, refusal, cx);
+            }
+            Some(ComponentState::Compiling) | None => return,
+        };
+        if !self.knows_names(cx) {
+            return;
+        }
+        if let Some(refusal) = self.named_elsewhere(name, cx) {
+            return self.refuse(name, RefusedBy::NameOwner, refusal, cx);
+        }
+        if let Some(refusal) = self.owned_by_another(name, &manifest) {
+            return self.refuse(name, RefusedBy::KindOwner, refusal, cx);
+        }
+        if let Some(refusal) = cannot_finalize(name, &manifest) {
+            return self.refuse(name, RefusedBy::Component, refusal, cx);
+        }
+        let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
+        *self.stage(name).expect("it was just seen") = Stage::Registering { manifest, missing: missing.clone() };
+        self.require(name, cx);
+        self.serve_conversion(name, cx);
+        for crd in &missing {
+            self.register_crd(name, crd, cx);
+        }
+    }
+
+    fn activate(&mut self, name: &Arc<str>, manifest: Arc<Manifest>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let Some(Candidate { version, .. }) = plugin.candidate.take() else { return };
+        let serving = Active { version: version.clone(), manifest: Arc::clone(&manifest), ready: BTreeMap::new() };
+        let reload = plugin.active.replace(serving).is_some();
+        plugin.refused = None;
+        plugin.observed = None;
+        plugin.fault = None;
+        plugin.denied.clear();
+        let digest = version.digest.clone();
+        cx.to_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
+        cx.observe(Observation::Activated { plugin: Arc::clone(name), digest, reload });
+        self.serve_conversion(name, cx);
+        self.serve_admission(name, cx);
+    }
+}
+
+/// A finalizer carries the plugin's name, and the API server bounds its length.
+fn cannot_finalize(name: &str, manifest: &Manifest) -> Option<Refusal> {
+    let most = finalizer::MAX_PLUGIN_BYTES;
+    let finalizes = manifest.controllers.iter().any(|controller| controller.finalize);
+    (finalizes && name.len() > most).then(|| {
+        let message =
+            format!("the plugin's name has {} bytes, and one that finalizes may have {most}; rename it", name.len());
+        Refusal::new("NameTooLong", message)
+    })
+}

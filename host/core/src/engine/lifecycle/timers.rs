@@ -1,0 +1,124 @@
+//! The Lifecycle's timers. They hold moments and names; keys that come back later wait in the work queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Something that is done at its time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Timer {
+    /// Ask for a plugin's CRD to be registered.
+    RegisterCrd(Arc<str>, Arc<str>),
+    /// Write what has changed about a plugin.
+    Status(Arc<str>),
+    /// Delete a Plugin object whose plugin is gone.
+    Orphan(Arc<str>),
+    /// Look again whether the cluster lets a refused version in.
+    Refused(Arc<str>),
+}
+
+/// The timers that are set, each once. Setting one costs the same however many there are.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    by_time: BTreeSet<(u64, Timer)>,
+    due_ms: BTreeMap<Timer, u64>,
+}
+
+impl Timers {
+    /// Sets a timer; of two moments for the same one the earlier stands.
+    pub fn arm(&mut self, due_ms: u64, timer: Timer) {
+        if let Some(before_ms) = self.due_ms.get_mut(&timer) {
+            if *before_ms <= due_ms {
+                return;
+            }
+            self.by_time.remove(&(*before_ms, timer.clone()));
+        }
+        self.due_ms.insert(timer.clone(), due_ms);
+        self.by_time.insert((due_ms, timer));
+    }
+
+    /// When the next one is due.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.by_time.first().map(|(due_ms, _)| *due_ms)
+    }
+
+    /// Takes the next one whose time has come.
+    pub fn take_due(&mut self, now_ms: u64) -> Option<Timer> {
+        if self.next_due_ms()? > now_ms {
+            return None;
+        }
+        let (_, timer) = self.by_time.pop_first()?;
+        self.due_ms.remove(&timer);
+        Some(timer)
+    }
+
+    /// Forgets what was to be done for a plugin that is gone.
+    pub fn forget_plugin(&mut self, plugin: &Arc<str>) {
+        let of_crds = self.due_ms.range(Timer::RegisterCrd(Arc::clone(plugin), "".into())..);
+        let mut gone: Vec<Timer> = of_crds
+            .map(|(timer, _)| timer)
+            .take_while(|timer| matches!(timer, Timer::RegisterCrd(of, _) if of == plugin))
+            .cloned()
+            .collect();
+        gone.extend([Timer::Status, Timer::Refused].map(|timer| timer(Arc::clone(plugin))));
+        for timer in gone {
+            if let Some(due_ms) = self.due_ms.remove(&timer) {
+                self.by_time.remove(&(due_ms, timer));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(plugin: &str) -> Timer {
+        Timer::Status(plugin.into())
+    }
+
+    #[test]
+    fn a_timer_is_due_once_at_the_earliest_moment_that_was_asked_for() {
+        let mut timers = Timers::default();
+        for due_ms in [30, 10, 20] {
+            timers.arm(due_ms, report("a"));
+        }
+        timers.arm(15, report("b"));
+        assert_eq!((timers.next_due_ms(), timers.take_due(9)), (Some(10), None));
+        assert_eq!(
+            (timers.take_due(30), timers.take_due(30), timers.take_due(30)),
+            (Some(report("a")), Some(report("b")), None)
+        );
+        // What was taken can be set again, for later too.
+        timers.arm(40, report("a"));
+        assert_eq!((timers.take_due(39), timers.take_due(40), timers.next_due_ms()), (None, Some(report("a")), None));
+    }
+
+    #[test]
+    fn a_plugin_that_is_gone_leaves_no_timer_but_the_one_that_deletes_its_object() {
+        let mut timers = Timers::default();
+        for plugin in ["a", "b", "ab"] {
+            let plugin: Arc<str> = plugin.into();
+            timers.arm(1, Timer::RegisterCrd(Arc::clone(&plugin), "x.example.com".into()));
+            timers.arm(2, Timer::RegisterCrd(Arc::clone(&plugin), "y.example.com".into()));
+            timers.arm(3, Timer::Status(Arc::clone(&plugin)));
+            timers.arm(4, Timer::Refused(Arc::clone(&plugin)));
+            timers.arm(5, Timer::Orphan(plugin));
+        }
+        timers.forget_plugin(&"a".into());
+        timers.forget_plugin(&"ab".into());
+        let left: Vec<Timer> = std::iter::from_fn(|| timers.take_due(5)).collect();
+        assert_eq!(
+            left,
+            [
+                Timer::RegisterCrd("b".into(), "x.example.com".into()),
+                Timer::RegisterCrd("b".into(), "y.example.com".into()),
+                Timer::Status("b".into()),
+                Timer::Refused("b".into()),
+                Timer::Orphan("a".into()),
+                Timer::Orphan("ab".into()),
+                Timer::Orphan("b".into()),
+            ]
+        );
+        assert_eq!(timers.due_ms.len(), 0);
+    }
+}

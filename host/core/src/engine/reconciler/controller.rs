@@ -1,0 +1,177 @@
+//! Controllers that serve: made from a plugin's manifest, replaced by its next version, and ended with their keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Reconciler;
+use super::key::Work;
+use crate::component::Version;
+use crate::engine::context::Context;
+use crate::finalizer;
+use crate::limits::CallLimits;
+use crate::manifest::{ControllerSpec, Manifest};
+use crate::object::{Kind, Object, ObjectRef};
+use crate::observation::Observation;
+use crate::selector::Selector;
+use crate::status::StatusShape;
+use crate::view::Access;
+use crate::workqueue::{ControllerId, Key, Lane};
+
+/// One controller of one plugin.
+#[derive(Debug)]
+pub(super) struct Controller {
+    pub plugin: Arc<str>,
+    /// "podset/PodSet".
+    pub label: Arc<str>,
+    pub field_manager: String,
+    /// What keeps its objects until they are cleaned up after, whether this version finalizes or an earlier one did.
+    pub finalizer: String,
+    pub version: Version,
+    pub spec: Arc<ControllerSpec>,
+    pub access: Arc<Access>,
+    pub limits: CallLimits,
+    pub shape: StatusShape,
+    /// Its keys may be called, as far as its informers go.
+    pub ready: bool,
+    pub calls: u32,
+}
+
+impl Controller {
+    fn new(plugin: &Arc<str>, version: &Version, manifest: &Manifest, spec: &ControllerSpec) -> Self {
+        let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
+        Self {
+            plugin: Arc::clone(plugin),
+            label: format!("{plugin}/{}", spec.primary.kind).into(),
+            field_manager: format!("mortise/{plugin}"),
+            finalizer: finalizer::name(plugin),
+            version: version.clone(),
+            spec: Arc::new(spec.clone()),
+            access: Arc::new(Access::new(spec.readable(), manifest.limits.read_bytes)),
+            limits: manifest.limits,
+            shape: match crd {
+                Some(crd) => StatusShape::of(crd, &spec.primary),
+                // A built-in kind's status is not ours to write.
+                None if spec.builtin => StatusShape::default(),
+                // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
+                None => StatusShape { subresource: true, ..StatusShape::default() },
+            },
+            ready: false,
+            calls: 0,
+        }
+    }
+
+    /// Whether an object of its kind is its to look at: one that it selects, and one that waits for it before it may be
+    /// deleted, selected still or not.
+    pub fn reconciles(&self, object: &Object) -> bool {
+        self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer))
+    }
+
+    pub fn object_of(&self, key: &Key) -> ObjectRef {
+        ObjectRef { kind: self.spec.primary.clone(), name: key.name.clone() }
+    }
+}
+
+impl Reconciler {
+    /// A version takes over. Controllers of the kinds that the version before had go on under their ids, with their keys.
+    pub(super) fn serve(&mut self, plugin: &Arc<str>, version: &Version, manifest: &Manifest, cx: &mut Context<'_>) {
+        self.faults.remove(plugin);
+        let mut before: BTreeMap<Kind, ControllerId> =
+            self.controllers_of(plugin).map(|(id, controller)| (controller.spec.primary.clone(), id)).collect();
+        for spec in &manifest.controllers {
+            let mut controller = Controller::new(plugin, version, manifest, spec);
+            let id = before.remove(&spec.primary).unwrap_or_else(|| {
+                self.last_controller += 1;
+                ControllerId(self.last_controller)
+            });
+            if let Some(replaced) = self.controllers.get(&id) {
+                (controller.ready, controller.calls) = (replaced.ready, replaced.calls);
+            }
+            self.controllers.insert(id, controller);
+            let known = self.reconcilers_of(&spec.primary);
+            if !known.contains(&id) {
+                self.by_primary.insert(spec.primary.clone(), known.iter().copied().chain([id]).collect());
+            }
+            self.enqueue_all(id, cx);
+        }
+        for id in before.into_values() {
+            self.remove_controller(id, cx);
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, plugin: &Arc<str>, cx: &mut Context<'_>) {
+        self.faults.remove(plugin);
+        let ids: Vec<ControllerId> = self.controllers_of(plugin).map(|(id, _)| id).collect();
+        for id in ids {
+            self.remove_controller(id, cx);
+        }
+    }
+
+    pub(super) fn set_ready(&mut self, plugin: &str, primary: &Kind, ready: bool) {
+        let ids = self.reconcilers_of(primary);
+        for id in ids.iter() {
+            if let Some(controller) = self.controllers.get_mut(id).filter(|found| *found.plugin == *plugin) {
+                controller.ready = ready;
+            }
+        }
+    }
+
+    /// Looks at every object once: what has woken its keys so far led to nothing, and what another leader has left half done
+    /// wakes nobody.
+    pub(super) fn resync(&mut self, cx: &mut Context<'_>) {
+        for id in self.controllers.keys().copied().collect::<Vec<_>>() {
+            if self.controllers[&id].spec.finalize {
+                self.keys.states_of(id).for_each(|state| state.inherit(cx.now.mono_ms));
+            }
+            self.enqueue_all(id, cx);
+        }
+    }
+
+    /// Looks at every object of a controller. W1: a new version, or a new configuration, is a reason to; one that selects other
+    /// objects than the version before leaves those alone that it does not select. X7: so is coming to lead.
+    fn enqueue_all(&mut self, id: ControllerId, cx: &mut Context<'_>) {
+        let Some(spec) = self.controllers.get(&id).map(|controller| Arc::clone(&controller.spec)) else { return };
+        let snapshot = cx.store.snapshot();
+        for object in snapshot.list(&spec.primary, None, &Selector::default()) {
+            let key = Key { controller: id, name: object.name.clone() };
+            if self.controllers.get(&id).is_some_and(|controller| controller.reconciles(object)) {
+                self.keys.add(&key);
+                self.wake(&key, Lane::Resync, cx);
+            } else if self.keys.get(&key).is_some_and(|state| state.is_idle()) {
+                self.drop_key(&key, cx);
+            } else {
+                self.wake(&key, Lane::Live, cx);
+            }
+        }
+    }
+
+    /// Ends a controller with its keys, which need it until they are gone.
+    fn remove_controller(&mut self, id: ControllerId, cx: &mut Context<'_>) {
+        let Some(controller) = self.controllers.get(&id) else { return };
+        let (label, kind) = (Arc::clone(&controller.label), controller.spec.primary.clone());
+        for key in self.keys.of(id) {
+            if self.keys.get(&key).is_some_and(|state| matches!(state.turn.work, Work::Writing(_))) {
+                let object = ObjectRef { kind: kind.clone(), name: key.name.clone() };
+                cx.observe(Observation::TurnEnded { controller: Arc::clone(&label), object });
+            }
+            self.drop_key(&key, cx);
+        }
+        self.queue.remove_controller(id);
+        self.controllers.remove(&id);
+        let others = self.reconcilers_of(&kind).iter().copied().filter(|other| *other != id).collect::<Arc<[_]>>();
+        if others.is_empty() {
+            self.by_primary.remove(&kind);
+        } else {
+            self.by_primary.insert(kind, others);
+        }
+    }
+
+    fn controllers_of(&self, plugin: &str) -> impl Iterator<Item = (ControllerId, &Controller)> {
+        let of_plugin = self.controllers.iter().filter(move |(_, controller)| *controller.plugin == *plugin);
+        of_plugin.map(|(id, controller)| (*id, controller))
+    }
+
+    /// The controllers of a kind.
+    pub(super) fn reconcilers_of(&self, kind: &Kind) -> Arc<[ControllerId]> {
+        self.by_primary.get(kind).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,54 @@
+//! The keys of each controller with their state: found by controller and name, ended with their controller.
+
+use std::collections::BTreeMap;
+
+use super::key::KeyState;
+use crate::engine::context::Map;
+use crate::object::Name;
+use crate::workqueue::{ControllerId, Key};
+
+/// All keys.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    by_controller: BTreeMap<ControllerId, Map<Name, KeyState>>,
+}
+
+impl Keys {
+    pub fn get(&self, key: &Key) -> Option<&KeyState> {
+        self.by_controller.get(&key.controller)?.get(&key.name)
+    }
+
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut KeyState> {
+        self.by_controller.get_mut(&key.controller)?.get_mut(&key.name)
+    }
+
+    pub fn contains(&self, key: &Key) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Adds a key unless it is there.
+    pub fn add(&mut self, key: &Key) {
+        self.by_controller.entry(key.controller).or_default().entry(key.name.clone()).or_default();
+    }
+
+    pub fn remove(&mut self, key: &Key) -> Option<KeyState> {
+        let of_controller = self.by_controller.get_mut(&key.controller)?;
+        let removed = of_controller.remove(&key.name);
+        if of_controller.is_empty() {
+            self.by_controller.remove(&key.controller);
+        }
+        removed
+    }
+
+    /// The keys of one controller, in their order.
+    pub fn of(&self, controller: ControllerId) -> Vec<Key> {
+        let names = self.by_controller.get(&controller).into_iter().flat_map(Map::keys);
+        let mut keys: Vec<Key> = names.map(|name| Key { controller, name: name.clone() }).collect();
+        keys.sort();
+        keys
+    }
+
+    pub fn states_of(&mut self, controller: ControllerId) -> impl Iterator<Item = &mut KeyState> {
+        self.by_controller.get_mut(&controller).into_iter().flat_map(Map::values_mut)
+    }
+}
