@@ -1,5 +1,4 @@
-//! Counts of what is under way, by plugin: what decides whether one may begin more beside the others (Q4). It knows names
-//! and numbers, and not what is counted.
+//! Counts of what is under way, by plugin, which decide whether one may begin more beside the others (Q4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +27,14 @@ impl InFlight {
         }
     }
 
+    /// Q4: whether a plugin may begin one more. Its first one always: however many plugins hang, each other one goes on. Further
+    /// ones come out of what all share, of which it gets three quarters of what the others leave.
+    pub fn has_room(&self, plugin: &str, shared: usize) -> bool {
+        let own = self.of(plugin);
+        let left = shared.saturating_sub(self.total - own);
+        own == 0 || (self.total < shared && own < left * 3 / 4)
+    }
+
     pub fn of(&self, plugin: &str) -> usize {
         self.of_plugin.get(plugin).copied().unwrap_or_default()
     }
@@ -53,5 +60,23 @@ mod tests {
             in_flight.end(plugin);
         }
         assert_eq!((in_flight.of("a"), in_flight.of("b"), in_flight.total()), (1, 0, 1));
+    }
+    #[test]
+    fn q4_however_many_plugins_hang_each_other_one_begins_its_first() {
+        const SHARED: usize = 64;
+        let mut in_flight = InFlight::default();
+        let mut counts = Vec::new();
+        for number in 0..1_000 {
+            let plugin: Arc<str> = number.to_string().into();
+            while in_flight.has_room(&plugin, SHARED) {
+                in_flight.begin(&plugin);
+            }
+            counts.push(in_flight.of(&plugin));
+        }
+        assert_eq!(counts[..6], [48, 12, 3, 1, 1, 1], "what is shared, and then one each");
+        assert_eq!((counts.iter().min(), in_flight.total() <= SHARED + 1_000), (Some(&1), true));
+        let mut alone = InFlight::default();
+        alone.begin(&"a".into());
+        assert!(!alone.has_room("a", 1) && alone.has_room("b", 1), "one slot in all is still one of each plugin");
     }
 }

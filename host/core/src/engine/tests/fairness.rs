@@ -18,20 +18,20 @@ fn refuse_all(host: &mut Host, number: usize) {
 }
 
 #[test]
-fn q4_writes_that_hang_take_half_of_what_is_left_until_they_end_or_their_plugin_is_gone() {
+fn q4_writes_that_hang_take_three_quarters_of_what_is_left_until_they_end_or_their_plugin_is_gone() {
     let mut host = Host::serving(3);
     host.create_objects(0, 100);
     host.create_objects(1, 100);
-    assert_eq!((writing(&host, 0), writing(&host, 1)), (32, 16));
+    assert_eq!((writing(&host, 0), writing(&host, 1)), (48, 12));
     // A newer version of the plugin has its writes to answer for as before.
     host.offer_component(0, component(0, 2));
-    assert_eq!((writing(&host, 0), writing(&host, 1)), (32, 16));
-    // What a plugin leaves behind is nobody's: the other gets the half of everything, and no more.
+    assert_eq!((writing(&host, 0), writing(&host, 1)), (48, 12));
+    // What a plugin leaves behind is nobody's: the other gets its part of everything, and no more.
     host.withdraw(0);
-    assert_eq!(writing(&host, 1), 32);
+    assert_eq!(writing(&host, 1), 48);
     refuse_all(&mut host, 0);
     host.create_objects(2, 100);
-    assert_eq!((writing(&host, 1), writing(&host, 2)), (32, 16));
+    assert_eq!((writing(&host, 1), writing(&host, 2)), (48, 12));
     // What has ended is given back, once.
     host.step(Event::Shutdown);
     refuse_all(&mut host, 1);
