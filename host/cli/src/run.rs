@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use clap::{Args, ValueEnum};
+use mortise_core::engine::WriteBudget;
 use mortise_kube::client::Access;
 use mortise_runtime::config::{BindAddress, Config, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl};
 use mortise_runtime::log;
@@ -57,6 +58,12 @@ pub struct RunArgs {
     /// Threads that run plugins [default: one per core]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+    /// Writes that each plugin may send in a minute; one that is over is slowed down and says so
+    #[arg(long, value_name = "N", default_value_t = WriteBudget::default().writes_per_minute)]
+    plugin_writes_per_minute: u32,
+    /// Of these, objects that it may create
+    #[arg(long, value_name = "N", default_value_t = WriteBudget::default().creates_per_minute)]
+    plugin_creates_per_minute: u32,
     /// Write only while this host holds a Lease, so that several hosts may run in one cluster and one of them leads
     #[arg(long)]
     leader_elect: bool,
@@ -126,6 +133,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         plugin_dir: args.plugin_dir,
         cache_dir: crate::cache::folder(args.cache_dir)?,
         workers: args.workers.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+        write_budget: WriteBudget {
+            writes_per_minute: args.plugin_writes_per_minute,
+            creates_per_minute: args.plugin_creates_per_minute,
+        },
         metrics: args.metrics_bind_address,
         probes: args.health_probe_bind_address,
         webhook,

@@ -27,6 +27,7 @@ mod outbox;
 mod reconciler;
 
 pub use health::{Health, PluginHealth};
+pub use outbox::WriteBudget;
 
 use context::Context;
 use lifecycle::Lifecycle;
@@ -46,6 +47,8 @@ pub struct Config {
     /// Other hosts may be there: nothing is written before [`Event::LeaseChanged`] has given the right to. Without, this host
     /// has it for ever.
     pub leader_election: bool,
+    /// What each plugin may write.
+    pub write_budget: WriteBudget,
 }
 
 /// The state machines, and the messages between them.
@@ -77,7 +80,7 @@ impl Engine {
             store: Store::default(),
             lifecycle: Lifecycle::new(config.namespace),
             reconciler: Reconciler::new(config.call_slots),
-            outbox: Outbox::new(config.instance, config.leader_election),
+            outbox: Outbox::new(config.instance, config.leader_election, config.write_budget),
             messages: VecDeque::new(),
             draining: false,
             wake_at: None,

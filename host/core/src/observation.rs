@@ -85,6 +85,13 @@ pub enum Observation {
         /// Which, what that means and what to do.
         message: String,
     },
+    /// A plugin is over its budget of writes: its keys wait.
+    Throttled {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Which budget, and how to raise it.
+        message: String,
+    },
     /// A plugin, or a new version of it, was refused.
     Refused {
         /// The plugin.

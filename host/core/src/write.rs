@@ -172,6 +172,11 @@ impl WriteOp {
         }
     }
 
+    /// Whether it makes an object that was not there.
+    pub fn creates(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::Apply { only_if: Precondition::Absent, .. })
+    }
+
     /// The API verb, as audit logs and RBAC write it; an eviction, which they call a create, has its own.
     pub fn verb(&self) -> &'static str {
         match self {

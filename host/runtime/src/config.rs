@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Context;
+use mortise_core::engine::WriteBudget;
 use mortise_core::webhook::Address;
 use mortise_source::is_dns_label;
 use tokio::net::TcpListener;
@@ -30,6 +31,8 @@ pub struct Config {
     pub cache_dir: PathBuf,
     /// Threads that run guests.
     pub workers: NonZeroUsize,
+    /// What each plugin may write.
+    pub write_budget: WriteBudget,
     /// Which other hosts there may be. None: there are none.
     pub leader_election: Option<LeaderElection>,
     /// Where `/metrics` is served.

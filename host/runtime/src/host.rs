@@ -75,6 +75,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         // Each worker has its next call waiting when it ends one.
         call_slots: config.workers.get() * 2,
         leader_election: config.leader_election.is_some(),
+        write_budget: config.write_budget,
     });
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();

@@ -158,6 +158,9 @@ impl Metrics {
             Observation::CacheLagging { object } => {
                 self.families.cache_lagging.get_or_create(&KindLabels { kind: object.kind.to_string() }).inc();
             }
+            Observation::Throttled { plugin, .. } => {
+                self.families.throttled.get_or_create(&PluginLabels { plugin: plugin.clone() }).inc();
+            }
             Observation::BreakerOpened { controller, .. } => {
                 self.families.breaker_openings.get_or_create(&controller_labels(controller)).inc();
             }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use mortise_core::component::Offer;
-use mortise_core::engine::{Config, Engine};
+use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, ObjectRef};
 use mortise_core::time::Now;
@@ -494,5 +494,6 @@ fn new_driver() -> Engine {
         namespace: "mortise-system".into(),
         call_slots: CALL_SLOTS,
         leader_election: false,
+        write_budget: WriteBudget::default(),
     })
 }

@@ -88,6 +88,7 @@ impl Lifecycle {
             ToLifecycle::Permitted { plugin, permission } => self.on_permitted(plugin, &permission, cx),
             ToLifecycle::Faulted { plugin, message } => self.on_faulted(plugin, message),
             ToLifecycle::Recovered { plugin } => self.on_recovered(plugin, cx),
+            ToLifecycle::Throttled { plugin, message } => self.on_throttled(plugin, message, cx),
             ToLifecycle::Wrote { write: PluginWrite::Object(name), op, result } => {
                 self.on_object_wrote(&name, &op, result, cx);
             }
@@ -120,6 +121,7 @@ impl Lifecycle {
             match timer {
                 Timer::RegisterCrd(plugin, crd) => self.register_crd(&plugin, &crd, cx),
                 Timer::Status(plugin) => self.touch(&plugin),
+                Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
             }

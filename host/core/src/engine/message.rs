@@ -32,6 +32,8 @@ pub(super) enum ToLifecycle {
     Faulted { plugin: Arc<str>, message: String },
     /// None does any more.
     Recovered { plugin: Arc<str> },
+    /// The plugin is over its budget of writes.
+    Throttled { plugin: Arc<str>, message: String },
     /// The write of a Plugin object.
     Wrote { write: PluginWrite, op: WriteOp, result: Result<Written, WriteError> },
     /// This host may write again, or for the first time.
@@ -49,6 +51,8 @@ pub(super) enum ToReconciler {
     Withdraw { plugin: Arc<str> },
     /// Whether the controller of this plugin for this kind may be called, as far as its informers go.
     SetReady { plugin: Arc<str>, primary: Kind, ready: bool },
+    /// The plugin is over its budget of writes: its keys wait until then.
+    Throttle { plugin: Arc<str>, until_ms: u64 },
     /// Look at every object: this host has come to lead.
     Resync,
     /// The write of a key's plan.

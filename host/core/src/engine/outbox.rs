@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use self::budget::{Budgets, Debt};
 use super::context::{Context, Map};
 use super::message::{Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
@@ -15,6 +16,10 @@ use crate::lease::Claim;
 use crate::observation::Observation;
 use crate::time::Now;
 use crate::write::{Write, WriteError, WriteId, WriteOp, Written};
+
+mod budget;
+
+pub use self::budget::WriteBudget;
 
 /// The state of all writes.
 #[derive(Debug)]
@@ -26,10 +31,11 @@ pub(super) struct Outbox {
     in_flight: Map<WriteId, (Owner, WriteOp)>,
     last_write: u64,
     events: EventLog,
+    budgets: Budgets,
 }
 
 impl Outbox {
-    pub fn new(instance: Arc<str>, leader_election: bool) -> Self {
+    pub fn new(instance: Arc<str>, leader_election: bool, budget: WriteBudget) -> Self {
         Self {
             claim: if leader_election { Claim::None } else { Claim::Everlasting },
             leader_election,
@@ -37,6 +43,7 @@ impl Outbox {
             in_flight: Map::default(),
             last_write: 0,
             events: EventLog::new(instance),
+            budgets: Budgets::new(budget),
         }
     }
 
@@ -57,6 +64,12 @@ impl Outbox {
 
     fn send(&mut self, outgoing: Outgoing, cx: &mut Context<'_>) {
         let Outgoing { plugin, cause, op, owner } = outgoing;
+        if let Some(plugin) = &plugin
+            && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, &op)
+        {
+            cx.to_reconciler(ToReconciler::Throttle { plugin: Arc::clone(plugin), until_ms });
+            cx.to_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });
+        }
         self.last_write += 1;
         let id = WriteId(self.last_write);
         self.in_flight.insert(id, (owner, op.clone()));

@@ -56,6 +56,8 @@ pub(super) struct Reconciler {
     waiting: BTreeMap<ObjectRef, BTreeSet<Key>>,
     live_reads: BTreeMap<ObjectRef, LiveRead>,
     faults: BTreeMap<Arc<str>, PluginFaults>,
+    /// Plugins that are over their budget of writes, and until when their keys wait.
+    throttled: BTreeMap<Arc<str>, u64>,
 }
 
 impl Reconciler {
@@ -75,6 +77,7 @@ impl Reconciler {
             waiting: BTreeMap::new(),
             live_reads: BTreeMap::new(),
             faults: BTreeMap::new(),
+            throttled: BTreeMap::new(),
         }
     }
 
@@ -83,14 +86,15 @@ impl Reconciler {
             ToReconciler::Serve { plugin, version, manifest } => self.serve(&plugin, &version, &manifest, cx),
             ToReconciler::Withdraw { plugin } => self.withdraw(&plugin, cx),
             ToReconciler::SetReady { plugin, primary, ready } => self.set_ready(&plugin, &primary, ready),
+            ToReconciler::Throttle { plugin, until_ms } => _ = self.throttled.insert(plugin, until_ms),
             ToReconciler::Resync => self.resync(cx),
             ToReconciler::Wrote { key, op, result } => self.on_wrote(&key, &op, result, cx),
         }
     }
 
-    /// When a key that waits is due.
+    /// When a key that waits, or a plugin, is due.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.queue.next_due_ms()
+        self.throttled.values().copied().chain(self.queue.next_due_ms()).min()
     }
 
     /// Keys that wait in the queue, per controller label.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Config, Engine};
+use super::{Config, Engine, WriteBudget};
 use crate::admission::AdmissionBackend;
 use crate::call::CallDone;
 use crate::component::{Compiled, Offer};
@@ -25,6 +25,7 @@ use crate::watch::WatchEvent;
 use crate::write::{WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 mod admission;
+mod budget;
 mod builtin;
 mod conversion;
 mod fairness;
@@ -37,7 +38,7 @@ mod predicates;
 mod requirements;
 mod status;
 
-/// A engine and the cluster that it believes in.
+/// An engine and the cluster that it believes in.
 struct Host {
     engine: Engine,
     now_ms: u64,
@@ -160,7 +161,13 @@ fn merge(target: &mut Value, patch: &Value) {
 
 /// A host that calls one guest at a time and knows of no other host.
 fn config() -> Config {
-    Config { instance: "mortise-0".into(), namespace: "mortise-system".into(), call_slots: 1, leader_election: false }
+    Config {
+        instance: "mortise-0".into(),
+        namespace: "mortise-system".into(),
+        call_slots: 1,
+        leader_election: false,
+        write_budget: WriteBudget::default(),
+    }
 }
 
 impl Host {

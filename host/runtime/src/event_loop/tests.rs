@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mortise_core::component::Offer;
 use mortise_core::digest::Digest;
-use mortise_core::engine::{self, Engine};
+use mortise_core::engine::{self, Engine, WriteBudget};
 use mortise_kube::client::{Access, ApiServer};
 use mortise_source::SourceEvent;
 use mortise_wasm::engine::Pooling;
@@ -78,6 +78,7 @@ async fn at_rest() -> (Host, EventLoop) {
         namespace: "mortise-system".into(),
         call_slots: 2,
         leader_election: false,
+        write_budget: WriteBudget::default(),
     });
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use anyhow::{Context, Result, bail};
 use mortise_core::call::{Call, CallDone};
 use mortise_core::component::{Compiled, Offer};
-use mortise_core::engine::{Config, Engine};
+use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
 use mortise_core::time::Now;
@@ -45,6 +45,7 @@ impl<'a> Cycle<'a> {
                 namespace: "mortise-system".into(),
                 call_slots: 4,
                 leader_election: false,
+                write_budget: WriteBudget::default(),
             }),
             now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
             wake_at: None,

@@ -37,7 +37,7 @@ pub(super) enum Readiness {
     Serving,
     /// A newer version does not serve, so the one before does.
     ServingPrevious,
-    /// It serves, and calls end in a fault.
+    /// It serves, and calls end in a fault, or it is over its budget.
     Faulting,
 }
 
@@ -160,6 +160,9 @@ impl Lifecycle {
         }
         if let Some(fault) = &plugin.fault {
             return (Readiness::Faulting, yes("Ready", "GuestFault", format!("{serving}, but {fault}")));
+        }
+        if let Some(throttled) = &plugin.throttled {
+            return (Readiness::Faulting, yes("Ready", "Throttled", format!("{serving}, but {}", throttled.message)));
         }
         (Readiness::Serving, yes("Ready", "Serving", serving))
     }

@@ -32,6 +32,8 @@ pub(super) struct Plugin {
     pub denied: BTreeMap<Permission, String>,
     /// One of the calls that end in a fault.
     pub fault: Option<String>,
+    /// That it is over its budget of writes.
+    pub throttled: Option<Throttled>,
     /// Whether the API server calls its webhooks, for a plugin that has admission.
     pub admission: Option<Admission>,
     /// Which version converts its objects, for a plugin that has several versions of its kinds.
@@ -39,6 +41,14 @@ pub(super) struct Plugin {
     pub object: ObjectWrites,
     /// What is kept for it.
     pub requirements: Requirements,
+}
+
+/// A plugin was over its budget of writes.
+#[derive(Debug)]
+pub(super) struct Throttled {
+    /// When it was so last.
+    pub at_ms: u64,
+    pub message: String,
 }
 
 /// A refusal, with what it was about.

@@ -10,6 +10,8 @@ pub(super) enum Timer {
     RegisterCrd(Arc<str>, Arc<str>),
     /// Write what has changed about a plugin.
     Status(Arc<str>),
+    /// Look whether a plugin is below its budget of writes again.
+    Throttled(Arc<str>),
     /// Delete a Plugin object whose plugin is gone.
     Orphan(Arc<str>),
     /// Look again whether the cluster lets a refused version in.
@@ -59,7 +61,7 @@ impl Timers {
             .take_while(|timer| matches!(timer, Timer::RegisterCrd(of, _) if of == plugin))
             .cloned()
             .collect();
-        gone.extend([Timer::Status, Timer::Refused].map(|timer| timer(Arc::clone(plugin))));
+        gone.extend([Timer::Status, Timer::Refused, Timer::Throttled].map(|timer| timer(Arc::clone(plugin))));
         for timer in gone {
             if let Some(due_ms) = self.due_ms.remove(&timer) {
                 self.by_time.remove(&(due_ms, timer));

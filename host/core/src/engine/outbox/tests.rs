@@ -19,7 +19,7 @@ struct Alone {
 
 impl Alone {
     fn new(leader_election: bool) -> Self {
-        let outbox = Outbox::new("host-0".into(), leader_election);
+        let outbox = Outbox::new("host-0".into(), leader_election, WriteBudget::default());
         Self { outbox, now: Now::default(), store: Store::default(), effects: Vec::new(), messages: VecDeque::new() }
     }
 

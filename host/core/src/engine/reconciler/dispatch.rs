@@ -20,11 +20,13 @@ impl Reconciler {
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
             }
         }
+        self.throttled.retain(|_, until_ms| *until_ms > cx.now.mono_ms);
         while !cx.draining && cx.may_write {
             let may_run = |id| {
                 self.controllers.get(&id).is_some_and(|controller| {
                     let plugin = &controller.plugin;
                     controller.ready
+                        && !self.throttled.contains_key(plugin)
                         && controller.calls < controller.spec.concurrency
                         && self.calling.has_room(plugin, self.call_slots)
                         && self.writing.has_room(plugin, MAX_KEYS_WRITING)

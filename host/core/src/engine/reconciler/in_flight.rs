@@ -39,6 +39,7 @@ impl InFlight {
         self.of_plugin.get(plugin).copied().unwrap_or_default()
     }
 
+    #[cfg(test)]
     pub fn total(&self) -> usize {
         self.total
     }

@@ -1,0 +1,180 @@
+//! How much each plugin may write in a minute, and create of that. A plugin that is over is in debt: what its plans have begun
+//! goes out, and its keys wait until the debt is paid off. Only time pays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::write::WriteOp;
+
+const MINUTE_MS: u64 = 60_000;
+/// Plugins whose budgets are remembered before those that owe nothing are forgotten.
+const REMEMBERED: usize = 64;
+
+/// What every plugin may write in a minute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteBudget {
+    /// Writes of any kind.
+    pub writes_per_minute: u32,
+    /// Of these, objects that are created.
+    pub creates_per_minute: u32,
+}
+
+impl Default for WriteBudget {
+    /// Two hundred writes a second for as long as it takes, ten times what controller-runtime's default rate limiter lets a
+    /// whole controller send, half of them creates; and a minute's worth at once.
+    fn default() -> Self {
+        Self { writes_per_minute: 12_000, creates_per_minute: 6_000 }
+    }
+}
+
+/// The budgets of all plugins.
+#[derive(Debug)]
+pub(super) struct Budgets {
+    most: WriteBudget,
+    of_plugin: BTreeMap<Arc<str>, Account>,
+}
+
+/// Why a plugin waits.
+#[derive(Debug)]
+pub(super) struct Debt {
+    pub until_ms: u64,
+    pub message: String,
+}
+
+#[derive(Debug)]
+struct Account {
+    writes: Bucket,
+    creates: Bucket,
+}
+
+/// A bucket that fills up in a minute. One token is as many parts as a minute has milliseconds, so that it fills by whole
+/// parts however slowly.
+#[derive(Debug)]
+struct Bucket {
+    parts: i64,
+    at_ms: u64,
+}
+
+impl Budgets {
+    pub fn new(most: WriteBudget) -> Self {
+        Self { most, of_plugin: BTreeMap::new() }
+    }
+
+    /// Counts a write of a plugin; what comes back is why it has to wait with the next.
+    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, op: &WriteOp) -> Option<Debt> {
+        let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
+        if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
+            self.of_plugin.retain(|_, account| {
+                account.writes.fill(now_ms, writes_per_minute);
+                account.creates.fill(now_ms, creates_per_minute);
+                !(account.writes.is_full(writes_per_minute) && account.creates.is_full(creates_per_minute))
+            });
+        }
+        let account = self.of_plugin.entry(Arc::clone(plugin)).or_insert_with(|| Account {
+            writes: Bucket::full(now_ms, writes_per_minute),
+            creates: Bucket::full(now_ms, creates_per_minute),
+        });
+        let creates = op.creates().then_some((&mut account.creates, creates_per_minute, "creates"));
+        let of_kinds = creates.into_iter().chain([(&mut account.writes, writes_per_minute, "writes")]);
+        let debts = of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what)));
+        let (wait_ms, most, what) = debts.max()?;
+        let message = format!(
+            "{plugin} is over its budget of {most} {what} a minute, so its objects wait {} s; a plugin that never gets below \
+             it fights or grows without end, and for one that has to write that much, `mortise run` takes \
+             --plugin-{what}-per-minute",
+            wait_ms.div_ceil(1_000)
+        );
+        Some(Debt { until_ms: now_ms + wait_ms, message })
+    }
+}
+
+impl Bucket {
+    fn full(now_ms: u64, per_minute: u32) -> Self {
+        Self { parts: Self::size(per_minute), at_ms: now_ms }
+    }
+
+    fn size(per_minute: u32) -> i64 {
+        i64::from(per_minute) * MINUTE_MS.cast_signed()
+    }
+
+    fn is_full(&self, per_minute: u32) -> bool {
+        self.parts >= Self::size(per_minute)
+    }
+
+    fn fill(&mut self, now_ms: u64, per_minute: u32) {
+        let elapsed_ms = now_ms.saturating_sub(self.at_ms).cast_signed();
+        let parts = self.parts.saturating_add(elapsed_ms.saturating_mul(i64::from(per_minute)));
+        (self.parts, self.at_ms) = (parts.min(Self::size(per_minute)), now_ms);
+    }
+
+    /// Takes one token; what comes back is how long it takes until the bucket owes nothing.
+    fn spend(&mut self, now_ms: u64, per_minute: u32) -> Option<u64> {
+        self.fill(now_ms, per_minute);
+        self.parts = self.parts.saturating_sub(MINUTE_MS.cast_signed());
+        let owed = u64::try_from(self.parts.saturating_neg()).ok().filter(|owed| *owed > 0)?;
+        Some(owed.div_ceil(u64::from(per_minute.max(1))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Propagation;
+    use crate::object::{Kind, Name, ObjectRef};
+
+    fn delete() -> WriteOp {
+        let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a") };
+        WriteOp::Delete { target, uid: "1".into(), propagation: Propagation::Background }
+    }
+
+    fn create() -> WriteOp {
+        let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a") };
+        WriteOp::Create { target, body: "{}".into() }
+    }
+
+    fn budgets() -> Budgets {
+        Budgets::new(WriteBudget { writes_per_minute: 600, creates_per_minute: 60 })
+    }
+
+    #[test]
+    fn a_minutes_worth_goes_at_once_and_the_next_waits_for_what_it_is_over() {
+        let (mut budgets, plugin) = (budgets(), Arc::from("a"));
+        let mut spend = |now_ms, op: &WriteOp| budgets.spend(now_ms, &plugin, op).map(|debt| debt.until_ms - now_ms);
+        for _ in 0..600 {
+            assert_eq!(spend(5, &delete()), None);
+        }
+        assert_eq!(spend(5, &delete()), Some(100), "ten a second");
+        assert_eq!(spend(5, &delete()), Some(200), "and what a plan has begun adds up");
+        assert_eq!(spend(205, &delete()), Some(100));
+        assert_eq!(spend(60_305, &delete()), None, "a minute of patience pays a minute's worth");
+    }
+
+    #[test]
+    fn creates_have_a_budget_of_their_own_within_it() {
+        let (mut budgets, plugin) = (budgets(), Arc::from("a"));
+        for _ in 0..60 {
+            assert!(budgets.spend(0, &plugin, &create()).is_none());
+        }
+        let debt = budgets.spend(0, &plugin, &create()).expect("the 61st is one too many");
+        assert_eq!(debt.until_ms, 1_000);
+        assert!(
+            debt.message.contains("60 creates") && debt.message.contains("--plugin-creates-per-minute"),
+            "{debt:?}"
+        );
+        assert!(budgets.spend(0, &Arc::from("b"), &create()).is_none(), "another plugin has its own");
+    }
+
+    #[test]
+    fn plugins_that_owe_nothing_are_forgotten_and_debts_are_not() {
+        let mut budgets = budgets();
+        let debtor = Arc::from("debtor");
+        for _ in 0..62 {
+            budgets.spend(0, &debtor, &create());
+        }
+        for number in 0..1_000_u64 {
+            budgets.spend(number, &number.to_string().into(), &delete());
+        }
+        assert!(budgets.of_plugin.len() < 300, "{}", budgets.of_plugin.len());
+        assert!(budgets.spend(999, &debtor, &create()).is_some());
+    }
+}
