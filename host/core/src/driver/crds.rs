@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::plugins::{Candidate, Denial, HOST, REFUSED_RETRY_MS, Stage, Step};
 use super::{Driver, Timer};
-use crate::conversion;
 use crate::crd;
 use crate::crd::CrdError;
 use crate::digest::Digest;
@@ -14,10 +13,10 @@ use crate::event::Effect;
 use crate::object::{Kind, Name, ObjectRef};
 use crate::observation::Observation;
 use crate::permission::Permission;
-use crate::plan::MANAGED_BY;
 use crate::refusal::Refusal;
 use crate::watch::WatchError;
 use crate::webhook::Endpoint;
+use crate::well_known;
 use crate::write::{WriteError, WriteErrorClass};
 use crate::{plugin_object, rbac};
 
@@ -46,7 +45,7 @@ impl Driver {
         }
         let mut endpoint = None;
         let (body, digest) = if **plugin == *HOST {
-            (crd::prepare(MANAGED_BY.1, plugin_object::CRD, None), None)
+            (crd::prepare(well_known::HOST, plugin_object::CRD, None), None)
         } else {
             let Some(state) = self.plugins.get(plugin) else { return };
             let Some((found, digest)) = state.custom_resource(crd) else { return };
@@ -57,7 +56,7 @@ impl Driver {
                     return;
                 }
             }
-            let conversion = endpoint.as_ref().map(|endpoint| conversion::strategy(plugin, endpoint));
+            let conversion = endpoint.as_ref().map(|endpoint| crd::conversion::strategy(plugin, endpoint));
             (crd::prepare(plugin, &found.body, conversion), Some(digest.clone()))
         };
         let looks_only = !self.may_write();
@@ -131,7 +130,7 @@ impl Driver {
     /// metrics and the readiness probe, and tried again for as long as it takes.
     fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, effects: &mut Vec<Effect>) {
         let crd_kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        let refused = |refusal| Observation::Refused { plugin: Arc::from(MANAGED_BY.1), refusal };
+        let refused = |refusal| Observation::Refused { plugin: Arc::from(well_known::HOST), refusal };
         let (message, told) = match result {
             Ok(()) => {
                 self.host_crd_established = true;

@@ -8,9 +8,10 @@ use super::plugins::PluginState;
 use super::report::plugin_object_of;
 use crate::event::Effect;
 use crate::object::Object;
-use crate::plugin_object::{self, HOST_NAMESPACE_LABEL};
+use crate::plugin_object;
 use crate::refusal::Refusal;
 use crate::watch::WatchError;
+use crate::well_known::HOST_NAMESPACE_LABEL;
 
 /// Why such a plugin is refused.
 const NAMED_ELSEWHERE: &str = "NamedElsewhere";

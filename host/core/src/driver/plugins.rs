@@ -22,6 +22,7 @@ use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
+use crate::well_known::field_manager;
 use crate::workqueue::{ControllerId, Key, Lane};
 
 /// How soon a version that the cluster's state has kept out is tried again: what to do was said, and whoever has done it
@@ -508,7 +509,7 @@ fn controller(plugin: &Arc<str>, active: &Active, spec: &ControllerSpec, calls: 
     Controller {
         plugin: Arc::clone(plugin),
         label: format!("{plugin}/{}", spec.primary.kind).into(),
-        manager: format!("mortise/{plugin}"),
+        manager: field_manager(plugin),
         finalizer: finalizer::name(plugin),
         digest: active.digest.clone(),
         config: Arc::clone(&active.config),

@@ -17,17 +17,15 @@ use crate::event::Effect;
 use crate::expectation::Expectation;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
-use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
 use crate::observation::Observation;
-use crate::plan::{MANAGED_BY, is_object_name};
 use crate::plugin_object;
 use crate::rbac;
 use crate::status::{self, StatusShape, Wanted};
 use crate::watch::WatchError;
+use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL};
 use crate::write::{WriteError, WriteOp, Written};
 
-/// The field manager of the host's own writes.
-const MANAGER: &str = "mortise";
 /// How long a plugin that is new may be on its way before its object says how far it is.
 const NEW_GRACE_MS: u64 = 1_000;
 /// The same for one whose object tells of a version already: a restart lists and loads within this time, and a large
@@ -92,7 +90,7 @@ impl Driver {
             generation: live.generation,
             ..Wanted::default()
         };
-        if let Some(body) = status::patch(&live, MANAGER, shape, &wanted, self.now) {
+        if let Some(body) = status::patch(&live, HOST, shape, &wanted, self.now) {
             self.send_report(name, WriteOp::PatchStatus { target, body }, effects);
             self.tell_transitions(name, &live, &conditions, effects);
         }
@@ -106,8 +104,8 @@ impl Driver {
             return;
         }
         let labels = json!({
-            (MANAGED_BY.0): MANAGED_BY.1,
-            (plugin_object::HOST_NAMESPACE_LABEL): &*self.config.namespace,
+            (MANAGED_BY_LABEL): HOST,
+            (HOST_NAMESPACE_LABEL): &*self.config.namespace,
         });
         let body = json!({
             "apiVersion": &*target.kind.api_version,
