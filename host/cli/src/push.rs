@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
 use mortise_core::refusal::Refusal;
+use mortise_core::well_known::PLUGIN;
 use mortise_runtime::config::Namespace;
-use mortise_source::configmap::{CONFIG_KEY, LABEL};
+use mortise_source::configmap::CONFIG_KEY;
 use mortise_source::pack::{Compression, Packed, pack};
 
 use crate::{component, kubernetes, words};
@@ -118,10 +119,10 @@ async fn send(args: &PushArgs, mut wanted: ConfigMap) -> anyhow::Result<&'static
         api.create(&params, &wanted).await?;
         return Ok("created");
     };
-    if live.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL)).map(String::as_str) != Some("true") {
+    if live.metadata.labels.as_ref().and_then(|labels| labels.get(PLUGIN)).map(String::as_str) != Some("true") {
         bail!(
-            "it is there and is no plugin: it has no label {LABEL}=true; take another name with --name, or label it with \
-             kubectl -n {} label configmap {name} {LABEL}=true",
+            "it is there and is no plugin: it has no label {PLUGIN}=true; take another name with --name, or label it with \
+             kubectl -n {} label configmap {name} {PLUGIN}=true",
             args.namespace
         );
     }
@@ -153,12 +154,12 @@ mod tests {
     #[test]
     fn a_push_replaces_the_component_and_keeps_what_it_does_not_bring() {
         let live = config_map(serde_json::json!({
-            "metadata": {"name": "podset", "resourceVersion": "7", "labels": {"team": "web", LABEL: "true"}},
+            "metadata": {"name": "podset", "resourceVersion": "7", "labels": {"team": "web", PLUGIN: "true"}},
             "data": {CONFIG_KEY: "a: 1", "plugin.wasm": "text"},
             "binaryData": {"plugin.wasm.gz": "AA=="},
         }));
         let mut wanted = config_map(serde_json::json!({
-            "metadata": {"name": "podset", "labels": {LABEL: "true"}},
+            "metadata": {"name": "podset", "labels": {PLUGIN: "true"}},
             "binaryData": {"plugin.wasm.zst": "AAA="},
         }));
         take_over(&mut wanted, live.clone());

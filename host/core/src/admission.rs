@@ -11,6 +11,7 @@ use crate::contract::GuestFault;
 use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::AdmissionSpec;
+use crate::webhook::Purpose;
 
 pub mod configuration;
 mod defaults;
@@ -27,25 +28,6 @@ pub enum Operation {
     Update,
     /// One that is to be deleted.
     Delete,
-}
-
-/// What a plugin is asked.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Purpose {
-    /// To fill in defaults.
-    Mutate,
-    /// To check.
-    Validate,
-}
-
-impl Purpose {
-    /// The word for it in paths, webhooks' names and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mutate => "mutate",
-            Self::Validate => "validate",
-        }
-    }
 }
 
 /// One question, as the guest gets it. Objects are JSON text.

@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::contract::GuestFault;
-use crate::crd::is_kept_for;
 use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::ConversionSpec;
-use crate::webhook::{Endpoint, Subject, path_of};
 
 pub mod review;
 #[cfg(test)]
@@ -72,37 +70,4 @@ impl ConversionBackend {
         };
         self.specs.iter().any(is_of)
     }
-}
-
-/// What a definition says under `spec.conversion`.
-pub fn strategy(plugin: &str, endpoint: &Endpoint) -> Value {
-    json!({
-        "strategy": WEBHOOK,
-        "webhook": {
-            "clientConfig": endpoint.client(Subject::Conversion, plugin),
-            "conversionReviewVersions": ["v1"],
-        },
-    })
-}
-
-const WEBHOOK: &str = "Webhook";
-
-/// Whether a definition has its objects converted at all.
-pub(crate) fn is_by_webhook(crd: &Value) -> bool {
-    crd["spec"]["conversion"]["strategy"] == WEBHOOK
-}
-
-/// Whether a definition has this plugin asked, wherever the host is.
-pub(crate) fn asks(crd: &Value, plugin: &str) -> bool {
-    let client = &crd["spec"]["conversion"]["webhook"]["clientConfig"];
-    let path = path_of(Subject::Conversion, plugin);
-    let is_there = |text: &Value| text.as_str().is_some_and(|text| text.ends_with(&path));
-    is_by_webhook(crd) && (is_there(&client["url"]) || is_there(&client["service"]["path"]))
-}
-
-/// Whether nobody asks this plugin by a live definition who does not believe whom `endpoint` names: one that is somebody
-/// else's has its trust from somebody else too.
-pub fn trusts(live: &Value, plugin: &str, endpoint: &Endpoint) -> bool {
-    let trusted = live["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].as_str();
-    !is_kept_for(live, plugin) || !asks(live, plugin) || trusted == endpoint.ca_bundle.as_deref()
 }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversion;
+use self::keeper::{annotation, is_kept_for, keeper_label};
 use crate::digest::content_hash;
-use crate::object::DESIRED_ANNOTATION;
 use crate::refusal::Refusal;
+use crate::well_known::{DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, PLUGIN};
 
+pub mod conversion;
+mod keeper;
 mod narrowing;
 #[cfg(test)]
 mod tests;
@@ -28,12 +30,6 @@ pub enum CrdError {
     Unavailable(String),
 }
 
-/// Kubernetes' own label for who keeps an object.
-pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY_LABEL`] on everything that this host keeps.
-pub const MANAGED_BY: &str = "mortise";
-/// The annotation that names the plugin to which a CRD belongs.
-pub const PLUGIN_ANNOTATION: &str = "mortise.dev/plugin";
 /// The reason of a refusal that holds only while objects exist: the shell asks whether there are any, and plans again.
 pub const NARROWS: &str = "CrdNarrows";
 
@@ -77,9 +73,9 @@ pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> 
     }
     let hash = content_hash(&[&Value::Object(crd.clone()).to_string()]);
     let metadata = object_at(&mut crd, "metadata");
-    object_at(metadata, "labels").insert(MANAGED_BY_LABEL.into(), MANAGED_BY.into());
+    object_at(metadata, "labels").insert(MANAGED_BY_LABEL.into(), HOST.into());
     let annotations = object_at(metadata, "annotations");
-    annotations.insert(PLUGIN_ANNOTATION.into(), plugin.into());
+    annotations.insert(PLUGIN.into(), plugin.into());
     annotations.insert(DESIRED_ANNOTATION.into(), hash.into());
     Value::Object(crd).to_string().into()
 }
@@ -141,7 +137,7 @@ fn plan_beside_a_foreign_one(live: &Value, wanted: &Value) -> CrdPlan {
     let served = narrowing::served_versions(live);
     let missing: Vec<&str> =
         narrowing::served_versions(wanted).into_iter().filter(|version| !served.contains(version)).collect();
-    let is_asked = !conversion::is_by_webhook(wanted) || conversion::asks(live, annotation(wanted, PLUGIN_ANNOTATION));
+    let is_asked = !conversion::is_by_webhook(wanted) || conversion::asks(live, annotation(wanted, PLUGIN));
     if missing.is_empty() && is_asked {
         return CrdPlan::Nothing;
     }
@@ -150,8 +146,8 @@ fn plan_beside_a_foreign_one(live: &Value, wanted: &Value) -> CrdPlan {
     } else {
         "does not have the plugin convert between its versions".to_owned()
     };
-    let keeper = match (keeper_label(live), annotation(live, PLUGIN_ANNOTATION)) {
-        (MANAGED_BY, plugin) if !plugin.is_empty() => format!("belongs to the plugin {plugin:?}"),
+    let keeper = match (keeper_label(live), annotation(live, PLUGIN)) {
+        (HOST, plugin) if !plugin.is_empty() => format!("belongs to the plugin {plugin:?}"),
         ("", _) => "was not created by mortise".to_owned(),
         (keeper, _) => format!("is kept by {keeper:?}"),
     };
@@ -159,9 +155,9 @@ fn plan_beside_a_foreign_one(live: &Value, wanted: &Value) -> CrdPlan {
         "CrdForeign",
         format!(
             "CRD {}: it exists, {keeper} and {lacking}; mortise leaves it alone. Change that there, or hand the definition \
-             over with the label {MANAGED_BY_LABEL}={MANAGED_BY} and the annotation {PLUGIN_ANNOTATION}={}",
+             over with the label {MANAGED_BY_LABEL}={HOST} and the annotation {PLUGIN}={}",
             name(wanted),
-            annotation(wanted, PLUGIN_ANNOTATION),
+            annotation(wanted, PLUGIN),
         ),
     )
 }
@@ -183,12 +179,7 @@ fn different_kind(live: &Value, wanted: &Value) -> Option<String> {
 }
 
 fn same_keeper(live: &Value, wanted: &Value) -> bool {
-    is_kept_for(live, annotation(wanted, PLUGIN_ANNOTATION))
-}
-
-/// Whether a live definition is the host's, for this plugin.
-pub(crate) fn is_kept_for(live: &Value, plugin: &str) -> bool {
-    keeper_label(live) == MANAGED_BY && annotation(live, PLUGIN_ANNOTATION) == plugin
+    is_kept_for(live, annotation(wanted, PLUGIN))
 }
 
 /// The live object with the wanted spec: others' labels, annotations and finalizers stay, and its resourceVersion makes
@@ -233,14 +224,6 @@ fn parse(text: &str) -> Option<Value> {
 
 fn name(crd: &Value) -> &str {
     crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn annotation<'a>(crd: &'a Value, key: &str) -> &'a str {
-    crd["metadata"]["annotations"][key].as_str().unwrap_or_default()
-}
-
-fn keeper_label(crd: &Value) -> &str {
-    crd["metadata"]["labels"][MANAGED_BY_LABEL].as_str().unwrap_or_default()
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

@@ -63,7 +63,7 @@ pub fn name_hash(parts: &[&str]) -> String {
         .collect()
 }
 
-/// Sixteen hex digits of what was wanted: the value of [`crate::object::DESIRED_ANNOTATION`].
+/// Sixteen hex digits of what was wanted: the value of [`crate::well_known::DESIRED_ANNOTATION`].
 pub fn content_hash(parts: &[&str]) -> String {
     let mut text = String::with_capacity(16);
     push_hex(&mut text, &sha256(parts)[..8]);

@@ -8,10 +8,9 @@ use serde_json::json;
 
 use crate::contract::PatchKind;
 use crate::object::Object;
+use crate::well_known::PREFIX;
 use crate::write::{Precondition, WriteOp};
 
-/// What every finalizer of a plugin begins with.
-const PREFIX: &str = "mortise.dev/";
 /// The longest name of a plugin that finalizes: the API server takes no more behind the slash.
 pub const MAX_PLUGIN_BYTES: usize = 63;
 

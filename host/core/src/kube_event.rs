@@ -9,6 +9,7 @@ use crate::digest::name_hash;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::time;
 use crate::time::Now;
+use crate::well_known::PREFIX;
 use crate::write::{Precondition, WriteOp};
 
 /// The API server refuses longer notes.
@@ -128,7 +129,7 @@ impl EventLog {
             "kind": "Event",
             "metadata": {"name": &*name.name, "namespace": namespace},
             "eventTime": time::micros(series.first_unix_ms),
-            "reportingController": plugin.map_or_else(|| "mortise.dev/host".to_owned(), |name| format!("mortise.dev/{name}")),
+            "reportingController": format!("{PREFIX}{}", plugin.unwrap_or("host")),
             "reportingInstance": &*self.instance,
             "action": "Reconcile",
             "reason": reason,

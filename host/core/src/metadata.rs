@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value};
 
+use crate::well_known::PREFIX;
+
 /// Parts of the metadata that are open to plugins.
 const OPEN: [&str; 2] = ["labels", "annotations"];
-/// Labels and annotations that begin so are the host's.
-const OWN_PREFIX: &str = "mortise.dev/";
 
 /// What was changed between the two that is not a plugin's to change: "metadata.name, which is not a plugin's to change".
 pub(crate) fn not_to_change(before: &Value, after: &Value) -> Option<String> {
@@ -22,7 +22,7 @@ pub(crate) fn not_to_change(before: &Value, after: &Value) -> Option<String> {
         }
         let was = was.and_then(Value::as_object).unwrap_or(&none);
         let is = is.and_then(Value::as_object).unwrap_or(&none);
-        let ours = was.keys().chain(is.keys()).find(|key| key.starts_with(OWN_PREFIX) && was.get(*key) != is.get(*key));
+        let ours = was.keys().chain(is.keys()).find(|key| key.starts_with(PREFIX) && was.get(*key) != is.get(*key));
         if let Some(key) = ours {
             return Some(format!("metadata.{part}[{key:?}], which is the host's"));
         }

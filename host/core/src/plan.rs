@@ -6,61 +6,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-pub use self::actions::{Action, ActionDiff, Memory, PreparedAction, Sent, diff as diff_actions, evictions};
-pub(crate) use self::prepare::is_object_name;
+pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, evictions};
+pub use self::applied::Applied;
+use self::applied::stands;
 pub use self::prepare::prepare;
+pub use self::prepared::{Action, Prepared, PreparedAction, PreparedChild};
 use self::rollout::Rollout;
-use crate::contract::{Condition, GuestEvent, Propagation};
+use crate::contract::Propagation;
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
-use crate::object::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, Kind, Object, ObjectRef, ResourceVersion};
-use crate::own_fields::is_applied;
+use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Snapshot;
+use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL};
 use crate::write::{Precondition, WriteOp};
 
 mod actions;
+mod applied;
+mod fault;
 mod metadata;
 mod prepare;
+mod prepared;
 mod rollout;
-
-/// Kubernetes' common label for who takes care of an object, and our value of it.
-pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "mortise");
-
-/// An outcome that has been checked.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Prepared {
-    /// The desired set with its names; None leaves children alone.
-    pub children: Option<Vec<PreparedChild>>,
-    /// Writes to objects that are no children.
-    pub actions: Vec<PreparedAction>,
-    /// The guest's status fields.
-    pub status: Option<Map<String, Value>>,
-    /// The guest's conditions.
-    pub conditions: Vec<Condition>,
-    /// The guest's events.
-    pub events: Vec<GuestEvent>,
-    /// When to call again though nothing changes, within the host's bounds.
-    pub requeue_after_ms: Option<u64>,
-    /// The cleanup of an object that is being deleted is complete.
-    pub finalized: bool,
-}
-
-/// A child that has been checked and named.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PreparedChild {
-    /// The object it is.
-    pub target: ObjectRef,
-    /// The guest's key.
-    pub key: Arc<str>,
-    /// How it is changed.
-    pub update: Update,
-    /// The guest's own text, shared among children that are alike.
-    pub object: Arc<str>,
-    /// Hash of that text's content.
-    pub hash: Arc<str>,
-}
 
 /// What is missing between a snapshot and an outcome.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -88,10 +56,6 @@ impl Diff {
         !self.children.is_empty() || !self.deletes.is_empty() || self.waits || self.more_deletes
     }
 }
-
-/// The last apply of each child, as it was sent, and the version that it led to. A value that the API server rewrites (a
-/// quantity of "0.5" becomes "500m") never looks applied; as long as nobody has touched the object since, it is.
-pub type Applied = BTreeMap<ObjectRef, (Arc<str>, ResourceVersion)>;
 
 /// What is missing between the snapshot and what was prepared (X4, X5).
 pub fn diff(
@@ -180,19 +144,6 @@ fn apply(child: &PreparedChild, primary: &Object, live: &Object, manager: &str, 
     Some(WriteOp::Apply { target: child.target.clone(), body, force: true, only_if })
 }
 
-/// Whether an apply would change nothing of the live object: nobody has touched what it led to, or what stands in the fields
-/// that are recorded as ours is what is wanted.
-fn stands(live: &Object, body: &Arc<str>, wanted: &Value, manager: &str, applied: &Applied) -> bool {
-    let last = applied.get(&live.reference());
-    if last.is_some_and(|(sent, version)| sent == body && *version == live.resource_version) {
-        return true;
-    }
-    let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
-    let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
-    let object = serde_json::from_str::<Value>(live.json()).ok();
-    matches!((fields, object), (Some(fields), Some(object)) if is_applied(wanted, &object, &fields))
-}
-
 /// The guest's object with what the host writes into every child: name, namespace, owner, key.
 fn child_body(child: &PreparedChild, primary: &Object, hash: Option<&str>) -> Value {
     let mut object: Value = serde_json::from_str(&child.object).expect("prepare has parsed this text");
@@ -222,8 +173,8 @@ fn child_body(child: &PreparedChild, primary: &Object, hash: Option<&str>) -> Va
     if !metadata["labels"].is_object() {
         metadata["labels"] = json!({});
     }
-    if metadata["labels"][MANAGED_BY.0].is_null() {
-        metadata["labels"][MANAGED_BY.0] = json!(MANAGED_BY.1);
+    if metadata["labels"][MANAGED_BY_LABEL].is_null() {
+        metadata["labels"][MANAGED_BY_LABEL] = json!(HOST);
     }
     object
 }

@@ -6,19 +6,16 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::well_known::API_VERSION;
 
 /// The CRD's metadata.name.
 pub const CRD_NAME: &str = "plugins.mortise.dev";
 /// The CRD, as JSON text.
 pub const CRD: &str = include_str!("plugin_crd.json");
 
-/// The label that names the namespace of a Plugin object's host, which is where that looks for plugins. Hosts of other
-/// namespaces leave the object alone.
-pub const HOST_NAMESPACE_LABEL: &str = "mortise.dev/host-namespace";
-
 /// The kind that the host keeps one object of for each plugin.
 pub fn kind() -> Kind {
-    Kind::new("mortise.dev/v1alpha1", "Plugin")
+    Kind::new(API_VERSION, "Plugin")
 }
 
 /// The object of the plugin of this name.

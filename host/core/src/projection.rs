@@ -14,10 +14,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thiserror::Error;
-
-use crate::budget::Budget;
-use crate::object::Object;
+pub use self::path::InvalidPath;
 
 mod cut;
 mod path;
@@ -28,12 +25,6 @@ mod tests;
 /// it, and few kinds are read by more than four; one more would only compute its result again.
 const MEMO_ENTRIES: usize = 4;
 
-/// Looks at an object, as budgets count them, that cutting fields out of a KiB of it is worth: a look finds a result that
-/// is remembered, a cut reads the text.
-const CUT_UNITS_PER_KIB: u64 = 16;
-
-/// Longest path in bytes. The deepest paths of the built-in kinds have some 150.
-const MAX_PATH_BYTES: usize = 1_024;
 /// Paths of one projection; who needs more wants the whole object.
 const MAX_PATHS: usize = 256;
 /// Bytes of all paths of one projection: 64 for each of the most paths. A path of one-letter members takes some hundred
@@ -51,18 +42,6 @@ struct Paths {
     id: u64,
     /// What all of it takes in memory.
     bytes: usize,
-}
-
-/// Why a field path cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("the field path {path:?} is invalid at byte {at}: {problem}")]
-pub struct InvalidPath {
-    /// The path as it was given.
-    pub path: String,
-    /// Where in it.
-    pub at: usize,
-    /// What is wrong there.
-    pub problem: &'static str,
 }
 
 impl Projection {
@@ -106,50 +85,6 @@ impl Projection {
     /// Whether it keeps everything.
     pub fn is_whole(&self) -> bool {
         self.0.paths.is_empty()
-    }
-
-    /// The kept fields as one JSON object, members in the order of the object's own text. The object remembers the
-    /// result, so asking again costs a pointer.
-    pub fn project(&self, object: &Object) -> Arc<str> {
-        self.answer(object).0
-    }
-
-    /// A hash of what [`Self::project`] returns; for whole objects, [`Object::content_hash`]. Never 0.
-    pub fn projected_hash(&self, object: &Object) -> u64 {
-        if self.is_whole() { object.content_hash() } else { self.memoized(object).1 }
-    }
-
-    /// As [`Self::projected_hash`]. A result that is not remembered takes units of the budget; when there are not enough,
-    /// the hash means nothing. That of a whole object takes none: it is computed once for each change of the object.
-    pub(crate) fn projected_hash_within(&self, object: &Object, budget: &Budget) -> u64 {
-        if self.is_whole() {
-            return object.content_hash();
-        }
-        if let Some((_, hash)) = object.projections().get(self) {
-            return hash;
-        }
-        let units = (object.json().len() as u64 / 1_024 + 1) * CUT_UNITS_PER_KIB;
-        if budget.spend(units) { self.memoized(object).1 } else { 0 }
-    }
-
-    /// Text and hash in one lookup.
-    pub(crate) fn answer(&self, object: &Object) -> (Arc<str>, u64) {
-        if self.is_whole() {
-            return (object.json().clone(), object.content_hash());
-        }
-        self.memoized(object)
-    }
-
-    fn memoized(&self, object: &Object) -> (Arc<str>, u64) {
-        if let Some(known) = object.projections().get(self) {
-            return known;
-        }
-        let text = cut::cut(object.json(), &self.0.tree);
-        let mut hasher = DefaultHasher::new();
-        hasher.write(text.as_bytes());
-        let hash = hasher.finish().max(1);
-        object.projections().put(self, hash, text.clone());
-        (text, hash)
     }
 }
 
@@ -200,10 +135,24 @@ impl Projected {
 }
 
 impl Memo {
-    fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
+    /// What the projection keeps of the object's text, and its hash, when it is remembered.
+    pub(crate) fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = entries.iter().find(|entry| entry.is_of(projection))?;
         Some((known.text.clone(), known.hash))
+    }
+
+    /// The same, cut out of the object's text when it is not remembered yet. The hash is never 0.
+    pub(crate) fn get_or_cut(&self, projection: &Projection, json: &Arc<str>) -> (Arc<str>, u64) {
+        if let Some(known) = self.get(projection) {
+            return known;
+        }
+        let text = cut::cut(json, &projection.0.tree);
+        let mut hasher = DefaultHasher::new();
+        hasher.write(text.as_bytes());
+        let hash = hasher.finish().max(1);
+        self.put(projection, hash, text.clone());
+        (text, hash)
     }
 
     fn put(&self, projection: &Projection, hash: u64, text: Arc<str>) {

@@ -12,16 +12,12 @@ use crate::manifest::Manifest;
 use crate::manifest::writes::WriteVerb;
 use crate::object::Kind;
 use crate::permission::Permission;
+use crate::plural::plural;
+use crate::well_known::{AGGREGATE_LABEL, GROUP, HOST, WEBHOOK_SECRET};
 
 #[cfg(test)]
 mod tests;
 
-/// ClusterRoles with this label, set to "true", are gathered into the host's role by Kubernetes itself.
-pub const AGGREGATE_LABEL: &str = "mortise.dev/aggregate-to-host";
-/// The ClusterRole that gathers every other one, and the ServiceAccount that holds it.
-const HOST: &str = "mortise";
-/// Where the host keeps the certificate authority of its webhooks, in its own namespace.
-pub const WEBHOOK_SECRET: &str = "mortise-webhook-ca";
 /// What a watch needs: `get` is for the live read after a view that stays behind.
 const READ: [&str; 3] = ["get", "list", "watch"];
 
@@ -235,8 +231,8 @@ pub fn host(namespace: &str) -> Vec<RbacObject> {
         // CRDs are never deleted: their objects would go with them.
         PolicyRule::new("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create", "update"]),
         PolicyRule::new("events.k8s.io", &["events"], &["create", "patch"]),
-        PolicyRule::new("mortise.dev", &["plugins"], &["get", "list", "watch", "create", "delete"]),
-        PolicyRule::new("mortise.dev", &["plugins/status"], &["patch"]),
+        PolicyRule::new(GROUP, &["plugins"], &["get", "list", "watch", "create", "delete"]),
+        PolicyRule::new(GROUP, &["plugins/status"], &["patch"]),
     ];
     // The key by which the API server knows the host's webhooks. A rule that names an object cannot allow to create it.
     let mut authority = PolicyRule::new("", &["secrets"], &["get", "update"]);
@@ -294,25 +290,4 @@ fn missing(kind: &Kind, resource: &str, verbs: &[&str]) -> String {
 fn plural_in(manifest: &Manifest, kind: &Kind) -> String {
     let own = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(kind));
     own.map_or_else(|| plural(&kind.kind), |crd| crd.plural.to_string())
-}
-
-/// The resource name of a kind, derived from its English plural. Right for every kind of Kubernetes itself and for the
-/// CRDs that follow its convention; a CRD may call its plural anything, and then only discovery knows.
-pub fn plural(kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    match singular.as_str() {
-        // These are the kinds of Kubernetes whose resource is not the plural of their name.
-        "endpoints" => return singular,
-        "podmetrics" => return "pods".to_owned(),
-        "nodemetrics" => return "nodes".to_owned(),
-        _ => {}
-    }
-    let vowel_before_y = ["ay", "ey", "oy", "uy"].iter().any(|end| singular.ends_with(end));
-    if let Some(stem) = singular.strip_suffix('y').filter(|_| !vowel_before_y) {
-        return format!("{stem}ies");
-    }
-    if ["s", "x", "z", "ch", "sh"].iter().any(|end| singular.ends_with(end)) {
-        return format!("{singular}es");
-    }
-    format!("{singular}s")
 }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::admission::Purpose;
-
 /// Where the API server finds the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
@@ -46,6 +44,25 @@ impl Endpoint {
             client["caBundle"] = json!(&**ca_bundle);
         }
         client
+    }
+}
+
+/// What a plugin is asked about an object that is to be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Purpose {
+    /// To fill in defaults.
+    Mutate,
+    /// To check.
+    Validate,
+}
+
+impl Purpose {
+    /// The word for it in paths, webhooks' names and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::contract::{PatchKind, Propagation};
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::permission::Permission;
+use crate::well_known::{HOST, field_manager};
 
 /// Identifies one write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -85,7 +86,7 @@ pub struct Cause {
 impl Write {
     /// The field manager under which the API server records this write.
     pub fn manager(&self) -> String {
-        self.plugin.as_ref().map_or_else(|| "mortise".to_owned(), |plugin| format!("mortise/{plugin}"))
+        self.plugin.as_deref().map_or_else(|| HOST.to_owned(), field_manager)
     }
 }
 

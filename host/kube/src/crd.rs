@@ -10,6 +10,7 @@ use mortise_core::crd::CrdError;
 use mortise_core::crd::{CrdPlan, Establishment, NARROWS, establishment, plan};
 use mortise_core::object::Kind;
 use mortise_core::refusal::Refusal;
+use mortise_core::well_known::HOST;
 use mortise_core::write::WriteError;
 use serde::Deserialize;
 use serde_json::Value;
@@ -150,7 +151,7 @@ impl ApiServer {
         body: &Arc<str>,
         not_after_ms: Option<u64>,
     ) -> Result<(), Failure> {
-        let path = format!("{path}?fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = request(method, &path, Some("application/json"), body)?;
         self.ask_while_claimed(request, not_after_ms).await?;

@@ -14,6 +14,7 @@ use mortise_core::lease::{Act, Election, Lease, Unwritten};
 use mortise_core::object::{Kind, Object};
 use mortise_core::time::Now;
 use mortise_core::watch::WatchEvent;
+use mortise_core::well_known::HOST;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -207,7 +208,7 @@ impl Part {
     }
 
     async fn send(&self, method: Method, path: &str, lease: &Value) -> Result<Lease, Failure> {
-        let path = format!("{path}?fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let request = request(method, &path, Some("application/json"), Bytes::from(lease.to_string()))?;
         parse(&self.api.ask(request, TIMEOUT).await?.body)
     }

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mortise_core::admission::Purpose;
 use mortise_core::admission::review::Answer;
 use mortise_core::call::CallDone;
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::conversion::review::Failure;
 use mortise_core::observation::{Observation, ReconcileResult};
 use mortise_core::watch::WatchError;
+use mortise_core::webhook::Purpose;
 use mortise_core::write::{Write, WriteError, WriteErrorClass};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;

@@ -14,8 +14,6 @@ use crate::component::{Component, Form, check_name};
 
 /// The label by which ConfigMaps offer plugins, as a selector.
 pub const SELECTOR: &str = "mortise.dev/plugin=true";
-/// The label's key.
-pub const LABEL: &str = "mortise.dev/plugin";
 /// The key of `data` that holds the plugin's configuration.
 pub const CONFIG_KEY: &str = "config.yaml";
 

@@ -9,11 +9,12 @@ use mortise_core::digest;
 use mortise_core::digest::Digest;
 use mortise_core::limits::{CONFIG_MAP_BYTES, MAX_COMPONENT_BYTES};
 use mortise_core::refusal::Refusal;
+use mortise_core::well_known::PLUGIN;
 use serde_json::json;
 use thiserror::Error;
 
 use crate::component::{Form, check_name, config, too_large};
-use crate::configmap::{CONFIG_KEY, LABEL};
+use crate::configmap::CONFIG_KEY;
 
 /// zstd's level: 19 is the last one whose window any decoder takes by default, and a component is packed once.
 const ZSTD_LEVEL: i32 = 19;
@@ -117,7 +118,7 @@ pub fn pack(
     }
     let mut config_map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "labels": {LABEL: "true"}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {PLUGIN: "true"}},
         "binaryData": {compression.form().key(): STANDARD.encode(&packed)},
     });
     if let Some(yaml) = config_yaml {

@@ -7,6 +7,7 @@
 
 use mortise_core::admission::{self, AdmissionRequest, Verdict};
 use mortise_core::contract::GuestFault;
+use mortise_core::webhook::Purpose;
 use wasmtime::component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
@@ -117,14 +118,14 @@ fn ask(linked: &Linked, store: &mut Store<CallState>, question: &AdmissionReques
     };
     let parameters = (operation, &*question.object, question.old.as_deref());
     match question.purpose {
-        admission::Purpose::Mutate => {
+        Purpose::Mutate => {
             let (answer,) = admission.mutate(&mut *store, &instance)?.call(store, parameters)?;
             Ok(match answer {
                 Ok(object) => Verdict::Completed(object),
                 Err(violations) => Verdict::Checked { violations: unsatisfied(violations), warnings: Vec::new() },
             })
         }
-        admission::Purpose::Validate => {
+        Purpose::Validate => {
             let (Checked { violations, warnings },) =
                 admission.validate(&mut *store, &instance)?.call(store, parameters)?;
             let violations = violations.into_iter().map(Violation::into).collect();

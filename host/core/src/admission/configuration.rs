@@ -7,11 +7,10 @@
 
 use serde_json::{Value, json};
 
-use super::{AdmissionBackend, Purpose};
-use crate::crd::{MANAGED_BY, MANAGED_BY_LABEL, PLUGIN_ANNOTATION};
+use super::AdmissionBackend;
 use crate::manifest::AdmissionSpec;
-use crate::plugin_object::HOST_NAMESPACE_LABEL;
-use crate::webhook::{Endpoint, Subject};
+use crate::webhook::{Endpoint, Purpose, Subject};
+use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL, PLUGIN};
 
 /// A kind of configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -65,8 +64,8 @@ pub fn name_of(plugin: &str) -> String {
 /// The plugin that a live configuration belongs to; None when it is none of this host's, whose namespace is given.
 pub fn plugin_of<'a>(live: &'a Value, namespace: &str) -> Option<&'a str> {
     let labels = &live["metadata"]["labels"];
-    let is_ours = labels[MANAGED_BY_LABEL] == MANAGED_BY && labels[HOST_NAMESPACE_LABEL] == namespace;
-    live["metadata"]["annotations"][PLUGIN_ANNOTATION].as_str().filter(|_| is_ours)
+    let is_ours = labels[MANAGED_BY_LABEL] == HOST && labels[HOST_NAMESPACE_LABEL] == namespace;
+    live["metadata"]["annotations"][PLUGIN].as_str().filter(|_| is_ours)
 }
 
 /// What a plugin's configuration has to be; None when it needs none of this kind. `namespace` is the host's.
@@ -88,8 +87,8 @@ pub fn wanted(
             "kind": of.kind(),
             "metadata": {
                 "name": name_of(plugin),
-                "labels": {(MANAGED_BY_LABEL): MANAGED_BY, (HOST_NAMESPACE_LABEL): namespace},
-                "annotations": {(PLUGIN_ANNOTATION): plugin},
+                "labels": {(MANAGED_BY_LABEL): HOST, (HOST_NAMESPACE_LABEL): namespace},
+                "annotations": {(PLUGIN): plugin},
             },
             "webhooks": webhooks,
         })

@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AdmissionBackend, AdmissionRequest, Operation, Purpose, Verdict, Violation, defaults};
+use super::{AdmissionBackend, AdmissionRequest, Operation, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
-use crate::webhook::{cut, without_managed_fields};
+use crate::webhook::{Purpose, cut, without_managed_fields};
 
 /// Violations that one answer tells. A person mends the first few, and applies again.
 const MAX_VIOLATIONS: usize = 64;

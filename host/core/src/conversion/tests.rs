@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::review::Review;
 use super::*;
 use crate::object::Kind;
-use crate::webhook::{Address, Endpoint};
 
 fn serving() -> ConversionBackend {
     ConversionBackend {
@@ -18,14 +17,6 @@ fn serving() -> ConversionBackend {
             versions: vec!["v1".into(), "v1alpha1".into()],
         }]
         .into(),
-    }
-}
-
-fn endpoint(ca_bundle: &str) -> Endpoint {
-    Endpoint {
-        address: Address::Service { name: "mortise-webhook".into(), port: 443 },
-        ca_bundle: Some(ca_bundle.into()),
-        namespace: "mortise-system".into(),
     }
 }
 
@@ -141,21 +132,4 @@ fn what_is_no_conversion_review_is_told_so() {
     other["request"]["objects"] = json!([7]);
     assert!(parse(other).contains("something without metadata: 7"));
     assert!(Review::parse(b"{").unwrap_err().contains("cannot be read"));
-}
-
-#[test]
-fn a_definition_asks_the_plugin_and_is_seen_to_trust_the_host_when_it_has_its_bundle() {
-    let conversion = strategy("gauges", &endpoint("b25l"));
-    assert_eq!(conversion["webhook"]["clientConfig"]["service"]["path"], "/convert/gauges");
-    let mut live = json!({
-        "metadata": {
-            "labels": {"app.kubernetes.io/managed-by": "mortise"}, "annotations": {"mortise.dev/plugin": "gauges"},
-        },
-        "spec": {"conversion": conversion},
-    });
-    assert!(asks(&live, "gauges") && !asks(&live, "auges"));
-    assert!(trusts(&live, "gauges", &endpoint("b25l")));
-    assert!(!trusts(&live, "gauges", &endpoint("dHdv")));
-    live["metadata"] = json!({});
-    assert!(trusts(&live, "gauges", &endpoint("dHdv")), "whoever keeps it keeps its trust too");
 }

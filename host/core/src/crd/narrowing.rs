@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::conversion;
+use super::conversion;
 
 /// The names of the versions that a CRD serves.
 pub(super) fn served_versions(crd: &Value) -> Vec<&str> {

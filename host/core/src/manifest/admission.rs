@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{ControllerSpec, CustomResource, kind_at, refuse};
+use super::controller::ControllerSpec;
+use super::custom_resource::CustomResource;
+use super::place::{kind_at, refuse};
 use crate::object::Kind;
-use crate::rbac;
+use crate::plural::plural;
 use crate::refusal::Refusal;
+use crate::well_known::GROUP;
 
 /// One kind whose objects a plugin is asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +103,7 @@ fn spec(
     if operations.delete && !raw.validate {
         return refuse(format!("{place}.operations: \"delete\" is only validated, and validate is not true"));
     }
-    let resource = crd.map_or_else(|| rbac::plural(&kind.kind).into(), |crd| Arc::clone(&crd.plural));
+    let resource = crd.map_or_else(|| plural(&kind.kind).into(), |crd| Arc::clone(&crd.plural));
     Ok(AdmissionSpec { kind, resource, is_own: crd.is_some(), operations, mutate: raw.mutate, validate: raw.validate })
 }
 
@@ -128,7 +131,7 @@ fn operations(place: &str, raw: Option<&[String]>) -> Result<Operations, Refusal
 /// Kinds by which a cluster, or a webhook that went wrong, is mended. No webhook of a plugin stands before them.
 fn protected(kind: &Kind) -> Option<&'static str> {
     match (kind.group(), &*kind.kind) {
-        (super::OWN_GROUP, _) => Some("the host keeps it"),
+        (GROUP, _) => Some("the host keeps it"),
         (
             "admissionregistration.k8s.io"
             | "apiextensions.k8s.io"

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{CustomResource, RawKind, kind_at, refuse};
+use super::custom_resource::CustomResource;
+use super::place::{RawKind, kind_at, refuse};
 use crate::object::Kind;
 use crate::refusal::Refusal;
 

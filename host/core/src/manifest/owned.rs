@@ -3,7 +3,8 @@
 
 use serde::Deserialize;
 
-use super::{kind_at, not_for_plugins, refuse};
+use super::place::{kind_at, refuse};
+use super::protected::not_for_plugins;
 use crate::object::Kind;
 use crate::refusal::Refusal;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::refuse;
+use super::place::refuse;
 use crate::object::Object;
 use crate::refusal::Refusal;
 use crate::selector::Selector;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::writes::WriteVerb;
 use super::*;
+use crate::object::Kind;
 
 /// The smallest manifest with something in every place.
 fn manifest() -> Value {
@@ -91,7 +92,7 @@ fn what_is_left_out_has_the_defaults() {
     });
     let parsed = Manifest::parse(&least.to_string()).unwrap();
     assert_eq!((parsed.limits, parsed.custom_resources.len()), (CallLimits::default(), 0));
-    assert_eq!(parsed.controllers[0].concurrency, DEFAULT_CONCURRENCY);
+    assert_eq!(parsed.controllers[0].concurrency, controller::DEFAULT_CONCURRENCY);
     assert!(parsed.controllers[0].selection.is_everything());
 }
 

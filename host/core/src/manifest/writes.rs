@@ -3,7 +3,8 @@
 
 use serde::Deserialize;
 
-use super::{ControllerSpec, kind_at, not_for_plugins, refuse};
+use super::place::{kind_at, refuse};
+use super::protected::not_for_plugins;
 use crate::object::Kind;
 use crate::refusal::Refusal;
 
@@ -134,10 +135,9 @@ fn rule(place: &str, raw: RawWrite) -> Result<WriteRule, Refusal> {
 }
 
 /// A delete and an eviction carry the UID that was seen (X4), so some controller has to see the kind.
-pub(super) fn check_views(rules: &[WriteRule], controllers: &[ControllerSpec]) -> Result<(), Refusal> {
+pub(super) fn check_views(rules: &[WriteRule], is_seen: impl Fn(&Kind) -> bool) -> Result<(), Refusal> {
     for (index, rule) in rules.iter().enumerate() {
-        let is_read = controllers.iter().any(|controller| controller.readable().contains(&rule.kind));
-        if let Some(verb) = rule.verbs.iter().find(|verb| verb.needs_view() && !is_read) {
+        if let Some(verb) = rule.verbs.iter().find(|verb| verb.needs_view() && !is_seen(&rule.kind)) {
             return refuse(format!(
                 "writes[{index}]: {} of {} needs the kind under reads of a controller, because it carries the UID that was \
                  seen",

@@ -11,8 +11,9 @@ use thiserror::Error;
 
 use super::header::{Header, Text, own_fields};
 use super::interner::Interner;
-use super::{Kind, MANAGER_PREFIX, Name, Object, OwnerReference, ResourceVersion};
+use super::{Kind, Name, Object, OwnerReference, ResourceVersion};
 use crate::projection::Memo;
+use crate::well_known::MANAGER_PREFIX;
 
 /// Why a text is not an object that the host can keep.
 #[derive(Debug, Error)]

@@ -1,6 +1,6 @@
 //! The parts of an object's JSON that the host reads, borrowed from the text; every other member is skipped.
 //!
-//! These types are what decoding goes through and nobody keeps.
+//! All but [`OwnFields`] live only while a text is decoded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,20 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::interner::Interner;
-use super::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX, OwnFields};
+use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX};
+
+/// One of mortise's own entries of an object's managedFields.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnFields {
+    /// "mortise/podset".
+    pub manager: Box<str>,
+    /// True for server-side apply, false for Update.
+    pub applied: bool,
+    /// "status", or empty for the object itself.
+    pub subresource: Box<str>,
+    /// The fieldsV1 JSON text.
+    pub fields: Box<str>,
+}
 
 #[derive(Deserialize)]
 pub(super) struct Header<'a> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use super::Kind;
+use super::identity::Kind;
 
 /// Below this many strings a sweep would free less than it costs.
 const FIRST_SWEEP_AT: usize = 4_096;

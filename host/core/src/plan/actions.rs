@@ -9,52 +9,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::applied::{Applied, stands};
+use super::fault::bad;
 use super::metadata;
-use super::prepare::{bad, is_object_name};
-use super::{Applied, PreparedChild, stands};
-use crate::contract::{self, GuestFault, PatchKind, Propagation};
+use super::prepared::{Action, PreparedAction, PreparedChild};
+use crate::contract::{self, GuestFault, PatchKind};
 use crate::eviction::Blocked;
 use crate::json::is_same;
 use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
 use crate::manifest::{ControllerSpec, is_builtin_group};
-use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
+use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, is_object_name};
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
-
-/// An action that has been checked.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PreparedAction {
-    /// The object that is written.
-    pub target: ObjectRef,
-    /// What is done to it.
-    pub action: Action,
-}
-
-/// What is done to an object.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Action {
-    /// Server-side apply.
-    Apply {
-        /// The partial object as JSON text.
-        object: Arc<str>,
-        /// Take fields over from other managers.
-        force: bool,
-    },
-    /// A patch.
-    Patch {
-        /// How the body is read.
-        patch_kind: PatchKind,
-        /// The patch as JSON text.
-        body: Arc<str>,
-        /// None is the object itself.
-        subresource: Option<Arc<str>>,
-    },
-    /// A delete.
-    Delete(Propagation),
-    /// An eviction.
-    Evict,
-}
 
 /// The last patch of each object and subresource, as it was sent, and the version that it led to.
 pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (Arc<str>, ResourceVersion)>;

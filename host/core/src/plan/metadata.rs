@@ -3,10 +3,9 @@
 
 use serde_json::Value;
 
-use super::prepare::shown;
+use super::fault::shown;
+use crate::well_known::PREFIX;
 
-/// Everything of ours in labels and annotations begins with this.
-const OWN_PREFIX: &str = "mortise.dev/";
 /// Metadata that the host or the API server writes.
 const HOST_FIELDS: [&str; 9] = [
     "ownerReferences",
@@ -93,19 +92,19 @@ fn check_pointer(path: &str) -> Result<(), String> {
         ["metadata", map] if PATCHABLE.contains(map) => {
             Err(format!("metadata.{map} cannot be replaced as a whole: name the key, or take a merge patch"))
         }
-        ["metadata", map, key, ..] if PATCHABLE.contains(map) && key.starts_with(OWN_PREFIX) => Err(own_key(map, key)),
+        ["metadata", map, key, ..] if PATCHABLE.contains(map) && key.starts_with(PREFIX) => Err(own_key(map, key)),
         ["metadata", field, ..] if !PATCHABLE.contains(field) => Err(not_patchable(field)),
         _ => Ok(()),
     }
 }
 
 fn check_own_keys(map: &str, keys: &Value) -> Result<(), String> {
-    let own = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with(OWN_PREFIX)));
+    let own = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with(PREFIX)));
     own.map_or(Ok(()), |key| Err(own_key(map, key)))
 }
 
 fn own_key(map: &str, key: &str) -> String {
-    format!("metadata.{map}[{key:?}] is set: everything under {OWN_PREFIX} is the host's")
+    format!("metadata.{map}[{key:?}] is set: everything under {PREFIX} is the host's")
 }
 
 fn not_patchable(field: &str) -> String {

@@ -6,24 +6,22 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Prepared, PreparedChild, actions, metadata};
+use super::fault::{bad, shown};
+use super::prepared::{Prepared, PreparedChild};
+use super::{actions, metadata};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
     MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_REQUEUE_MS, MAX_STATUS_BYTES, MIN_REQUEUE_MS,
 };
 use crate::manifest::{ControllerSpec, Update};
-use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
 use crate::status::{STALLED, is_of_host};
 
 /// The longest key: as long as a name, because a key may well be the name of a node.
 const MAX_KEY_BYTES: usize = 253;
 /// The longest name that every kind accepts: Pods and Services keep to a DNS label.
 const MAX_DERIVED_NAME: usize = 63;
-
-pub(super) fn bad<T>(message: impl Into<String>) -> Result<T, GuestFault> {
-    Err(GuestFault::BadOutcome { message: message.into() })
-}
 
 /// Checks an outcome and names its children (X3, X6, X10). `before` is what was prepared last for this very object by
 /// the same version of the plugin: children that are wanted in the same words are not checked again.
@@ -247,19 +245,4 @@ fn derived_name(primary: &Object, kind: &Kind, key: &str) -> String {
     let mut name = format!("{}-{}", readable(&primary.name.name), readable(key));
     name.truncate(MAX_DERIVED_NAME - hash.len() - 1);
     format!("{}-{hash}", name.trim_matches('-'))
-}
-
-/// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind, and stricter kinds say so themselves.
-pub(crate) fn is_object_name(name: &str) -> bool {
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
-}
-
-pub(super) fn shown(text: &str) -> String {
-    text.chars().take(60).collect()
 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::contract::{Child, Outcome};
+use crate::contract::{Child, Condition, GuestEvent, Outcome};
 use crate::limits::MAX_CHILDREN;
 use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{OwnedKind, Predicate};

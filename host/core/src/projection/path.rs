@@ -1,6 +1,21 @@
 //! The syntax of field paths: text to member names. See `projection.rs` for what a path means.
 
-use super::{InvalidPath, MAX_PATH_BYTES};
+use thiserror::Error;
+
+/// Longest path in bytes. The deepest paths of the built-in kinds have some 150.
+const MAX_PATH_BYTES: usize = 1_024;
+
+/// Why a field path cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("the field path {path:?} is invalid at byte {at}: {problem}")]
+pub struct InvalidPath {
+    /// The path as it was given.
+    pub path: String,
+    /// Where in it.
+    pub at: usize,
+    /// What is wrong there.
+    pub problem: &'static str,
+}
 
 /// `metadata.annotations["a.b/c"]` is ["metadata", "annotations", "a.b/c"].
 pub(super) fn parse(path: &str) -> Result<Vec<String>, InvalidPath> {

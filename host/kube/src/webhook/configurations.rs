@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::Method;
 use mortise_core::admission::configuration::{Change, Configuration};
-use mortise_core::crd::{MANAGED_BY, MANAGED_BY_LABEL};
+use mortise_core::well_known::{HOST, MANAGED_BY_LABEL};
 use mortise_core::write::WriteError;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ impl ApiServer {
     /// # Errors
     /// The API server's words.
     pub async fn list_configurations(&self, of: Configuration) -> Result<Vec<Value>, WriteError> {
-        let path = format!("{}?labelSelector={}", collection(of), escape(&format!("{MANAGED_BY_LABEL}={MANAGED_BY}")));
+        let path = format!("{}?labelSelector={}", collection(of), escape(&format!("{MANAGED_BY_LABEL}={HOST}")));
         let list = async {
             let answer = self.get(&path, READ_TIMEOUT).await?;
             let list: List = serde_json::from_slice(&answer.body)
@@ -45,7 +45,7 @@ impl ApiServer {
         change: &Change,
         not_after_ms: Option<u64>,
     ) -> Result<(), WriteError> {
-        let query = format!("fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let query = format!("fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let json = Some("application/json");
         let by_name = |name: &str| format!("{}/{}", collection(of), escape(name));
         let request = match change {

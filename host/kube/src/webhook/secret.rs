@@ -10,8 +10,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use mortise_core::certificates::{Authorities, Validity};
-use mortise_core::crd::{MANAGED_BY, MANAGED_BY_LABEL};
-use mortise_core::rbac::WEBHOOK_SECRET as NAME;
+use mortise_core::well_known::{HOST, MANAGED_BY_LABEL, WEBHOOK_SECRET as NAME};
 use mortise_core::write::{WriteError, WriteErrorClass};
 
 use super::authority::{Authority, CertificateError, validity_of};
@@ -98,7 +97,7 @@ impl Kept {
             metadata: ObjectMeta {
                 name: Some(NAME.to_owned()),
                 namespace: Some(namespace.to_owned()),
-                labels: Some(BTreeMap::from([(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned())])),
+                labels: Some(BTreeMap::from([(MANAGED_BY_LABEL.to_owned(), HOST.to_owned())])),
                 ..ObjectMeta::default()
             },
             ..Secret::default()
@@ -148,7 +147,7 @@ impl ApiServer {
         kept: &Kept,
         not_after_ms: Option<u64>,
     ) -> Result<Kept, WriteError> {
-        let query = format!("fieldManager=mortise&timeout={SERVER_TIMEOUT_SECONDS}s");
+        let query = format!("fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let collection = format!("/api/v1/namespaces/{}/secrets", escape(namespace));
         let (method, path) = match kept.read {
             None => (Method::POST, format!("{collection}?{query}")),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use mortise_core::admission::review::{Answer, Review};
-use mortise_core::admission::{AdmissionBackend, Purpose, Verdict};
-use mortise_core::webhook::{Subject, at_path};
+use mortise_core::admission::{AdmissionBackend, Verdict};
+use mortise_core::webhook::{Purpose, Subject, at_path};
 use mortise_kube::webhook::{WebhookRequest, WebhookResponse};
 use mortise_wasm::plugin::{Completion, Plugin};
 use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};

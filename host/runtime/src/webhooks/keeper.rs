@@ -15,13 +15,14 @@ use anyhow::Context;
 use mortise_core::admission::AdmissionBackend;
 use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
 use mortise_core::certificates::{AUTHORITY_MS, LEAF_MS, Step, Validity, step};
-use mortise_core::conversion;
+use mortise_core::conversion::ConversionBackend;
+use mortise_core::crd;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::lease::Claim;
-use mortise_core::rbac::WEBHOOK_SECRET;
 use mortise_core::refusal::Refusal;
 use mortise_core::webhook::Endpoint;
+use mortise_core::well_known::WEBHOOK_SECRET;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
@@ -82,7 +83,7 @@ pub(crate) struct State {
     /// What the driver was told last.
     told: Reported<Digest, ()>,
     /// The same of those who convert; each version that begins to is told of.
-    told_converting: Reported<Arc<conversion::ConversionBackend>, Endpoint>,
+    told_converting: Reported<Arc<ConversionBackend>, Endpoint>,
     failures: u32,
 }
 
@@ -194,7 +195,7 @@ impl Keeper {
                     .read_definition(&spec.crd)
                     .await
                     .map_err(|error| Trouble { reason: "DefinitionUnreadable", message: error.message.clone() })?;
-                if live.is_some_and(|live| !conversion::trusts(&live, name, endpoint)) {
+                if live.is_some_and(|live| !crd::conversion::trusts(&live, name, endpoint)) {
                     return Ok(false);
                 }
             }
@@ -238,8 +239,7 @@ impl Keeper {
     async fn tell_converting(&mut self, wanted: &Wanted, result: &Result<Endpoint, Refusal>) {
         self.state.told_converting.retain(|name, _| wanted.conversion.contains_key(name));
         for (name, serving) in &wanted.conversion {
-            let is_known =
-                |(of, told): &(Arc<conversion::ConversionBackend>, _)| Arc::ptr_eq(of, serving) && told == result;
+            let is_known = |(of, told): &(Arc<ConversionBackend>, _)| Arc::ptr_eq(of, serving) && told == result;
             if self.state.told_converting.get(name).is_some_and(is_known) {
                 continue;
             }

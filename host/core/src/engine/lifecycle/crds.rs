@@ -8,8 +8,7 @@ use super::plugin::{Candidate, Plugin, RefusedBy, Stage};
 use super::rollout::REFUSED_RETRY_MS;
 use super::timers::Timer;
 use crate::component::Version;
-use crate::conversion;
-use crate::crd::{self, CrdError, MANAGED_BY};
+use crate::crd::{self, CrdError};
 use crate::engine::context::Context;
 use crate::engine::message::ToOutbox;
 use crate::object::{Kind, Name, ObjectRef};
@@ -19,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::watch::WatchError;
 use crate::webhook::Endpoint;
 use crate::write::{WriteError, WriteErrorClass};
-use crate::{plugin_object, rbac};
+use crate::{plugin_object, rbac, well_known};
 
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
 /// who gave it is still looking.
@@ -63,7 +62,7 @@ impl Lifecycle {
         }
         let mut endpoint = None;
         let (body, version) = if **plugin == *HOST {
-            (crd::prepare(MANAGED_BY, plugin_object::CRD, None), None)
+            (crd::prepare(well_known::HOST, plugin_object::CRD, None), None)
         } else {
             let Some(state) = self.plugins.get(plugin) else { return };
             let Some((found, version)) = state.custom_resource(crd) else { return };
@@ -74,7 +73,7 @@ impl Lifecycle {
                     return;
                 }
             }
-            let strategy = endpoint.as_ref().map(|endpoint| conversion::strategy(plugin, endpoint));
+            let strategy = endpoint.as_ref().map(|endpoint| crd::conversion::strategy(plugin, endpoint));
             (crd::prepare(plugin, &found.body, strategy), Some(version.clone()))
         };
         self.registrations.insert(place, Registration { version, looks_only: !cx.may_write, endpoint });
@@ -144,7 +143,7 @@ impl Lifecycle {
     /// The host's own CRD: without it no plugin's state can be shown, so what keeps it away is in the log, the metrics and the
     /// readiness probe at once, and it is tried again for as long as it takes.
     fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, cx: &mut Context<'_>) {
-        let refused = |refusal| Observation::Refused { plugin: Arc::from(MANAGED_BY), refusal };
+        let refused = |refusal| Observation::Refused { plugin: Arc::from(well_known::HOST), refusal };
         let (message, observation) = match result {
             Ok(()) => {
                 self.host_crd = HostCrd { established: true, error: None };

@@ -7,8 +7,9 @@ use super::Lifecycle;
 use super::plugin::{Plugin, RefusedBy};
 use crate::engine::context::Context;
 use crate::object::Object;
-use crate::plugin_object::{self, HOST_NAMESPACE_LABEL};
+use crate::plugin_object;
 use crate::refusal::Refusal;
+use crate::well_known::HOST_NAMESPACE_LABEL;
 
 impl Lifecycle {
     /// Whether it is known which names other hosts have. Where Plugin objects cannot be read at all, nobody has any.

@@ -16,6 +16,7 @@ use crate::object::Object;
 use crate::observation::Observation;
 use crate::plugin_object;
 use crate::selector::Selector;
+use crate::well_known::HOST_NAMESPACE_LABEL;
 use crate::write::{WriteError, WriteOp, Written};
 
 /// A delete that failed is not tried again sooner: nobody waits for it.
@@ -65,7 +66,7 @@ impl Lifecycle {
         let snapshot = cx.store.snapshot();
         let target = plugin_object::of(name);
         let is_orphan = |live: &&Arc<Object>| {
-            let is_ours = live.label(plugin_object::HOST_NAMESPACE_LABEL) == Some(&*self.namespace);
+            let is_ours = live.label(HOST_NAMESPACE_LABEL) == Some(&*self.namespace);
             is_ours && !live.deleting && !self.plugins.contains_key(name)
         };
         let Some(live) = snapshot.get(&target.kind, &target.name).filter(is_orphan) else {

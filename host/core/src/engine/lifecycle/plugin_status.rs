@@ -11,20 +11,17 @@ use super::plugin::Plugin;
 use super::timers::Timer;
 use crate::backoff::{Patience, delay_ms};
 use crate::contract::{Condition, ConditionStatus};
-use crate::crd::{MANAGED_BY, MANAGED_BY_LABEL};
 use crate::engine::context::Context;
 use crate::engine::message::{Owner, PluginWrite};
 use crate::expectation::Expectation;
 use crate::kube_event::EventRecord;
-use crate::object::ObjectRef;
+use crate::object::{ObjectRef, is_object_name};
 use crate::observation::Observation;
-use crate::plan::is_object_name;
 use crate::plugin_object::{self, Shown};
 use crate::status::{self, StatusShape, Wanted};
+use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL};
 use crate::write::{WriteError, WriteOp, Written};
 
-/// The field manager of the host's own writes.
-const MANAGER: &str = "mortise";
 /// A write that failed is not tried again sooner.
 const MIN_RETRY_MS: u64 = 100;
 /// How long a plugin that is new may be coming up before its object says how far it is.
@@ -77,7 +74,7 @@ impl Lifecycle {
         };
         let wanted =
             Wanted { fields: Some(&fields), conditions: Some(&all), generation: live.generation, ..Wanted::default() };
-        if let Some(body) = status::patch(&live, MANAGER, shape, &wanted, cx.now) {
+        if let Some(body) = status::patch(&live, HOST, shape, &wanted, cx.now) {
             self.send_object(name, WriteOp::PatchStatus { target, body }, cx);
             for record in transitions(&shown, &conditions) {
                 cx.record(Some(Arc::clone(name)), &live, record);
@@ -92,8 +89,8 @@ impl Lifecycle {
             return self.arm(due_ms - cx.now.mono_ms, Timer::Status(Arc::clone(name)), cx);
         }
         let labels = json!({
-            (MANAGED_BY_LABEL): MANAGED_BY,
-            (plugin_object::HOST_NAMESPACE_LABEL): &*self.namespace,
+            (MANAGED_BY_LABEL): HOST,
+            (HOST_NAMESPACE_LABEL): &*self.namespace,
         });
         let body = json!({
             "apiVersion": &*target.kind.api_version,

@@ -15,6 +15,7 @@ use crate::observation::Observation;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
+use crate::well_known::field_manager;
 use crate::workqueue::{ControllerId, Key, Lane};
 
 /// One controller of one plugin.
@@ -42,7 +43,7 @@ impl Controller {
         Self {
             plugin: Arc::clone(plugin),
             label: format!("{plugin}/{}", spec.primary.kind).into(),
-            field_manager: format!("mortise/{plugin}"),
+            field_manager: field_manager(plugin),
             finalizer: finalizer::name(plugin),
             version: version.clone(),
             spec: Arc::new(spec.clone()),

@@ -1,0 +1,25 @@
+//! What every part of a manifest is read with: kinds, and refusals that name the place.
+
+use serde::Deserialize;
+
+use crate::object::Kind;
+use crate::refusal::Refusal;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawKind {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+}
+
+pub(super) fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new("InvalidManifest", format!("the manifest is not valid: {}", message.into())))
+}
+
+pub(super) fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind, Refusal> {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if kind.is_empty() || version.is_empty() || api_version.matches('/').count() > 1 {
+        return refuse(format!("{place}: apiVersion {api_version:?} with kind {kind:?} names no kind"));
+    }
+    Ok(Kind::new(api_version, kind))
+}

@@ -1,0 +1,120 @@
+//! What names a Kubernetes object: kind, namespace and name, version, owner. Plain values; nothing here has read an object.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// An apiVersion and a kind, as they stand in an object's JSON.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kind {
+    /// "v1", "apps/v1".
+    pub api_version: Arc<str>,
+    /// "Pod".
+    pub kind: Arc<str>,
+}
+
+impl Kind {
+    /// A kind from its two names.
+    pub fn new(api_version: &str, kind: &str) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into() }
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Whether both are versions of one resource: the objects behind them are the same ones.
+    pub fn is_same_resource(&self, other: &Self) -> bool {
+        self.group() == other.group() && self.kind == other.kind
+    }
+
+    /// The version without its group.
+    pub fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&*self.api_version, |(_, version)| version)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version, self.kind)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Namespace and name: what tells objects of one kind apart. The namespace is empty for cluster-scoped kinds.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// Empty for cluster-scoped kinds.
+    pub namespace: Arc<str>,
+    /// metadata.name.
+    pub name: Arc<str>,
+}
+
+impl Name {
+    /// A name within a namespace; pass "" for cluster-scoped kinds.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{}", self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind, and stricter kinds say so themselves.
+pub fn is_object_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// One object of one kind.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ObjectRef {
+    /// What it is.
+    pub kind: Kind,
+    /// Which one.
+    pub name: Name,
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.name)
+    }
+}
+
+/// A resourceVersion. Comparable within one kind (Kubernetes promises that since 1.35), never across kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct ResourceVersion(pub u64);
+
+/// The controller among an object's owner references.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnerReference {
+    /// The owner's kind.
+    pub kind: Kind,
+    /// The owner's metadata.name.
+    pub name: Arc<str>,
+    /// The owner's metadata.uid.
+    pub uid: Arc<str>,
+}
