@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mortise_core::call::{Call, CallDone};
-use mortise_core::contract::CallResult;
+use mortise_core::call::{Call, CallDone, Conclusion};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
 use mortise_core::event::{Effect, Event};
@@ -205,8 +204,8 @@ impl Performer {
     /// The answer to a call that could not even begin, which is an error of the host that its backoff keeps small.
     fn not_run(&self, call: &Call, why: String) -> Event {
         self.metrics.host_fault(&call.controller);
-        let result =
-            CallResult::HostFault(format!("mortise could not run the call: {why}; the plugin is not at fault"));
-        Event::CallDone(call.id, CallDone { result, reads: Dependencies::default(), elapsed_us: 0 })
+        let conclusion =
+            Conclusion::HostFault(format!("mortise could not run the call: {why}; the plugin is not at fault"));
+        Event::CallDone(call.id, CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 0 })
     }
 }

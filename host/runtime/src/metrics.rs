@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mortise_core::admission::review::Answer;
-use mortise_core::call::CallDone;
-use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::call::{CallDone, Conclusion};
+use mortise_core::contract::GuestFault;
 use mortise_core::conversion::review::Failure;
 use mortise_core::observation::{Observation, ReconcileResult};
 use mortise_core::watch::WatchError;
@@ -181,11 +181,11 @@ impl Metrics {
 
     /// Counts one guest call.
     pub fn called(&self, controller: &Arc<str>, done: &CallDone) {
-        let result = match done.result {
-            CallResult::Done(_) => "done",
-            CallResult::Failed(_) => "failed",
-            CallResult::Fault(_) => "fault",
-            CallResult::HostFault(_) => {
+        let result = match done.conclusion {
+            Conclusion::Wants(_) => "done",
+            Conclusion::Failed(_) => "failed",
+            Conclusion::Fault(_) => "fault",
+            Conclusion::HostFault(_) => {
                 self.host_fault(controller);
                 "host_fault"
             }

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use mortise_core::call::Check;
 use mortise_core::digest;
+use mortise_core::manifest::Manifest;
 use mortise_core::object::{Interner, Kind, Object};
 use mortise_core::refusal::Refusal;
 use mortise_core::store::Snapshot;
@@ -17,6 +19,14 @@ pub(crate) const NOW_UNIX_MS: u64 = 1_700_000_000_123;
 /// The reconciled object of [`view`].
 pub(crate) const OBJECT: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing",
     "metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"5"}}"#;
+
+/// What outcomes for that object are checked against.
+pub(crate) fn check() -> Check {
+    let manifest = r#"{"apiVersion":"mortise.dev/v1alpha1","kind":"PluginManifest","name":"thing","version":"1",
+        "controllers":[{"for":{"apiVersion":"example.com/v1","kind":"Thing"}}]}"#;
+    let manifest = Manifest::parse(manifest).unwrap();
+    Check { spec: Arc::new(manifest.controllers[0].clone()), before: None }
+}
 
 /// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
 /// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand, and at 1024, where the

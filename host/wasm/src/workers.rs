@@ -287,7 +287,7 @@ fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
 }
 
 fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
-    let Call { id, controller, object, view, limits, .. } = call;
+    let Call { id, controller, object, view, limits, check, .. } = call;
     let report = guarded(
         || plugin.call(object.json(), view, &limits),
         |message| CallCompletion {
@@ -298,12 +298,16 @@ fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
             stats: CallStats::default(),
         },
     );
-    let elapsed_us = u64::try_from(report.stats.elapsed.as_micros()).unwrap_or(u64::MAX);
+    // The check takes time by the size of the outcome, so it is the plugin's too.
+    let checked = Instant::now();
+    let conclusion = check.conclude(&object, report.result);
+    let elapsed = report.stats.elapsed + checked.elapsed();
+    let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
     JobDone {
         id,
         controller,
         object: ObjectRef { kind: object.kind.clone(), name: object.name.clone() },
-        done: CallDone { result: report.result, reads: report.reads, elapsed_us },
+        done: CallDone { conclusion, reads: report.reads, elapsed_us },
         logs: report.logs,
         dropped_logs: report.dropped_logs,
         stats: report.stats,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mortise_core::call::{Call, CallDone};
+use mortise_core::call::{Call, CallDone, Conclusion};
 use mortise_core::contract::{CallResult, Failure, GuestFault, PatchKind};
 use mortise_core::crd::CrdError;
 use mortise_core::event::{Effect, Event};
@@ -177,7 +177,8 @@ impl World {
         }
         let slow = self.faults.hit(&mut self.random, Fault::SlowCall);
         let delay = if slow { self.random.between(100, 3_000) } else { self.random.between(1, 4) };
-        let done = CallDone { result, reads, elapsed_us: delay * 1_000 };
+        let conclusion = call.check.conclude(&call.object, result);
+        let done = CallDone { conclusion, reads, elapsed_us: delay * 1_000 };
         self.tell_in(delay, Event::CallDone(call.id, done));
         Ok(())
     }
@@ -396,10 +397,10 @@ pub fn shown_event(event: &Event) -> String {
         Event::Watch(kind, WatchEvent::Deleted(object)) => format!("{} deleted {object:?}", kind.kind),
         Event::Watch(kind, WatchEvent::Listed(object)) => format!("{} listed {object:?}", kind.kind),
         Event::Watch(kind, event) => format!("{} {event:?}", kind.kind),
-        Event::CallDone(id, done) => match &done.result {
-            CallResult::Done(outcome) => {
-                let keys: Vec<&str> = outcome.children.iter().flatten().map(|child| &*child.key).collect();
-                format!("{id:?} wants {keys:?}, status {}", outcome.status.as_deref().unwrap_or("-"))
+        Event::CallDone(id, done) => match &done.conclusion {
+            Conclusion::Wants(prepared) => {
+                let keys: Vec<&str> = prepared.children.iter().flatten().map(|child| &*child.key).collect();
+                format!("{id:?} wants {keys:?}, status {:?}", prepared.status)
             }
             other => format!("{id:?} {other:?}"),
         },

@@ -331,7 +331,9 @@ impl Host {
                 let finalized = call.object.deleting;
                 let (actions, status) = (self.actions.clone(), self.status.clone());
                 let result = CallResult::Done(Outcome { children, actions, status, finalized, ..Outcome::default() });
-                let done = Event::CallDone(call.id, CallDone { result, reads: Dependencies::default(), elapsed_us: 1 });
+                let conclusion = call.check.conclude(&call.object, result);
+                let done = CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 1 };
+                let done = Event::CallDone(call.id, done);
                 self.calls += 1;
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }

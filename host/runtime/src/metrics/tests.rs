@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mortise_core::call::CallDone;
-use mortise_core::contract::{CallResult, GuestFault, Outcome};
+use mortise_core::call::{CallDone, Conclusion};
+use mortise_core::contract::{Failure, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, Name, ObjectRef};
@@ -71,10 +71,13 @@ fn everything(metrics: &Metrics, at: Instant) {
     for observation in &observations {
         metrics.observe(at, observation);
     }
-    let done =
-        CallDone { result: CallResult::Done(Outcome::default()), reads: Dependencies::default(), elapsed_us: 30 };
+    let done = CallDone {
+        conclusion: Conclusion::Failed(Failure::Retry("not now".to_owned())),
+        reads: Dependencies::default(),
+        elapsed_us: 30,
+    };
     metrics.called(&controller(), &done);
-    metrics.called(&controller(), &CallDone { result: CallResult::HostFault("no room".to_owned()), ..done });
+    metrics.called(&controller(), &CallDone { conclusion: Conclusion::HostFault("no room".to_owned()), ..done });
     metrics.compiled(200, false);
     metrics.concurrency(&controller(), 8);
     for class in [None, Some(WriteErrorClass::Conflict)] {
@@ -139,7 +142,7 @@ fn mortises_own_series_tell_of_guests_plugins_cache_and_writes() {
     everything(&metrics, now);
     let text = metrics.encode(now, &scraped()).unwrap();
     for line in [
-        r#"mortise_guest_calls_total{controller="podset/PodSet",result="done"} 1"#,
+        r#"mortise_guest_calls_total{controller="podset/PodSet",result="failed"} 1"#,
         r#"mortise_guest_calls_total{controller="podset/PodSet",result="host_fault"} 1"#,
         r#"mortise_guest_call_seconds_count{controller="podset/PodSet"} 2"#,
         r#"mortise_host_faults_total{controller="podset/PodSet"} 1"#,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use mortise_core::contract::{GuestFault, Outcome};
+use mortise_core::call::Conclusion;
+use mortise_core::contract::GuestFault;
 use mortise_core::limits::CallLimits;
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, Pooling};
-use crate::testing::{guest, idle_guest, load, object, view};
+use crate::testing::{check, guest, idle_guest, load, object, view};
 
 fn job(plugin: &Arc<Plugin>, id: u64) -> Job {
     job_of("thing", plugin, id)
@@ -23,6 +24,7 @@ fn job_of(name: &str, plugin: &Arc<Plugin>, id: u64) -> Job {
         object: object(),
         view: view(),
         limits: CallLimits { deadline_ms: ENDLESS_MS, ..CallLimits::default() },
+        check: check(),
     };
     Job { plugin: plugin.clone(), work: Work::Reconcile(Box::new(call)) }
 }
@@ -51,7 +53,7 @@ fn every_job_is_answered_once_with_its_id() {
     let mut ids: Vec<u64> = (0..100)
         .map(|_| {
             let done = results.recv_timeout(Duration::from_secs(30)).unwrap();
-            assert_eq!(done.done.result, CallResult::Done(Outcome::default()));
+            assert!(matches!(done.done.conclusion, Conclusion::Wants(_)), "{:?}", done.done);
             assert_eq!((&*done.controller, done.object.to_string().as_str()), ("thing/Thing", "Thing n/a"));
             done.id.0
         })
@@ -63,9 +65,9 @@ fn every_job_is_answered_once_with_its_id() {
 /// Which of the two plugins each finished call was of, in the order in which they ended.
 fn order(results: &Receiver<JobDone>, calls: usize) -> Vec<&'static str> {
     (0..calls)
-        .map(|_| match results.recv_timeout(Duration::from_secs(30)).unwrap().done.result {
-            CallResult::Done(_) => "good",
-            CallResult::Fault(GuestFault::Deadline { limit_ms: ENDLESS_MS }) => "endless",
+        .map(|_| match results.recv_timeout(Duration::from_secs(30)).unwrap().done.conclusion {
+            Conclusion::Wants(_) => "good",
+            Conclusion::Fault(GuestFault::Deadline { limit_ms: ENDLESS_MS }) => "endless",
             other => panic!("{other:?}"),
         })
         .collect()

@@ -106,7 +106,8 @@ impl<'a> Cycle<'a> {
     pub(crate) fn answer(&self, call: Call) -> Event {
         let report = self.podset.plugin.call(call.object.json(), call.view, &call.limits);
         let elapsed_us = report.stats.elapsed.as_micros() as u64;
-        Event::CallDone(call.id, CallDone { result: report.result, reads: report.reads, elapsed_us })
+        let conclusion = call.check.conclude(&call.object, report.result);
+        Event::CallDone(call.id, CallDone { conclusion, reads: report.reads, elapsed_us })
     }
 
     fn put(&mut self, object: Value) -> Result<()> {

@@ -8,9 +8,9 @@ use super::controller::Controller;
 use super::key::{Answer, Ending, KeyState, LastCall, Run, StalledReason, Work};
 use super::live_reads::Reason;
 use crate::backoff::{Patience, delay_ms};
-use crate::call::{Call, CallDone, CallId};
+use crate::call::{Call, CallDone, CallId, Check, Conclusion};
 use crate::component::Version;
-use crate::contract::{CallResult, Failure, GuestFault, Outcome};
+use crate::contract::{Failure, GuestFault};
 use crate::dependencies::Inputs;
 use crate::digest::spread;
 use crate::engine::context::Context;
@@ -19,7 +19,7 @@ use crate::finalizer;
 use crate::limits::CONSISTENCY_TIMEOUT_MS;
 use crate::object::{Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
-use crate::plan::{self, Prepared};
+use crate::plan::Prepared;
 use crate::view::View;
 use crate::workqueue::{Key, Lane, Taken};
 
@@ -117,6 +117,8 @@ impl Reconciler {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let controller = self.controllers.get_mut(&key.controller).expect("begin has seen this controller");
+        let state = self.keys.get_mut(key).expect("begin has seen this key");
+        state.turn.work = Work::Calling;
         controller.calls += 1;
         self.calling.begin(&controller.plugin);
         let view = View::new(
@@ -134,6 +136,7 @@ impl Reconciler {
             object: Arc::clone(&primary),
             view,
             limits: controller.limits,
+            check: Check { spec: Arc::clone(&controller.spec), before: last_outcome(controller, state, &primary) },
         })));
         let call = CallInFlight {
             key: key.clone(),
@@ -143,8 +146,6 @@ impl Reconciler {
             object: primary,
         };
         self.calls.insert(id, call);
-        let state = self.keys.get_mut(key).expect("begin has seen this key");
-        state.turn.work = Work::Calling;
     }
 
     pub fn on_call_done(&mut self, id: CallId, done: CallDone, cx: &mut Context<'_>) {
@@ -175,16 +176,13 @@ impl Reconciler {
             return self.wake(&key, Lane::Live, cx);
         }
         state.discarded = 0;
-        let (answer, trouble) = match done.result {
-            CallResult::Done(outcome) => match prepared_anew(controller, state, &primary, &outcome) {
-                Ok(prepared) => (Answer::Wants(prepared), None),
-                Err(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
-            },
-            CallResult::Failed(Failure::Terminal(message)) => (Answer::Terminal(message), None),
-            CallResult::Failed(Failure::Retry(message)) => (Answer::Nothing, Some(Trouble::Retry(message))),
+        let (answer, trouble) = match done.conclusion {
+            Conclusion::Wants(prepared) => (Answer::Wants(prepared), None),
+            Conclusion::Failed(Failure::Terminal(message)) => (Answer::Terminal(message), None),
+            Conclusion::Failed(Failure::Retry(message)) => (Answer::Nothing, Some(Trouble::Retry(message))),
             // The guest did not run: what is known of its last outcome still holds, and still wakes the key.
-            CallResult::HostFault(message) => return self.on_host_fault(&key, &primary, &message, cx),
-            CallResult::Fault(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
+            Conclusion::HostFault(message) => return self.on_host_fault(&key, &primary, &message, cx),
+            Conclusion::Fault(fault) => (Answer::Nothing, Some(Trouble::Fault(fault))),
         };
         // What changed during the call found nobody who had asked for it yet.
         if done.reads.is_outdated(cx.store) {
@@ -308,20 +306,13 @@ impl Reconciler {
     }
 }
 
-/// Checks an outcome. One that says what the last one said is the last one, so that what is known of that still holds.
-fn prepared_anew(
-    controller: &Controller,
-    state: &KeyState,
-    primary: &Object,
-    outcome: &Outcome,
-) -> Result<Arc<Prepared>, GuestFault> {
-    let same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
-    let before = match state.last.as_ref().filter(same).map(|last| &last.answer) {
-        Some(Answer::Wants(before)) => Some(before),
-        _ => None,
-    };
-    let prepared = plan::prepare(&controller.spec, primary, outcome, before.map(Arc::as_ref))?;
-    Ok(before.filter(|before| ***before == prepared).map_or_else(|| Arc::new(prepared), Arc::clone))
+/// The last outcome of an object, if the version that serves has returned it for this very object.
+fn last_outcome(controller: &Controller, state: &KeyState, primary: &Object) -> Option<Arc<Prepared>> {
+    let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
+    match &state.last.as_ref().filter(is_same)?.answer {
+        Answer::Wants(prepared) => Some(Arc::clone(prepared)),
+        Answer::Terminal(_) | Answer::Nothing => None,
+    }
 }
 
 /// Why a call led to nothing.
