@@ -6,11 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, evictions};
 pub use self::applied::Applied;
-use self::applied::stands;
+use self::applied::is_applied;
 pub use self::prepare::prepare;
 pub use self::prepared::{Action, Prepared, PreparedAction, PreparedChild};
 use self::rollout::Rollout;
@@ -19,11 +17,11 @@ use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Snapshot;
-use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL};
 use crate::write::{Precondition, WriteOp};
 
 mod actions;
 mod applied;
+mod body;
 mod fault;
 mod metadata;
 mod prepare;
@@ -57,14 +55,15 @@ impl Diff {
     }
 }
 
-/// What is missing between the snapshot and what was prepared (X4, X5).
+/// What is missing between the snapshot and what was prepared (X4, X5). What is found to be applied as it is wanted is
+/// remembered, so that it is compared once for each version of the object.
 pub fn diff(
     prepared: &Prepared,
     spec: &ControllerSpec,
     primary: &Object,
     manager: &str,
     snapshot: &Snapshot,
-    applied: &Applied,
+    applied: &mut Applied,
 ) -> Diff {
     let mut diff = Diff::default();
     let Some(children) = &prepared.children else { return diff };
@@ -88,7 +87,7 @@ pub fn diff(
         };
         let is_current = live.desired.as_deref() == Some(&*child.hash);
         match (child.update, &mut rollout) {
-            (Update::Apply, _) => diff.children.extend(apply(child, primary, live, manager, applied)),
+            (Update::Apply, _) => diff.children.extend(apply(child, live, manager, applied)),
             (Update::Recreate, _) if !is_current => diff.deletes.push(delete(live)),
             (_, Some(rollout)) if is_current => rollout.current(live),
             (_, Some(rollout)) => rollout.outdated(live),
@@ -124,59 +123,19 @@ fn delete(live: &Object) -> WriteOp {
 
 fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
     let target = child.target.clone();
-    if child.update.is_in_place() {
-        let body = child_body(child, primary, None).to_string().into();
-        WriteOp::Apply { target, body, force: false, only_if: Precondition::Absent }
+    if let Some(body) = &child.body {
+        WriteOp::Apply { target, body: Arc::clone(body), force: false, only_if: Precondition::Absent }
     } else {
-        let body = child_body(child, primary, Some(&child.hash)).to_string().into();
+        let body = body::of(&target, &child.key, &child.object, primary, Some(&child.hash));
         WriteOp::Create { target, body }
     }
 }
 
-fn apply(child: &PreparedChild, primary: &Object, live: &Object, manager: &str, applied: &Applied) -> Option<WriteOp> {
-    let wanted = child_body(child, primary, None);
-    let body: Arc<str> = wanted.to_string().into();
-    if stands(live, &body, &wanted, manager, applied) {
-        return None;
-    }
+fn apply(child: &PreparedChild, live: &Object, manager: &str, applied: &mut Applied) -> Option<WriteOp> {
+    let body = child.body.as_ref().filter(|body| !is_applied(live, body, manager, applied))?;
     // The child is ours, by its owner reference: what somebody else has set of the fields that are wanted is set back.
     let only_if = Precondition::Is(Arc::clone(&live.uid));
-    Some(WriteOp::Apply { target: child.target.clone(), body, force: true, only_if })
-}
-
-/// The guest's object with what the host writes into every child: name, namespace, owner, key.
-fn child_body(child: &PreparedChild, primary: &Object, hash: Option<&str>) -> Value {
-    let mut object: Value = serde_json::from_str(&child.object).expect("prepare has parsed this text");
-    if object["metadata"].is_null() {
-        object["metadata"] = json!({});
-    }
-    let metadata = &mut object["metadata"];
-    metadata["name"] = json!(&*child.target.name.name);
-    if !child.target.name.namespace.is_empty() {
-        metadata["namespace"] = json!(&*child.target.name.namespace);
-    }
-    metadata["ownerReferences"] = json!([{
-        "apiVersion": &*primary.kind.api_version,
-        "kind": &*primary.kind.kind,
-        "name": &*primary.name.name,
-        "uid": &*primary.uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    }]);
-    if !metadata["annotations"].is_object() {
-        metadata["annotations"] = json!({});
-    }
-    metadata["annotations"][CHILD_KEY_ANNOTATION] = json!(&*child.key);
-    if let Some(hash) = hash {
-        metadata["annotations"][DESIRED_ANNOTATION] = json!(hash);
-    }
-    if !metadata["labels"].is_object() {
-        metadata["labels"] = json!({});
-    }
-    if metadata["labels"][MANAGED_BY_LABEL].is_null() {
-        metadata["labels"][MANAGED_BY_LABEL] = json!(HOST);
-    }
-    object
+    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(body), force: true, only_if })
 }
 
 #[cfg(test)]

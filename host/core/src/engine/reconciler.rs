@@ -20,6 +20,7 @@ mod in_flight;
 mod key;
 mod keys;
 mod live_reads;
+mod outcomes;
 mod run;
 mod status;
 mod turn;
@@ -32,6 +33,7 @@ use faults::PluginFaults;
 use in_flight::InFlight;
 use keys::Keys;
 use live_reads::LiveRead;
+use outcomes::OutcomeBytes;
 use turn::CallInFlight;
 use wake_index::WakeIndex;
 
@@ -46,6 +48,7 @@ pub(super) struct Reconciler {
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
     index: WakeIndex,
+    outcomes: OutcomeBytes,
     queue: WorkQueue,
     calls: Map<CallId, CallInFlight>,
     last_call: u64,
@@ -69,6 +72,7 @@ impl Reconciler {
             by_primary: Map::default(),
             keys: Keys::default(),
             index: WakeIndex::default(),
+            outcomes: OutcomeBytes::default(),
             queue: WorkQueue::default(),
             calls: Map::default(),
             last_call: 0,

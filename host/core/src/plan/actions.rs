@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::applied::{Applied, stands};
+use super::applied::{Applied, is_applied};
 use super::fault::bad;
 use super::metadata;
 use super::prepared::{Action, PreparedAction, PreparedChild};
@@ -27,12 +27,12 @@ use crate::write::{Precondition, WriteOp};
 pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (Arc<str>, ResourceVersion)>;
 
 /// What is remembered of actions that were carried out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Memory<'a> {
     /// Applies, of children and of others.
-    pub applied: &'a Applied,
+    pub applied: &'a mut Applied,
     /// Patches.
-    pub sent: &'a Sent,
+    pub sent: &'a mut Sent,
     /// Evictions that a budget does not allow for now.
     pub blocked: &'a Blocked,
 }
@@ -181,10 +181,7 @@ pub fn diff(
         match action {
             Action::Apply { object, force } => {
                 let is_done = match live {
-                    Some(live) => {
-                        let wanted = serde_json::from_str(object).expect("prepare has parsed this text");
-                        stands(live, object, &wanted, manager, memory.applied)
-                    }
+                    Some(live) => is_applied(live, object, manager, memory.applied),
                     None => !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| sent == object),
                 };
                 if !is_done {
@@ -196,10 +193,13 @@ pub fn diff(
             Action::Patch { patch_kind, body, subresource } => {
                 let sent = memory.sent.get(&(target.clone(), subresource.clone())).filter(|(sent, _)| sent == body);
                 let is_done = match live {
-                    Some(live) => {
-                        sent.is_some_and(|(_, version)| *version == live.resource_version)
-                            || is_patched(live, *patch_kind, body, subresource.as_deref())
+                    Some(live) if sent.is_some_and(|(_, version)| *version == live.resource_version) => true,
+                    Some(live) if is_patched(live, *patch_kind, body, subresource.as_deref()) => {
+                        let at = (target.clone(), subresource.clone());
+                        memory.sent.insert(at, (Arc::clone(body), live.resource_version));
+                        true
                     }
+                    Some(_) => false,
                     None => sent.is_some(),
                 };
                 if !is_done {

@@ -6,21 +6,28 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::object::{Object, ObjectRef, ResourceVersion};
-use crate::own_fields::is_applied;
+use crate::own_fields;
 
 /// The last apply of each child, as it was sent, and the version that it led to. A value that the API server rewrites (a
 /// quantity of "0.5" becomes "500m") never looks applied; as long as nobody has touched the object since, it is.
 pub type Applied = BTreeMap<ObjectRef, (Arc<str>, ResourceVersion)>;
 
-/// Whether an apply would change nothing of the live object: nobody has touched what it led to, or what stands in the fields
-/// that are recorded as ours is what is wanted.
-pub(super) fn stands(live: &Object, body: &Arc<str>, wanted: &Value, manager: &str, applied: &Applied) -> bool {
-    let last = applied.get(&live.reference());
+/// Whether an apply would change nothing of the live object: nobody has touched what it led to, or the fields that are
+/// recorded as ours have the wanted values.
+pub(super) fn is_applied(live: &Object, body: &Arc<str>, manager: &str, applied: &mut Applied) -> bool {
+    let target = live.reference();
+    let last = applied.get(&target);
     if last.is_some_and(|(sent, version)| sent == body && *version == live.resource_version) {
         return true;
     }
     let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
     let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
     let object = serde_json::from_str::<Value>(live.json()).ok();
-    matches!((fields, object), (Some(fields), Some(object)) if is_applied(wanted, &object, &fields))
+    let wanted = serde_json::from_str::<Value>(body).ok();
+    let (Some(fields), Some(object), Some(wanted)) = (fields, object, wanted) else { return false };
+    let is_applied = own_fields::is_applied(&wanted, &object, &fields);
+    if is_applied {
+        applied.insert(target, (Arc::clone(body), live.resource_version));
+    }
+    is_applied
 }

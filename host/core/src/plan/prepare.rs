@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
 use super::prepared::{Prepared, PreparedChild};
-use super::{actions, metadata};
+use super::{actions, body, metadata};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
@@ -56,6 +56,7 @@ pub fn prepare(
         children,
         actions,
         finalized: outcome.finalized,
+        status_bytes: outcome.status.as_deref().map_or(0, str::len),
         status: outcome.status.as_deref().map(prepare_status).transpose()?,
         conditions: prepare_conditions(&outcome.conditions)?,
         events: prepare_events(spec, &outcome.events)?,
@@ -190,7 +191,8 @@ fn prepare_child(
         return bad(format!("child {:?}: {name:?} is not a name that Kubernetes accepts", child.key));
     }
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
-    Ok(PreparedChild { target, key: Arc::clone(&child.key), update, object, hash })
+    let body = update.is_in_place().then(|| body::of(&target, &child.key, &object, primary, None));
+    Ok(PreparedChild { target, key: Arc::clone(&child.key), update, object, hash, body })
 }
 
 fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result<Parsed, GuestFault> {

@@ -18,6 +18,8 @@ pub struct Prepared {
     pub actions: Vec<PreparedAction>,
     /// The guest's status fields.
     pub status: Option<Map<String, Value>>,
+    /// The bytes of their text.
+    pub status_bytes: usize,
     /// The guest's conditions.
     pub conditions: Vec<Condition>,
     /// The guest's events.
@@ -26,6 +28,29 @@ pub struct Prepared {
     pub requeue_after_ms: Option<u64>,
     /// The cleanup of an object that is being deleted is complete.
     pub finalized: bool,
+}
+
+impl Prepared {
+    /// What it takes in memory, about; text that several children share counts for each.
+    pub fn bytes(&self) -> usize {
+        let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.len());
+        let children = self.children.iter().flatten().map(|child| size_of_val(child) + child.key.len() + texts(child));
+        let action = |action: &PreparedAction| match &action.action {
+            Action::Apply { object: text, .. } | Action::Patch { body: text, .. } => text.len(),
+            Action::Delete(_) | Action::Evict => 0,
+        };
+        let actions = self.actions.iter().map(|each| size_of_val(each) + action(each));
+        let conditions = self.conditions.iter().map(|each| size_of_val(each) + each.message.len());
+        let events = self.events.iter().map(|each| size_of_val(each) + each.message.len());
+        size_of_val(self) + self.status_bytes + children.chain(actions).chain(conditions).chain(events).sum::<usize>()
+    }
+
+    /// What comparing it with a snapshot takes the event loop, in microseconds as measured on a machine of 2.6 GHz: its plugin
+    /// is charged for that.
+    pub fn diff_us(&self) -> u64 {
+        let children = self.children.as_ref().map_or(0, Vec::len);
+        5 + children as u64 + 10 * self.actions.len() as u64
+    }
 }
 
 /// A child that has been checked and named.
@@ -41,6 +66,8 @@ pub struct PreparedChild {
     pub object: Arc<str>,
     /// Hash of that text's content.
     pub hash: Arc<str>,
+    /// What is applied, for one that is changed in place: every diff compares it.
+    pub body: Option<Arc<str>>,
 }
 
 /// An action that has been checked.

@@ -1,7 +1,7 @@
 //! Plans: an outcome and a view in, the writes as text out.
 
 use expect_test::{Expect, expect};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::contract::{Child, Condition, GuestEvent, Outcome};
@@ -68,7 +68,7 @@ fn outcome(children: Vec<Child>) -> Outcome {
 fn created(outcome: &Outcome) -> Vec<Value> {
     let prepared = prepare(&spec(), &primary(), outcome, None).unwrap();
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
-    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &Snapshot::of(&kinds, []), &Applied::new());
+    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &Snapshot::of(&kinds, []), &mut Applied::new());
     let body = |(index, op): (usize, &WriteOp)| {
         let (WriteOp::Create { body, .. } | WriteOp::Apply { body, .. }) = op else { panic!("{op:?}") };
         let mut live: Value = serde_json::from_str(body).unwrap();
@@ -86,7 +86,7 @@ fn check(outcome: &Outcome, live: Vec<Value>, expected: Expect) {
         Ok(prepared) => {
             let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
             let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
-            shown(&diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &Applied::new()))
+            shown(&diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &mut Applied::new()))
         }
     };
     expected.assert_eq(&text);
@@ -204,7 +204,7 @@ fn x3_children_that_kubernetes_itself_has_made_are_left_alone() {
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], live.into_iter().map(decode));
     let missing = |wanted: &Outcome| {
         let prepared = prepare(&builtin, &primary(), wanted, None).unwrap();
-        shown(&diff(&prepared, &builtin, &primary(), MANAGER, &snapshot, &Applied::new()))
+        shown(&diff(&prepared, &builtin, &primary(), MANAGER, &snapshot, &mut Applied::new()))
     };
     assert_eq!(missing(&outcome(vec![])), "delete Pod default/web-0-kddw55s2 uid=p-0", "no key, not ours");
     assert_eq!(missing(&wanted), "taken Pod default/web-1-46kknmcr");
@@ -325,7 +325,7 @@ fn x10_caps_bound_what_one_outcome_can_do() {
     let most = outcome(many[..150].to_vec());
     let prepared = prepare(&spec(), &primary(), &outcome(vec![]), None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], created(&most).into_iter().map(decode));
-    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &Applied::new());
+    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &mut Applied::new());
     assert_eq!((diff.deletes.len(), diff.more_deletes), (MAX_DELETES_PER_PLAN, true));
     let events = vec![GuestEvent { warning: false, reason: "A".into(), message: String::new(), regarding: None }; 17];
     check(

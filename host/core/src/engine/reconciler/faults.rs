@@ -12,6 +12,15 @@ use crate::rbac;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
+/// Bytes of a sentence that is sent: it becomes part of a condition's message beside others, and one is kept for each plugin
+/// and right.
+const MAX_SENTENCE_BYTES: usize = 1 << 10;
+
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_SENTENCE_BYTES));
+    text
+}
+
 /// The keys of one plugin that have each fault.
 #[derive(Debug, Default)]
 pub(super) struct PluginFaults {
@@ -20,7 +29,7 @@ pub(super) struct PluginFaults {
 }
 
 impl Reconciler {
-    fn plugin_of(&self, key: &Key) -> Option<Arc<str>> {
+    pub(super) fn plugin_of(&self, key: &Key) -> Option<Arc<str>> {
         Some(Arc::clone(&self.controllers.get(&key.controller)?.plugin))
     }
 
@@ -33,7 +42,7 @@ impl Reconciler {
         state.denied.insert(permission.clone());
         let denied = &mut self.faults.entry(Arc::clone(&plugin)).or_default().denied;
         denied.entry(permission.clone()).or_default().insert(key.clone());
-        cx.to_lifecycle(ToLifecycle::Denied { plugin, permission, message: message.to_owned() });
+        cx.to_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
     }
 
     /// A write that used a right went through, so nobody is denied it any more.
@@ -71,7 +80,7 @@ impl Reconciler {
         let is_first = faulted.is_empty();
         faulted.insert(key.clone());
         if is_first {
-            cx.to_lifecycle(ToLifecycle::Faulted { plugin, message });
+            cx.to_lifecycle(ToLifecycle::Faulted { plugin, message: cut(message) });
         }
     }
 

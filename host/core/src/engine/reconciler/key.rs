@@ -132,9 +132,15 @@ pub(super) struct StalledReason {
     pub message: String,
 }
 
+/// Bytes of a Stalled condition's message. The API server's bound is 32,768, and each key keeps its own; what a person needs
+/// is at its beginning.
+const MAX_MESSAGE_BYTES: usize = 4 << 10;
+
 impl StalledReason {
     pub fn new(reason: &str, message: impl Into<String>) -> Self {
-        Self { reason: reason.to_owned(), message: message.into() }
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        Self { reason: reason.to_owned(), message }
     }
 
     /// An object that is to be patched is not there.
@@ -276,8 +282,19 @@ impl PlanMemory {
     }
 
     /// What the diff of actions reads.
-    pub fn of_actions(&self) -> Memory<'_> {
-        Memory { applied: &self.applied, sent: &self.sent, blocked: &self.blocked }
+    pub fn of_actions(&mut self) -> Memory<'_> {
+        Memory { applied: &mut self.applied, sent: &mut self.sent, blocked: &self.blocked }
+    }
+}
+
+impl LastCall {
+    /// The bytes of the outcome that is kept in it.
+    pub fn outcome_bytes(&self) -> usize {
+        match &self.answer {
+            Answer::Wants(prepared) => prepared.bytes(),
+            Answer::Terminal(message) => message.len(),
+            Answer::Nothing => 0,
+        }
     }
 }
 

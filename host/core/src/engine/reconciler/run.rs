@@ -14,6 +14,9 @@ use crate::plan::{self, ActionDiff, Diff, Prepared};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
+/// Bytes of a status that are shown when it is fought over.
+const MAX_SHOWN_BYTES: usize = 512;
+
 /// What a plan comes to.
 struct Missing {
     /// Puts the finalizer on, before anything else is done.
@@ -131,7 +134,7 @@ impl Reconciler {
         let children = if is_over(primary, prepared) {
             Diff::default()
         } else {
-            plan::diff(prepared, spec, primary, manager, &snapshot, &state.memory.applied)
+            plan::diff(prepared, spec, primary, manager, &snapshot, &mut state.memory.applied)
         };
         state.forget_actions(&prepared.actions, &snapshot, skipped);
         let actions =
@@ -159,7 +162,10 @@ impl Reconciler {
         }
         let until_ms = breaker.open_until_ms(now_ms, generation).unwrap_or(now_ms);
         let what = match first {
-            WriteOp::PatchStatus { body, .. } => format!("patch of the status with {body}"),
+            WriteOp::PatchStatus { body, .. } => {
+                let shown = &body[..body.floor_char_boundary(MAX_SHOWN_BYTES)];
+                format!("patch of the status with {shown}")
+            }
             op => format!("{} of {}", op.verb(), op.target()),
         };
         let message = format!(

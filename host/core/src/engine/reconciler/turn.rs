@@ -188,12 +188,9 @@ impl Reconciler {
         if done.reads.is_outdated(cx.store) {
             state.mark_dirty(Lane::Live);
         }
-        if let Some(before) = state.last.take() {
-            self.index.remove(&key, &before.reads);
-        }
-        self.index.add(&key, &done.reads);
         let (uid, generation) = (Arc::clone(&called_with.uid), called_with.generation);
-        state.last = Some(LastCall { version, uid, generation, reads: done.reads, answer: answer.clone() });
+        let reads = done.reads;
+        self.remember_call(&key, &plugin, LastCall { version, uid, generation, reads, answer: answer.clone() });
         match trouble {
             Some(Trouble::Fault(fault)) => self.on_fault(&key, &primary, fault, cx),
             Some(Trouble::Retry(message)) => self.on_retry_asked(&key, &primary, &message, cx),
@@ -202,6 +199,24 @@ impl Reconciler {
                 self.act_on(&key, &primary, &answer, generation, false, cx);
             }
         }
+    }
+
+    /// Keeps what a call has read and returned. An outcome that does not fit is not kept: then the guest is called again.
+    fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall) {
+        self.forget_call(key, plugin);
+        if !self.outcomes.keep(plugin, call.outcome_bytes()) {
+            call.answer = Answer::Nothing;
+        }
+        self.index.add(key, &call.reads);
+        if let Some(state) = self.keys.get_mut(key) {
+            state.last = Some(call);
+        }
+    }
+
+    pub(super) fn forget_call(&mut self, key: &Key, plugin: &str) {
+        let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
+        self.index.remove(key, &last.reads);
+        self.outcomes.release(plugin, last.outcome_bytes());
     }
 
     fn act_on(
@@ -215,7 +230,12 @@ impl Reconciler {
     ) {
         match answer {
             Answer::Nothing => {}
-            Answer::Wants(prepared) => self.carry_out(key, primary, prepared, generation, skipped, cx),
+            Answer::Wants(prepared) => {
+                if let Some(controller) = self.controllers.get(&key.controller) {
+                    self.queue.charge(&controller.plugin, prepared.diff_us());
+                }
+                self.carry_out(key, primary, prepared, generation, skipped, cx);
+            }
             Answer::Terminal(message) => {
                 self.stall(key, primary, StalledReason::new("Terminal", message), cx);
                 let ending = Ending::new(ReconcileResult::Terminal, None);

@@ -158,13 +158,13 @@ impl Reconciler {
         self.clear_fault(key, cx);
         self.clear_denials(key, cx);
         self.stop_waiting(key);
+        if let Some(plugin) = self.plugin_of(key) {
+            self.forget_call(key, &plugin);
+        }
         let Some(state) = self.keys.remove(key) else { return };
         if matches!(state.turn.work, Work::Writing(_)) {
             self.writing_ended(key);
         }
         self.index.replace_conflicts(key, &state.name_conflicts, &[]);
-        if let Some(last) = state.last {
-            self.index.remove(key, &last.reads);
-        }
     }
 }

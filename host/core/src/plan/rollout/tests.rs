@@ -49,7 +49,7 @@ fn wanted(count: usize, image: &str) -> Outcome {
 fn missing(update: Update, outcome: &Outcome, view: &BTreeMap<String, Value>) -> Diff {
     let prepared = prepare(&spec(update), &primary(), outcome, None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], view.values().map(decode));
-    diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, &Applied::new())
+    diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, &mut Applied::new())
 }
 
 /// Numbers that look random and are the same for a seed (SplitMix64).
