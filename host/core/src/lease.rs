@@ -141,6 +141,12 @@ impl Lease {
     pub fn holder(&self) -> &Arc<str> {
         &self.holder
     }
+
+    /// Whether what is there now, if anything, is from before this one.
+    fn is_newer_than(&self, now: Option<&Self>) -> bool {
+        let number = |lease: &Self| lease.version.parse::<u64>().ok();
+        now.is_none_or(|now| number(self).zip(number(now)).is_some_and(|(seen, now)| now < seen))
+    }
 }
 
 /// What is known of the Lease.
@@ -150,6 +156,9 @@ struct Seen {
     lease: Option<Lease>,
     /// When it was seen, by this host's clock, that it had changed.
     changed_ms: u64,
+    /// It is older than the one that was seen before, or gone, since etcd was restored or somebody deleted it. What it says of
+    /// its holder is void, and whoever had it may not know yet.
+    taken_back: bool,
 }
 
 /// What is to be done with a Lease that was just seen.
@@ -163,12 +172,14 @@ enum Decision {
     WaitUntil(u64),
 }
 
-/// The rule: a Lease that names us is renewed, one that names nobody is taken, and one of another when it has not changed
-/// for as long as it says of itself.
+/// The rule: a Lease that names us is renewed, one that names nobody is taken, and one of another, or one that was taken back,
+/// when it has not changed for as long as a claim lasts.
 fn decide(seen: &Seen, identity: &str, now_ms: u64) -> Decision {
-    let Some(lease) = &seen.lease else { return Decision::Acquire };
-    let lasts_until_ms = seen.changed_ms.saturating_add(lease.duration_ms);
-    match &*lease.holder {
+    let duration_ms = seen.lease.as_ref().map_or(LEASE_DURATION_MS, |lease| lease.duration_ms);
+    let lasts_until_ms =
+        seen.changed_ms.saturating_add(duration_ms.max(LEASE_DURATION_MS * u64::from(seen.taken_back)));
+    match seen.lease.as_ref().map_or("", |lease| &lease.holder) {
+        _ if seen.taken_back && now_ms < lasts_until_ms => Decision::WaitUntil(lasts_until_ms),
         holder if holder == identity => Decision::Renew,
         "" => Decision::Acquire,
         _ if lasts_until_ms <= now_ms => Decision::Acquire,
@@ -267,7 +278,12 @@ impl Election {
         let version = |lease: &Option<Lease>| lease.as_ref().map(|lease| Arc::clone(&lease.version));
         let seen = match self.seen.take() {
             Some(seen) if version(&seen.lease) == version(&lease) => seen,
-            _ => Seen { lease, changed_ms: now_ms },
+            before => {
+                // Who leads has the only claim there is, whatever became of the Lease.
+                let is_older =
+                    before.and_then(|seen| seen.lease).is_some_and(|seen| seen.is_newer_than(lease.as_ref()));
+                Seen { lease, changed_ms: now_ms, taken_back: is_older && self.renewed_ms.is_none() }
+            }
         };
         let decision = decide(&seen, &self.identity, now_ms);
         self.seen = Some(seen);
@@ -291,7 +307,7 @@ impl Election {
     pub fn on_written(&mut self, sent_ms: u64, now_ms: u64, random: u64, written: Result<Lease, Unwritten>) {
         match written {
             Ok(lease) => {
-                self.seen = Some(Seen { lease: Some(lease), changed_ms: now_ms });
+                self.seen = Some(Seen { lease: Some(lease), changed_ms: now_ms, taken_back: false });
                 self.renewed_ms = Some(sent_ms);
                 self.read_first = false;
                 self.due_ms = sent_ms + RETRY_MS;

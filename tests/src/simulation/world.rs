@@ -9,9 +9,10 @@ use std::sync::Arc;
 use mortise_core::component::Offer;
 use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
-use mortise_core::object::{Interner, Kind, ObjectRef};
+use mortise_core::object::{Interner, Kind, ObjectRef, ResourceVersion};
 use mortise_core::time::Now;
-use mortise_core::write::Write;
+use mortise_core::watch::{WatchError, WatchEvent};
+use mortise_core::write::{Write, WriteError, WriteErrorClass};
 use serde_json::json;
 
 use super::cluster::{Cluster, Record, job, pod};
@@ -402,9 +403,16 @@ impl World {
         }
         if let Some(error) = self.watch_error(kind) {
             self.schedule(WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            return self.tell(Event::Watch(kind.clone(), mortise_core::watch::WatchEvent::Failed(error)));
+            return self.tell(Event::Watch(kind.clone(), WatchEvent::Failed(error)));
         }
         let mut version = self.cluster.version();
+        if let Some(watch) = self.watches.get_mut(kind).filter(|watch| watch.delivered > version) {
+            let (before, now) = (ResourceVersion(watch.rewind()), ResourceVersion(version));
+            self.tell(Event::Watch(kind.clone(), WatchEvent::Restored { before, now }))?;
+            if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
+                return Ok(());
+            }
+        }
         let first = self.watches.get(kind).and_then(|watch| watch.first);
         if let Some(first) = first
             && self.faults.hit(&mut self.random, Fault::StaleList)
@@ -453,6 +461,9 @@ impl World {
         if watch.can_skip(&self.cluster) && self.faults.hit(&mut self.random, Fault::Coalesced) {
             watch.skip();
         }
+        if watch.can_lose(&self.cluster) && self.faults.hit(&mut self.random, Fault::EventLost) {
+            watch.skip();
+        }
         let mut told: Vec<Notice> = watch.next(&self.cluster).into_iter().collect();
         if watch.listed && self.faults.hit(&mut self.random, Fault::Duplicate) {
             told.extend(watch.earlier(&self.cluster, self.random.below(6)));
@@ -473,14 +484,43 @@ impl World {
         Ok(())
     }
 
+    /// The API server's store goes back to an earlier state, and every connection to it breaks. What was written and not yet
+    /// there is lost. No rule about views holds before the host has noticed, so from here on the end is what counts.
+    pub fn restore(&mut self, version: u64, raised: bool) -> Result<(), Violation> {
+        self.react()?;
+        self.note(|| format!("RESTORE to version {version}, raised: {raised}"));
+        self.faults.count(Fault::Restored);
+        self.oracle.is_asleep = true;
+        self.cluster.restore(version, raised);
+        for ((due_ms, entry), upcoming) in std::mem::take(&mut self.queue) {
+            let Upcoming::Lands { incarnation, write, reply_ms } = upcoming else {
+                self.queue.insert((due_ms, entry), upcoming);
+                continue;
+            };
+            if reply_ms.is_some() && incarnation == self.incarnation {
+                let error =
+                    WriteError { class: WriteErrorClass::Unknown, message: "the connection was lost".to_owned() };
+                self.tell_in(1, Event::Wrote(write.id, Err(error)));
+            }
+        }
+        for record in self.cluster.living() {
+            self.react_to(&record);
+        }
+        for kind in self.watches.keys().cloned().collect::<Vec<_>>() {
+            let away_ms = self.random.between(1, 5_000);
+            self.lose_watch(&kind, away_ms)?;
+        }
+        Ok(())
+    }
+
     /// A watch breaks for good: the kind is listed anew, after a while and a word of warning.
     pub fn lose_watch(&mut self, kind: &Kind, away_ms: u64) -> Result<(), Violation> {
         let epoch = self.next_epoch();
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
         watch.disconnect(epoch);
         self.schedule(away_ms, Upcoming::Connect(kind.clone(), epoch));
-        let error = mortise_core::watch::WatchError::Unavailable("the connection was lost".to_owned());
-        self.tell(Event::Watch(kind.clone(), mortise_core::watch::WatchEvent::Failed(error)))
+        let error = WatchError::Unavailable("the connection was lost".to_owned());
+        self.tell(Event::Watch(kind.clone(), WatchEvent::Failed(error)))
     }
 }
 

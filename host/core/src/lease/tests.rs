@@ -287,6 +287,65 @@ fn a_lease_that_is_taken_away_or_deleted_ends_the_claim_at_once() {
     }
 }
 
+/// A host that led when the backup was made, one that leads since, and the Lease as it was in the backup.
+fn restored() -> (Server, Election, Election, u64) {
+    let (mut server, mut a) = leader();
+    let backup = server.lease.clone();
+    let mut b = host("b");
+    server.turn(&mut b, START_MS, 0);
+    let mut now_ms = START_MS + LEASE_DURATION_MS;
+    server.turn(&mut b, now_ms, 0);
+    // The old leader, which was away, has seen who leads now.
+    server.turn(&mut a, now_ms, 0);
+    now_ms += RETRY_MS;
+    server.turn(&mut b, now_ms, 0);
+    server.turn(&mut a, now_ms, 0);
+    assert_eq!((a.claim_until_ms(), b.claim_until_ms()), (None, Some(now_ms + LEASE_DURATION_MS)));
+    server.lease = backup;
+    (server, a, b, now_ms)
+}
+
+#[test]
+fn x7_a_lease_of_a_restored_etcd_gives_nobody_the_lead_while_an_older_claim_may_last() {
+    for is_gone in [false, true] {
+        let (mut server, mut a, mut b, restored_ms) = restored();
+        if is_gone {
+            server.lease = None;
+        }
+        // Who led in the backup finds its own name, and who leads now has not renewed yet.
+        a.on_heard(restored_ms + 1, if is_gone { None } else { Some("a") });
+        server.turn(&mut a, restored_ms + 1, 0);
+        assert!(a.claim_until_ms().is_none() && may_write(&b, restored_ms + 1));
+        // It cannot renew, and gives up as soon as it looks.
+        server.turn(&mut b, restored_ms + RETRY_MS, 0);
+        server.turn(&mut b, restored_ms + RETRY_MS + REFUSED_MS, 0);
+        assert_eq!(
+            b.claim_until_ms().is_none(),
+            !is_gone,
+            "who leads has the only claim, so it may make the Lease anew"
+        );
+        let until_ms = restored_ms + 1 + LEASE_DURATION_MS;
+        server.turn(&mut a, until_ms - 1, 0);
+        assert!(a.claim_until_ms().is_none());
+        server.turn(&mut a, until_ms, 0);
+        assert_eq!(a.claim_until_ms().is_some(), !is_gone);
+        assert!(!(may_write(&a, until_ms) && may_write(&b, until_ms)));
+    }
+}
+
+#[test]
+fn a_leader_whose_own_older_lease_comes_back_goes_on() {
+    let (mut server, mut a) = leader();
+    let backup = server.lease.clone();
+    server.turn(&mut a, START_MS + RETRY_MS, 0);
+    server.lease = backup;
+    server.version = 1;
+    let now_ms = START_MS + 2 * RETRY_MS;
+    server.turn(&mut a, now_ms, 0);
+    server.turn(&mut a, now_ms + REFUSED_MS, 0);
+    assert_eq!(a.claim_until_ms(), Some(now_ms + REFUSED_MS + LEASE_DURATION_MS));
+}
+
 #[test]
 fn what_others_have_put_on_the_lease_stays() {
     let (mut server, mut a) = leader();

@@ -70,6 +70,7 @@ async fn at_rest() -> (Host, EventLoop) {
         workers: Workers::start(1, |_| {}).unwrap(),
         components: Components::start(&loader, &inputs, &metrics, &supervisor).unwrap(),
         watches: BTreeMap::new(),
+        audit: None,
         reconciles: Reconciles::default(),
         webhooks: Webhooks::new(),
     };

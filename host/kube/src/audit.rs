@@ -1,0 +1,161 @@
+//! A consistent live list of one kind, of which nothing is read but names, UIDs and versions, for the audit that compares the
+//! cache with it; and the first page of one, by which a watch learns whether the API server's versions went backwards.
+//!
+//! No resourceVersion is asked for, so the API server answers from etcd or from a cache that has caught up with it. What a
+//! list means is for the core to say; a page is dropped once it is told.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, header};
+use mortise_core::audit::{Answer, Listed, Page};
+use mortise_core::object::{Kind, Name, ResourceVersion};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::client::{ApiServer, request};
+use crate::discovery::escape;
+use crate::failure::Failure;
+
+/// Objects of one page; client-go's number. With their managedFields they are one or two MB of JSON.
+const PAGE_OBJECTS: usize = 500;
+/// Longest one page may take: it is the API server's own limit for a request.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest a whole list may take. A hundred thousand objects are two hundred pages of a tenth of a second.
+const LIST_TIMEOUT: Duration = Duration::from_secs(600);
+/// How often a list begins anew whose version is compacted, which happens five minutes after it began. One that is twice as
+/// slow as that does not get faster.
+const MAX_RESTARTS: u32 = 2;
+/// Only metadata, where the server knows how.
+const METADATA: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
+
+/// Lists a kind live and sends it page by page, as `wrap` puts it. A receiver that is slow slows the list down. Dropping the
+/// future gives it up.
+pub async fn run<T, F>(api: ApiServer, kind: Kind, sink: mpsc::Sender<T>, wrap: F)
+where
+    F: Fn(Answer) -> T,
+{
+    let list = timeout(LIST_TIMEOUT, list(&api, &kind, &sink, &wrap));
+    let failure = match list.await {
+        Ok(Ok(())) => return,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::Lost(format!("the list did not end within {} s", LIST_TIMEOUT.as_secs())),
+    };
+    tracing::warn!(%kind, "the cache could not be audited: {}", failure.message());
+    // Whoever listens no more needs no answer.
+    let _ = sink.send(wrap(Answer::Failed)).await;
+}
+
+async fn list<T, F>(api: &ApiServer, kind: &Kind, sink: &mpsc::Sender<T>, wrap: &F) -> Result<(), Failure>
+where
+    F: Fn(Answer) -> T,
+{
+    let collection = api.resource(kind).await?.collection(None);
+    let (mut restarts, mut objects, mut token) = (0, PAGE_OBJECTS, String::new());
+    let tell = async |answer| sink.send(wrap(answer)).await.is_ok();
+    if !tell(Answer::Begun).await {
+        return Ok(());
+    }
+    loop {
+        let path = format!("{collection}?limit={objects}&continue={}", escape(&token));
+        let body = match page(api, &path).await {
+            Err(Failure::TooLarge) if objects > 1 => {
+                objects = (objects / 8).max(1);
+                continue;
+            }
+            Err(Failure::Answered(refused)) if refused.is_expired() && restarts < MAX_RESTARTS => {
+                restarts += 1;
+                token.clear();
+                if !tell(Answer::Begun).await {
+                    return Ok(());
+                }
+                continue;
+            }
+            other => other?,
+        };
+        let (page, next) = read(kind, &body)?;
+        let is_last = page.is_last;
+        if !tell(Answer::Page(page)).await || is_last {
+            return Ok(());
+        }
+        token = next;
+    }
+}
+
+/// The newest version of what a list's path selects, from its shortest page.
+pub(crate) async fn newest_version(api: &ApiServer, kind: &Kind, path: &str) -> Result<ResourceVersion, Failure> {
+    let body = page(api, path).await?;
+    read(kind, &body).map(|(page, _)| page.version)
+}
+
+async fn page(api: &ApiServer, path: &str) -> Result<Bytes, Failure> {
+    let mut request = request(Method::GET, path, None, Bytes::new())?;
+    request.headers_mut().insert(header::ACCEPT, METADATA);
+    Ok(api.ask(request, PAGE_TIMEOUT).await?.body)
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    metadata: ListMetadata<'a>,
+    #[serde(borrow, default)]
+    items: Option<Vec<Item<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata<'a> {
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    r#continue: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+}
+
+/// A page, and where the next one begins.
+fn read(kind: &Kind, body: &[u8]) -> Result<(Page, String), Failure> {
+    let unreadable = |why: String| Failure::Lost(format!("a page of {kind} cannot be read: {why}"));
+    let version = |text: &str| {
+        let number = text.parse().map(ResourceVersion);
+        number.map_err(|_| unreadable(format!("the resourceVersion {text:?} is no number")))
+    };
+    let list: List<'_> = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
+    let items = list.items.unwrap_or_default().into_iter().map(|Item { metadata }| {
+        Ok(Listed {
+            name: Name::new(&metadata.namespace, &metadata.name),
+            uid: (&*metadata.uid).into(),
+            version: version(&metadata.resource_version)?,
+        })
+    });
+    let next = list.metadata.r#continue.into_owned();
+    let page = Page {
+        version: version(&list.metadata.resource_version)?,
+        objects: items.collect::<Result<_, Failure>>()?,
+        is_last: next.is_empty(),
+    };
+    Ok((page, next))
+}
+
+#[cfg(test)]
+mod tests;
