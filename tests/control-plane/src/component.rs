@@ -61,7 +61,7 @@ fn etcd(binary: &Path, layout: &Layout) -> Command {
     let peer = format!("http://127.0.0.1:{}", layout.etcd_peer);
     let mut command = Command::new(binary);
     command
-        .arg(flag("data-dir", &layout.dir.join("etcd")))
+        .arg(flag("data-dir", &layout.etcd()))
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
         .arg(format!("--initial-cluster=default={peer}"))

@@ -24,6 +24,10 @@ impl Layout {
         Ok(Self { dir: dir.to_owned(), etcd_client: port(0)?, etcd_peer: port(1)?, api: port(2)? })
     }
 
+    pub(crate) fn etcd(&self) -> PathBuf {
+        self.dir.join("etcd")
+    }
+
     pub(crate) fn pki(&self, name: &str) -> PathBuf {
         self.dir.join("pki").join(name)
     }

@@ -25,7 +25,7 @@ pub use audit::AuditRecord;
 pub use binaries::Binaries;
 pub use component::Component;
 pub use identity::ADMIN;
-pub use plane::{ControlPlane, Options, node};
+pub use plane::{Backup, ControlPlane, Options, node};
 pub use process::{Process, log_tail};
 pub use progress::{Progress, print_progress};
 pub use usage::{Usage, usage_of};

@@ -343,6 +343,38 @@ impl ControlPlane {
         }
     }
 
+    /// Copies what is stored, as a backup of etcd holds it.
+    ///
+    /// # Errors
+    /// When etcd does not run, or its files cannot be copied.
+    pub fn back_up(&self) -> Result<Backup> {
+        let dir = tempfile::Builder::new().prefix("mortise-backup-").tempdir().context("create a directory")?;
+        // Paused, so that its files belong to one moment; it opens them as it would after a crash.
+        self.pause(Component::Etcd)?;
+        let copied = copy_tree(&self.layout.etcd(), dir.path());
+        self.resume(Component::Etcd)?;
+        copied.map(|()| Backup { dir })
+    }
+
+    /// Puts a backup in the place of what is stored, as an administrator does after a disaster. The API server's versions go
+    /// back to those of the backup, so every part is started anew: clients of Go's do not notice.
+    ///
+    /// # Errors
+    /// When the data cannot be replaced, or a part is not ready in time.
+    pub fn restore(&self, backup: &Backup) -> Result<()> {
+        let stopped = std::mem::take(&mut *self.processes());
+        let parts: Vec<Component> = stopped.keys().copied().collect();
+        for mut process in stopped.into_values() {
+            process.kill()?;
+        }
+        let etcd = self.layout.etcd();
+        fs::remove_dir_all(&etcd).with_context(|| format!("remove {}", etcd.display()))?;
+        copy_tree(backup.dir.path(), &etcd)?;
+        self.spawn_components(&parts, |part| part == Component::Etcd)?;
+        self.start_apiserver()?;
+        self.spawn_components(&parts, |part| !Component::API.contains(&part))
+    }
+
     /// Stops a part where it stands: its connections stay open, and nothing is answered.
     ///
     /// # Errors
@@ -362,6 +394,26 @@ impl ControlPlane {
     fn with<T>(&self, part: Component, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
         act(self.processes().get_mut(&part).with_context(|| format!("{} is not running", part.name()))?)
     }
+}
+
+/// What was stored at one moment; removed when dropped.
+#[derive(Debug)]
+pub struct Backup {
+    dir: TempDir,
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let entry = entry.with_context(|| format!("read {}", from.display()))?;
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_tree(&path, &copy)?;
+        } else {
+            fs::copy(&path, &copy).with_context(|| format!("copy {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a part could not start because its port was taken, which each of these programs says in Go's words.

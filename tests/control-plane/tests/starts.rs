@@ -26,6 +26,7 @@ fn pods_run_identities_hold_and_the_api_server_comes_back_with_its_data() -> Res
     service_accounts_authenticate_with_tokens_signed_by_our_key(&plane)?;
     the_audit_log_tells_writes_and_no_reads(&plane)?;
     the_api_server_comes_back(&plane)?;
+    a_backup_brings_back_what_was_stored(&plane)?;
 
     // A deleted Pod goes, which takes the scheduler's binding and kwok's part of the kubelet.
     plane.kubectl_output(&["delete", "pod", "first", "-n", "trial", "--timeout=30s"])?;
@@ -98,4 +99,16 @@ fn the_api_server_comes_back(plane: &ControlPlane) -> Result<()> {
     assert!(plane.kubectl_output(&["get", "--raw", "/livez", "--request-timeout=1s"]).is_err());
     plane.resume(Component::ApiServer)?;
     plane.kubectl_output(&["get", "--raw", "/livez"]).map(drop)
+}
+
+fn a_backup_brings_back_what_was_stored(plane: &ControlPlane) -> Result<()> {
+    let color =
+        || plane.kubectl_output(&["get", "pod", "first", "-n", "trial", "-o", "jsonpath={.metadata.labels.color}"]);
+    let backup = plane.back_up()?;
+    plane.kubectl_output(&["label", "pod", "first", "-n", "trial", "--overwrite", "color=blue"])?;
+    plane.restore(&backup)?;
+    assert_eq!(color()?, "red");
+    plane.kubectl_output(&["label", "pod", "first", "-n", "trial", "--overwrite", "color=green"])?;
+    assert_eq!(color()?, "green");
+    Ok(())
 }
