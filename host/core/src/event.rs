@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::admission::AdmissionBackend;
+use crate::audit;
 use crate::call::{Call, CallDone, CallId};
 use crate::component::{Compiled, Offer};
 use crate::conversion::ConversionBackend;
@@ -85,6 +86,8 @@ pub enum Event {
     Wrote(WriteId, Result<Written, WriteError>),
     /// The answer to [`Effect::ReadLive`]; None when there is no such object.
     LiveRead(ObjectRef, Result<Option<Arc<Object>>, WriteError>),
+    /// A part of the answer to [`Effect::Audit`].
+    Audit(Kind, audit::Answer),
     /// The election has gone on: the lead was won, renewed or lost. Only for a host that takes part in one.
     LeaseChanged {
         /// Until when this host leads, on the monotonic clock, if nothing else is heard; None when it does not.
@@ -101,6 +104,8 @@ pub enum Event {
 pub enum Effect {
     /// Keep this kind listed and watched.
     StartWatch(Kind),
+    /// Give the watch of this kind up and begin it anew, with a list of the newest state.
+    Relist(Kind),
     /// Nobody reads this kind any more.
     StopWatch(Kind),
     /// Compile, load and ask for the manifest; answered by [`Event::Compiled`].
@@ -143,6 +148,9 @@ pub enum Effect {
     Write(Box<Write>),
     /// Read one object from the API server; answered by [`Event::LiveRead`].
     ReadLive(ObjectRef),
+    /// List names and versions of all objects of a kind live; answered by [`Event::Audit`], page by page. Only one such list
+    /// is under way: the one before is given up.
+    Audit(Kind),
     /// Send [`Event::Tick`] at this moment of the monotonic clock (an earlier one replaces a later one).
     WakeAt(u64),
     /// Something that operators count or read in the log.

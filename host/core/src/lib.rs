@@ -4,6 +4,7 @@
 //! the host and in the simulator. Read `engine.rs` first, then `event.rs` for what flows through it.
 
 pub mod admission;
+pub mod audit;
 pub mod availability;
 pub mod backoff;
 pub mod breaker;

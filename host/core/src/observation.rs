@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::audit::Difference;
 use crate::contract::GuestFault;
 use crate::digest::Digest;
 use crate::object::{Kind, ObjectRef};
@@ -119,6 +120,20 @@ pub enum Observation {
         kind: Kind,
         /// Why.
         error: WatchError,
+    },
+    /// A kind in the cache was compared with a live list. What differs is mended by a relist.
+    Audited {
+        /// The kind.
+        kind: Kind,
+        /// What differs.
+        differences: Vec<Difference>,
+    },
+    /// The API server's versions went backwards, because its etcd was restored; every kind is listed anew.
+    Restored {
+        /// The kind by which it was noticed.
+        kind: Kind,
+        /// What was noticed.
+        message: String,
     },
     /// An object could not be decoded.
     Undecodable {

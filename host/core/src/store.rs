@@ -6,6 +6,7 @@
 //!
 //! Events of one kind may come late or twice, and a list may be older than what a watch has shown. So an object is only
 //! ever replaced by a newer version, and a deletion is remembered for a while: no view is older than one before it (R3).
+//! Only when the API server's own versions went backwards does a list replace whatever is there ([`Store::rewind`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -18,10 +19,10 @@ use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
-use self::listing::{Listing, Recent, Tombstones};
+use self::listing::{Recent, Seen, Tombstones};
 use self::table::Table;
 
-mod listing;
+pub(crate) mod listing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -66,9 +67,21 @@ pub struct Store {
 #[derive(Debug, Default)]
 struct Writing {
     free: Vec<u32>,
-    listing: Option<Listing>,
+    /// What the list that is under way has shown.
+    listing: Option<Seen>,
+    /// The lowest version that was seen before this list and that the list has shown an older state than.
+    contradicted: Option<ResourceVersion>,
     tombstones: Tombstones,
     recent: Recent,
+    /// Versions from before a restore of etcd are in the table, and only a list counts ([`Store::rewind`]).
+    rewound: bool,
+}
+
+impl Writing {
+    /// Whether a watch event is one of a history that was taken back.
+    fn is_void(&self) -> bool {
+        self.rewound && self.listing.is_none()
+    }
 }
 
 impl Store {
@@ -84,7 +97,8 @@ impl Store {
     /// replay of what a list has overtaken, perhaps from before this process began, so that no grave tells of it (R3).
     pub fn apply(&mut self, object: Object) -> Change {
         let (table, writing) = self.kind(&object.kind);
-        if object.resource_version <= table.progress && table.find(&object.name).is_none() {
+        let is_replay = object.resource_version <= table.progress && table.find(&object.name).is_none();
+        if is_replay || writing.is_void() {
             return Change::default();
         }
         table.progress = table.progress.max(object.resource_version);
@@ -94,6 +108,9 @@ impl Store {
     /// An event of a kind's watch: the object was deleted, at `version`.
     pub fn remove(&mut self, kind: &Kind, name: &Name, version: ResourceVersion) -> Change {
         let (table, writing) = self.kind(kind);
+        if writing.is_void() {
+            return Change::default();
+        }
         table.progress = table.progress.max(version);
         take(table, writing, name, version)
     }
@@ -101,12 +118,18 @@ impl Store {
     /// A list of the kind begins; a list that was under way is given up.
     pub fn begin_list(&mut self, kind: &Kind) {
         let (_, writing) = self.kind(kind);
-        writing.listing = Some(Listing::default());
+        writing.listing = Some(Seen::default());
+        writing.contradicted = None;
     }
 
     /// An object of the list. What is unchanged since it was last seen is an empty change.
     pub fn list_item(&mut self, object: Object) -> Change {
         let (table, writing) = self.kind(&object.kind);
+        if writing.is_void() {
+            return Change::default();
+        }
+        let newer = newer_than(table, writing, &object);
+        writing.contradicted = [writing.contradicted, newer].into_iter().flatten().min();
         put(table, writing, object)
     }
 
@@ -115,23 +138,49 @@ impl Store {
     pub fn end_list(&mut self, kind: &Kind, version: ResourceVersion) -> Vec<Change> {
         let (table, writing) = self.kind(kind);
         let Some(listing) = writing.listing.take() else { return Vec::new() };
-        let gone: Vec<Name> = table
-            .objects()
-            .filter(|(slot, object)| !listing.has_seen(*slot) && object.resource_version <= version)
-            .map(|(_, object)| object.name.clone())
+        let gone: Vec<(u32, Name)> = unseen(table, &listing)
+            .filter(|(_, object)| writing.rewound || object.resource_version <= version)
+            .map(|(slot, object)| (slot, object.name.clone()))
             .collect();
-        let changes = gone.iter().map(|name| take(table, writing, name, version)).collect();
+        let changes = gone.iter().map(|(slot, name)| bury(table, writing, *slot, name, version)).collect();
+        writing.rewound = false;
         table.synced = true;
         table.progress = table.progress.max(version);
         table.max_seen = table.max_seen.max(version);
         changes
     }
 
+    /// Whether the list that is under way, and shows the kind as it was at `version`, takes back what was seen before: an
+    /// object has an older state, or one is there again that was deleted. Then etcd was restored with its versions raised, as
+    /// its manual advises, and the kind has to be rewound and listed anew.
+    pub fn is_contradicted(&self, kind: &Kind, version: ResourceVersion) -> bool {
+        let contradicted = self.writing.get(kind).and_then(|writing| writing.contradicted);
+        contradicted.is_some_and(|contradicted| contradicted <= version)
+    }
+
     /// Everything up to `version` has been delivered: a bookmark.
     pub fn progress(&mut self, kind: &Kind, version: ResourceVersion) {
-        let (table, _) = self.kind(kind);
-        table.progress = table.progress.max(version);
-        table.max_seen = table.max_seen.max(version);
+        let (table, writing) = self.kind(kind);
+        if !writing.is_void() {
+            table.progress = table.progress.max(version);
+            table.max_seen = table.max_seen.max(version);
+        }
+    }
+
+    /// The API server's versions went backwards, so those of this kind compare with none from now on. Its objects stay in
+    /// view until the next list, which replaces each of them whatever its version; until then the kind counts as not listed
+    /// (R4), and nothing else changes it.
+    pub fn rewind(&mut self, kind: &Kind) {
+        if !self.writing.contains_key(kind) {
+            return;
+        }
+        let (table, writing) = self.kind(kind);
+        table.synced = false;
+        table.progress = ResourceVersion::default();
+        table.max_seen = ResourceVersion::default();
+        writing.listing = None;
+        writing.tombstones = Tombstones::default();
+        writing.rewound = true;
     }
 
     /// Drops all that is known of a kind, because nobody reads it or it may not be read any longer. Not a deletion of
@@ -165,6 +214,28 @@ impl Store {
         self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.max_seen)
     }
 
+    /// Everything that happened to the kind up to this version is in the store.
+    pub(crate) fn progress_of(&self, kind: &Kind) -> ResourceVersion {
+        self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.progress)
+    }
+
+    /// One object, which counts as seen from now on.
+    pub(crate) fn see(&self, kind: &Kind, name: &Name, seen: &mut Seen) -> Option<&Arc<Object>> {
+        let (slot, object) = self.tables.get(kind)?.find(name)?;
+        seen.see(slot);
+        Some(object)
+    }
+
+    /// The objects of a kind that were not seen.
+    pub(crate) fn unseen<'a>(&'a self, kind: &Kind, seen: &'a Seen) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.tables.get(kind).into_iter().flat_map(move |table| unseen(table, seen)).map(|(_, object)| object)
+    }
+
+    /// At which version an object of this name was deleted, if that was one of the kind's last deletions.
+    pub(crate) fn deleted_at(&self, kind: &Kind, name: &Name) -> Option<ResourceVersion> {
+        self.writing.get(kind)?.tombstones.deleted_at(name)
+    }
+
     fn kind(&mut self, kind: &Kind) -> (&mut Table, &mut Writing) {
         if !self.writing.contains_key(kind) {
             self.tables.insert(kind.clone(), Arc::new(Table::counting_from(self.first_change)));
@@ -176,6 +247,19 @@ impl Store {
     }
 }
 
+fn unseen<'a>(table: &'a Table, seen: &'a Seen) -> impl Iterator<Item = (u32, &'a Arc<Object>)> {
+    seen.unseen(table.fresh_slot()).filter_map(|slot| Some((slot, table.object(slot)?)))
+}
+
+/// The version of this name that was seen, if it is newer than an object's.
+fn newer_than(table: &Table, writing: &Writing, object: &Object) -> Option<ResourceVersion> {
+    match table.find(&object.name) {
+        _ if writing.rewound => None,
+        Some((_, known)) => Some(known.resource_version).filter(|known| *known > object.resource_version),
+        None => writing.tombstones.deleted_at(&object.name).filter(|deleted| *deleted >= object.resource_version),
+    }
+}
+
 /// Stores an object unless the same or a newer state of its name is known.
 fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
     table.max_seen = table.max_seen.max(object.resource_version);
@@ -184,8 +268,12 @@ fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
     if let (Some((slot, _)), Some(listing)) = (known, &mut writing.listing) {
         listing.see(slot);
     }
+    let is_known = |before: &Object| match writing.rewound {
+        true => before.json() == object.json() && before.own_fields == object.own_fields,
+        false => before.resource_version >= object.resource_version,
+    };
     let before = match known {
-        Some((_, before)) if before.resource_version >= object.resource_version => return Change::default(),
+        Some((_, before)) if is_known(before) => return Change::default(),
         Some((slot, _)) => Some(table.replace(slot, object.clone())),
         None if writing.tombstones.covers(&object.name, object.resource_version) => return Change::default(),
         None => {
@@ -207,19 +295,21 @@ fn take(table: &mut Table, writing: &mut Writing, name: &Name, version: Resource
     table.max_seen = table.max_seen.max(version);
     match table.find(name) {
         Some((_, object)) if object.resource_version > version => Change::default(),
-        Some((slot, _)) => {
-            let before = table.remove(slot);
-            writing.free.push(slot);
-            writing.tombstones.dig(name, version);
-            let change = Change { before: Some(before), after: None };
-            writing.recent.add(&change);
-            change
-        }
+        Some((slot, _)) => bury(table, writing, slot, name, version),
         None => {
             writing.tombstones.dig(name, version);
             Change::default()
         }
     }
+}
+
+fn bury(table: &mut Table, writing: &mut Writing, slot: u32, name: &Name, version: ResourceVersion) -> Change {
+    let before = table.remove(slot);
+    writing.free.push(slot);
+    writing.tombstones.dig(name, version);
+    let change = Change { before: Some(before), after: None };
+    writing.recent.add(&change);
+    change
 }
 
 /// One frozen view of every cached kind. Cheap to clone and to send to another thread.

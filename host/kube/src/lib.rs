@@ -4,6 +4,7 @@
 //!
 //! Nothing here decides: no plugin, no queue and no cache is known here. Read `client.rs` first, then `watch.rs`.
 
+pub mod audit;
 pub mod client;
 pub mod clock;
 mod connections;

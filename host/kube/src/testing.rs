@@ -14,6 +14,8 @@ pub(crate) struct Received {
     pub method: String,
     /// The path with its query.
     pub path: String,
+    /// The header of that name.
+    pub accept: String,
     pub body: String,
 }
 
@@ -63,15 +65,21 @@ async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Received> {
     loop {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if let Some((head, rest)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
-            });
-            let length = length.unwrap_or(0);
+            let header = |wanted: &str| {
+                let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+                let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+                found.map(|(_, value)| value.trim().to_owned())
+            };
+            let length = header("content-length").map_or(0, |length| length.parse().unwrap());
             if rest.len() >= length {
                 let mut words = head.split(' ');
                 let mut word = || words.next().unwrap().to_owned();
-                let asked = Received { method: word(), path: word(), body: rest[..length].to_owned() };
+                let asked = Received {
+                    method: word(),
+                    path: word(),
+                    accept: header("accept").unwrap_or_default(),
+                    body: rest[..length].to_owned(),
+                };
                 bytes.drain(..head.len() + 4 + length);
                 return Some(asked);
             }

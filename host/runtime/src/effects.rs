@@ -17,6 +17,7 @@ use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::write::Write;
 use mortise_core::{admission, conversion};
+use mortise_kube::audit;
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
 use mortise_wasm::plugin::Plugin;
@@ -41,6 +42,7 @@ pub(crate) struct Performer {
     pub(crate) workers: Workers,
     pub(crate) components: Components,
     pub(crate) watches: BTreeMap<Kind, AbortHandle>,
+    pub(crate) audit: Option<AbortHandle>,
     pub(crate) reconciles: Reconciles,
     pub(crate) webhooks: Webhooks,
 }
@@ -49,7 +51,7 @@ impl Performer {
     /// Begins one effect; what comes back is its answer where there is one at once.
     pub(crate) fn perform(&mut self, effect: Effect) -> Option<Event> {
         match effect {
-            Effect::StartWatch(kind) => self.start_watch(kind),
+            Effect::StartWatch(kind) | Effect::Relist(kind) => self.start_watch(kind),
             Effect::StopWatch(kind) => {
                 if let Some(watch) = self.watches.remove(&kind) {
                     watch.abort();
@@ -67,6 +69,7 @@ impl Performer {
             Effect::Call(call) => return self.call(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),
+            Effect::Audit(kind) => self.audit(kind),
             Effect::Observe(observation) => self.observe(&observation),
             // The event loop keeps the time.
             Effect::WakeAt(_) => {}
@@ -154,6 +157,20 @@ impl Performer {
             let result = api.read_live(&target).await;
             Event::LiveRead(target, result)
         });
+    }
+
+    fn audit(&mut self, kind: Kind) {
+        let of = kind.clone();
+        let wrap = move |answer| Input::Event(Event::Audit(of.clone(), answer));
+        let (list, alarm) =
+            (audit::run(self.api.clone(), kind, self.inputs.clone(), wrap), self.supervisor.alarm("an audit"));
+        let task = tokio::spawn(async move {
+            let _alarm = alarm;
+            list.await;
+        });
+        if let Some(earlier) = self.audit.replace(task.abort_handle()) {
+            earlier.abort();
+        }
     }
 
     /// Runs something whose outcome is an event for the driver.

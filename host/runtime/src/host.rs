@@ -163,6 +163,7 @@ fn performer(
         workers,
         components: Components::start(&loader, inputs, metrics, supervisor)?,
         watches: BTreeMap::new(),
+        audit: None,
         reconciles,
         webhooks: Webhooks::new(),
     })

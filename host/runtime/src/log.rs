@@ -172,6 +172,9 @@ impl Reconciles {
     }
 }
 
+/// Objects that a warning names in which the cache differs; their number says the rest.
+const NAMED_DIFFERENCES: usize = 5;
+
 /// What a guest logged while it was asked about an object that is not stored yet.
 pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &Completion<Verdict>) {
     guest_lines(report, || tracing::info_span!("admission", plugin, %kind, name));
@@ -263,6 +266,15 @@ fn line(observation: &Observation) {
         Observation::Throttled { message, .. } => warn!("writes are slowed down: {message}"),
         Observation::BreakerOpened { message, .. } => warn!("writes are stopped as a fight: {message}"),
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
+        Observation::Audited { kind, differences } if differences.is_empty() => debug!(%kind, "the cache was audited"),
+        Observation::Audited { kind, differences } => {
+            let named: Vec<String> = differences.iter().take(NAMED_DIFFERENCES).map(ToString::to_string).collect();
+            let (count, named) = (differences.len(), named.join(", "));
+            warn!(%kind, count, "the cache differs from the API server and is listed anew: {named}");
+        }
+        Observation::Restored { kind, message } => {
+            warn!(%kind, "etcd was restored, so every kind is listed anew: {message}");
+        }
         Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
         Observation::WriteFailed { target, error, .. } if needs_a_person(error.class) => {
             warn!(written = %target, class = ?error.class, "a write failed: {}", error.message);

@@ -168,6 +168,14 @@ impl Metrics {
                 let labels = CodeLabels { kind: kind.to_string(), reason: watch_reason(error) };
                 self.families.watch_failures.get_or_create(&labels).inc();
             }
+            Observation::Audited { kind, differences } => {
+                let labels = KindLabels { kind: kind.to_string() };
+                self.families.audits.get_or_create(&labels).inc();
+                self.families.audit_differences.get_or_create(&labels).inc_by(differences.len() as u64);
+            }
+            Observation::Restored { kind, .. } => {
+                self.families.restores.get_or_create(&KindLabels { kind: kind.to_string() }).inc();
+            }
             Observation::Undecodable { kind, .. } => {
                 self.families.undecodable.get_or_create(&KindLabels { kind: kind.to_string() }).inc();
             }

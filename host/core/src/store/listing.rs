@@ -17,27 +17,29 @@ const RECENT: usize = 64;
 
 /// The slots of a table that a list has shown, one bit each.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    seen: Vec<u64>,
-}
+pub(crate) struct Seen(Vec<u64>);
 
-impl Listing {
+impl Seen {
     pub(super) fn see(&mut self, slot: u32) {
-        let (word, bit) = place(slot);
-        if self.seen.len() <= word {
-            self.seen.resize(word + 1, 0);
+        let word = (slot / u64::BITS) as usize;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
         }
-        self.seen[word] |= bit;
+        self.0[word] |= 1 << (slot % u64::BITS);
     }
 
-    pub(super) fn has_seen(&self, slot: u32) -> bool {
-        let (word, bit) = place(slot);
-        self.seen.get(word).is_some_and(|seen| seen & bit != 0)
+    /// The slots below a bound that it has not shown. Costs what they are, and a look at 64 slots at once.
+    pub(super) fn unseen(&self, bound: u32) -> impl Iterator<Item = u32> + '_ {
+        let bits_of = |word: u32| {
+            let mut unseen = !self.0.get(word as usize).copied().unwrap_or_default();
+            std::iter::from_fn(move || {
+                let bit = unseen.trailing_zeros();
+                unseen &= unseen.wrapping_sub(1);
+                (bit < u64::BITS).then_some(word * u64::BITS + bit)
+            })
+        };
+        (0..bound.div_ceil(u64::BITS)).flat_map(bits_of).take_while(move |slot| *slot < bound)
     }
-}
-
-fn place(slot: u32) -> (usize, u64) {
-    ((slot / u64::BITS) as usize, 1 << (slot % u64::BITS))
 }
 
 /// Names that were deleted lately, and when.
@@ -62,9 +64,14 @@ impl Tombstones {
         self.deleted_at.insert(name.clone(), version);
     }
 
+    /// When a name was deleted, if that is remembered.
+    pub(super) fn deleted_at(&self, name: &Name) -> Option<ResourceVersion> {
+        self.deleted_at.get(name).copied()
+    }
+
     /// Whether a state of this name is from before its deletion.
     pub(super) fn covers(&self, name: &Name, version: ResourceVersion) -> bool {
-        self.deleted_at.get(name).is_some_and(|deleted_at| version <= *deleted_at)
+        self.deleted_at(name).is_some_and(|deleted_at| version <= deleted_at)
     }
 }
 

@@ -43,10 +43,6 @@ impl Table {
         self.objects.len()
     }
 
-    pub(super) fn objects(&self) -> impl Iterator<Item = (u32, &Arc<Object>)> {
-        self.objects.iter().map(|(slot, object)| (*slot, object))
-    }
-
     /// A slot that was never used: the writer asks when no used one is free, so all slots below are taken.
     pub(super) fn fresh_slot(&self) -> u32 {
         self.objects.get_max().map_or(0, |(slot, _)| slot + 1)
@@ -143,7 +139,7 @@ impl Table {
         self.ordered.range(first..).take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
     }
 
-    fn object(&self, slot: u32) -> Option<&Arc<Object>> {
+    pub(super) fn object(&self, slot: u32) -> Option<&Arc<Object>> {
         self.objects.get(&slot)
     }
 

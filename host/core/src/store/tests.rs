@@ -30,7 +30,7 @@ fn text(change: &Change) -> String {
 
 /// Runs events, and returns what each changed and what there is in the end.
 ///
-/// "apply a/b@3", "item a/b@3", "remove a/b@4", "begin", "end@5", "bookmark@6".
+/// "apply a/b@3", "item a/b@3", "remove a/b@4", "begin", "end@5", "bookmark@6", "rewind".
 fn run(store: &mut Store, events: &[&str]) -> String {
     let mut changes = Vec::new();
     for event in events {
@@ -49,6 +49,7 @@ fn run(store: &mut Store, events: &[&str]) -> String {
             "begin" => store.begin_list(&pods()),
             "end" => changes.extend(store.end_list(&pods(), ResourceVersion(version)).iter().map(text)),
             "bookmark" => store.progress(&pods(), ResourceVersion(version)),
+            "rewind" => store.rewind(&pods()),
             _ => panic!("no such event: {event}"),
         }
     }
@@ -120,6 +121,64 @@ fn r6_a_list_that_begins_again_forgets_what_the_first_one_showed() {
         &["apply a/x@1", "apply a/y@2", "begin", "item a/x@1", "begin", "item a/y@2", "end@5"],
         "+a/x@1 +a/y@2   -a/x@1 | a/y",
     );
+}
+
+#[test]
+fn after_versions_went_backwards_a_list_replaces_whatever_is_there() {
+    let before = ["begin", "item a/x@5", "item a/y@20", "item a/z@8", "end@30", "remove a/z@31"];
+    // An older state, one that was made after the backup, one that was deleted after it, and then an ordinary watch.
+    let after = ["rewind", "begin", "item a/x@4", "item a/z@8", "end@9", "apply a/y@10", "apply a/x@9", "apply a/x@11"];
+    check(
+        &[&before[..], &after].concat(),
+        "+a/x@5 +a/y@20 +a/z@8 -a/z@8 ~a/x@5>4 +a/z@8 -a/y@20 +a/y@10 ~a/x@4>9 ~a/x@9>11 | a/x a/y a/z",
+    );
+}
+
+#[test]
+fn a_version_that_was_given_twice_is_told_apart_by_its_object() {
+    let mut store = Store::new();
+    run(&mut store, &["begin", "item a/x@5", "item a/y@6", "end@9", "rewind", "begin"]);
+    let same = store.list_item(Sample::pod("a", "x").version(5).build());
+    assert!(same.is_empty(), "{same:?}");
+    let other = store.list_item(Sample::pod("a", "y").version(6).label("app", "web").build());
+    assert_eq!(text(&other), "~a/y@6>6");
+    assert!(store.end_list(&pods(), ResourceVersion(9)).is_empty());
+}
+
+#[test]
+fn r4_until_a_kind_is_listed_anew_after_versions_went_backwards_nothing_counts() {
+    let mut store = Store::new();
+    run(&mut store, &["begin", "item a/x@5", "end@9", "begin", "item a/x@7", "rewind"]);
+    // What the watch and the list from before had still to tell.
+    let rest = run(&mut store, &["item a/y@6", "end@9", "apply a/x@10", "remove a/x@11", "bookmark@12"]);
+    assert_eq!(rest, "   | a/x");
+    let synced = |store: &Store| (store.synced(&pods()), store.snapshot().progress(&pods()), store.max_seen(&pods()));
+    assert_eq!(synced(&store), (false, ResourceVersion(0), ResourceVersion(0)));
+    // A list that breaks off leaves what it has shown, and the next one begins anew.
+    assert_eq!(
+        run(&mut store, &["begin", "item a/w@3", "begin", "item a/x@4", "end@4"]),
+        "+a/w@3 ~a/x@7>4 -a/w@3 | a/x"
+    );
+    assert_eq!(synced(&store), (true, ResourceVersion(4), ResourceVersion(4)));
+    store.rewind(&Kind::new("v1", "Node"));
+    assert!(!store.synced(&Kind::new("v1", "Node")), "nothing is known of a kind that nobody reads");
+}
+
+#[test]
+fn a_list_that_takes_back_what_was_seen_is_a_restored_etcd_and_one_that_is_late_is_not() {
+    let is_contradicted = |list: &[&str], version| {
+        let mut store = Store::new();
+        run(&mut store, &["begin", "item a/x@5", "item a/y@6", "end@9", "apply a/x@20", "remove a/y@21", "begin"]);
+        run(&mut store, list);
+        store.is_contradicted(&pods(), ResourceVersion(version))
+    };
+    assert!(is_contradicted(&["item a/x@5"], 100), "an older state");
+    assert!(is_contradicted(&["item a/x@20", "item a/y@6"], 100), "an object that was deleted");
+    assert!(!is_contradicted(&["item a/x@5", "item a/y@6"], 19), "the list is of before what was seen");
+    assert!(!is_contradicted(&["item a/x@20", "item a/y@22"], 100), "made again");
+    assert!(!is_contradicted(&["item a/x@20", "apply a/x@5"], 100), "an event may come twice");
+    assert!(!is_contradicted(&["item a/x@5", "begin", "item a/x@20"], 100), "only the list that is under way counts");
+    assert!(!is_contradicted(&["rewind", "begin", "item a/x@5", "item a/y@6"], 100), "that is known already");
 }
 
 #[test]
@@ -314,6 +373,17 @@ fn slots_that_share_a_hash_are_all_found() {
     assert_eq!(postings.walk(7).collect::<Vec<_>>(), [3, 5]);
     postings.remove(7, 3);
     assert_eq!((postings.first(7, 0), postings.first(9, 0)), (Some(5), None));
+}
+
+#[test]
+fn what_a_list_has_not_shown_is_found_between_what_it_has() {
+    let mut seen = Seen::default();
+    let unseen = |seen: &Seen, bound| seen.unseen(bound).collect::<Vec<_>>();
+    assert_eq!(unseen(&seen, 3), [0, 1, 2]);
+    (0..200).filter(|slot| ![0, 63, 64, 129, 199].contains(slot)).for_each(|slot| seen.see(slot));
+    assert_eq!(unseen(&seen, 199), [0, 63, 64, 129]);
+    assert_eq!(unseen(&seen, 202), [0, 63, 64, 129, 199, 200, 201]);
+    assert!(unseen(&seen, 0).is_empty());
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mortise_core::audit::{Difference, Listed, What};
 use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::{Failure, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
-use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::observation::{Observation, ReconcileResult};
 use mortise_core::refusal::Refusal;
 use mortise_core::watch::WatchError;
@@ -46,6 +47,11 @@ fn write(class: Option<WriteErrorClass>) -> (Write, Result<(), WriteError>) {
     )
 }
 
+fn difference() -> Difference {
+    let object = Listed { name: Name::new("default", "a-0"), uid: "u".into(), version: ResourceVersion(1) };
+    Difference { object, what: What::Missing }
+}
+
 /// Everything that can happen, once.
 fn everything(metrics: &Metrics, at: Instant) {
     let faults = [
@@ -65,6 +71,9 @@ fn everything(metrics: &Metrics, at: Instant) {
         Observation::BreakerOpened { controller: controller(), object: object(), message: "two managers".to_owned() },
         Observation::WatchFailed { kind: Kind::new("v1", "Pod"), error: WatchError::Denied("no".to_owned()) },
         Observation::Undecodable { kind: Kind::new("v1", "Pod"), message: "no".to_owned() },
+        Observation::Audited { kind: Kind::new("v1", "Pod"), differences: vec![difference()] },
+        Observation::Audited { kind: Kind::new("v1", "Pod"), differences: Vec::new() },
+        Observation::Restored { kind: Kind::new("v1", "Pod"), message: "no".to_owned() },
     ];
     let fault = |fault| Observation::Fault { controller: controller(), object: object(), fault };
     observations.extend(faults.map(fault));
@@ -159,6 +168,9 @@ fn mortises_own_series_tell_of_guests_plugins_cache_and_writes() {
         r#"mortise_cache_bytes{kind="v1/Pod"} 6900"#,
         r#"mortise_cache_lagging_total{kind="app.example.com/v1alpha1/PodSet"} 1"#,
         r#"mortise_undecodable_objects_total{kind="v1/Pod"} 1"#,
+        r#"mortise_cache_audits_total{kind="v1/Pod"} 2"#,
+        r#"mortise_cache_differences_total{kind="v1/Pod"} 1"#,
+        r#"mortise_etcd_restores_total{kind="v1/Pod"} 1"#,
         r#"mortise_watch_failures_total{kind="v1/Pod",reason="denied"} 1"#,
         r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="ok"} 1"#,
         r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="conflict"} 1"#,
