@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::object::{Object, ResourceVersion};
 
-/// What a watch tells. The first is always `Listing`.
+/// What a watch reports. The first is always `Listing`.
 #[derive(Debug)]
 pub enum WatchEvent {
     /// A list, from the API server's newest state, begins; what stands in the store is merged with it.
@@ -19,6 +19,14 @@ pub enum WatchEvent {
     Deleted(Box<Object>),
     /// Nothing of this kind has changed up to this version (a bookmark).
     Progress(ResourceVersion),
+    /// The API server's versions went backwards, because its etcd was restored from a backup: those that were seen compare with
+    /// none that come. A list follows.
+    Restored {
+        /// The highest version that was seen.
+        before: ResourceVersion,
+        /// The API server's newest version.
+        now: ResourceVersion,
+    },
     /// The watch cannot be had for now; the shell keeps trying. What was listed before stays valid but ages.
     Failed(WatchError),
     /// One object could not be read and is not in the view.

@@ -30,6 +30,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::audit::newest_version;
 use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::discovery::{Resource, escape};
 use crate::failure::{Failure, Refused, chain};
@@ -39,7 +40,9 @@ use crate::retry::{Obstacle, Retry, random};
 /// How long the API server keeps one watch open, with up to a quarter less, so that watches that began together do not
 /// end together. Loss of permission shows when a watch is opened anew, so this is how late it shows at the latest.
 const WATCH_SECONDS: u64 = 290;
-/// A watch that says nothing for this long is opened anew. The API server sends a bookmark a minute when anything at
+/// The shortest time for which a watch is asked for. One that is closed after it has ended as it was to.
+const SHORTEST_WATCH: Duration = Duration::from_secs(WATCH_SECONDS - WATCH_SECONDS / 4);
+/// A watch that is silent for this long is opened anew. The API server sends a bookmark a minute when anything at
 /// all happens in its store, so two missing ones are a quiet cluster, for which one more request in two minutes is
 /// nothing, or a connection that died without a word: over HTTP/1.1 nothing else tells before [`WATCH_SECONDS`].
 const IDLE: Duration = Duration::from_secs(150);
@@ -92,20 +95,7 @@ pub async fn run<T, F>(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap
 where
     F: Fn(WatchEvent) -> T,
 {
-    let mut watch = Watch {
-        api,
-        scope,
-        sink,
-        wrap,
-        interner: Interner::default(),
-        position: None,
-        streaming: true,
-        page_objects: PAGE_OBJECTS,
-        failed: None,
-        retry: Retry::default(),
-        unreachable_at: None,
-        listed_at: None,
-    };
+    let mut watch = Watch::new(api, scope, sink, wrap);
     loop {
         let began = Instant::now();
         let stop = match watch.attempt().await {
@@ -129,8 +119,10 @@ where
 enum Stop {
     /// Nobody listens any more.
     Unheard,
-    /// The API server closed the watch, or it was silent for too long: go on from the position.
+    /// The API server closed the watch: go on from the position.
     Closed,
+    /// It was silent for too long.
+    Silent,
     /// The position is no longer known: list again.
     Expired(String),
     /// This API server streams no lists.
@@ -162,6 +154,10 @@ struct Watch<T, F> {
     interner: Interner,
     /// Everything up to here was sent. None: a list has to come first.
     position: Option<ResourceVersion>,
+    /// The highest version that was seen.
+    newest: ResourceVersion,
+    /// Whether etcd may have been restored since.
+    is_doubtful: bool,
     /// Whether this API server is thought to stream lists. Once it has not, it is not asked again.
     streaming: bool,
     page_objects: usize,
@@ -208,10 +204,32 @@ struct PageMetadata<'a> {
 }
 
 impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
+    fn new(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap: F) -> Self {
+        Self {
+            api,
+            scope,
+            sink,
+            wrap,
+            interner: Interner::default(),
+            position: None,
+            newest: ResourceVersion::default(),
+            is_doubtful: false,
+            streaming: true,
+            page_objects: PAGE_OBJECTS,
+            failed: None,
+            retry: Retry::default(),
+            unreachable_at: None,
+            listed_at: None,
+        }
+    }
+
     /// Lists if need be, then watches for as long as it goes.
     async fn attempt(&mut self) -> Result<Never, Stop> {
         // What is over before the watch begins stands in boxes of its own, so that a watch at rest is small.
         let resource = Box::pin(self.api.resource(&self.scope.kind)).await?;
+        if std::mem::take(&mut self.is_doubtful) {
+            Box::pin(self.compare_versions(&resource)).await?;
+        }
         if self.position.is_none() && self.streaming {
             return self.stream_list(&resource).await;
         }
@@ -223,6 +241,18 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         let body = self.open(&resource, &query).await?;
         self.send(WatchEvent::Progress(from)).await?;
         self.follow(body, false).await
+    }
+
+    /// Lists anew when the API server's newest version is lower than one that was seen.
+    async fn compare_versions(&mut self, resource: &Resource) -> Result<(), Stop> {
+        let path = self.path(resource, "limit=1");
+        let now = newest_version(&self.api, &self.scope.kind, &path).await?;
+        if now >= self.newest {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.newest, now);
+        self.position = None;
+        self.send(WatchEvent::Restored { before, now }).await
     }
 
     /// A list from the newest state that arrives as a watch and goes on as one. Without a resourceVersion the API server
@@ -312,7 +342,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 }
                 Ok(None) => return Err(Stop::Closed),
                 Err(_) if listing => return Err(Stop::NoStreaming),
-                Err(_) => return Err(Stop::Closed),
+                Err(_) => return Err(Stop::Silent),
             }
         }
     }
@@ -390,12 +420,18 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
 
     /// Whatever is sent outside of a list says that the watch works.
     async fn send(&mut self, event: WatchEvent) -> Result<(), Stop> {
+        let version = match &event {
+            WatchEvent::Applied(object) | WatchEvent::Deleted(object) => Some(object.resource_version),
+            WatchEvent::ListDone(version) | WatchEvent::Progress(version) => Some(*version),
+            _ => None,
+        };
+        self.newest = self.newest.max(version.unwrap_or_default());
         match event {
             WatchEvent::Applied(_) | WatchEvent::Deleted(_) | WatchEvent::ListDone(_) => {
                 self.failed = None;
                 self.retry.reset();
             }
-            WatchEvent::Listing | WatchEvent::Progress(_) => self.failed = None,
+            WatchEvent::Listing | WatchEvent::Restored { .. } | WatchEvent::Progress(_) => self.failed = None,
             _ => {}
         }
         if matches!(event, WatchEvent::ListDone(_)) {
@@ -411,10 +447,12 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         }
         let kind = &self.scope.kind;
         let again = Obstacle::Error { retry_after_ms: 0 };
+        let ended_in_time = matches!(stop, Stop::Closed) && lived >= SHORTEST_WATCH;
+        self.is_doubtful = !ended_in_time && self.newest > ResourceVersion::default();
         match stop {
             Stop::Unheard => Err(Stop::Unheard),
-            Stop::Closed if lived >= LIVED => Ok(Duration::ZERO),
-            Stop::Closed => Ok(self.retry.next(again, random())),
+            Stop::Closed | Stop::Silent if lived >= LIVED => Ok(Duration::ZERO),
+            Stop::Closed | Stop::Silent => Ok(self.retry.next(again, random())),
             Stop::Expired(message) => {
                 tracing::info!(%kind, "the watch's version is no longer known, listing again: {message}");
                 self.position = None;
@@ -474,3 +512,6 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         Ok(self.retry.next(obstacle, random()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,7 +107,8 @@ impl Listing {
                 let gone = vanished.filter(|name| !self.known.contains(name)).map(SourceEvent::Gone);
                 gone.chain([SourceEvent::Listed]).collect()
             }
-            WatchEvent::Progress(_) => Vec::new(),
+            // After a restore of etcd a list follows, and a plugin is told from another by its digest.
+            WatchEvent::Progress(_) | WatchEvent::Restored { .. } => Vec::new(),
             WatchEvent::Failed(error) => {
                 failed(namespace, &error);
                 Vec::new()
