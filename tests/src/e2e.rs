@@ -24,6 +24,7 @@ mod pods;
 mod quiet;
 mod refusals;
 mod reload;
+mod restore;
 mod rights;
 mod shutdown;
 mod world;

@@ -3,8 +3,8 @@
 //!
 //! `world.rs` is the loop, `shell.rs` performs the driver's effects, `cluster.rs` is the API server, `environment.rs` what
 //! others do to the cluster, `oracle.rs` what must hold at each step and `converged.rs` what must hold at the end.
-//! `election.rs` is a simulation of its own, of several hosts that ask for one Lease; `crontabs.rs` is days of the real
-//! crontab, with a host that dies.
+//! `recovery.rs` is what no watch tells of: lost events, and a restored etcd. `election.rs` is a simulation of its own, of
+//! several hosts that ask for one Lease; `crontabs.rs` is days of the real crontab, with a host that dies.
 
 pub mod cluster;
 pub mod component;
@@ -17,6 +17,8 @@ pub mod faults;
 pub mod guests;
 pub mod oracle;
 pub mod random;
+#[cfg(test)]
+mod recovery;
 pub mod shell;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 
 mod fields;
 
+/// How far versions are raised when etcd is restored that way.
+const RAISED_BY: u64 = 1_000_000;
+
 /// One change of one object, as a watch tells it.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -122,6 +125,33 @@ impl Cluster {
         self.lives = living;
         let gone: BTreeMap<Arc<str>, Life> = gone;
         gone.into_values().collect()
+    }
+
+    /// The store goes back to what it was at a version, as when etcd is restored from a backup: what happened since was never.
+    /// Versions are given a second time, and UIDs are not. `raised` is what etcd's manual advises: versions go on above all
+    /// that were given, and objects keep those that they had.
+    pub fn restore(&mut self, version: u64, raised: bool) {
+        let kinds: Vec<Kind> = self.history.keys().cloned().collect();
+        let records: Vec<Record> = kinds.iter().flat_map(|kind| self.list_at(kind, version)).collect();
+        let parse = |text: &str| serde_json::from_str(text).expect("the model keeps JSON");
+        self.objects = records.into_iter().map(|record| (record.target, parse(&record.text))).collect();
+        for records in self.history.values_mut() {
+            records.retain(|record| record.version <= version);
+        }
+        let known: BTreeSet<&Arc<str>> = self.history.values().flatten().map(|record| &record.uid).collect();
+        self.lives.retain(|uid, _| known.contains(uid));
+        for life in self.lives.values_mut() {
+            life.deleted_at = life.deleted_at.filter(|deleted_at| *deleted_at <= version);
+        }
+        // Definitions are in the backup like everything else.
+        self.served.extend(self.objects.keys().map(|target| target.kind.clone()));
+        self.version = if raised { self.version + RAISED_BY } else { version };
+        self.unread.clear();
+    }
+
+    /// The last record of every object that there is.
+    pub fn living(&self) -> Vec<Record> {
+        self.history.keys().flat_map(|kind| self.list_at(kind, u64::MAX)).collect()
     }
 
     /// The changes since this was asked last.

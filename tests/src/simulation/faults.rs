@@ -35,6 +35,8 @@ pub enum Fault {
     Duplicate,
     /// Two changes of one object come as one.
     Coalesced,
+    /// An event never comes, and nobody is told.
+    EventLost,
     /// A kind's events are held up, so that views of two kinds do not fit each other.
     Lag,
     /// A guest traps.
@@ -51,10 +53,12 @@ pub enum Fault {
     WriteDenied,
     /// Somebody deletes a CRD's endpoint; its objects go with it.
     CrdDeleted,
+    /// The API server's store goes back to an earlier state.
+    Restored,
 }
 
 /// How often each fault is injected, in thousandths of the occasions for it.
-const PER_MILLE: [(Fault, u64); 18] = [
+const PER_MILLE: [(Fault, u64); 19] = [
     (Fault::Unavailable, 25),
     (Fault::TooManyRequests, 15),
     (Fault::Conflict, 15),
@@ -69,6 +73,7 @@ const PER_MILLE: [(Fault, u64); 18] = [
     (Fault::StaleList, 250),
     (Fault::Duplicate, 40),
     (Fault::Coalesced, 300),
+    (Fault::EventLost, 20),
     (Fault::Lag, 15),
     (Fault::Trap, 20),
     (Fault::Retry, 10),
@@ -80,6 +85,8 @@ const PER_MILLE: [(Fault, u64); 18] = [
 pub struct Faults {
     /// No fault is injected while this is false.
     pub on: bool,
+    /// Events are lost without a word, too. No rule about views holds then before an audit has looked.
+    pub silent: bool,
     /// How often each was injected.
     pub injected: BTreeMap<Fault, u64>,
 }
@@ -88,7 +95,7 @@ impl Faults {
     /// Whether this fault happens now.
     pub fn hit(&mut self, random: &mut Random, fault: Fault) -> bool {
         let per_mille = PER_MILLE.iter().find(|(known, _)| *known == fault).map_or(0, |(_, per_mille)| *per_mille);
-        let hit = self.on && random.chance(per_mille);
+        let hit = self.on && (self.silent || fault != Fault::EventLost) && random.chance(per_mille);
         if hit {
             self.count(fault);
         }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mortise_core::audit;
 use mortise_core::call::{Call, CallDone, Conclusion};
 use mortise_core::contract::{CallResult, Failure, GuestFault, PatchKind};
 use mortise_core::crd::CrdError;
@@ -19,6 +20,9 @@ use super::guests::{Guest, crd_name};
 use super::oracle::Violation;
 use super::watch::Watch;
 use super::world::{Mutant, Upcoming, World};
+
+/// Objects of one page of a live list: few, so that something happens between two.
+const AUDIT_PAGE: usize = 3;
 
 /// What a scenario answers to the next write that fits, instead of the API server.
 #[derive(Clone, Debug)]
@@ -47,7 +51,7 @@ impl World {
     /// Begins what the driver asks for.
     pub fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
         match effect {
-            Effect::StartWatch(kind) => {
+            Effect::StartWatch(kind) | Effect::Relist(kind) => {
                 let epoch = self.next_epoch();
                 self.watches.insert(kind.clone(), Watch::new(kind.clone(), epoch));
                 let delay = self.random.between(1, 10);
@@ -85,6 +89,7 @@ impl World {
                 self.send(*write, line);
             }
             Effect::ReadLive(target) => self.read_live(target),
+            Effect::Audit(kind) => self.audit(&kind),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
             Effect::Observe(observation) => self.observe(observation),
         }
@@ -102,6 +107,11 @@ impl World {
             Observation::FinalizersLeft { plugin, message } | Observation::ConversionLeft { plugin, message } => {
                 self.log(|| format!("finalizers of {plugin} are left: {message}"));
             }
+            Observation::Audited { kind, differences } if !differences.is_empty() => {
+                self.note(|| format!("  an audit of {kind} found {differences:?}"));
+                self.log(|| format!("the cache of {kind} differs in {} objects", differences.len()));
+            }
+            Observation::Restored { kind, message } => self.log(|| format!("etcd was restored, {kind}: {message}")),
             Observation::CacheLagging { object } => self.log(|| format!("view lags behind {object}")),
             Observation::WriteFailed { target, error, .. } => {
                 self.log(|| format!("  refused: {target}: {:?}: {}", error.class, error.message));
@@ -308,6 +318,29 @@ impl World {
             body["metadata"]["name"] = target.name.name.as_ref().into();
         }
         self.cluster.create(&target, body)
+    }
+
+    /// Lists a kind as it is now, page by page.
+    fn audit(&mut self, kind: &Kind) {
+        let mut delay = self.random.between(1, 20);
+        if self.watch_error(kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
+            return self.tell_in(delay, Event::Audit(kind.clone(), audit::Answer::Failed));
+        }
+        let interner = &mut self.interner;
+        let mut listed = |live: &Value| {
+            let object = Object::decode(live.to_string().as_bytes(), interner).expect("the model holds whole objects");
+            audit::Listed { name: object.name.clone(), uid: object.uid.clone(), version: object.resource_version }
+        };
+        let objects: Vec<audit::Listed> = self.cluster.list(kind).map(&mut listed).collect();
+        let version = ResourceVersion(self.cluster.version());
+        self.tell_in(delay, Event::Audit(kind.clone(), audit::Answer::Begun));
+        let pages = objects.len().div_ceil(AUDIT_PAGE).max(1);
+        for number in 0..pages {
+            delay += self.random.below(100);
+            let page = objects.iter().skip(number * AUDIT_PAGE).take(AUDIT_PAGE).cloned().collect();
+            let page = audit::Page { version, objects: page, is_last: number + 1 == pages };
+            self.tell_in(delay, Event::Audit(kind.clone(), audit::Answer::Page(page)));
+        }
     }
 
     fn mutated(&self, result: Result<Written, WriteError>) -> Result<Written, WriteError> {

@@ -1,7 +1,7 @@
 //! The shell's side of one watched kind: where it is in the kind's history, and what it has still to tell.
 //!
 //! Events come in order and none is left out, as Kubernetes promises; but they come late, some twice, two adjoining
-//! changes of one object perhaps as one, and after a lost watch as a list.
+//! changes of one object perhaps as one, and after a lost watch as a list. Where a test wants it, some never come.
 
 use std::collections::VecDeque;
 
@@ -59,6 +59,12 @@ impl Watch {
         }
     }
 
+    /// The API server's versions went backwards: how far this watch had come before counts no more, which is the answer.
+    pub fn rewind(&mut self) -> u64 {
+        self.first = None;
+        std::mem::take(&mut self.delivered)
+    }
+
     /// The connection is gone; what was to come by it is void.
     pub fn disconnect(&mut self, epoch: u64) {
         self.epoch = epoch;
@@ -97,6 +103,11 @@ impl Watch {
     pub fn can_skip(&self, cluster: &Cluster) -> bool {
         let next = |ahead| cluster.history(&self.kind).get(self.cursor + ahead).map(|record: &Record| &record.target);
         self.list.is_empty() && next(0).is_some() && next(0) == next(1)
+    }
+
+    /// Whether the next thing to tell is a change.
+    pub fn can_lose(&self, cluster: &Cluster) -> bool {
+        self.list.is_empty() && self.has_more(cluster)
     }
 
     /// Leaves out the next change.
