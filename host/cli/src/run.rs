@@ -64,6 +64,9 @@ pub struct RunArgs {
     /// Of these, objects that it may create
     #[arg(long, value_name = "N", default_value_t = WriteBudget::default().creates_per_minute)]
     plugin_creates_per_minute: u32,
+    /// How often each kind in the cache is compared with a live list, and what differs is listed anew; 0 is off
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    audit_interval_minutes: u64,
     /// Write only while this host holds a Lease, so that several hosts may run in one cluster and one of them leads
     #[arg(long)]
     leader_elect: bool,
@@ -137,6 +140,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
             writes_per_minute: args.plugin_writes_per_minute,
             creates_per_minute: args.plugin_creates_per_minute,
         },
+        audit_interval_minutes: args.audit_interval_minutes,
         metrics: args.metrics_bind_address,
         probes: args.health_probe_bind_address,
         webhook,

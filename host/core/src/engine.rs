@@ -49,6 +49,8 @@ pub struct Config {
     pub leader_election: bool,
     /// What each plugin may write.
     pub write_budget: WriteBudget,
+    /// How often each kind in the cache is compared with a live list; 0: never.
+    pub audit_interval_ms: u64,
 }
 
 /// The state machines, and the messages between them.
@@ -78,7 +80,7 @@ impl Engine {
         Self {
             now: Now::default(),
             store: Store::default(),
-            lifecycle: Lifecycle::new(config.namespace),
+            lifecycle: Lifecycle::new(config.namespace, config.audit_interval_ms),
             reconciler: Reconciler::new(config.call_slots),
             outbox: Outbox::new(config.instance, config.leader_election, config.write_budget),
             messages: VecDeque::new(),
@@ -99,6 +101,7 @@ impl Engine {
         }
         self.deliver(effects);
         self.with(effects, |machines, cx| machines.lifecycle.run_timers(cx));
+        self.with(effects, |machines, cx| machines.lifecycle.run_audits(cx));
         self.deliver(effects);
         self.with(effects, |machines, cx| machines.reconciler.run_queue(cx));
         self.deliver(effects);
@@ -159,6 +162,7 @@ impl Engine {
             }
             Event::CallDone(id, done) => reconciler.on_call_done(id, done, cx),
             Event::LiveRead(target, result) => reconciler.on_live_read(&target, &result, cx),
+            Event::Audit(kind, answer) => lifecycle.on_audit(&kind, answer, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
             Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),
             Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step takes these itself"),
@@ -168,14 +172,21 @@ impl Engine {
     /// Delivers messages, and those that they lead to, in their order.
     fn deliver(&mut self, effects: &mut Vec<Effect>) {
         while let Some(message) = self.messages.pop_front() {
-            if let Message::Forget(kind) = &message {
-                self.store.forget(kind);
+            match &message {
+                Message::Forget(kind) => self.store.forget(kind),
+                Message::Restored { .. } => self.lifecycle.watched().for_each(|kind| self.store.rewind(kind)),
+                _ => {}
             }
             self.with(effects, |machines, cx| match message {
                 Message::ToLifecycle(message) => machines.lifecycle.take(message, cx),
                 Message::ToReconciler(message) => machines.reconciler.take(message, cx),
                 Message::ToOutbox(message) => machines.outbox.take(message, cx),
                 Message::Forget(_) => {}
+                Message::Restored { kind, lists, message } => {
+                    machines.lifecycle.on_restored(kind, lists, message, cx);
+                    machines.reconciler.on_restored(cx);
+                    machines.outbox.on_restored();
+                }
             });
         }
     }
@@ -190,6 +201,10 @@ impl Engine {
             WatchEvent::Listed(object) => {
                 let change = self.store.list_item(*object);
                 self.on_change(&change, true, effects);
+            }
+            WatchEvent::ListDone(version) if self.store.is_contradicted(kind, version) => {
+                let message = format!("a list at version {} shows objects older than they were seen", version.0);
+                self.messages.push_back(Message::Restored { kind: kind.clone(), lists: false, message });
             }
             WatchEvent::ListDone(version) => {
                 for change in self.store.end_list(kind, version) {
@@ -210,6 +225,10 @@ impl Engine {
             WatchEvent::Progress(version) => {
                 self.store.progress(kind, version);
                 self.on_progress(kind, effects);
+            }
+            WatchEvent::Restored { before, now } => {
+                let message = format!("its version is {} now and was {}", now.0, before.0);
+                self.messages.push_back(Message::Restored { kind: kind.clone(), lists: true, message });
             }
             WatchEvent::Failed(error) => {
                 self.with(effects, |machines, cx| machines.lifecycle.on_watch_failed(kind, error, cx));

@@ -61,6 +61,11 @@ impl EventLog {
         Self { instance, series: BTreeMap::new(), buckets: BTreeMap::new() }
     }
 
+    /// Forgets what was sent.
+    pub fn forget(&mut self) {
+        self.series.clear();
+    }
+
     /// The write that tells of something about an object, or None when it was told often enough (X10).
     pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
         self.forget_old(now.mono_ms);

@@ -33,6 +33,8 @@ pub struct Config {
     pub workers: NonZeroUsize,
     /// What each plugin may write.
     pub write_budget: WriteBudget,
+    /// How often each kind in the cache is compared with a live list; 0: never.
+    pub audit_interval_minutes: u64,
     /// Which other hosts there may be. None: there are none.
     pub leader_election: Option<LeaderElection>,
     /// Where `/metrics` is served.

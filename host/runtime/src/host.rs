@@ -76,6 +76,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         call_slots: config.workers.get() * 2,
         leader_election: config.leader_election.is_some(),
         write_budget: config.write_budget,
+        audit_interval_ms: config.audit_interval_minutes.saturating_mul(60_000),
     });
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();

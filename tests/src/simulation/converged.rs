@@ -202,13 +202,19 @@ impl World {
 
     /// One run from the first plugin to the last restart.
     pub fn run(&mut self, chaos_ms: u64) -> Result<(), Violation> {
+        self.begin()?;
+        self.run_until(chaos_ms)?;
+        self.calm();
+        self.converge()
+    }
+
+    /// Begins with the first plugin, and with the faults.
+    pub fn begin(&mut self) -> Result<(), Violation> {
         self.faults.on = true;
         self.install();
         self.start()?;
         self.schedule(200, Upcoming::Environment);
-        self.run_until(chaos_ms)?;
-        self.calm();
-        self.converge()
+        Ok(())
     }
 
     /// Runs to a moment.

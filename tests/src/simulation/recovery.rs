@@ -5,7 +5,57 @@ use serde_json::json;
 
 use super::cluster::{Cluster, pod, reference};
 use super::environment::{named, object};
+use super::faults::Fault;
 use super::guests::podset_kind;
+use super::oracle::Violation;
+use super::world::{Mutant, World};
+
+/// Seeds of each story.
+const SEEDS: u64 = 60;
+/// Audits come as often as that.
+const AUDIT_MS: u64 = 600_000;
+
+/// Runs a story with many seeds, and tells of one that fails.
+fn check(story: impl Fn(&mut World) -> Result<(), Violation>) {
+    let mut injected = 0;
+    for seed in 1..=SEEDS {
+        let mut world = World::new(seed, Mutant::None).auditing(AUDIT_MS);
+        if story(&mut world).is_err() {
+            let mut world = World::new(seed, Mutant::None).auditing(AUDIT_MS).traced(80);
+            let violation = story(&mut world).err();
+            let lines: Vec<String> = world.trace.into_iter().flatten().collect();
+            panic!("seed {seed}\n{}\n{violation:?}", lines.join("\n"));
+        }
+        injected += world.faults.injected.get(&Fault::EventLost).copied().unwrap_or_default();
+        injected += world.faults.injected.get(&Fault::Restored).copied().unwrap_or_default();
+    }
+    assert!(injected >= SEEDS, "the fault was injected {injected} times");
+}
+
+#[test]
+fn r6_what_watches_have_lost_without_a_word_is_found_by_audits_and_the_cluster_converges() {
+    check(|world| {
+        // No rule about views holds where a view is wrong; the end is what counts.
+        world.oracle.is_asleep = true;
+        world.faults.silent = true;
+        world.run(30_000)
+    });
+}
+
+#[test]
+fn r3_r4_a_host_over_an_etcd_that_was_restored_lists_everything_anew_and_converges_without_a_restart() {
+    check(|world| {
+        world.begin()?;
+        world.run_until(12_000)?;
+        let backup = world.cluster.version();
+        world.run_until(20_000)?;
+        let raised = world.random.chance(500);
+        world.restore(backup, raised)?;
+        world.run_until(30_000)?;
+        world.calm();
+        world.converge()
+    });
+}
 
 #[test]
 fn a_restored_cluster_is_as_it_was_and_gives_no_uid_twice() {

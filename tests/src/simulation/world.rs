@@ -72,6 +72,8 @@ pub enum Upcoming {
 pub struct World {
     pub cluster: Cluster,
     pub driver: Engine,
+    /// How often the host compares its cache with live lists.
+    audit_interval_ms: u64,
     pub oracle: Oracle,
     pub faults: Faults,
     pub random: Random,
@@ -106,7 +108,8 @@ impl World {
     pub fn new(seed: u64, mutant: Mutant) -> Self {
         Self {
             cluster: Cluster::default(),
-            driver: new_driver(),
+            audit_interval_ms: 0,
+            driver: new_driver(0),
             oracle: Oracle::default(),
             faults: Faults::default(),
             random: Random::new(seed),
@@ -130,6 +133,13 @@ impl World {
             epochs: 0,
             made_up: 0,
         }
+    }
+
+    /// A world whose host compares its cache with live lists.
+    pub fn auditing(mut self, interval_ms: u64) -> Self {
+        self.audit_interval_ms = interval_ms;
+        self.driver = new_driver(interval_ms);
+        self
     }
 
     /// Keeps the last lines of what happens.
@@ -179,7 +189,7 @@ impl World {
         self.note(|| "CRASH".to_owned());
         self.faults.count(Fault::Crash);
         self.incarnation += 1;
-        self.driver = new_driver();
+        self.driver = new_driver(self.audit_interval_ms);
         self.watches.clear();
         self.tick_ms = None;
         self.oracle.on_crash();
@@ -528,12 +538,13 @@ fn source_of(name: &str) -> Arc<str> {
     format!("ConfigMap mortise-system/{name}").into()
 }
 
-fn new_driver() -> Engine {
+fn new_driver(audit_interval_ms: u64) -> Engine {
     Engine::new(Config {
         instance: "mortise-0".into(),
         namespace: "mortise-system".into(),
         call_slots: CALL_SLOTS,
         leader_election: false,
         write_budget: WriteBudget::default(),
+        audit_interval_ms,
     })
 }

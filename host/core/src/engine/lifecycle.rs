@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::message::{PluginWrite, ToLifecycle};
+use crate::audit::Audits;
 use crate::digest::Digest;
 use crate::object::Kind;
 use crate::plugin_object;
 use crate::store::Change;
 
 mod admission;
+mod audits;
 mod component;
 mod condition;
 mod conditions;
@@ -51,6 +53,7 @@ pub(super) struct Lifecycle {
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
     informers: BTreeMap<Kind, Informer>,
+    audits: Audits,
     /// Which plugins bring the CRD of a kind.
     definitions: BTreeMap<Kind, BTreeSet<Arc<str>>>,
     /// CRDs whose registration is under way, by plugin and name.
@@ -65,13 +68,14 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub fn new(namespace: Arc<str>) -> Self {
+    pub fn new(namespace: Arc<str>, audit_interval_ms: u64) -> Self {
         Self {
             namespace,
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
             informers: BTreeMap::new(),
+            audits: Audits::new(audit_interval_ms),
             definitions: BTreeMap::new(),
             registrations: BTreeMap::new(),
             host_crd: HostCrd::default(),
@@ -111,9 +115,14 @@ impl Lifecycle {
         !self.registrations.is_empty()
     }
 
+    /// The kinds that have one.
+    pub fn watched(&self) -> impl Iterator<Item = &Kind> {
+        self.informers.keys()
+    }
+
     /// When something is due.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.timers.next_due_ms()
+        [self.timers.next_due_ms(), self.audits.next_due_ms()].into_iter().flatten().min()
     }
 
     pub fn run_timers(&mut self, cx: &mut Context<'_>) {

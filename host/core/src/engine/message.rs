@@ -19,6 +19,13 @@ pub(super) enum Message {
     ToOutbox(ToOutbox),
     /// To the store: nobody watches this kind any more.
     Forget(Kind),
+    /// To all: the API server's versions went backwards, by what the informer of this kind has seen. Whether that lists anew
+    /// by itself.
+    Restored {
+        kind: Kind,
+        lists: bool,
+        message: String,
+    },
 }
 
 /// What the Lifecycle learns from the others.

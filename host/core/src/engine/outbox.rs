@@ -90,6 +90,11 @@ impl Outbox {
         }
     }
 
+    /// Events that were recorded are gone from the cluster with whatever else happened since the backup.
+    pub fn on_restored(&mut self) {
+        self.events.forget();
+    }
+
     /// Nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty()

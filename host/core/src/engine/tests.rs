@@ -25,6 +25,7 @@ use crate::watch::WatchEvent;
 use crate::write::{WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 mod admission;
+mod audit;
 mod budget;
 mod builtin;
 mod conversion;
@@ -78,6 +79,10 @@ struct Host {
     /// Webhooks are gone only when the test says so.
     slow_webhooks: bool,
     answers: Vec<Event>,
+    /// Lists that were begun.
+    listed: Vec<Kind>,
+    /// Kinds that were to be listed live.
+    audited: Vec<Kind>,
     observed: Vec<Observation>,
     /// Who was to answer for whom.
     admission: Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>,
@@ -167,6 +172,7 @@ fn config() -> Config {
         call_slots: 1,
         leader_election: false,
         write_budget: WriteBudget::default(),
+        audit_interval_ms: 0,
     }
 }
 
@@ -211,6 +217,8 @@ impl Host {
             slow_guests: false,
             slow_webhooks: false,
             answers: Vec::new(),
+            listed: Vec::new(),
+            audited: Vec::new(),
             observed: Vec::new(),
             admission: Vec::new(),
             conversion: Vec::new(),
@@ -277,6 +285,8 @@ impl Host {
                 assert!(self.watched.insert(kind.clone()), "{kind} is watched twice");
                 self.list(kind, events);
             }
+            Effect::Relist(kind) => self.list(kind, events),
+            Effect::Audit(kind) => self.audited.push(kind),
             Effect::Compile(digest) => {
                 assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
                 self.compiled += 1;
@@ -349,6 +359,7 @@ impl Host {
     }
 
     fn list(&mut self, kind: Kind, events: &mut VecDeque<Event>) {
+        self.listed.push(kind.clone());
         events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
         match &mut self.held_lists {
             Some(held) => held.push(kind),
@@ -375,6 +386,12 @@ impl Host {
         if target.kind == plugin_object::kind() {
             events.push_back(applied);
         }
+    }
+
+    /// The version of an object in the namespace "default".
+    fn objects_version(&self, name: &str) -> u64 {
+        let object = self.objects.iter().find(|(target, _)| target.name == Name::new("default", name)).unwrap().1;
+        object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
     }
 
     /// Gives an object its next version, and the event of its watch.

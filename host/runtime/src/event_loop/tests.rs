@@ -80,6 +80,7 @@ async fn at_rest() -> (Host, EventLoop) {
         call_slots: 2,
         leader_election: false,
         write_budget: WriteBudget::default(),
+        audit_interval_ms: 0,
     });
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);

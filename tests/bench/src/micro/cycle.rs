@@ -46,6 +46,7 @@ impl<'a> Cycle<'a> {
                 call_slots: 4,
                 leader_election: false,
                 write_budget: WriteBudget::default(),
+                audit_interval_ms: 0,
             }),
             now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
             wake_at: None,

@@ -19,7 +19,7 @@ pub(super) struct Informer {
     /// Plugins that read the kind, and the host under its own name; it is watched for as long as there is one.
     pub readers: BTreeSet<Arc<str>>,
     /// The first list is known to be complete.
-    listed: bool,
+    pub listed: bool,
 }
 
 impl Informer {

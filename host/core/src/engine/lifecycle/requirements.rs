@@ -105,6 +105,7 @@ impl Lifecycle {
     pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
         let informer = self.informers.entry(kind.clone()).or_insert_with(|| {
             cx.effects.push(Effect::StartWatch(kind.clone()));
+            self.audits.begin(cx.now.mono_ms, kind);
             Informer::default()
         });
         informer.readers.insert(Arc::clone(reader));
@@ -115,6 +116,7 @@ impl Lifecycle {
         informer.readers.remove(reader);
         if informer.readers.is_empty() {
             self.informers.remove(kind);
+            self.audits.end(kind);
             cx.forget(kind);
             cx.effects.push(Effect::StopWatch(kind.clone()));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::key::Work;
+use super::key::{KeyState, Work};
 use crate::component::Version;
 use crate::engine::context::Context;
 use crate::finalizer;
@@ -124,6 +124,16 @@ impl Reconciler {
             if self.controllers[&id].spec.finalize {
                 self.keys.states_of(id).for_each(|state| state.inherit(cx.now.mono_ms));
             }
+            self.enqueue_all(id, cx);
+        }
+    }
+
+    /// The API server's versions went backwards: nothing that waits for a version waits any more, and what was sent may be
+    /// undone.
+    pub fn on_restored(&mut self, cx: &mut Context<'_>) {
+        self.waiting.clear();
+        for id in self.controllers.keys().copied().collect::<Vec<_>>() {
+            self.keys.states_of(id).for_each(KeyState::forget_versions);
             self.enqueue_all(id, cx);
         }
     }

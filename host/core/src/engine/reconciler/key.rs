@@ -311,6 +311,16 @@ impl KeyState {
         is_another
     }
 
+    /// Forgets every version that was seen or made.
+    pub fn forget_versions(&mut self) {
+        self.expectations = Expectations::default();
+        self.status.version = None;
+        self.status.settled = None;
+        self.memory.applied.clear();
+        self.memory.sent.clear();
+        self.turn.unsorted_version = None;
+    }
+
     /// Whether the last outcome has this object among its children.
     pub fn wants_child(&self, target: &ObjectRef) -> bool {
         let Some(Answer::Wants(prepared)) = self.last.as_ref().map(|last| &last.answer) else { return false };

@@ -1,0 +1,51 @@
+//! Audits of the informers, and what is forgotten when the API server's versions went backwards: whatever waits for one.
+
+use super::Lifecycle;
+use crate::audit::{Act, Answer};
+use crate::engine::context::Context;
+use crate::engine::message::Message;
+use crate::event::Effect;
+use crate::object::Kind;
+use crate::observation::Observation;
+
+impl Lifecycle {
+    pub fn on_audit(&mut self, kind: &Kind, answer: Answer, cx: &mut Context<'_>) {
+        self.audits.on_answer(cx.now.mono_ms, kind, answer, cx.store);
+    }
+
+    /// Begins what is due and mends what differs, by a relist of the kind.
+    pub fn run_audits(&mut self, cx: &mut Context<'_>) {
+        while let Some(act) = self.audits.step(cx.now.mono_ms, cx.store) {
+            match act {
+                Act::List(kind) => cx.effects.push(Effect::Audit(kind)),
+                Act::Report(report) => {
+                    let kind = report.kind.clone();
+                    if report.is_of_a_restore() {
+                        let message = "an audit found a state that was taken back".to_owned();
+                        cx.messages.push_back(Message::Restored { kind: kind.clone(), lists: false, message });
+                    } else if !report.differences.is_empty() {
+                        cx.effects.push(Effect::Relist(kind.clone()));
+                    }
+                    cx.observe(Observation::Audited { kind, differences: report.differences });
+                }
+            }
+        }
+    }
+
+    /// Every kind counts as not listed (R4) and is listed anew.
+    pub fn on_restored(&mut self, kind: Kind, lists: bool, message: String, cx: &mut Context<'_>) {
+        for (other, informer) in &mut self.informers {
+            informer.listed = false;
+            if !lists || *other != kind {
+                cx.effects.push(Effect::Relist(other.clone()));
+            }
+        }
+        for plugin in self.plugins.values_mut() {
+            plugin.object.expected = None;
+        }
+        self.orphans.clear();
+        self.touched.extend(self.plugins.keys().cloned());
+        self.settle_touched(cx);
+        cx.observe(Observation::Restored { kind, message });
+    }
+}
