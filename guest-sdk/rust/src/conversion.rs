@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::admission::carry;
-use crate::manifest::{Controller, Definition};
+use crate::definition::Definition;
 use crate::object::Resource;
 
 /// Fields of a status that are the host's in every version.
@@ -281,25 +281,23 @@ fn covers(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// Converts an object between two versions of a controller's kind.
+/// Converts an object between two versions of a kind: the one that is reconciled and the others.
 ///
 /// # Errors
 /// Why that cannot be.
 pub(crate) fn convert(
-    controller: &'static Controller,
+    reconciled: &'static Definition,
+    versions: &'static [Version],
     mut object: Map<String, Value>,
     to_api_version: &str,
 ) -> Result<String, String> {
-    let Some(reconciled) = controller.definition else {
-        return Err("the plugin does not bring this kind".to_owned());
-    };
     let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     let find = |api_version: &str| {
         let is_it = |definition: &Definition| [definition.group, "/", definition.version].concat() == api_version;
         if is_it(reconciled) {
             return Ok(None);
         }
-        let found = controller.conversion.iter().find(|version| is_it(version.definition));
+        let found = versions.iter().find(|version| is_it(version.definition));
         found.map(Some).ok_or_else(|| ["the plugin knows no ", reconciled.kind, " of ", api_version].concat())
     };
     let ways = [

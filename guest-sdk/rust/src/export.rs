@@ -1,5 +1,5 @@
-//! The line between the SDK's types and the contract's: what an exported function takes and gives. The only file
-//! besides [`crate::view`] and the errors that knows both, so a new minor of the contract changes these three.
+//! The line between the SDK's types and the contract's: what an exported function takes and gives. Besides it
+//! only [`crate::view`], [`crate::log`] and the errors know both, so a new minor of the contract changes these four.
 
 use crate::action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 use crate::bindings::mortise::host::objects;

@@ -188,6 +188,7 @@ mod context;
 mod conversion;
 #[doc(hidden)]
 pub mod conversion_bindings;
+mod definition;
 mod error;
 mod export;
 mod json;
@@ -215,20 +216,13 @@ pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
-pub use object::{Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
-pub use outcome::{Child, Condition, ConditionStatus, Event, Outcome, Severity};
+pub use object::{CHILD_KEY_ANNOTATION, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
+pub use outcome::{Child, Condition, ConditionStatus, Event, MAX_CHILDREN, Outcome, Severity};
 pub use query::Query;
 pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};
 pub use status::Status;
 pub use timestamp::Timestamp;
-
-/// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
-/// condition instead of returning more.
-pub const MAX_CHILDREN: usize = 500;
-
-/// The annotation that the host puts on every child: the key under which the plugin asked for it.
-pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 
 /// What nearly every plugin imports.
 pub mod prelude {
@@ -250,10 +244,11 @@ pub mod __private {
     pub use crate::bindings;
     pub use crate::conversion::version;
     pub use crate::conversion_bindings;
+    pub use crate::definition::{Column, Definition, Scale, schema_of};
     #[cfg(target_arch = "wasm32")]
     pub use crate::export::{convert, mutate, validate};
     pub use crate::export::{manifest, reconcile};
-    pub use crate::manifest::{Column, Definition, Scale, run, schema_of};
+    pub use crate::manifest::run;
     pub use crate::object::{parts, status};
     pub use crate::scan::{Found, FromJson, Part, Reason, Scanner, Wanted};
     pub use crate::scan::{optional, optional_text, required, required_text};

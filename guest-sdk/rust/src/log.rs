@@ -1,8 +1,6 @@
 //! Log lines. The host puts them into its own log, inside the span of the reconcile, within limits of lines and bytes.
 //! Native tests print them.
 
-use crate::view;
-
 /// How important a line is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
@@ -36,7 +34,28 @@ impl Level {
 pub fn emit(level: Level, message: &str, fields: &[(&str, &str)]) {
     let fields: Vec<(String, String)> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    view::emit(level, message, &fields);
+    write(level, message, &fields);
+}
+
+#[cfg(target_arch = "wasm32")]
+fn write(level: Level, message: &str, fields: &[(String, String)]) {
+    use crate::bindings::mortise::host::log;
+
+    let level = match level {
+        Level::Trace => log::Level::Trace,
+        Level::Debug => log::Level::Debug,
+        Level::Info => log::Level::Info,
+        Level::Warn => log::Level::Warn,
+        Level::Error => log::Level::Error,
+    };
+    log::emit(level, message, fields);
+}
+
+/// Tests show what a plugin logs the way they show everything that is printed.
+#[cfg(not(target_arch = "wasm32"))]
+fn write(level: Level, message: &str, fields: &[(String, String)]) {
+    let fields: String = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+    eprintln!("{}: {message}{fields}", level.as_str());
 }
 
 /// Logs at debug level; takes what `format!` takes.

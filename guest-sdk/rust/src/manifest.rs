@@ -1,18 +1,17 @@
-//! What a plugin is: the data that the macros write down, and the manifest and CustomResourceDefinition made of it.
+//! What a plugin is: the data that the macros write down, and the manifest made of it.
 //! Called once per digest, so this file is written for size; nothing here runs when an object is reconciled except
 //! [`Plugin::reconcile`].
 
-use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::admission::{Admission, Header, Question, Verdict, Violation};
 use crate::context::Context;
 use crate::conversion::{self, Version};
+use crate::definition::Definition;
 use crate::error::Failure;
 use crate::object::Kind;
 use crate::outcome::Outcome;
 use crate::scan::{self, FromJson};
-use crate::schema::{self, Schema};
 use crate::text::Text;
 
 /// A plugin: what `#[reconciler]` puts into the static `PLUGIN`. Fields are public because macros fill them in;
@@ -172,7 +171,7 @@ impl Plugin {
         out.name("customResources").open(b'[');
         for controller in self.controllers {
             if let Some(definition) = controller.definition {
-                definition.write(controller.conversion, &mut out);
+                definition.write(controller.conversion.iter().map(|version| version.definition), &mut out);
             }
         }
         out.close(b']').name("controllers").open(b'[');
@@ -262,12 +261,11 @@ impl Plugin {
             .map_err(|error| ["the object cannot be read: ", &error.to_string()].concat())?;
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (kind, group) = (text("kind"), text("apiVersion").split('/').next().unwrap_or_default());
-        let is_of = |controller: &&'static Controller| {
-            let definition = controller.definition.filter(|_| !controller.conversion.is_empty());
-            definition.is_some_and(|definition| definition.kind == kind && definition.group == group)
-        };
-        match self.controllers.iter().find(is_of) {
-            Some(controller) => conversion::convert(controller, object, to_api_version),
+        let converting = self.controllers.iter().filter(|controller| !controller.conversion.is_empty());
+        let of_kind = converting.filter_map(|controller| Some((controller.definition?, controller.conversion)));
+        let mut of_kind = of_kind.filter(|(definition, _)| definition.kind == kind && definition.group == group);
+        match of_kind.next() {
+            Some((reconciled, versions)) => conversion::convert(reconciled, versions, object, to_api_version),
             None => Err(["the plugin converts no ", kind, " of ", group].concat()),
         }
     }
@@ -361,143 +359,4 @@ pub fn run<'a, T: FromJson<'a>>(
 fn parse<'a, T: FromJson<'a>>(object: &'a str) -> Result<T, Failure> {
     scan::read(object)
         .map_err(|reason| Failure::Terminal(["the object does not fit the plugin's type: ", &reason].concat()))
-}
-
-/// What `#[resource(...)]` says.
-pub struct Definition {
-    /// The API group.
-    pub group: &'static str,
-    /// The version.
-    pub version: &'static str,
-    /// The kind.
-    pub kind: &'static str,
-    /// The name in URLs and RBAC.
-    pub plural: &'static str,
-    /// The name that kubectl accepts for one.
-    pub singular: &'static str,
-    /// Short names for kubectl.
-    pub short_names: &'static [&'static str],
-    /// Groups of kinds for kubectl ("all").
-    pub categories: &'static [&'static str],
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-    /// What an object of this kind is.
-    pub description: &'static str,
-    /// The scale subresource.
-    pub scale: Option<Scale>,
-    /// What `kubectl get` prints.
-    pub columns: &'static [Column],
-    /// Annotations of the CustomResourceDefinition, by key.
-    pub annotations: &'static [(&'static str, &'static str)],
-    /// The schema of the spec.
-    pub spec: Schema,
-    /// The schema of the status; without one it holds conditions alone.
-    pub status: Option<Schema>,
-}
-
-/// The paths of a scale subresource.
-pub struct Scale {
-    /// Wanted replicas.
-    pub spec: &'static str,
-    /// Observed replicas.
-    pub status: &'static str,
-    /// A label selector as text, for autoscalers.
-    pub selector: Option<&'static str>,
-}
-
-/// A column of `kubectl get`.
-pub struct Column {
-    /// Its head.
-    pub name: &'static str,
-    /// "string", "integer", "date", ...
-    pub kind: &'static str,
-    /// A JSON path.
-    pub path: &'static str,
-    /// Above 0: only with `-o wide`.
-    pub priority: i32,
-    /// What the column says.
-    pub description: &'static str,
-}
-
-impl Definition {
-    /// Writes the CustomResourceDefinition, in which objects are stored in this version.
-    pub(crate) fn write(&self, others: &[Version], out: &mut Text) {
-        out.open(b'{').text("apiVersion", "apiextensions.k8s.io/v1").text("kind", "CustomResourceDefinition");
-        let name = [self.plural, ".", self.group].concat();
-        out.name("metadata").open(b'{').text("name", &name);
-        if !self.annotations.is_empty() {
-            out.name("annotations").open(b'{');
-            for (key, value) in self.annotations {
-                out.text(key, value);
-            }
-            out.close(b'}');
-        }
-        out.close(b'}');
-        out.name("spec").open(b'{').text("group", self.group);
-        out.text("scope", if self.namespaced { "Namespaced" } else { "Cluster" });
-        out.name("names").open(b'{').text("kind", self.kind).text("listKind", &[self.kind, "List"].concat());
-        out.text("plural", self.plural).text("singular", self.singular);
-        out.texts("shortNames", self.short_names).texts("categories", self.categories).close(b'}');
-        out.name("versions").open(b'[');
-        self.write_version(true, out);
-        for other in others {
-            other.definition.write_version(false, out);
-        }
-        out.close(b']').close(b'}').close(b'}');
-    }
-
-    fn write_version(&self, is_stored: bool, out: &mut Text) {
-        out.open(b'{').text("name", self.version).flag("served").name("storage").value(&is_stored);
-        self.write_subresources(out);
-        if !self.columns.is_empty() {
-            out.name("additionalPrinterColumns").open(b'[');
-            for column in self.columns {
-                column.write(out);
-            }
-            out.close(b']');
-        }
-        out.name("schema").open(b'{').name("openAPIV3Schema").open(b'{').text("type", "object");
-        if !self.description.is_empty() {
-            out.text("description", self.description);
-        }
-        out.texts("required", &["spec"]).name("properties").open(b'{').name("spec");
-        schema::write(self.spec, out);
-        match self.status {
-            Some(status) => schema::write_status(status, out.name("status")),
-            None => schema::write_bare_status(out.name("status")),
-        }
-        for bracket in *b"}}}}" {
-            out.close(bracket);
-        }
-    }
-
-    fn write_subresources(&self, out: &mut Text) {
-        out.name("subresources").open(b'{').name("status").open(b'{').close(b'}');
-        if let Some(scale) = &self.scale {
-            out.name("scale").open(b'{').text("specReplicasPath", scale.spec).text("statusReplicasPath", scale.status);
-            if let Some(selector) = scale.selector {
-                out.text("labelSelectorPath", selector);
-            }
-            out.close(b'}');
-        }
-        out.close(b'}');
-    }
-}
-
-impl Column {
-    fn write(&self, out: &mut Text) {
-        out.open(b'{').text("name", self.name).text("type", self.kind).text("jsonPath", self.path);
-        if self.priority != 0 {
-            out.name("priority").value(&self.priority);
-        }
-        if !self.description.is_empty() {
-            out.text("description", self.description);
-        }
-        out.close(b'}');
-    }
-}
-
-/// The schema of a type, for [`Definition`].
-pub const fn schema_of<T: JsonSchema>() -> Schema {
-    T::json_schema
 }

@@ -8,11 +8,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::CHILD_KEY_ANNOTATION;
+use crate::definition::Definition;
 use crate::json::RawJson;
-use crate::manifest::Definition;
 use crate::scan::{self, Found, Part, Reason, Scanner, Wanted};
 use crate::status::Status;
+
+/// The annotation that the host puts on every child: the key under which the plugin asked for it.
+pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 
 /// An apiVersion and a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

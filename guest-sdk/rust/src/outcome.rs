@@ -10,6 +10,10 @@ use crate::action::Action;
 use crate::json::Json;
 use crate::object::ObjectKey;
 
+/// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
+/// condition instead of returning more.
+pub const MAX_CHILDREN: usize = 500;
+
 /// What one reconcile wants. Start with [`Outcome::children`], which states the whole desired set, or with
 /// [`Outcome::new`], which leaves children alone; then add to it.
 ///

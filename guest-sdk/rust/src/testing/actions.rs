@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::refusals::{
-    MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, own_key, own_keys, shown, whole_metadata,
+use super::metadata::{
+    HOST_PREFIX, MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, own_key, own_keys, shown, whole_metadata,
 };
-use super::{identity, key_of};
 use crate::action::{Action, Apply, Delete, Patch, PatchKind};
 use crate::json::Json;
 use crate::manifest::{Verb, Write};
 use crate::object::{Kind, ObjectKey};
+use crate::view::native::tree::{identity, key_of};
 
 /// Actions of one outcome.
 const MAX_ACTIONS: usize = 500;
@@ -174,7 +174,7 @@ fn check_pointer(path: &str) -> Refused {
             Err(format!("metadata.{map} cannot be replaced as a whole: name the key, or take a merge patch"))
         }
         (Some("metadata"), Some(map), Some(key))
-            if PATCHABLE.contains(&map.as_str()) && key.starts_with("mortise.dev/") =>
+            if PATCHABLE.contains(&map.as_str()) && key.starts_with(HOST_PREFIX) =>
         {
             Err(own_key(&map, &key))
         }

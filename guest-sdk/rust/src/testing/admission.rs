@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Cluster, tree};
+use super::cluster::{Cluster, tree};
 use crate::admission::{Inputs, Operation, Question, Violation};
 
 /// An object that is admitted.

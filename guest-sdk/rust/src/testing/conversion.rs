@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Cluster, tree};
+use super::cluster::{Cluster, tree};
 
 impl Cluster {
     /// Somebody asks for an object in another version of its kind: "example.com/v1".

@@ -9,25 +9,21 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::actions::{self, Allowed};
-use super::{key_of, text};
-use crate::MAX_CHILDREN;
+use super::metadata::{MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, shown, whole_metadata};
 use crate::action::Action;
 use crate::error::Failure;
 use crate::json::Json;
 use crate::manifest::Owned;
 use crate::object::{Kind, ObjectKey};
-use crate::outcome::{Child, Condition, Event, Outcome};
+use crate::outcome::{Child, Condition, Event, MAX_CHILDREN, Outcome};
+use crate::view::native::tree::{key_of, text};
 
 /// Bytes of everything that one call returns. Four MiB is eight of the largest children.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
-/// Bytes of one child: etcd takes 1.5 MiB at once, and server-side apply adds managedFields to the object.
-pub(super) const MAX_CHILD_BYTES: usize = 512 << 10;
 /// Bytes of a status.
 const MAX_STATUS_BYTES: usize = 256 << 10;
 /// Bytes of a child's key: as long as a name, because a key may well be the name of a node.
 const MAX_KEY_BYTES: usize = 253;
-/// Bytes of an object's name, as Kubernetes has it.
-const MAX_NAME_BYTES: usize = 253;
 /// Bytes of a condition's or event's reason; the API server takes longer ones neither.
 const MAX_REASON_BYTES: usize = 128;
 /// Bytes of a condition's type, as the API server has it.
@@ -40,49 +36,6 @@ const EVICTING: &str = "Evicting";
 const MAX_CONDITIONS: usize = 32;
 /// Events of one outcome. client-go lets a burst of 25 through per object; a reconcile needs far fewer.
 const MAX_EVENTS: usize = 16;
-/// How much of a text that is out of place is shown.
-const SHOWN_CHARS: usize = 60;
-
-/// Everything of the host's in labels and annotations begins with this.
-const HOST_PREFIX: &str = "mortise.dev/";
-/// Metadata that the host or the API server writes.
-const HOST_FIELDS: [&str; 9] = [
-    "ownerReferences",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "generateName",
-    "managedFields",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "finalizers",
-];
-
-/// The first rule that an outcome breaks, in one sentence.
-pub(super) type Refused = Result<(), String>;
-
-/// Groups of kinds that Kubernetes itself serves, beside those without a dot.
-const BUILTIN_GROUPS: [&str; 19] = [
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "certificates.k8s.io",
-    "coordination.k8s.io",
-    "discovery.k8s.io",
-    "events.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-    "internal.apiserver.k8s.io",
-    "metrics.k8s.io",
-    "networking.k8s.io",
-    "node.k8s.io",
-    "rbac.authorization.k8s.io",
-    "resource.k8s.io",
-    "scheduling.k8s.io",
-    "storage.k8s.io",
-    "storagemigration.k8s.io",
-];
 
 /// Checks an outcome about `primary` of a controller that owns, may read and may write these kinds.
 ///
@@ -117,11 +70,6 @@ fn output_bytes(outcome: &Outcome) -> Refused {
         ..=MAX_OUTPUT_BYTES => Ok(()),
         _ => Err(format!("the outcome is larger than {MAX_OUTPUT_BYTES} bytes")),
     }
-}
-
-/// Whether a group is Kubernetes' own.
-pub(super) fn is_builtin(group: &str) -> bool {
-    !group.contains('.') || BUILTIN_GROUPS.contains(&group)
 }
 
 /// The status of a kind of Kubernetes itself is not a plugin's.
@@ -192,15 +140,6 @@ fn named_children(outcome: &Outcome, primary: &Value) -> BTreeSet<ObjectKey> {
     outcome.children.iter().flatten().filter_map(named).collect()
 }
 
-/// What the text of a child or a status says.
-pub(super) fn json(json: &Json, most_bytes: usize) -> Result<Value, String> {
-    let text = json.text().map_err(|failure| failure.message().to_owned())?;
-    if text.len() > most_bytes {
-        return Err(format!("it has {} bytes, the most is {most_bytes}", text.len()));
-    }
-    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
-}
-
 /// Kind and metadata of a child.
 fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
     let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {
@@ -218,38 +157,6 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
         }
         _ => Ok(()),
     }
-}
-
-/// Metadata of a whole object, as a child or an apply has it.
-pub(super) fn whole_metadata(metadata: &Value) -> Refused {
-    if !metadata.is_object() && !metadata.is_null() {
-        return Err("metadata is not an object".to_owned());
-    }
-    if let Some(field) = HOST_FIELDS.iter().find(|field| !metadata[**field].is_null()) {
-        return Err(format!("metadata.{field} is set: it belongs to the host or to the API server"));
-    }
-    for field in ["name", "namespace"] {
-        if !metadata[field].is_null() && !metadata[field].is_string() {
-            return Err(format!("metadata.{field} is {}, not a string", shown(&metadata[field].to_string())));
-        }
-    }
-    for map in ["labels", "annotations"] {
-        if !metadata[map].is_null() && !metadata[map].is_object() {
-            return Err(format!("metadata.{map} is {}, not an object", shown(&metadata[map].to_string())));
-        }
-        own_keys(map, &metadata[map])?;
-    }
-    Ok(())
-}
-
-/// Whether a map of labels or annotations leaves the host's alone.
-pub(super) fn own_keys(map: &str, keys: &Value) -> Refused {
-    let of_host = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with(HOST_PREFIX)));
-    of_host.map_or(Ok(()), |key| Err(own_key(map, key)))
-}
-
-pub(super) fn own_key(map: &str, key: &str) -> String {
-    format!("metadata.{map}[{key:?}] is set: everything under {HOST_PREFIX} is the host's")
 }
 
 fn status(status: &Json) -> Refused {
@@ -316,17 +223,4 @@ fn is_reason(reason: &str) -> bool {
     reason.starts_with(|first: char| first.is_ascii_alphabetic())
         && reason.len() <= MAX_REASON_BYTES
         && reason.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-}
-
-/// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind.
-pub(super) fn is_object_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(is_letter) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)
-}
-
-pub(super) fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS).collect()
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// One condition on labels.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Requirement {
+pub(crate) struct Requirement {
     name: String,
     operator: Operator,
 }
@@ -19,7 +19,7 @@ enum Operator {
 }
 
 impl Requirement {
-    pub(super) fn holds(&self, labels: &Map<String, Value>) -> bool {
+    pub(crate) fn holds(&self, labels: &Map<String, Value>) -> bool {
         let value = labels.get(&self.name).and_then(Value::as_str);
         match &self.operator {
             Operator::Exists => value.is_some(),
@@ -31,7 +31,7 @@ impl Requirement {
 }
 
 /// Reads a selector.
-pub(super) fn parse(selector: &str) -> Result<Vec<Requirement>, String> {
+pub(crate) fn parse(selector: &str) -> Result<Vec<Requirement>, String> {
     split(selector).into_iter().map(|part| requirement(part.trim())).collect()
 }
 

@@ -1,0 +1,269 @@
+//! The cluster of a native test: its objects, the clock, and the calls of the plugin that works on it.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::actions::{self, Allowed};
+use super::refusals;
+use crate::context::Context;
+use crate::error::Failure;
+use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
+use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
+use crate::outcome::{ConditionStatus, Outcome};
+use crate::view::View;
+use crate::view::native::selector;
+use crate::view::native::tree::{identity, is_controlled_by, key_of, text};
+
+/// How many rounds [`Cluster::settle`] gives a plugin to come to rest. A plugin that needs more than a few is one that
+/// answers its own answer.
+const MAX_ROUNDS: usize = 10;
+
+/// A cluster in memory and the plugin that works on it.
+///
+/// ```
+/// use mortise_sdk::prelude::*;
+/// use mortise_sdk::testing::Cluster;
+///
+/// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// #[resource(group = "example.com", version = "v1", kind = "Team", status = TeamStatus)]
+/// struct TeamSpec { size: usize }
+///
+/// #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// struct TeamStatus { size: usize }
+///
+/// #[derive(Projection)]
+/// #[projection("v1/ConfigMap")]
+/// struct Member<'a> {
+///     #[field("metadata.name")]
+///     name: &'a str,
+/// }
+///
+/// #[reconciler(owns("v1/ConfigMap"))]
+/// fn reconcile(team: &Team, cx: &Context) -> Result<Outcome, Failure> {
+///     let size = cx.owned::<Member>()?.iter().filter(|member| !member.name.is_empty()).count();
+///     let member = Json::of_kind("v1", "ConfigMap", &json!({}));
+///     let members = (0..team.spec.size).map(|n| Child::new(n.to_string(), member.clone()));
+///     Ok(Outcome::children(members).status(&TeamStatus { size }))
+/// }
+///
+/// let team = Team::new("a", TeamSpec { size: 2 });
+/// let mut cluster = Cluster::of(&PLUGIN);
+/// assert_eq!(cluster.reconcile(&team).unwrap().status_value()["size"], 0, "there is no member yet");
+/// assert_eq!(cluster.settle(&team).unwrap().status_value()["size"], 2, "now there are");
+/// ```
+pub struct Cluster {
+    pub(super) plugin: &'static Plugin,
+    objects: Vec<Value>,
+    pub(super) config: Value,
+    pub(super) now_unix_ms: u64,
+}
+
+impl Cluster {
+    /// An empty cluster for a plugin: pass the `PLUGIN` that `#[reconciler]` defines. The time is 0, the
+    /// configuration `{}`.
+    pub fn of(plugin: &'static Plugin) -> Self {
+        Self { plugin, objects: Vec::new(), config: json!({}), now_unix_ms: 0 }
+    }
+
+    /// Sets the time.
+    pub fn set_now_unix_ms(&mut self, now: u64) -> &mut Self {
+        self.now_unix_ms = now;
+        self
+    }
+
+    /// Sets the plugin's configuration.
+    pub fn set_config(&mut self, config: Value) -> &mut Self {
+        self.config = config;
+        self
+    }
+
+    /// Puts an object into the cluster, in place of one with the same kind, namespace and name.
+    ///
+    /// # Panics
+    /// When it has no apiVersion, kind or metadata.name, since nothing could find it.
+    pub fn add<T: Serialize>(&mut self, object: &T) -> &mut Self {
+        let object = tree(object);
+        for path in ["/apiVersion", "/kind", "/metadata/name"] {
+            assert!(object.pointer(path).is_some_and(Value::is_string), "an object without {path}: {object}");
+        }
+        let new = identity(&object);
+        self.objects.retain(|existing| identity(existing) != new);
+        self.objects.push(object);
+        self
+    }
+
+    /// Puts a child of `owner` into the cluster as the host would have created it: with the owner's controller
+    /// reference and namespace, the annotation that carries the key, and, unless it has one, a name made of the
+    /// owner's name and the key.
+    pub fn add_child<T: Serialize, C: Serialize>(&mut self, owner: &T, key: &str, child: &C) -> &mut Self {
+        let owner = primary(owner);
+        let mut child = tree(child);
+        if child["metadata"].is_null() {
+            child["metadata"] = json!({});
+        }
+        let metadata = &mut child["metadata"];
+        if metadata["annotations"].is_null() {
+            metadata["annotations"] = json!({});
+        }
+        metadata["annotations"][CHILD_KEY_ANNOTATION] = key.into();
+        if metadata["name"].is_null() {
+            metadata["name"] = format!("{}-{key}", text(&owner, "/metadata/name")).into();
+        }
+        if let Some(namespace) = owner.pointer("/metadata/namespace") {
+            metadata["namespace"] = namespace.clone();
+        }
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": true,
+            "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        }]);
+        self.add(&child)
+    }
+
+    /// Takes an object out of the cluster. False when there was none.
+    pub fn remove(&mut self, key: &ObjectKey) -> bool {
+        let before = self.objects.len();
+        self.objects.retain(|object| key_of(object) != *key);
+        self.objects.len() < before
+    }
+
+    /// The objects of a kind, ordered by namespace and name.
+    pub fn objects(&self, kind: &str) -> Vec<&Value> {
+        let mut found: Vec<&Value> = self.objects.iter().filter(|object| object["kind"] == kind).collect();
+        found.sort_by_key(|object| identity(object));
+        found
+    }
+
+    /// One call of the plugin, for an object that its controller selects. Its outcome is checked as the host checks it: kinds,
+    /// names, namespaces and metadata of children, repeated keys, fields of the status that are the host's, reasons, and how
+    /// many and how large they may be.
+    ///
+    /// # Errors
+    /// The plugin's failure, or as a terminal one what the host would refuse about the outcome, or that it would not call the
+    /// plugin for this object at all.
+    pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome, Failure> {
+        let object = primary(object);
+        for controller in self.controllers(&object) {
+            selected(controller, &object)?;
+        }
+        let view = View {
+            kinds: self.readable_kinds(&object),
+            objects: self.objects.clone(),
+            owner_uid: text(&object, "/metadata/uid").to_owned(),
+            config: self.config.to_string(),
+            now_unix_ms: self.now_unix_ms,
+        };
+        let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
+        let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
+        let readable = self.readable_kinds(&object);
+        if let Some(controller) = self.controllers(&object).next() {
+            let writes: Vec<&Write> = self.plugin.writes().collect();
+            let (primary, finalize) = (&controller.primary, controller.finalize);
+            let allowed = Allowed { writes: &writes, readable: &readable, primary, finalize };
+            refusals::check(&outcome, &owns, &allowed, &object)?;
+        }
+        crate::export::contract_outcome(outcome.clone())?;
+        Ok(outcome)
+    }
+
+    /// Calls the plugin until nothing changes any more, and between the calls does to the children what the host
+    /// would: missing ones appear, unwanted ones go, the others stay as they are. Actions are done too, as far as that needs
+    /// no schema: applies, merge patches, deletes and evictions. Gives the outcome at rest.
+    ///
+    /// # Errors
+    /// The plugin's failure, or that it did not come to rest.
+    pub fn settle<T: Serialize>(&mut self, object: &T) -> Result<Outcome, Failure> {
+        let mut last = None;
+        for _ in 0..MAX_ROUNDS {
+            let outcome = self.reconcile(object)?;
+            let mut changed = self.follow(object, &outcome);
+            for action in &outcome.actions {
+                changed |= actions::follow(&mut self.objects, action);
+            }
+            if !changed && last.as_ref() == Some(&outcome) {
+                return Ok(outcome);
+            }
+            last = Some(outcome);
+        }
+        Err(Failure::terminal(format!("the plugin still changes its outcome after {MAX_ROUNDS} calls")))
+    }
+
+    /// Brings the children to what an outcome wants; whether that changed anything.
+    fn follow<T: Serialize>(&mut self, owner: &T, outcome: &Outcome) -> bool {
+        let Some(children) = &outcome.children else { return false };
+        let uid = text(&primary(owner), "/metadata/uid").to_owned();
+        let place = |object: &Value| (object["kind"].clone(), child_key(object).map(str::to_owned));
+        let wanted: Vec<(Value, &str)> =
+            children.iter().filter_map(|child| Some((child.object.value().ok()?, child.key.as_str()))).collect();
+        let before = self.objects.len();
+        self.objects.retain(|object| {
+            let is_wanted =
+                wanted.iter().any(|(child, key)| place(object) == (child["kind"].clone(), Some((*key).into())));
+            !is_controlled_by(object, &uid) || is_wanted
+        });
+        let mut changed = self.objects.len() < before;
+        for (child, key) in wanted {
+            let is_there = |object: &Value| {
+                is_controlled_by(object, &uid) && place(object) == (child["kind"].clone(), Some(key.into()))
+            };
+            if !self.objects.iter().any(is_there) {
+                self.add_child(owner, key, &child);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// The controllers of this object's kind.
+    fn controllers(&self, object: &Value) -> impl Iterator<Item = &'static Controller> {
+        let kind = text(object, "/kind").to_owned();
+        self.plugin.controllers.iter().filter(move |each| each.primary.kind == kind)
+    }
+
+    /// The kinds that the host would let the controller of this object see.
+    fn readable_kinds(&self, object: &Value) -> Vec<Kind> {
+        let owned = self.controllers(object).flat_map(|each| each.owns).map(|owned| owned.kind);
+        let others = self.controllers(object).flat_map(|each| each.reads.iter().chain([&each.primary]).copied());
+        owned.chain(others).collect()
+    }
+}
+
+/// What a controller does not select is never given to it.
+fn selected(controller: &Controller, object: &Value) -> Result<(), Failure> {
+    let none = Map::new();
+    let map = |pointer| object.pointer(pointer).and_then(Value::as_object).unwrap_or(&none);
+    let (labels, annotations) = (map("/metadata/labels"), map("/metadata/annotations"));
+    let Predicate { labels: wanted, annotations: marks } = &controller.selection;
+    let requirements = selector::parse(wanted).map_err(Failure::Terminal)?;
+    let is_marked = |(name, value): &(&str, &str)| annotations.get(*name).is_some_and(|found| found == value);
+    if requirements.iter().all(|requirement| requirement.holds(labels)) && marks.iter().all(is_marked) {
+        return Ok(());
+    }
+    let name = text(object, "/metadata/name");
+    let why = format!("the host would not call the plugin for {name:?}: its labels or annotations are not selected");
+    Err(Failure::Terminal(why))
+}
+
+pub(super) fn tree<T: Serialize>(object: &T) -> Value {
+    serde_json::to_value(object).expect("an object of a test can be written as JSON")
+}
+
+/// The reconciled object with what every object in a cluster has.
+fn primary<T: Serialize>(object: &T) -> Value {
+    let mut object = tree(object);
+    if text(&object, "/metadata/uid").is_empty() {
+        let name = text(&object, "/metadata/name");
+        object["metadata"]["uid"] = format!("uid-of-{name}").into();
+    }
+    object
+}
+
+fn child_key(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"].get(CHILD_KEY_ANNOTATION)?.as_str()
+}
+
+impl Outcome {
+    /// Whether the outcome states `Ready` as true. For tests.
+    pub fn is_ready(&self) -> bool {
+        self.condition_of("Ready").is_some_and(|ready| ready.status == ConditionStatus::True)
+    }
+}

@@ -1,0 +1,63 @@
+//! Reads on wasm32: the snapshot that the host handed over for this call, in the types of the contract.
+
+use super::questions::Questions;
+use crate::bindings::mortise::host::{clock, cluster, config, objects, schedule};
+use crate::error::ReadError;
+use crate::object::ObjectKey;
+use crate::query::Query;
+
+/// The snapshot that the host handed over for this call.
+pub(crate) struct View(cluster::Snapshot);
+
+impl View {
+    pub(crate) fn new(snapshot: cluster::Snapshot) -> Self {
+        Self(snapshot)
+    }
+}
+
+impl Questions for View {
+    fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
+        Ok(self.0.get(&key.clone().into())?)
+    }
+
+    fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        Ok(self.0.owned(api_version, kind, &fields)?)
+    }
+
+    fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
+        Ok(self.0.list(&contract_query(query))?)
+    }
+
+    fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+        let keys: Vec<objects::ObjectKey> = self.0.keys(&contract_query(query))?;
+        Ok(keys.into_iter().map(ObjectKey::from).collect())
+    }
+
+    fn now_unix_ms(&self) -> u64 {
+        clock::now()
+    }
+
+    fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, String> {
+        schedule::next(expression, zone, after_unix_ms)
+    }
+
+    fn latest_tick(&self, expression: &str, zone: &str, after: u64, until: u64) -> Result<Option<(u64, u64)>, String> {
+        schedule::latest(expression, zone, after, until)
+    }
+
+    fn config(&self) -> String {
+        config::get()
+    }
+}
+
+fn contract_query<T>(query: &Query<T>) -> cluster::Query {
+    cluster::Query {
+        api_version: query.api_version.clone(),
+        kind: query.kind.clone(),
+        namespace: query.namespace.clone(),
+        selector: query.selector.clone(),
+        fields: query.fields.clone(),
+        limit: query.limit,
+    }
+}
