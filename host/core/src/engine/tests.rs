@@ -35,6 +35,7 @@ mod host_crd;
 mod leading;
 mod names;
 mod orphans;
+mod ownership;
 mod predicates;
 mod requirements;
 mod status;

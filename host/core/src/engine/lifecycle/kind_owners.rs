@@ -3,8 +3,11 @@
 //! A kind whose status a plugin writes is its alone. A built-in kind may have any number of plugins, which leave its status
 //! alone; but its children of one kind have one plugin, because what one wants another would prune. Which objects a controller
 //! selects makes no difference: two predicates that never meet today may meet at the next label.
+//!
+//! And no kind owns itself, by itself or over others: each object would have another made, without end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::Lifecycle;
@@ -15,7 +18,7 @@ use crate::refusal::Refusal;
 
 /// A group and a kind: what the versions of one resource have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Resource {
+pub(super) struct Resource {
     group: Box<str>,
     kind: Arc<str>,
 }
@@ -24,6 +27,21 @@ impl Resource {
     fn of(kind: &Kind) -> Self {
         Self { group: kind.group().into(), kind: Arc::clone(&kind.kind) }
     }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        write!(f, "{}{dot}{}", self.kind, self.group)
+    }
+}
+
+/// One kind owns objects of another.
+pub(super) type Edge = (Resource, Resource);
+
+/// The edges of a controller.
+pub(super) fn edges(controller: &ControllerSpec) -> impl Iterator<Item = Edge> {
+    controller.owns.iter().map(|owned| (Resource::of(&controller.primary), Resource::of(&owned.kind)))
 }
 
 /// What a plugin has for itself.
@@ -49,6 +67,8 @@ impl Claim {
 #[derive(Debug, Default)]
 pub(super) struct KindOwners {
     by_claim: BTreeMap<Claim, (Arc<str>, Kind)>,
+    /// Which plugins let a kind own another.
+    by_edge: BTreeMap<Edge, BTreeSet<Arc<str>>>,
 }
 
 impl KindOwners {
@@ -63,10 +83,65 @@ impl KindOwners {
         }
         !released.is_empty()
     }
+
+    /// As [`Self::exchange`], of edges.
+    pub fn exchange_edges(&mut self, name: &Arc<str>, before: &BTreeSet<Edge>, after: &BTreeSet<Edge>) -> bool {
+        for edge in before.difference(after) {
+            if let Some(plugins) = self.by_edge.get_mut(edge) {
+                plugins.remove(name);
+                if plugins.is_empty() {
+                    self.by_edge.remove(edge);
+                }
+            }
+        }
+        for edge in after.difference(before) {
+            self.by_edge.entry(edge.clone()).or_default().insert(Arc::clone(name));
+        }
+        before.difference(after).next().is_some()
+    }
+
+    /// A path along which a kind would own itself, with these edges beside those that there are.
+    fn cycle(&self, added: &BTreeSet<Edge>) -> Option<Vec<Resource>> {
+        let children = |owner: &Resource| {
+            let first = (owner.clone(), Resource { group: "".into(), kind: "".into() });
+            let known = self.by_edge.range(first.clone()..).map(|(edge, _)| edge);
+            let owned = known.take_while(|(of, _)| of == owner);
+            let added = added.range(first..).take_while(|(of, _)| of == owner);
+            owned.chain(added).map(|(_, child)| child.clone()).collect::<Vec<_>>()
+        };
+        added.iter().find_map(|(start, _)| {
+            let (mut seen, mut open) = (BTreeSet::new(), vec![vec![start.clone()]]);
+            while let Some(path) = open.pop() {
+                for child in children(path.last()?) {
+                    let mut longer = path.clone();
+                    longer.push(child.clone());
+                    if child == *start {
+                        return Some(longer);
+                    }
+                    if seen.insert(child) {
+                        open.push(longer);
+                    }
+                }
+            }
+            None
+        })
+    }
 }
 
 impl Lifecycle {
-    pub(super) fn owned_by_another(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
+    pub(super) fn cannot_own(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
+        self.owned_by_another(name, manifest).or_else(|| {
+            let path = self.kind_owners.cycle(&manifest.controllers.iter().flat_map(edges).collect())?;
+            let path = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" owns ");
+            let message = format!(
+                "{path}: a kind that owns itself, be it over other plugins, has objects made without end. Let one of them \
+                 own another kind, or remove one of the plugins"
+            );
+            Some(Refusal::new("OwnershipCycle", message))
+        })
+    }
+
+    fn owned_by_another(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
         let claims = manifest.controllers.iter().flat_map(Claim::all_of);
         let mut held = claims.filter_map(|claim| Some((self.kind_owners.by_claim.get(&claim)?, claim)));
         let ((other, theirs), claim) = held.find(|((other, _), _)| other != name)?;
@@ -89,7 +164,7 @@ impl Lifecycle {
             let plugin = self.plugins.get(name)?;
             plugin.refused.as_ref().filter(|refused| refused.by == RefusedBy::KindOwner)?;
             let manifest = &self.accepted(&plugin.offer.as_ref()?.digest)?.manifest;
-            self.owned_by_another(name, manifest).is_none().then_some(())
+            self.cannot_own(name, manifest).is_none().then_some(())
         };
         self.plugins.keys().filter(|name| waits(name).is_some()).cloned().collect()
     }

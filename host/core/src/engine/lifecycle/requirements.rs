@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::informers::Informer;
-use super::kind_owners::Claim;
+use super::kind_owners::{Claim, Edge, edges};
 use super::plugin::{Plugin, Stage};
 use crate::digest::Digest;
 use crate::engine::context::Context;
@@ -23,6 +23,8 @@ pub(super) struct Requirements {
     digests: BTreeSet<Digest>,
     /// What is its alone, with the reconciled kind in the version that it named first.
     claims: BTreeMap<Claim, Kind>,
+    /// Which kinds it lets own which.
+    edges: BTreeSet<Edge>,
     /// Kinds of the CRDs that it brings.
     defines: BTreeSet<Kind>,
 }
@@ -31,11 +33,12 @@ impl Requirements {
     fn of(plugin: &Plugin) -> Self {
         let serving = plugin.active.as_ref().map(|active| &active.manifest);
         let coming = plugin.candidate.as_ref().and_then(|candidate| Stage::manifest(&candidate.stage));
-        let mut claims = BTreeMap::new();
+        let (mut claims, mut all_edges) = (BTreeMap::new(), BTreeSet::new());
         for controller in serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers) {
             for claim in Claim::all_of(controller) {
                 claims.entry(claim).or_insert_with(|| controller.primary.clone());
             }
+            all_edges.extend(edges(controller));
         }
         let registered = plugin.registered().into_iter().flat_map(|(manifest, _)| &manifest.custom_resources);
         let offered = plugin.offer.iter().map(|offer| &offer.digest);
@@ -44,6 +47,7 @@ impl Requirements {
             kinds: plugin.kinds().collect(),
             digests: offered.chain(serving).cloned().collect(),
             claims,
+            edges: all_edges,
             defines: registered.flat_map(|crd| crd.kinds.iter().cloned()).collect(),
         }
     }
@@ -96,7 +100,8 @@ impl Lifecycle {
         for kind in after.defines.difference(&before.defines) {
             self.definitions.entry(kind.clone()).or_default().insert(Arc::clone(name));
         }
-        if self.kind_owners.exchange(name, &before.claims, &after.claims) {
+        let are_free = self.kind_owners.exchange(name, &before.claims, &after.claims);
+        if self.kind_owners.exchange_edges(name, &before.edges, &after.edges) | are_free {
             cx.to_lifecycle(ToLifecycle::KindsReleased);
         }
     }

@@ -215,7 +215,7 @@ impl Lifecycle {
         if let Some(refusal) = self.named_elsewhere(name, cx) {
             return self.refuse(name, RefusedBy::NameOwner, refusal, cx);
         }
-        if let Some(refusal) = self.owned_by_another(name, &manifest) {
+        if let Some(refusal) = self.cannot_own(name, &manifest) {
             return self.refuse(name, RefusedBy::KindOwner, refusal, cx);
         }
         if let Some(refusal) = cannot_finalize(name, &manifest) {
