@@ -56,6 +56,7 @@ impl Performer {
                 if let Some(watch) = self.watches.remove(&kind) {
                     watch.abort();
                 }
+                self.metrics.unwatched(&kind);
             }
             Effect::Compile(digest) => return self.components.compile(&digest),
             Effect::Unload(digest) => self.components.unload(&digest),
@@ -203,19 +204,13 @@ impl Performer {
 
     fn observe(&self, observation: &Observation) {
         self.metrics.observe(Instant::now(), observation);
-        if let Observation::Activated { plugin, digest, .. } = observation {
-            self.note_concurrency(plugin, digest);
+        if let Observation::Activated { plugin, digest, reload } = observation
+            && let Some(loaded) = self.components.get(digest)
+            && let Ok(manifest) = Manifest::parse(loaded.manifest())
+        {
+            self.metrics.serves(plugin, &manifest, *reload);
         }
         self.reconciles.observed(observation);
-    }
-
-    fn note_concurrency(&self, plugin: &Arc<str>, digest: &Digest) {
-        let Some(loaded) = self.components.get(digest) else { return };
-        let Ok(manifest) = Manifest::parse(loaded.manifest()) else { return };
-        for controller in &manifest.controllers {
-            let label = format!("{plugin}/{}", controller.primary.kind).into();
-            self.metrics.concurrency(&label, controller.concurrency);
-        }
     }
 
     /// The answer to a call that could not even begin, which is an error of the host that its backoff keeps small.

@@ -2,9 +2,9 @@
 //! work with `controller=<plugin>/<kind>`, and mortise's series beside them.
 //!
 //! Observations, calls and writes flow in; the text of `/metrics` flows out. Nothing here decides anything, and no label
-//! carries an object's name: the number of series grows with plugins, never with objects.
+//! carries an object's name: the number of series grows with plugins, never with objects, and shrinks when they go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,24 @@ use mortise_core::admission::review::Answer;
 use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::GuestFault;
 use mortise_core::conversion::review::Failure;
+use mortise_core::manifest::Manifest;
+use mortise_core::object::Kind;
 use mortise_core::observation::{Observation, ReconcileResult};
 use mortise_core::watch::WatchError;
-use mortise_core::webhook::Purpose;
+use mortise_core::webhook::{Purpose, at_path};
 use mortise_core::write::{Write, WriteError, WriteErrorClass};
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use self::families::{
     CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, KindLabels, LeaseLabels, PluginLabels,
     QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, WebhookCodeLabels, WebhookLabels,
     WriteLabels,
 };
+use self::series::{AllSeries, Labels, Series};
 
 mod families;
+mod series;
 #[cfg(test)]
 mod tests;
 
@@ -38,9 +40,9 @@ const MAX_RUNNING: usize = 1_024;
 /// Every series of the process. Cheap to share; all methods are callable from any thread.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    all: AllSeries,
     families: Families,
-    leads: Family<LeaseLabels, Gauge>,
+    leads: Series<LeaseLabels, Gauge>,
     /// When each reconcile in work began, by controller; the series made of it are computed at a scrape, so that an
     /// idle host has no timer for them.
     running: Mutex<BTreeMap<Arc<str>, VecDeque<Instant>>>,
@@ -52,6 +54,7 @@ pub struct Metrics {
 pub struct WebhookRequest {
     metrics: Arc<Metrics>,
     labels: WebhookLabels,
+    in_flight: Gauge,
 }
 
 impl WebhookRequest {
@@ -59,14 +62,14 @@ impl WebhookRequest {
     pub fn ends(self, code: u16, elapsed: Duration) {
         let families = &self.metrics.families;
         let labels = WebhookCodeLabels { webhook: self.labels.webhook.clone(), code };
-        families.webhooks.requests.get_or_create(&labels).inc();
-        families.webhooks.seconds.get_or_create(&self.labels).observe(elapsed.as_secs_f64());
+        families.webhooks.requests.of(&labels).inc();
+        families.webhooks.seconds.of(&self.labels).observe(elapsed.as_secs_f64());
     }
 }
 
 impl Drop for WebhookRequest {
     fn drop(&mut self) {
-        self.metrics.families.webhooks.in_flight.get_or_create(&self.labels).dec();
+        self.in_flight.dec();
     }
 }
 
@@ -127,10 +130,10 @@ impl Default for Metrics {
 impl Metrics {
     /// All families, registered, without any series yet.
     pub fn new() -> Self {
-        let mut registry = Registry::default();
-        let families = Families::register(&mut registry);
-        let leads = families::leads(&mut registry);
-        Self { registry, families, leads, running: Mutex::default() }
+        let mut all = AllSeries::default();
+        let families = Families::register(&mut all);
+        let leads = families::leads(&mut all);
+        Self { all, families, leads, running: Mutex::default() }
     }
 
     /// Counts what the driver reports.
@@ -141,49 +144,46 @@ impl Metrics {
             Observation::Reconciled { controller, result, elapsed_ms, skipped, .. } => {
                 self.reconciled(at, controller, *result, *elapsed_ms, *skipped);
             }
-            Observation::TurnEnded { controller, .. } => {
-                self.families.active_workers.get_or_create(&controller_labels(controller)).dec();
-                self.ended(at, controller, None);
-            }
+            Observation::TurnEnded { controller, .. } => self.ended(at, controller, None),
             Observation::Fault { controller, fault, .. } => self.fault(controller, fault),
             Observation::Activated { plugin, reload, .. } => {
                 if *reload {
-                    self.families.reloads.get_or_create(&PluginLabels { plugin: plugin.clone() }).inc();
+                    self.families.reloads.of(&PluginLabels { plugin: plugin.clone() }).inc();
                 }
             }
             Observation::Refused { plugin, refusal } => {
                 let labels = ReasonLabels { plugin: plugin.clone(), reason: refusal.reason };
-                self.families.refusals.get_or_create(&labels).inc();
+                self.families.refusals.of(&labels).inc();
             }
             Observation::CacheLagging { object } => {
-                self.families.cache_lagging.get_or_create(&KindLabels { kind: object.kind.to_string() }).inc();
+                self.families.cache_lagging.of(&KindLabels { kind: object.kind.to_string() }).inc();
             }
             Observation::Throttled { plugin, .. } => {
-                self.families.throttled.get_or_create(&PluginLabels { plugin: plugin.clone() }).inc();
+                self.families.throttled.of(&PluginLabels { plugin: plugin.clone() }).inc();
             }
             Observation::BreakerOpened { controller, .. } => {
-                self.families.breaker_openings.get_or_create(&controller_labels(controller)).inc();
+                self.families.breaker_openings.of(&controller_labels(controller)).inc();
             }
             Observation::WatchFailed { kind, error } => {
                 let labels = CodeLabels { kind: kind.to_string(), reason: watch_reason(error) };
-                self.families.watch_failures.get_or_create(&labels).inc();
+                self.families.watch_failures.of(&labels).inc();
             }
             Observation::Audited { kind, differences } => {
                 let labels = KindLabels { kind: kind.to_string() };
-                self.families.audits.get_or_create(&labels).inc();
-                self.families.audit_differences.get_or_create(&labels).inc_by(differences.len() as u64);
+                self.families.audits.of(&labels).inc();
+                self.families.audit_differences.of(&labels).inc_by(differences.len() as u64);
             }
             Observation::Restored { kind, .. } => {
-                self.families.restores.get_or_create(&KindLabels { kind: kind.to_string() }).inc();
+                self.families.restores.of(&KindLabels { kind: kind.to_string() }).inc();
             }
             Observation::Undecodable { kind, .. } => {
-                self.families.undecodable.get_or_create(&KindLabels { kind: kind.to_string() }).inc();
+                self.families.undecodable.of(&KindLabels { kind: kind.to_string() }).inc();
             }
-            // Counted with every other write in `wrote`, by its class.
-            Observation::WriteFailed { .. } => {}
-            // The plugin's own series tell of it.
-            Observation::Withdrawn { .. } | Observation::FinalizersLeft { .. } | Observation::ConversionLeft { .. } => {
-            }
+            Observation::Withdrawn { plugin } => self.withdrawn(plugin),
+            // Writes are counted in `wrote`, by their class; what a plugin leaves behind is for the log.
+            Observation::WriteFailed { .. }
+            | Observation::FinalizersLeft { .. }
+            | Observation::ConversionLeft { .. } => {}
         }
     }
 
@@ -199,20 +199,21 @@ impl Metrics {
             }
         };
         let labels = CallLabels { controller: controller.clone(), result };
-        self.families.guest_calls.get_or_create(&labels).inc();
-        self.families.guest_seconds.get_or_create(&controller_labels(controller)).observe(done.elapsed_us as f64 / 1e6);
+        self.families.guest_calls.of(&labels).inc();
+        self.families.guest_seconds.of(&controller_labels(controller)).observe(done.elapsed_us as f64 / 1e6);
     }
 
     /// Counts a call that the host could not run, whether it began or not.
     pub fn host_fault(&self, controller: &Arc<str>) {
-        self.families.host_faults.get_or_create(&controller_labels(controller)).inc();
+        self.families.host_faults.of(&controller_labels(controller)).inc();
     }
 
     /// Counts a request to a webhook, at this path, from now on.
     pub fn webhook_begins(self: &Arc<Self>, path: &str) -> WebhookRequest {
         let labels = WebhookLabels { webhook: path.to_owned() };
-        self.families.webhooks.in_flight.get_or_create(&labels).inc();
-        WebhookRequest { metrics: Arc::clone(self), labels }
+        let in_flight = self.families.webhooks.in_flight.of(&labels);
+        in_flight.inc();
+        WebhookRequest { metrics: Arc::clone(self), labels, in_flight }
     }
 
     /// Counts what a question about an object that is not stored yet was answered.
@@ -224,7 +225,7 @@ impl Metrics {
             (None, _) => "unavailable",
         };
         let labels = ReviewLabels { controller: controller.clone(), operation: purpose.as_str(), result };
-        self.families.webhooks.reviews.get_or_create(&labels).inc();
+        self.families.webhooks.reviews.of(&labels).inc();
         if let Some(fault) = &answer.fault {
             self.fault(controller, fault);
         }
@@ -238,7 +239,7 @@ impl Metrics {
             Err(_) => "refused",
         };
         let labels = CallLabels { controller: controller.clone(), result: word };
-        self.families.webhooks.conversions.get_or_create(&labels).inc();
+        self.families.webhooks.conversions.of(&labels).inc();
         if let Err(Failure { fault: Some(fault), .. }) = result {
             self.fault(controller, fault);
         }
@@ -252,24 +253,36 @@ impl Metrics {
             kind: write.op.target().kind.to_string(),
             result: result.map_or_else(|error| write_reason(error.class), |()| "ok"),
         };
-        self.families.writes.get_or_create(&labels).inc();
+        self.families.writes.of(&labels).inc();
     }
 
     /// Notes how long a component took to compile.
     pub fn compiled(&self, compile_ms: u64, cached: bool) {
         let labels = families::CompileLabels { cached };
-        self.families.compile_seconds.get_or_create(&labels).observe(compile_ms as f64 / 1e3);
+        self.families.compile_seconds.of(&labels).observe(compile_ms as f64 / 1e3);
     }
 
     /// Notes whether this host leads.
     pub fn leads(&self, lease: &Arc<str>, leads: bool) {
         let labels = LeaseLabels { name: lease.clone() };
-        self.leads.get_or_create(&labels).set(i64::from(leads));
+        self.leads.of(&labels).set(i64::from(leads));
     }
 
-    /// Notes how many calls of a controller may run at once.
-    pub fn concurrency(&self, controller: &Arc<str>, most: u32) {
-        self.families.max_concurrent.get_or_create(&controller_labels(controller)).set(i64::from(most));
+    /// A version of a plugin begins to serve.
+    pub fn serves(&self, plugin: &Arc<str>, manifest: &Manifest, reload: bool) {
+        if reload {
+            self.replaced(plugin, manifest);
+        }
+        for controller in &manifest.controllers {
+            let label = format!("{plugin}/{}", controller.primary.kind).into();
+            self.families.max_concurrent.of(&controller_labels(&label)).set(i64::from(controller.concurrency));
+        }
+    }
+
+    /// A kind is read no longer.
+    pub fn unwatched(&self, kind: &Kind) {
+        let kind = kind.to_string();
+        self.all.retain(|labels| plugin_of(labels).is_some() || labels.value("kind") != Some(&kind));
     }
 
     /// The text of `/metrics`, in the OpenMetrics format.
@@ -279,22 +292,21 @@ impl Metrics {
     pub fn encode(&self, now: Instant, scraped: &Scraped) -> Result<String, std::fmt::Error> {
         self.scrape(now, scraped);
         let mut text = String::new();
-        encode(&mut text, &self.registry)?;
+        encode(&mut text, &self.all.registry)?;
         Ok(text)
     }
 
     fn enqueued(&self, controller: &Arc<str>, retry: bool) {
         let labels = queue_labels(controller);
-        self.families.adds.get_or_create(&labels).inc();
+        self.families.adds.of(&labels).inc();
         if retry {
-            self.families.retries.get_or_create(&labels).inc();
+            self.families.retries.of(&labels).inc();
         }
     }
 
     fn taken(&self, at: Instant, controller: &Arc<str>, queued_ms: u64) {
         let labels = queue_labels(controller);
-        self.families.queue_seconds.get_or_create(&labels).observe(queued_ms as f64 / 1e3);
-        self.families.active_workers.get_or_create(&controller_labels(controller)).inc();
+        self.families.queue_seconds.of(&labels).observe(queued_ms as f64 / 1e3);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let starts = running.entry(controller.clone()).or_default();
         if starts.len() == MAX_RUNNING {
@@ -307,9 +319,8 @@ impl Metrics {
         let seconds = elapsed_ms as f64 / 1e3;
         let labels = controller_labels(controller);
         let families = &self.families;
-        families.active_workers.get_or_create(&labels).dec();
-        families.reconcile_seconds.get_or_create(&labels).observe(seconds);
-        families.work_seconds.get_or_create(&queue_labels(controller)).observe(seconds);
+        families.reconcile_seconds.of(&labels).observe(seconds);
+        families.work_seconds.of(&queue_labels(controller)).observe(seconds);
         let word = match result {
             ReconcileResult::Success => "success",
             ReconcileResult::RequeueAfter => "requeue_after",
@@ -317,15 +328,15 @@ impl Metrics {
             ReconcileResult::Error | ReconcileResult::Terminal => "error",
         };
         let results = ResultLabels { controller: controller.clone(), result: word };
-        families.reconciles.get_or_create(&results).inc();
+        families.reconciles.of(&results).inc();
         if word == "error" {
-            families.errors.get_or_create(&labels).inc();
+            families.errors.of(&labels).inc();
         }
         if result == ReconcileResult::Terminal {
-            families.terminal_errors.get_or_create(&labels).inc();
+            families.terminal_errors.of(&labels).inc();
         }
         if skipped {
-            families.skipped.get_or_create(&labels).inc();
+            families.skipped.of(&labels).inc();
         }
         self.ended(at, controller, Some(elapsed_ms));
     }
@@ -347,16 +358,47 @@ impl Metrics {
 
     fn fault(&self, controller: &Arc<str>, fault: &GuestFault) {
         let labels = FaultLabels { controller: controller.clone(), reason: fault.reason() };
-        self.families.faults.get_or_create(&labels).inc();
+        self.families.faults.of(&labels).inc();
         match fault {
             GuestFault::Trap { .. } => {
-                self.families.panics.get_or_create(&controller_labels(controller)).inc();
+                self.families.panics.of(&controller_labels(controller)).inc();
             }
             GuestFault::Deadline { .. } => {
-                self.families.timeouts.get_or_create(&controller_labels(controller)).inc();
+                self.families.timeouts.of(&controller_labels(controller)).inc();
             }
             _ => {}
         }
+    }
+
+    /// Ends the series of a plugin that is gone. What was under way may begin a few again; [`series::MAX_SERIES`] bounds them.
+    fn withdrawn(&self, plugin: &Arc<str>) {
+        self.retain(|labels| plugin_of(labels) != Some(plugin));
+    }
+
+    /// Ends the series of controllers and kinds that this version no longer has.
+    fn replaced(&self, plugin: &Arc<str>, manifest: &Manifest) {
+        let controllers = manifest.controllers.iter();
+        let asked = manifest.admission.iter().map(|spec| &spec.kind);
+        let asked = asked.chain(manifest.conversion.iter().map(|spec| &spec.kind));
+        let labelled = controllers.clone().map(|controller| &controller.primary).chain(asked);
+        let labelled: BTreeSet<&str> = labelled.map(|kind| &*kind.kind).collect();
+        let written = controllers.flat_map(|controller| controller.readable());
+        let written: BTreeSet<String> =
+            written.chain(manifest.writes.iter().map(|rule| rule.kind.clone())).map(|kind| kind.to_string()).collect();
+        self.retain(|labels| {
+            plugin_of(labels) != Some(plugin)
+                || match (labels.value("controller").and_then(|label| label.split_once('/')), labels.value("kind")) {
+                    (Some((_, kind)), _) => labelled.contains(kind),
+                    (None, Some(kind)) => written.contains(kind),
+                    (None, None) => true,
+                }
+        });
+    }
+
+    fn retain(&self, keep: impl Fn(&dyn Labels) -> bool) {
+        self.all.retain(&keep);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|controller, _| keep(&controller_labels(controller)));
     }
 
     /// Sets what is a state and not a count. Families are cleared first, so that what is gone leaves no series.
@@ -368,30 +410,35 @@ impl Metrics {
         families.cache_bytes.clear();
         for state in &scraped.cache {
             let labels = KindLabels { kind: state.kind.clone() };
-            families.cache_objects.get_or_create(&labels).set(gauge(state.objects));
-            families.cache_bytes.get_or_create(&labels).set(gauge(state.bytes));
+            families.cache_objects.of(&labels).set(gauge(state.objects));
+            families.cache_bytes.of(&labels).set(gauge(state.bytes));
         }
         for state in &scraped.requests {
             let labels =
                 RequestLabels { code: state.code.clone(), method: state.method.clone(), host: state.host.clone() };
-            let counter = families.requests.get_or_create(&labels);
+            let counter = families.requests.of(&labels);
             counter.inc_by(state.count.saturating_sub(counter.get()));
         }
     }
 
     fn scrape_work(&self, now: Instant, scraped: &Scraped) {
         let families = &self.families;
+        for series in [&families.unfinished_seconds, &families.longest_seconds] {
+            series.clear();
+        }
+        families.active_workers.clear();
         for (controller, starts) in &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
             let ages = starts.iter().map(|start| now.saturating_duration_since(*start).as_secs_f64());
             let labels = queue_labels(controller);
             // Not `sum`, which makes -0 of nothing.
             let unfinished = ages.clone().fold(0.0, |sum, age| sum + age);
-            families.unfinished_seconds.get_or_create(&labels).set(unfinished);
-            families.longest_seconds.get_or_create(&labels).set(ages.fold(0.0, f64::max));
+            families.unfinished_seconds.of(&labels).set(unfinished);
+            families.longest_seconds.of(&labels).set(ages.fold(0.0, f64::max));
+            families.active_workers.of(&controller_labels(controller)).set(gauge(starts.len() as u64));
         }
         families.depth.clear();
         for (controller, waiting) in &scraped.queue_depths {
-            families.depth.get_or_create(&queue_labels(controller)).set(gauge(*waiting as u64));
+            families.depth.of(&queue_labels(controller)).set(gauge(*waiting as u64));
         }
     }
 
@@ -401,11 +448,18 @@ impl Metrics {
         families.plugin_ready.clear();
         for state in &scraped.plugins {
             let info = families::InfoLabels { plugin: state.plugin.clone(), digest: state.digest.clone() };
-            families.plugin_info.get_or_create(&info).set(1);
+            families.plugin_info.of(&info).set(1);
             let labels = PluginLabels { plugin: state.plugin.clone() };
-            families.plugin_ready.get_or_create(&labels).set(i64::from(state.ready));
+            families.plugin_ready.of(&labels).set(i64::from(state.ready));
         }
     }
+}
+
+/// Whose series it is; None for the host's own.
+fn plugin_of(labels: &dyn Labels) -> Option<&str> {
+    let by_controller = || labels.value("controller")?.split('/').next();
+    let by_path = || at_path(labels.value("webhook")?).map(|(_, plugin)| plugin);
+    labels.value("plugin").or_else(by_controller).or_else(by_path)
 }
 
 fn gauge(count: u64) -> i64 {

@@ -4,16 +4,16 @@
 //! prometheus-client adds `_total` to counters by itself, so no counter's name here ends in it.
 
 use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Metric;
+
+use super::series::{AllSeries, LabelSet, LabelText, Labels, Series};
 
 /// controller-runtime's own 40 buckets of `controller_runtime_reconcile_time_seconds`.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -26,6 +26,15 @@ macro_rules! labels {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
         pub(super) struct $name { $(pub(super) $field: $type),+ }
+
+        impl Labels for $name {
+            fn value(&self, label: &str) -> Option<&str> {
+                match label {
+                    $(stringify!($field) => self.$field.text(),)+
+                    _ => None,
+                }
+            }
+        }
     )+};
 }
 
@@ -68,66 +77,62 @@ labels! {
 
 /// A gauge of seconds.
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
-/// Makes the histograms of one family.
-pub(super) type NewHistogram = fn() -> Histogram;
-/// A histogram by labels.
-pub(super) type Histograms<L> = Family<L, Histogram, NewHistogram>;
 
 /// One field a series.
 #[derive(Debug)]
 pub(super) struct Families {
-    pub(super) reconciles: Family<ResultLabels, Counter>,
-    pub(super) errors: Family<ControllerLabels, Counter>,
-    pub(super) terminal_errors: Family<ControllerLabels, Counter>,
-    pub(super) panics: Family<ControllerLabels, Counter>,
-    pub(super) timeouts: Family<ControllerLabels, Counter>,
-    pub(super) reconcile_seconds: Histograms<ControllerLabels>,
-    pub(super) max_concurrent: Family<ControllerLabels, Gauge>,
-    pub(super) active_workers: Family<ControllerLabels, Gauge>,
-    pub(super) depth: Family<QueueLabels, Gauge>,
-    pub(super) adds: Family<QueueLabels, Counter>,
-    pub(super) queue_seconds: Histograms<QueueLabels>,
-    pub(super) work_seconds: Histograms<QueueLabels>,
-    pub(super) unfinished_seconds: Family<QueueLabels, Seconds>,
-    pub(super) longest_seconds: Family<QueueLabels, Seconds>,
-    pub(super) retries: Family<QueueLabels, Counter>,
-    pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) reconciles: Series<ResultLabels, Counter>,
+    pub(super) errors: Series<ControllerLabels, Counter>,
+    pub(super) terminal_errors: Series<ControllerLabels, Counter>,
+    pub(super) panics: Series<ControllerLabels, Counter>,
+    pub(super) timeouts: Series<ControllerLabels, Counter>,
+    pub(super) reconcile_seconds: Series<ControllerLabels, Histogram>,
+    pub(super) max_concurrent: Series<ControllerLabels, Gauge>,
+    pub(super) active_workers: Series<ControllerLabels, Gauge>,
+    pub(super) depth: Series<QueueLabels, Gauge>,
+    pub(super) adds: Series<QueueLabels, Counter>,
+    pub(super) queue_seconds: Series<QueueLabels, Histogram>,
+    pub(super) work_seconds: Series<QueueLabels, Histogram>,
+    pub(super) unfinished_seconds: Series<QueueLabels, Seconds>,
+    pub(super) longest_seconds: Series<QueueLabels, Seconds>,
+    pub(super) retries: Series<QueueLabels, Counter>,
+    pub(super) requests: Series<RequestLabels, Counter>,
     pub(super) webhooks: Webhooks,
-    pub(super) guest_calls: Family<CallLabels, Counter>,
-    pub(super) guest_seconds: Histograms<ControllerLabels>,
-    pub(super) skipped: Family<ControllerLabels, Counter>,
-    pub(super) faults: Family<FaultLabels, Counter>,
-    pub(super) host_faults: Family<ControllerLabels, Counter>,
-    pub(super) breaker_openings: Family<ControllerLabels, Counter>,
-    pub(super) throttled: Family<PluginLabels, Counter>,
-    pub(super) plugin_info: Family<InfoLabels, Gauge>,
-    pub(super) plugin_ready: Family<PluginLabels, Gauge>,
-    pub(super) reloads: Family<PluginLabels, Counter>,
-    pub(super) refusals: Family<ReasonLabels, Counter>,
-    pub(super) compile_seconds: Histograms<CompileLabels>,
-    pub(super) cache_objects: Family<KindLabels, Gauge>,
-    pub(super) cache_bytes: Family<KindLabels, Gauge>,
-    pub(super) cache_lagging: Family<KindLabels, Counter>,
-    pub(super) audits: Family<KindLabels, Counter>,
-    pub(super) audit_differences: Family<KindLabels, Counter>,
-    pub(super) restores: Family<KindLabels, Counter>,
-    pub(super) undecodable: Family<KindLabels, Counter>,
-    pub(super) watch_failures: Family<CodeLabels, Counter>,
-    pub(super) writes: Family<WriteLabels, Counter>,
+    pub(super) guest_calls: Series<CallLabels, Counter>,
+    pub(super) guest_seconds: Series<ControllerLabels, Histogram>,
+    pub(super) skipped: Series<ControllerLabels, Counter>,
+    pub(super) faults: Series<FaultLabels, Counter>,
+    pub(super) host_faults: Series<ControllerLabels, Counter>,
+    pub(super) breaker_openings: Series<ControllerLabels, Counter>,
+    pub(super) throttled: Series<PluginLabels, Counter>,
+    pub(super) plugin_info: Series<InfoLabels, Gauge>,
+    pub(super) plugin_ready: Series<PluginLabels, Gauge>,
+    pub(super) reloads: Series<PluginLabels, Counter>,
+    pub(super) refusals: Series<ReasonLabels, Counter>,
+    pub(super) compile_seconds: Series<CompileLabels, Histogram>,
+    pub(super) cache_objects: Series<KindLabels, Gauge>,
+    pub(super) cache_bytes: Series<KindLabels, Gauge>,
+    pub(super) cache_lagging: Series<KindLabels, Counter>,
+    pub(super) audits: Series<KindLabels, Counter>,
+    pub(super) audit_differences: Series<KindLabels, Counter>,
+    pub(super) restores: Series<KindLabels, Counter>,
+    pub(super) undecodable: Series<KindLabels, Counter>,
+    pub(super) watch_failures: Series<CodeLabels, Counter>,
+    pub(super) writes: Series<WriteLabels, Counter>,
 }
 
 /// What the API server asks.
 #[derive(Debug)]
 pub(super) struct Webhooks {
-    pub(super) requests: Family<WebhookCodeLabels, Counter>,
-    pub(super) seconds: Histograms<WebhookLabels>,
-    pub(super) in_flight: Family<WebhookLabels, Gauge>,
-    pub(super) reviews: Family<ReviewLabels, Counter>,
-    pub(super) conversions: Family<CallLabels, Counter>,
+    pub(super) requests: Series<WebhookCodeLabels, Counter>,
+    pub(super) seconds: Series<WebhookLabels, Histogram>,
+    pub(super) in_flight: Series<WebhookLabels, Gauge>,
+    pub(super) reviews: Series<ReviewLabels, Counter>,
+    pub(super) conversions: Series<CallLabels, Counter>,
 }
 
 impl Webhooks {
-    fn register(r: &mut Registry) -> Self {
+    fn register(r: &mut AllSeries) -> Self {
         Self {
             requests: counter(r, "controller_runtime_webhook_requests", "Webhook requests by HTTP status"),
             seconds: histogram(
@@ -144,7 +149,7 @@ impl Webhooks {
 }
 
 impl Families {
-    pub(super) fn register(r: &mut Registry) -> Self {
+    pub(super) fn register(r: &mut AllSeries) -> Self {
         Self {
             reconciles: counter(r, "controller_runtime_reconcile", "Reconciles by result"),
             errors: counter(r, "controller_runtime_reconcile_errors", "Reconciles that failed"),
@@ -229,8 +234,8 @@ impl Families {
 }
 
 /// Client-go's series of leader elections; only a host that takes part in one has any.
-pub(super) fn leads(registry: &mut Registry) -> Family<LeaseLabels, Gauge> {
-    gauge(registry, "leader_election_master_status", "1 when this host leads by the Lease of this name, else 0")
+pub(super) fn leads(all: &mut AllSeries) -> Series<LeaseLabels, Gauge> {
+    gauge(all, "leader_election_master_status", "1 when this host leads by the Lease of this name, else 0")
 }
 
 /// client-go's buckets of both workqueue histograms: 10 ns to 1000 s by tens.
@@ -253,35 +258,19 @@ fn webhook_buckets() -> Histogram {
     ])
 }
 
-fn counter<L>(registry: &mut Registry, name: &str, help: &str) -> Family<L, Counter>
-where
-    L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static,
-{
-    family(registry, name, help, Family::default())
+fn counter<L: LabelSet>(all: &mut AllSeries, name: &str, help: &str) -> Series<L, Counter> {
+    all.register(name, help, Counter::default)
 }
 
-fn gauge<L, M>(registry: &mut Registry, name: &str, help: &str) -> Family<L, M>
+fn gauge<L, M>(all: &mut AllSeries, name: &str, help: &str) -> Series<L, M>
 where
-    L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static,
-    M: Default,
-    Family<L, M>: Metric,
+    L: LabelSet,
+    M: Default + Clone + Debug + Send + Sync + 'static,
+    Series<L, M>: Metric,
 {
-    family(registry, name, help, Family::default())
+    all.register(name, help, M::default)
 }
 
-fn histogram<L>(registry: &mut Registry, name: &str, help: &str, new: NewHistogram) -> Histograms<L>
-where
-    L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static,
-{
-    family(registry, name, help, Family::new_with_constructor(new))
-}
-
-fn family<L, M, C>(registry: &mut Registry, name: &str, help: &str, family: Family<L, M, C>) -> Family<L, M, C>
-where
-    Family<L, M, C>: Metric + Clone,
-    L: Clone + Hash + Eq,
-    C: MetricConstructor<M>,
-{
-    registry.register(name, help, family.clone());
-    family
+fn histogram<L: LabelSet>(all: &mut AllSeries, name: &str, help: &str, new: fn() -> Histogram) -> Series<L, Histogram> {
+    all.register(name, help, new)
 }

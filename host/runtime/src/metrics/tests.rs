@@ -8,12 +8,15 @@ use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::{Failure, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
+use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::observation::{Observation, ReconcileResult};
 use mortise_core::refusal::Refusal;
 use mortise_core::watch::WatchError;
 use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp};
+use serde_json::json;
 
+use super::series::MAX_SERIES;
 use super::{CacheState, Metrics, PluginState, RequestState, Scraped};
 
 const CONTROLLER: &str = "podset/PodSet";
@@ -88,7 +91,6 @@ fn everything(metrics: &Metrics, at: Instant) {
     metrics.called(&controller(), &done);
     metrics.called(&controller(), &CallDone { conclusion: Conclusion::HostFault("no room".to_owned()), ..done });
     metrics.compiled(200, false);
-    metrics.concurrency(&controller(), 8);
     for class in [None, Some(WriteErrorClass::Conflict)] {
         let (write, result) = write(class);
         metrics.wrote(&write, result.as_ref().map(|_| ()));
@@ -117,6 +119,7 @@ fn has(text: &str, line: &str) {
 fn the_series_of_controller_runtime_and_client_go_have_their_names_and_labels() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
+    metrics.serves(&"podset".into(), &manifest("PodSet", "Pod"), false);
     metrics.leads(&"mortise".into(), false);
     metrics.leads(&"mortise".into(), true);
     let text = metrics.encode(now, &scraped()).unwrap();
@@ -222,4 +225,96 @@ fn what_is_gone_leaves_no_series_and_counts_never_go_back() {
     let text = metrics.encode(now, &less).unwrap();
     assert!(!text.contains("mortise_plugin_ready{") && !text.contains("mortise_cache_objects{"), "{text}");
     has(&text, r#"rest_client_requests_total{code="200",method="GET",host="127.0.0.1:6443"} 9"#);
+}
+
+/// A plugin that reconciles a kind and owns another.
+fn manifest(kind: &str, child: &str) -> Manifest {
+    let controller = json!({
+        "for": {"apiVersion": "app.example.com/v1alpha1", "kind": kind}, "concurrency": 8,
+        "owns": [{"apiVersion": "v1", "kind": child}],
+    });
+    let manifest = json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "podset", "controllers": [controller],
+    });
+    Manifest::parse(&manifest.to_string()).unwrap()
+}
+
+#[test]
+fn a_plugin_that_is_withdrawn_takes_its_series_along() {
+    let (metrics, now) = (Arc::new(Metrics::new()), Instant::now());
+    everything(&metrics, now);
+    metrics.serves(&"podset".into(), &manifest("PodSet", "Pod"), false);
+    metrics.webhook_begins("/validate/podset").ends(200, Duration::ZERO);
+    let in_flight = metrics.webhook_begins("/validate/podset");
+    for plugin in ["podset", "bad"] {
+        metrics.observe(now, &Observation::Withdrawn { plugin: plugin.into() });
+    }
+    // The end of a turn that was under way.
+    metrics.observe(now, &Observation::TurnEnded { controller: controller(), object: object() });
+    drop(in_flight);
+    let text = metrics.encode(now, &Scraped::default()).unwrap();
+    for gone in ["controller=", "plugin=\"podset\"", "plugin=\"bad\"", "webhook="] {
+        assert!(!text.contains(gone), "{gone} in\n{text}");
+    }
+    has(&text, r#"mortise_plugin_compile_seconds_count{cached="false"} 1"#);
+}
+
+#[test]
+fn a_version_without_a_controller_of_the_one_before_takes_its_series_along() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    everything(&metrics, now);
+    metrics.serves(&"podset".into(), &manifest("PodSet", "Pod"), true);
+    let text = metrics.encode(now, &Scraped::default()).unwrap();
+    has(&text, r#"controller_runtime_reconcile_total{controller="podset/PodSet",result="success"} 1"#);
+    has(&text, r#"controller_runtime_max_concurrent_reconciles{controller="podset/PodSet"} 8"#);
+    has(&text, r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="ok"} 1"#);
+    metrics.serves(&"podset".into(), &manifest("Other", "Secret"), true);
+    let text = metrics.encode(now, &Scraped::default()).unwrap();
+    assert!(!text.contains("podset/PodSet") && !text.contains("mortise_writes_total{"), "{text}");
+    has(&text, r#"controller_runtime_max_concurrent_reconciles{controller="podset/Other"} 8"#);
+    has(&text, r#"mortise_plugin_reloads_total{plugin="podset"} 1"#);
+}
+
+#[test]
+fn a_plugin_that_comes_back_with_ever_new_kinds_has_as_many_series_as_one() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    let mut known = Vec::new();
+    for version in 0..50 {
+        let (kind, child) = (format!("Kind{version}"), Kind::new("v1", &format!("Child{version}")));
+        let controller: Arc<str> = format!("podset/{kind}").into();
+        metrics.serves(&"podset".into(), &manifest(&kind, &child.kind), version > 0);
+        metrics.observe(now, &Observation::Enqueued { controller: controller.clone(), retry: false });
+        metrics.observe(now, &Observation::Taken { controller, queued_ms: 1 });
+        let unwatchable = |kind| Observation::WatchFailed { kind, error: WatchError::Denied("no".to_owned()) };
+        metrics.observe(now, &unwatchable(child.clone()));
+        let (mut write, _) = write(None);
+        write.op = WriteOp::Create {
+            target: ObjectRef { kind: child.clone(), ..write.op.target().clone() },
+            body: "{}".into(),
+        };
+        metrics.wrote(&write, Ok(()));
+        metrics.encode(now, &Scraped::default()).unwrap();
+        if version > 0 {
+            known.push(metrics.all.len());
+        }
+        metrics.unwatched(&child);
+    }
+    assert!(known.iter().all(|series| *series == known[0]), "{known:?}");
+}
+
+#[test]
+fn the_number_of_series_is_bounded_and_the_family_that_grows_begins_anew() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    everything(&metrics, now);
+    for number in 0..MAX_SERIES + 1_000 {
+        let refusal = Refusal::new("InvalidManifest", "no");
+        metrics.observe(now, &Observation::Refused { plugin: format!("bad-{number}").into(), refusal });
+    }
+    assert!(metrics.all.len() <= MAX_SERIES, "{}", metrics.all.len());
+    let text = metrics.encode(now, &Scraped::default()).unwrap();
+    has(&text, r#"controller_runtime_reconcile_total{controller="podset/PodSet",result="success"} 1"#);
+    has(
+        &text,
+        &format!(r#"mortise_plugin_refusals_total{{plugin="bad-{}",reason="InvalidManifest"}} 1"#, MAX_SERIES + 999),
+    );
 }

@@ -143,7 +143,7 @@ impl<'a> Cycle<'a> {
 
     fn perform(&mut self, effect: Effect) -> Result<()> {
         match effect {
-            Effect::StartWatch(kind) => self.list(kind)?,
+            Effect::StartWatch(kind) | Effect::Relist(kind) => self.list(kind)?,
             Effect::Compile(digest) => {
                 let manifest = self.podset.plugin.manifest().clone();
                 let component_bytes = self.podset.component_bytes as u64;
@@ -161,6 +161,7 @@ impl<'a> Cycle<'a> {
             Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
             Effect::ReadLive(target) => bail!("the driver does not believe its view of {target}"),
             Effect::StopWatch(_)
+            | Effect::Audit(_)
             | Effect::Unload(_)
             | Effect::ServeAdmission { .. }
             | Effect::ServeConversion { .. }
