@@ -156,7 +156,7 @@ impl Metrics {
                 self.families.refusals.of(&labels).inc();
             }
             Observation::CacheLagging { object } => {
-                self.families.cache_lagging.of(&KindLabels { kind: object.kind.to_string() }).inc();
+                self.families.cache.lagging.of(&KindLabels { kind: object.kind.to_string() }).inc();
             }
             Observation::Throttled { plugin, .. } => {
                 self.families.throttled.of(&PluginLabels { plugin: plugin.clone() }).inc();
@@ -170,14 +170,14 @@ impl Metrics {
             }
             Observation::Audited { kind, differences } => {
                 let labels = KindLabels { kind: kind.to_string() };
-                self.families.audits.of(&labels).inc();
-                self.families.audit_differences.of(&labels).inc_by(differences.len() as u64);
+                self.families.cache.audits.of(&labels).inc();
+                self.families.cache.audit_differences.of(&labels).inc_by(differences.len() as u64);
             }
             Observation::Restored { kind, .. } => {
-                self.families.restores.of(&KindLabels { kind: kind.to_string() }).inc();
+                self.families.cache.restores.of(&KindLabels { kind: kind.to_string() }).inc();
             }
             Observation::Undecodable { kind, .. } => {
-                self.families.undecodable.of(&KindLabels { kind: kind.to_string() }).inc();
+                self.families.cache.undecodable.of(&KindLabels { kind: kind.to_string() }).inc();
             }
             Observation::Withdrawn { plugin } => self.withdrawn(plugin),
             // Writes are counted in `wrote`, by their class; what a plugin leaves behind is for the log.
@@ -406,12 +406,12 @@ impl Metrics {
         self.scrape_work(now, scraped);
         self.scrape_plugins(scraped);
         let families = &self.families;
-        families.cache_objects.clear();
-        families.cache_bytes.clear();
+        families.cache.objects.clear();
+        families.cache.bytes.clear();
         for state in &scraped.cache {
             let labels = KindLabels { kind: state.kind.clone() };
-            families.cache_objects.of(&labels).set(gauge(state.objects));
-            families.cache_bytes.of(&labels).set(gauge(state.bytes));
+            families.cache.objects.of(&labels).set(gauge(state.objects));
+            families.cache.bytes.of(&labels).set(gauge(state.bytes));
         }
         for state in &scraped.requests {
             let labels =

@@ -343,8 +343,8 @@ impl Host {
                 let (actions, status) = (self.actions.clone(), self.status.clone());
                 let result = CallResult::Done(Outcome { children, actions, status, finalized, ..Outcome::default() });
                 let conclusion = call.check.conclude(&call.object, result);
-                let done = CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 1 };
-                let done = Event::CallDone(call.id, done);
+                let done =
+                    Event::CallDone(call.id, CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 1 });
                 self.calls += 1;
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }

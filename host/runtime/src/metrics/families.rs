@@ -110,15 +110,43 @@ pub(super) struct Families {
     pub(super) reloads: Series<PluginLabels, Counter>,
     pub(super) refusals: Series<ReasonLabels, Counter>,
     pub(super) compile_seconds: Series<CompileLabels, Histogram>,
-    pub(super) cache_objects: Series<KindLabels, Gauge>,
-    pub(super) cache_bytes: Series<KindLabels, Gauge>,
-    pub(super) cache_lagging: Series<KindLabels, Counter>,
+    pub(super) cache: Cache,
+    pub(super) watch_failures: Series<CodeLabels, Counter>,
+    pub(super) writes: Series<WriteLabels, Counter>,
+}
+
+/// The cache, by kind.
+#[derive(Debug)]
+pub(super) struct Cache {
+    pub(super) objects: Series<KindLabels, Gauge>,
+    pub(super) bytes: Series<KindLabels, Gauge>,
+    pub(super) lagging: Series<KindLabels, Counter>,
     pub(super) audits: Series<KindLabels, Counter>,
     pub(super) audit_differences: Series<KindLabels, Counter>,
     pub(super) restores: Series<KindLabels, Counter>,
     pub(super) undecodable: Series<KindLabels, Counter>,
-    pub(super) watch_failures: Series<CodeLabels, Counter>,
-    pub(super) writes: Series<WriteLabels, Counter>,
+}
+
+impl Cache {
+    fn register(r: &mut AllSeries) -> Self {
+        Self {
+            objects: gauge(r, "mortise_cache_objects", "Objects in the cache"),
+            bytes: gauge(r, "mortise_cache_bytes", "Bytes of the cached objects' JSON"),
+            lagging: counter(r, "mortise_cache_lagging", "Own writes that the watch did not show in time"),
+            audits: counter(r, "mortise_cache_audits", "Comparisons of the cache with a live list"),
+            audit_differences: counter(
+                r,
+                "mortise_cache_differences",
+                "Objects in which an audit found the cache to differ from the API server",
+            ),
+            restores: counter(
+                r,
+                "mortise_etcd_restores",
+                "Times that the API server's versions went backwards, by the kind that showed it",
+            ),
+            undecodable: counter(r, "mortise_undecodable_objects", "Objects that could not be read"),
+        }
+    }
 }
 
 /// What the API server asks.
@@ -212,21 +240,7 @@ impl Families {
                 // From a cache hit of a millisecond to the quarter of a minute that the largest guests take.
                 Histogram::new(exponential_buckets(0.001, 2.0, 16))
             }),
-            cache_objects: gauge(r, "mortise_cache_objects", "Objects in the cache"),
-            cache_bytes: gauge(r, "mortise_cache_bytes", "Bytes of the cached objects' JSON"),
-            cache_lagging: counter(r, "mortise_cache_lagging", "Own writes that the watch did not show in time"),
-            audits: counter(r, "mortise_cache_audits", "Comparisons of the cache with a live list"),
-            audit_differences: counter(
-                r,
-                "mortise_cache_differences",
-                "Objects in which an audit found the cache to differ from the API server",
-            ),
-            restores: counter(
-                r,
-                "mortise_etcd_restores",
-                "Times that the API server's versions went backwards, by the kind that showed it",
-            ),
-            undecodable: counter(r, "mortise_undecodable_objects", "Objects that could not be read"),
+            cache: Cache::register(r),
             watch_failures: counter(r, "mortise_watch_failures", "Watches that could not be had, by reason"),
             writes: counter(r, "mortise_writes", "Writes by verb, kind and answer"),
         }
