@@ -17,6 +17,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use crate::call::CallId;
+use crate::dependency_index::DependencyIndex;
 use crate::digest::Digest;
 use crate::event::{Effect, Event};
 use crate::finalizer;
@@ -66,7 +67,6 @@ use orphans::Orphan;
 use plugins::{Component, PluginState};
 use reconcile::CallInputs;
 use timers::{Timer, Timers};
-use wake::DependencyIndex;
 
 /// A map whose order depends on its history alone, so that a simulated run is repeatable to the letter.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;

@@ -102,6 +102,9 @@ impl fmt::Debug for Name {
     }
 }
 
+/// A label's key and value.
+pub type Label = (Arc<str>, Arc<str>);
+
 /// One object of one kind.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectRef {
@@ -159,8 +162,8 @@ pub struct Object {
     pub generation: i64,
     /// Whether metadata.deletionTimestamp is set.
     pub deleting: bool,
-    /// metadata.labels, sorted by key.
-    pub labels: Box<[(Arc<str>, Arc<str>)]>,
+    /// metadata.labels, sorted by key, each key once.
+    pub labels: Box<[Label]>,
     /// The owner reference that says `controller: true`.
     pub controller: Option<OwnerReference>,
     /// The annotation [`CHILD_KEY_ANNOTATION`].
@@ -244,6 +247,6 @@ impl fmt::Debug for Object {
 }
 
 /// The value of a key among labels that are sorted by key.
-pub(crate) fn label<'a>(labels: &'a [(Arc<str>, Arc<str>)], key: &str) -> Option<&'a str> {
+pub(crate) fn label<'a>(labels: &'a [Label], key: &str) -> Option<&'a str> {
     labels.binary_search_by(|(other, _)| (**other).cmp(key)).ok().map(|at| &*labels[at].1)
 }

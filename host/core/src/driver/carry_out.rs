@@ -128,7 +128,7 @@ impl Driver {
         state.forget_actions(&prepared.actions, &snapshot, skipped);
         let actions = plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory(), self.now.mono_ms);
         let in_the_way = [children.taken.as_slice(), &actions.missing].concat();
-        self.index.replace_taken(key, &state.taken, &in_the_way);
+        self.index.replace_awaited(key, &state.taken, &in_the_way);
         state.taken = in_the_way;
         Some(Missing { finalizer, children, actions })
     }

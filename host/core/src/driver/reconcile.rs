@@ -229,12 +229,10 @@ impl Driver {
         if done.reads.is_outdated(&self.store) {
             state.mark_dirty(Lane::Live);
         }
-        if let Some(before) = state.last.take() {
-            self.index.remove(&key, &before.reads);
-        }
-        self.index.add(&key, &done.reads);
+        let mut reads = done.reads;
+        self.index.replace(&key, state.last.take().as_ref().map(|before| &before.reads), &mut reads);
         let (uid, generation) = (Arc::clone(&called_with.uid), called_with.generation);
-        state.last = Some(LastCall { digest, config, uid, generation, reads: done.reads, answer: answer.clone() });
+        state.last = Some(LastCall { digest, config, uid, generation, reads, answer: answer.clone() });
         match trouble {
             Some(Trouble::Fault(fault)) => self.on_fault(&key, &primary, fault, effects),
             Some(Trouble::Retry(message)) => self.on_retry_asked(&key, &primary, &message, effects),

@@ -1,69 +1,14 @@
 //! Who wakes when something changes (W1, W3). What a call read is what wakes its key; authors write no mappings.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Driver;
 use super::keys::Work;
-use crate::dependencies::{Dependencies, IndexKey};
 use crate::event::Effect;
-use crate::object::{Kind, Name, Object, ObjectRef, OwnerReference};
+use crate::object::{Kind, Name, Object, OwnerReference};
 use crate::observation::Observation;
 use crate::store::Change;
 use crate::workqueue::{ControllerId, Key, Lane};
-
-/// Which keys have asked about what.
-#[derive(Debug, Default)]
-pub(super) struct DependencyIndex {
-    keys: BTreeMap<IndexKey, BTreeSet<Key>>,
-    /// Objects of others whose names a key wants for its children: it gets on when they go.
-    taken: BTreeMap<ObjectRef, BTreeSet<Key>>,
-}
-
-impl DependencyIndex {
-    pub fn add(&mut self, key: &Key, reads: &Dependencies) {
-        for key_of_index in reads.index_keys() {
-            self.keys.entry(key_of_index).or_default().insert(key.clone());
-        }
-    }
-
-    pub fn remove(&mut self, key: &Key, reads: &Dependencies) {
-        for key_of_index in reads.index_keys() {
-            if let Some(keys) = self.keys.get_mut(&key_of_index) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.keys.remove(&key_of_index);
-                }
-            }
-        }
-    }
-
-    /// Puts `after` in the place of `before` as what stands in a key's way.
-    pub fn replace_taken(&mut self, key: &Key, before: &[ObjectRef], after: &[ObjectRef]) {
-        for target in before {
-            if let Some(keys) = self.taken.get_mut(target) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.taken.remove(target);
-                }
-            }
-        }
-        for target in after {
-            self.taken.entry(target.clone()).or_default().insert(key.clone());
-        }
-    }
-
-    fn held_up_by(&self, object: &Object) -> BTreeSet<Key> {
-        if self.taken.is_empty() {
-            return BTreeSet::new();
-        }
-        self.taken.get(&object.reference()).cloned().unwrap_or_default()
-    }
-
-    fn asked_about(&self, change: &Change) -> BTreeSet<Key> {
-        change.index_keys().iter().filter_map(|key_of_index| self.keys.get(key_of_index)).flatten().cloned().collect()
-    }
-}
 
 impl Driver {
     /// Wakes whoever a change concerns, before or after. A change that a list has brought may stand for several, so it is
@@ -79,14 +24,8 @@ impl Driver {
                 self.wake_owner(&side.kind, &side.name.namespace, owner, effects);
             }
         }
-        for key in self.index.held_up_by(&object) {
+        for key in self.index.affected(change).keys {
             self.wake(&key, Lane::Live, effects);
-        }
-        for key in self.index.asked_about(change) {
-            let last = self.keys.get(&key).and_then(|state| state.last.as_ref());
-            if last.is_some_and(|last| last.reads.touches(change)) {
-                self.wake(&key, Lane::Live, effects);
-            }
         }
     }
 
@@ -200,7 +139,7 @@ impl Driver {
         if matches!(state.work, Work::Writing(_)) {
             self.writing_ended(key);
         }
-        self.index.replace_taken(key, &state.taken, &[]);
+        self.index.replace_awaited(key, &state.taken, &[]);
         if let Some(last) = state.last {
             self.index.remove(key, &last.reads);
         }
