@@ -32,6 +32,7 @@ impl Driver {
             let ready = readable && self.is_current(&controller.spec.primary);
             if let Some(controller) = self.controllers.get_mut(&id) {
                 controller.ready = ready;
+                self.queue.unpark(id);
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::object::{Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, Prepared};
 use crate::view::View;
-use crate::workqueue::{Key, Lane, Taken};
+use crate::workqueue::{Key, Lane, MayRun, Taken};
 
 /// The periodic look at every key: ten hours, as informers have it, spread over one more so that they do not come at
 /// once. What a watch lost for good is found by it.
@@ -45,12 +45,16 @@ impl Driver {
                 writing < most_keys_writing_of_a_plugin(self.writing.total() - writing)
             };
             let may_run = |id| {
-                self.controllers.get(&id).is_some_and(|controller| {
-                    controller.ready
-                        && controller.calls < controller.spec.concurrency
-                        && self.calling.of(&controller.plugin) < most_calls
-                        && may_write(&controller.plugin)
-                })
+                let of_plugin = |controller: &Controller| {
+                    self.calling.of(&controller.plugin) < most_calls && may_write(&controller.plugin)
+                };
+                let is_free =
+                    |controller: &&Controller| controller.ready && controller.calls < controller.spec.concurrency;
+                match self.controllers.get(&id).filter(is_free) {
+                    None => MayRun::NotThisController,
+                    Some(controller) if of_plugin(controller) => MayRun::Yes,
+                    Some(_) => MayRun::NotThisPlugin,
+                }
             };
             let Some(taken) = self.queue.take(self.now.mono_ms, may_run) else { break };
             self.begin(taken, effects);
@@ -181,6 +185,8 @@ impl Driver {
         let (Some(key), Some(inputs)) = (self.calls.remove(&id), self.call_inputs.remove(&id)) else { return };
         let CallInputs { digest, config, plugin, label, called_with } = inputs;
         self.calling.end(&plugin);
+        self.queue.unpark(key.controller);
+        self.queue.unpark_plugins();
         let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
         let Some(controller) = self.controllers.get_mut(&key.controller) else {
             effects.push(Effect::Observe(ended));

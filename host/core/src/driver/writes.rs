@@ -73,6 +73,7 @@ impl Driver {
     pub(super) fn writing_ended(&mut self, key: &Key) {
         if let Some(controller) = self.controllers.get(&key.controller) {
             self.writing.end(&controller.plugin);
+            self.queue.unpark_plugins();
         }
     }
 
