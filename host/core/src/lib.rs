@@ -4,6 +4,8 @@
 //! the host and in the simulator. Read `engine.rs` first, then `event.rs` for what flows through it.
 
 pub mod admission;
+#[cfg(test)]
+mod allocations;
 pub mod audit;
 pub mod availability;
 pub mod backoff;
@@ -16,6 +18,7 @@ pub mod contract;
 pub mod conversion;
 pub mod crd;
 pub mod dependencies;
+pub mod dependency_index;
 pub mod digest;
 
 pub mod engine;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::header::OwnFields;
-pub use self::identity::{Kind, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
+pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
 use crate::projection::Memo;
 
@@ -37,8 +37,8 @@ pub struct Object {
     pub generation: i64,
     /// Whether metadata.deletionTimestamp is set.
     pub deleting: bool,
-    /// metadata.labels, sorted by key.
-    pub labels: Box<[(Arc<str>, Arc<str>)]>,
+    /// metadata.labels, sorted by key, each key once.
+    pub labels: Box<[Label]>,
     /// The owner reference that says `controller: true`.
     pub controller: Option<OwnerReference>,
     /// The annotation [`CHILD_KEY_ANNOTATION`](crate::well_known::CHILD_KEY_ANNOTATION).
@@ -118,6 +118,6 @@ impl fmt::Debug for Object {
 }
 
 /// The value of a key among labels that are sorted by key.
-pub(crate) fn label<'a>(labels: &'a [(Arc<str>, Arc<str>)], key: &str) -> Option<&'a str> {
+pub(crate) fn label<'a>(labels: &'a [Label], key: &str) -> Option<&'a str> {
     labels.binary_search_by(|(other, _)| (**other).cmp(key)).ok().map(|at| &*labels[at].1)
 }

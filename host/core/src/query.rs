@@ -86,11 +86,16 @@ impl Query {
 
     /// Parses the selector and the field paths.
     pub fn compile(&self) -> Result<CompiledQuery, InvalidQuery> {
+        self.compile_with(Projection::parse(&self.fields)?)
+    }
+
+    /// As [`Self::compile`], with the field paths parsed already.
+    fn compile_with(&self, fields: Projection) -> Result<CompiledQuery, InvalidQuery> {
         Ok(CompiledQuery {
             kind: self.kind.clone(),
             namespace: self.namespace.as_deref().map(Into::into),
             selector: self.selector.as_deref().map_or(Ok(Selector::everything()), Selector::parse)?,
-            fields: Projection::parse(&self.fields)?,
+            fields,
             limit: self.limit,
         })
     }
@@ -127,23 +132,16 @@ struct Tables {
 impl QueryCache {
     /// The projection of a field list.
     pub fn projection(&self, fields: &[String]) -> Result<Projection, InvalidPath> {
-        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tables.projections.entries.get(fields) {
-            return Ok(known.clone());
-        }
-        let new = Projection::parse(fields)?;
-        let bytes = bytes_of_texts(fields) + new.bytes();
-        tables.projections.add(bytes, || (fields.to_vec(), new.clone()));
-        Ok(new)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).projection(fields)
     }
 
-    /// The compiled form of a query.
+    /// The compiled form of a query. Queries of the same field list share its projection.
     pub fn query(&self, query: &Query) -> Result<Arc<CompiledQuery>, InvalidQuery> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tables.queries.entries.get(query) {
             return Ok(known.clone());
         }
-        let new = Arc::new(query.compile()?);
+        let new = Arc::new(query.compile_with(tables.projection(&query.fields)?)?);
         tables.queries.add(query.bytes() + new.bytes(), || (query.clone(), new.clone()));
         Ok(new)
     }
@@ -152,6 +150,18 @@ impl QueryCache {
     pub fn bytes(&self) -> usize {
         let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.projections.bytes + tables.queries.bytes
+    }
+}
+
+impl Tables {
+    fn projection(&mut self, fields: &[String]) -> Result<Projection, InvalidPath> {
+        if let Some(known) = self.projections.entries.get(fields) {
+            return Ok(known.clone());
+        }
+        let new = Projection::parse(fields)?;
+        let bytes = bytes_of_texts(fields) + new.bytes();
+        self.projections.add(bytes, || (fields.to_vec(), new.clone()));
+        Ok(new)
     }
 }
 

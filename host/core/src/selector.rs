@@ -4,11 +4,10 @@
 //! "and". As in Kubernetes, `!=` and `notin` also match objects without the key. Nothing here looks at a store.
 
 use std::fmt;
-use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::object::label;
+use crate::object::{Label, label};
 
 #[cfg(test)]
 mod tests;
@@ -85,7 +84,7 @@ impl Selector {
     }
 
     /// Whether labels, sorted by key, match every term.
-    pub fn matches(&self, labels: &[(Arc<str>, Arc<str>)]) -> bool {
+    pub fn matches(&self, labels: &[Label]) -> bool {
         self.terms.iter().all(|term| {
             let value = label(labels, &term.key);
             match &term.operator {

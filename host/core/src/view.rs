@@ -10,7 +10,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::budget::Budget;
-use crate::dependencies::{self, AnswerHash, Dependencies, Dependency, MemoryQuota, Recorder, UNFINISHED};
+use crate::dependencies::dependency::{self, AnswerHash, UNFINISHED};
+use crate::dependencies::recorder::{MemoryQuota, Recorder};
+use crate::dependencies::{Dependencies, Dependency};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
@@ -104,7 +106,7 @@ impl View {
         let kind = self.readable(&target.kind)?;
         let object = self.snapshot.get(&kind, &target.name);
         let too_large = object.is_some_and(|object| object.json().len() as u64 > self.access.read_bytes);
-        let hash = if too_large { UNFINISHED } else { dependencies::hash_of_one(object.map(|object| &**object)) };
+        let hash = if too_large { UNFINISHED } else { dependency::hash_of_one(object.map(|object| &**object)) };
         let dependency = Dependency::Get(ObjectRef { kind, name: target.name.clone() });
         self.reads.record(dependency, hash, &self.snapshot, 1);
         if too_large {
@@ -161,13 +163,13 @@ impl View {
 
     /// The time of the call in Unix milliseconds. Asking makes it an input of the call.
     pub fn now_unix_ms(&mut self) -> u64 {
-        self.reads.record(Dependency::Now, dependencies::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
+        self.reads.record(Dependency::Now, dependency::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
         self.now_unix_ms
     }
 
     /// The plugin's configuration as JSON text. Asking makes it an input of the call.
     pub fn config(&mut self) -> Arc<str> {
-        self.reads.record(Dependency::Config, dependencies::hash_of_text(&self.config), &self.snapshot, 1);
+        self.reads.record(Dependency::Config, dependency::hash_of_text(&self.config), &self.snapshot, 1);
         self.config.clone()
     }
 

@@ -1,10 +1,14 @@
 //! The work queue: which key is worked on next (Q1, Q2). It holds keys and times, and knows nothing of objects.
 //!
-//! A key stands in it at most once, so bursts coalesce. Three lanes per plugin, live before retry before resync, with
-//! ageing, so that a lower lane is slowed by a higher one but never starved. Among plugins the one that has used the
-//! least measured time goes first, so a plugin that is slow pays with its own keys' patience (Q4).
+//! A key is in it at most once, so bursts coalesce. Each controller has three lanes, live before retry before resync, with
+//! ageing, so that a higher lane slows a lower one down and never starves it. Among plugins the one that has used the least
+//! measured time comes first, so a plugin that is slow pays with its own keys' patience (Q4); of those that have used the same,
+//! the one whose last turn is the longest ago.
+//!
+//! Taking a key costs the logarithm of what waits. What may not run is found out when its turn comes: then it is parked, and
+//! no take looks at it again before it is unparked.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::object::Name;
@@ -35,35 +39,18 @@ pub enum Lane {
 
 const LANES: [Lane; 3] = [Lane::Live, Lane::Retry, Lane::Resync];
 /// A key of a lower lane is taken before all others once it has waited this long. Half a second is below what a person
-/// calls slow, and long enough that live work goes first in every ordinary burst.
+/// calls slow, and long enough that live work comes first in every ordinary burst.
 const AGEING_MS: u64 = 500;
-/// Empty places of a lane that are not worth a sweep.
-const SWEPT_PLACES: usize = 64;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    lane: Lane,
-    since_ms: u64,
-    ticket: u64,
-}
-
-/// The keys of one controller that wait to be taken.
-#[derive(Debug)]
-struct Line {
-    plugin: Arc<str>,
-    lanes: [VecDeque<(u64, Name)>; 3],
-    entries: BTreeMap<Name, Entry>,
-}
-
-/// What a plugin has had, and what it waits for.
-#[derive(Debug, Default)]
-struct Share {
-    /// Measured time in microseconds, on the queue's own virtual scale.
-    used_us: u64,
-    /// Its lines in which somebody stands.
-    occupied: usize,
-    /// Its lines.
-    lines: usize,
+/// Whether a controller may run when its turn comes, as the caller of [`WorkQueue::take`] finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MayRun {
+    /// Its key is taken.
+    Yes,
+    /// Not this one, for it is not ready or has as many calls under way as it may: parked until [`WorkQueue::unpark`].
+    NotThisController,
+    /// None of its plugin, whose share of what all plugins use is used up: parked until [`WorkQueue::unpark_plugins`].
+    NotThisPlugin,
 }
 
 /// What [`WorkQueue::take`] hands out.
@@ -76,80 +63,112 @@ pub struct Taken {
 }
 
 /// The queue of all plugins.
+///
+/// The caller of [`Self::take`] knows what may run, and says so when it is asked. What it has refused it has to unpark when that
+/// may have changed; to unpark what may not run after all costs one question at the next take:
+///
+/// - [`Self::unpark`] a controller when a call of it has ended, when its concurrency was raised, and when it has become ready;
+/// - [`Self::unpark_plugins`] when a call or the writes of any plugin have ended, or a bound of all plugins has changed.
 #[derive(Default, Debug)]
 pub struct WorkQueue {
     lines: BTreeMap<ControllerId, Line>,
-    /// Lines in which somebody stands: most plugins are idle most of the time, and cost nothing then.
-    occupied: BTreeSet<ControllerId>,
     shares: BTreeMap<Arc<str>, Share>,
-    /// Where the plugin that was taken last stood on that scale.
+    /// The plugins with a key that may be taken, by what they have used and when they had their last turn.
+    runnable: BTreeSet<(u64, u64, Arc<str>)>,
+    parked: BTreeSet<Arc<str>>,
+    /// What the plugin that was taken last had used by then.
     reached_us: u64,
     delayed: BTreeSet<(u64, Key)>,
-    delays: BTreeMap<Key, (u64, Lane, Arc<str>)>,
+    /// Numbers the keys that are added and the turns of plugins.
     tickets: u64,
 }
 
+/// The keys of one controller that wait to be taken.
+#[derive(Debug)]
+struct Line {
+    plugin: Arc<str>,
+    is_parked: bool,
+    /// By lane and ticket, with the moment since which each waits.
+    order: BTreeMap<(Lane, u64), (u64, Name)>,
+    places: BTreeMap<Name, (Lane, u64)>,
+    /// Keys that are to be added later, when, and to which lane.
+    delays: BTreeMap<Name, (u64, Lane)>,
+}
+
+/// Since when the first key of each lane waits.
+type Fronts = [Option<u64>; LANES.len()];
+
+/// What a plugin has had, and what it waits for.
+#[derive(Debug)]
+struct Share {
+    plugin: Arc<str>,
+    /// Measured time in microseconds, on the queue's own virtual scale.
+    used_us: u64,
+    /// The ticket of its last turn.
+    turn: u64,
+    lines: usize,
+    /// Its lines with a key.
+    occupied: usize,
+    /// The first keys of its lines that are not parked.
+    fronts: BTreeSet<(Lane, u64, ControllerId)>,
+    is_parked: bool,
+    /// Where it is in [`WorkQueue::runnable`].
+    place: Option<(u64, u64)>,
+}
+
 impl WorkQueue {
-    /// Puts a key in, or moves it to a higher lane when it stands in a lower one. True when it was not in before.
+    /// Puts a key in, or moves it to a higher lane when it is in a lower one. True when it was not in before.
     pub fn add(&mut self, now_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) -> bool {
-        let (lines, shares) = (&mut self.lines, &mut self.shares);
-        let line = lines.entry(key.controller).or_insert_with(|| {
-            shares.entry(Arc::clone(plugin)).or_default().lines += 1;
+        self.tickets += 1;
+        let ticket = self.tickets;
+        self.add_line(plugin, key.controller);
+        self.change(key.controller, |line| line.add(now_ms, key.name, lane, ticket)).unwrap_or_default()
+    }
+
+    fn add_line(&mut self, plugin: &Arc<str>, controller: ControllerId) {
+        let shares = &mut self.shares;
+        self.lines.entry(controller).or_insert_with(|| {
+            shares.entry(Arc::clone(plugin)).or_insert_with(|| Share::new(plugin)).lines += 1;
             Line::new(plugin)
         });
-        let before = line.entries.get(&key.name).copied();
-        if before.is_some_and(|entry| entry.lane <= lane) {
-            return false;
-        }
-        self.tickets += 1;
-        let since_ms = before.map_or(now_ms, |entry| entry.since_ms);
-        line.entries.insert(key.name.clone(), Entry { lane, since_ms, ticket: self.tickets });
-        line.lanes[lane as usize].push_back((self.tickets, key.name));
-        line.sweep(lane);
-        self.occupy(key.controller);
-        before.is_none()
     }
 
-    /// Somebody stands in this line. A plugin that had nothing to do until now does not bring along credit from its idle
-    /// time: it begins where the queue is.
-    fn occupy(&mut self, controller: ControllerId) {
-        if !self.occupied.insert(controller) {
-            return;
+    /// Changes a line, and puts its plugin where it belongs then.
+    fn change<T>(&mut self, controller: ControllerId, work: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        let line = self.lines.get_mut(&controller)?;
+        let share = self.shares.get_mut(&line.plugin)?;
+        let (fronts, was_empty) = (line.fronts(), line.order.is_empty());
+        let result = work(line);
+        match (was_empty, line.order.is_empty()) {
+            (true, false) => share.occupy(self.reached_us),
+            (false, true) => {
+                share.occupied -= 1;
+                line.clear();
+            }
+            _ => {}
         }
-        let share = self.lines.get(&controller).and_then(|line| self.shares.get_mut(&line.plugin));
-        let Some(share) = share else { return };
-        if share.occupied == 0 {
-            share.used_us = share.used_us.max(self.reached_us);
-        }
-        share.occupied += 1;
-    }
-
-    /// Somebody has left this line: perhaps the last one.
-    fn vacate(&mut self, controller: ControllerId) {
-        let Some(line) = self.lines.get(&controller) else { return };
-        if line.entries.is_empty()
-            && self.occupied.remove(&controller)
-            && let Some(share) = self.shares.get_mut(&line.plugin)
-        {
-            share.occupied -= 1;
-        }
+        share.replace(controller, fronts, line.fronts());
+        share.settle(&mut self.runnable);
+        Some(result)
     }
 
     /// Puts a key in at a later moment; an earlier moment replaces a later one.
     pub fn add_at(&mut self, due_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) {
-        if let Some((before_ms, _, _)) = self.delays.get(&key) {
-            if *before_ms <= due_ms {
-                return;
-            }
-            self.delayed.remove(&(*before_ms, key.clone()));
+        self.add_line(plugin, key.controller);
+        let Some(line) = self.lines.get_mut(&key.controller) else { return };
+        if line.delays.get(&key.name).is_some_and(|(before_ms, _)| *before_ms <= due_ms) {
+            return;
         }
-        self.delayed.insert((due_ms, key.clone()));
-        self.delays.insert(key, (due_ms, lane, Arc::clone(plugin)));
+        if let Some((before_ms, _)) = line.delays.insert(key.name.clone(), (due_ms, lane)) {
+            self.delayed.remove(&(before_ms, key.clone()));
+        }
+        self.delayed.insert((due_ms, key));
     }
 
     /// Forgets the delayed entry of a key.
     pub fn cancel_delay(&mut self, key: &Key) {
-        if let Some((due_ms, _, _)) = self.delays.remove(key) {
+        let delay = self.lines.get_mut(&key.controller).and_then(|line| line.delays.remove(&key.name));
+        if let Some((due_ms, _)) = delay {
             self.delayed.remove(&(due_ms, key.clone()));
         }
     }
@@ -159,7 +178,9 @@ impl WorkQueue {
         let mut released = Vec::new();
         while self.delayed.first().is_some_and(|(due_ms, _)| *due_ms <= now_ms) {
             let (_, key) = self.delayed.pop_first().expect("its first entry was just seen");
-            let (_, lane, plugin) = self.delays.remove(&key).expect("every delayed key has its delay");
+            let line = self.lines.get_mut(&key.controller).expect("a delayed key has a line");
+            let (_, lane) = line.delays.remove(&key.name).expect("every delayed key has its delay");
+            let plugin = Arc::clone(&line.plugin);
             self.add(now_ms, &plugin, key.clone(), lane);
             released.push((key, lane));
         }
@@ -174,31 +195,22 @@ impl WorkQueue {
     /// Forgets a key.
     pub fn remove(&mut self, key: &Key) {
         self.cancel_delay(key);
-        if let Some(line) = self.lines.get_mut(&key.controller) {
-            line.entries.remove(&key.name);
-            self.vacate(key.controller);
-        }
+        self.change(key.controller, |line| line.remove(&key.name));
     }
 
     /// Forgets a controller with all its keys.
     pub fn remove_controller(&mut self, controller: ControllerId) {
-        if let Some(line) = self.lines.get_mut(&controller) {
-            line.entries.clear();
+        self.change(controller, Line::clear);
+        let Some(line) = self.lines.remove(&controller) else { return };
+        for (name, (due_ms, _)) in line.delays {
+            self.delayed.remove(&(due_ms, Key { controller, name }));
         }
-        self.vacate(controller);
-        if let Some(line) = self.lines.remove(&controller)
-            && let Some(share) = self.shares.get_mut(&line.plugin)
-        {
+        if let Some(share) = self.shares.get_mut(&line.plugin) {
             share.lines -= 1;
             if share.lines == 0 {
                 self.shares.remove(&line.plugin);
+                self.parked.remove(&line.plugin);
             }
-        }
-        let first = Key { controller, name: Name::new("", "") };
-        let delays = self.delays.range(first..).map(|(key, _)| key);
-        let gone: Vec<Key> = delays.take_while(|key| key.controller == controller).cloned().collect();
-        for key in gone {
-            self.cancel_delay(&key);
         }
     }
 
@@ -206,78 +218,169 @@ impl WorkQueue {
     pub fn charge(&mut self, plugin: &str, elapsed_us: u64) {
         if let Some(share) = self.shares.get_mut(plugin) {
             share.used_us = share.used_us.saturating_add(elapsed_us.max(1));
+            share.settle(&mut self.runnable);
         }
     }
 
-    /// The next key of those controllers that `may_run`, or None when there is none. The plugin that has used the least
-    /// goes first; among its own controllers the lane and the age of what waits decide, as within one.
-    pub fn take(&mut self, now_ms: u64, may_run: impl Fn(ControllerId) -> bool) -> Option<Taken> {
-        let (_, _, controller, lane) = self
-            .occupied
-            .iter()
-            .filter(|controller| may_run(**controller))
-            .filter_map(|controller| {
-                let line = self.lines.get_mut(controller)?;
-                let (urgency, lane) = line.front(now_ms)?;
-                let used_us = self.shares.get(&line.plugin).map_or(0, |share| share.used_us);
-                Some((used_us, urgency, *controller, lane))
-            })
-            .min()?;
-        let line = self.lines.get_mut(&controller)?;
-        let (name, queued_ms) = line.take(lane, now_ms)?;
-        self.reached_us = self.shares.get(&line.plugin).map_or(0, |share| share.used_us);
-        self.vacate(controller);
-        Some(Taken { key: Key { controller, name }, queued_ms })
+    /// The next key, or None when there is none that may run. The plugin that has used the least comes first; among its
+    /// controllers the lane and the age of what waits decide, as within one.
+    ///
+    /// Who may not run is asked about once, and not again before it is unparked.
+    pub fn take(&mut self, now_ms: u64, mut may_run: impl FnMut(ControllerId) -> MayRun) -> Option<Taken> {
+        loop {
+            let (used_us, _, plugin) = self.runnable.first()?;
+            let (used_us, plugin) = (*used_us, Arc::clone(plugin));
+            let share = self.shares.get_mut(&plugin)?;
+            let (lane, controller) = share.most_urgent(now_ms)?;
+            match may_run(controller) {
+                MayRun::Yes => {
+                    self.tickets += 1;
+                    share.turn = self.tickets;
+                    self.reached_us = used_us;
+                    let (since_ms, name) = self.change(controller, |line| line.take(lane))??;
+                    let queued_ms = now_ms.saturating_sub(since_ms);
+                    return Some(Taken { key: Key { controller, name }, queued_ms });
+                }
+                MayRun::NotThisController => _ = self.change(controller, |line| line.is_parked = true),
+                MayRun::NotThisPlugin => {
+                    share.is_parked = true;
+                    share.settle(&mut self.runnable);
+                    self.parked.insert(plugin);
+                }
+            }
+        }
+    }
+
+    /// The controller may run again, perhaps.
+    pub fn unpark(&mut self, controller: ControllerId) {
+        if self.lines.get(&controller).is_some_and(|line| line.is_parked) {
+            self.change(controller, |line| line.is_parked = false);
+        }
+    }
+
+    /// The plugins that were refused may run again, perhaps. Costs as much as there are of them; what used up the share of
+    /// each is under way, so they are few.
+    pub fn unpark_plugins(&mut self) {
+        for plugin in std::mem::take(&mut self.parked) {
+            if let Some(share) = self.shares.get_mut(&plugin) {
+                share.is_parked = false;
+                share.settle(&mut self.runnable);
+            }
+        }
     }
 
     /// Keys of one controller that wait to be taken.
     pub fn depth(&self, controller: ControllerId) -> usize {
-        self.lines.get(&controller).map_or(0, |line| line.entries.len())
+        self.lines.get(&controller).map_or(0, |line| line.order.len())
     }
 
     /// True when no key waits to be taken.
     pub fn is_empty(&self) -> bool {
-        self.occupied.is_empty()
+        self.shares.values().all(|share| share.occupied == 0)
     }
 }
 
 impl Line {
     fn new(plugin: &Arc<str>) -> Self {
-        Self { plugin: Arc::clone(plugin), lanes: Default::default(), entries: BTreeMap::new() }
+        let (order, places, delays) = Default::default();
+        Self { plugin: Arc::clone(plugin), is_parked: false, order, places, delays }
     }
 
-    /// How urgent the most urgent key is, smaller being more so, and its lane: what has aged by the time it waits, then lane
-    /// by lane.
-    fn front(&mut self, now_ms: u64) -> Option<(Urgency, Lane)> {
-        // A promoted or removed key leaves its place in the old lane behind; it is swept when it comes to the front.
-        for lane in &mut self.lanes {
-            while lane.front().is_some_and(|(ticket, name)| self.entries.get(name).is_none_or(|e| e.ticket != *ticket))
-            {
-                lane.pop_front();
+    fn add(&mut self, now_ms: u64, name: Name, lane: Lane, ticket: u64) -> bool {
+        let before = self.places.get(&name).copied();
+        if before.is_some_and(|(before, _)| before <= lane) {
+            return false;
+        }
+        let waits = before.and_then(|place| self.order.remove(&place));
+        let since_ms = waits.map_or(now_ms, |(since_ms, _)| since_ms);
+        self.order.insert((lane, ticket), (since_ms, name.clone()));
+        self.places.insert(name, (lane, ticket));
+        before.is_none()
+    }
+
+    fn take(&mut self, lane: Lane) -> Option<(u64, Name)> {
+        let place = *self.order.range((lane, 0)..).next()?.0;
+        let (since_ms, name) = self.order.remove(&place)?;
+        self.places.remove(&name);
+        Some((since_ms, name))
+    }
+
+    fn remove(&mut self, name: &Name) {
+        if let Some(place) = self.places.remove(name) {
+            self.order.remove(&place);
+        }
+    }
+
+    /// Also gives back what an empty tree keeps.
+    fn clear(&mut self) {
+        self.order.clear();
+        self.places.clear();
+    }
+
+    fn fronts(&self) -> Fronts {
+        let first = |lane| self.order.range((lane, 0)..=(lane, u64::MAX)).next();
+        LANES.map(|lane| first(lane).filter(|_| !self.is_parked).map(|(_, (since_ms, _))| *since_ms))
+    }
+}
+
+impl Share {
+    fn new(plugin: &Arc<str>) -> Self {
+        let plugin = Arc::clone(plugin);
+        Self {
+            plugin,
+            used_us: 0,
+            turn: 0,
+            lines: 0,
+            occupied: 0,
+            fronts: BTreeSet::new(),
+            is_parked: false,
+            place: None,
+        }
+    }
+
+    /// One more of its lines has a key. A plugin that had nothing to do until now does not bring along credit from its idle
+    /// time: it begins where the queue is.
+    fn occupy(&mut self, reached_us: u64) {
+        if self.occupied == 0 {
+            self.used_us = self.used_us.max(reached_us);
+        }
+        self.occupied += 1;
+    }
+
+    /// The first keys of a line are others now.
+    fn replace(&mut self, controller: ControllerId, before: Fronts, after: Fronts) {
+        for ((lane, before), after) in LANES.into_iter().zip(before).zip(after) {
+            if before != after {
+                before.map(|since_ms| self.fronts.remove(&(lane, since_ms, controller)));
+                after.map(|since_ms| self.fronts.insert((lane, since_ms, controller)));
             }
         }
-        let urgency = |lane: &Lane| {
-            let (_, name) = self.lanes[*lane as usize].front()?;
-            let since_ms = self.entries.get(name)?.since_ms;
-            let aged = now_ms.saturating_sub(since_ms) >= AGEING_MS;
-            Some((if aged { Urgency::Aged(since_ms) } else { Urgency::Fresh(*lane, since_ms) }, *lane))
-        };
-        LANES.iter().filter_map(urgency).min()
-    }
-
-    /// Drops the places that nobody stands at any more once they are most of the lane: a controller that may not run for
-    /// long does not come to sweep them one by one.
-    fn sweep(&mut self, lane: Lane) {
-        let lane = &mut self.lanes[lane as usize];
-        if lane.len() > 2 * self.entries.len() + SWEPT_PLACES {
-            lane.retain(|(ticket, name)| self.entries.get(name).is_some_and(|entry| entry.ticket == *ticket));
+        if self.fronts.is_empty() {
+            // An empty tree keeps a node otherwise.
+            self.fronts.clear();
         }
     }
 
-    fn take(&mut self, lane: Lane, now_ms: u64) -> Option<(Name, u64)> {
-        let (_, name) = self.lanes[lane as usize].pop_front()?;
-        let entry = self.entries.remove(&name)?;
-        Some((name, now_ms.saturating_sub(entry.since_ms)))
+    /// Puts the plugin where it belongs among those with a key that may be taken.
+    fn settle(&mut self, runnable: &mut BTreeSet<(u64, u64, Arc<str>)>) {
+        let place = (!self.is_parked && !self.fronts.is_empty()).then_some((self.used_us, self.turn));
+        if place != self.place {
+            self.place.map(|(used_us, turn)| runnable.remove(&(used_us, turn, Arc::clone(&self.plugin))));
+            place.map(|(used_us, turn)| runnable.insert((used_us, turn, Arc::clone(&self.plugin))));
+            self.place = place;
+        }
+    }
+
+    /// The lane and the controller of the most urgent key: what has aged by the time it waits, then lane by lane.
+    fn most_urgent(&self, now_ms: u64) -> Option<(Lane, ControllerId)> {
+        let urgency = |lane: Lane, since_ms: u64| match now_ms.saturating_sub(since_ms) {
+            AGEING_MS.. => Urgency::Aged(since_ms),
+            _ => Urgency::Fresh(lane, since_ms),
+        };
+        let oldest = |lane: Lane| self.fronts.range((lane, 0, ControllerId(0))..).next();
+        let fronts = LANES.into_iter().filter_map(oldest);
+        let fronts = fronts.map(|(lane, since_ms, controller)| (urgency(*lane, *since_ms), *controller, *lane));
+        fronts.min().map(|(_, controller, lane)| (lane, controller))
     }
 }
 

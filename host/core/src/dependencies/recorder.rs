@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES};
+use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES, SharedDependency};
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
 
@@ -85,14 +85,15 @@ impl Recorder {
         }
         self.bytes = bytes;
         self.reads.looks = self.reads.looks.saturating_add(looks.max(1));
-        self.reads.entries.push((dependency, answer_hash));
+        self.reads.entries.push((Arc::new(SharedDependency::new(dependency)), answer_hash));
         match self.reads.entries.len() {
             0..=FEW_DEPENDENCIES => {}
             len if self.places.is_empty() => {
                 let entries = &self.reads.entries[..len];
-                self.places.extend(entries.iter().enumerate().map(|(place, (each, _))| (hash_of(each), place)));
+                self.places
+                    .extend(entries.iter().enumerate().map(|(place, (each, _))| (hash_of(each.dependency()), place)));
             }
-            len => _ = self.places.insert(hash_of(&self.reads.entries[len - 1].0), len - 1),
+            len => _ = self.places.insert(hash_of(self.reads.entries[len - 1].0.dependency()), len - 1),
         }
     }
 
@@ -100,14 +101,14 @@ impl Recorder {
     fn knows(&self, dependency: &Dependency) -> bool {
         let entries = &self.reads.entries;
         if entries.len() <= FEW_DEPENDENCIES {
-            return entries.iter().any(|(known, _)| known == dependency);
+            return entries.iter().any(|(known, _)| known.dependency() == dependency);
         }
-        self.places.get(&hash_of(dependency)).is_some_and(|place| entries[*place].0 == *dependency)
+        self.places.get(&hash_of(dependency)).is_some_and(|place| entries[*place].0.dependency() == dependency)
     }
 
     /// Gives up remembering entries about objects one by one.
     fn collapse(&mut self) {
-        self.reads.entries.retain(|(dependency, _)| dependency.kind().is_none());
+        self.reads.entries.retain(|(shared, _)| shared.dependency().kind().is_none());
         self.reads.whole = true;
         self.places.clear();
     }

@@ -1,13 +1,13 @@
 //! Which changes wake a call (W1), and when a call need not be repeated (W2).
 
-use std::collections::BTreeSet;
-
 use super::recorder::{FEW_DEPENDENCIES, MAX_CONTROLLER_BYTES};
 use super::*;
-use crate::object::ResourceVersion;
+use crate::dependency_index::DependencyIndex;
 use crate::object::tests::Sample;
+use crate::object::{Name, ResourceVersion};
 use crate::query::Query;
 use crate::view::{Access, View};
+use crate::workqueue::{ControllerId, Key};
 
 fn pods() -> Kind {
     Kind::new("v1", "Pod")
@@ -69,8 +69,15 @@ fn list(selector: Option<&str>, namespace: Option<&str>, fields: &[&str]) -> Que
     }
 }
 
-/// Whether a set is woken by the change from one object to another, and whether it still holds after it: a set that is
-/// not woken must hold, and one that was woken must be found by one of the change's index_keys.
+/// Whether a key with this set wakes for a change.
+fn wakes(set: &Dependencies, change: &Change) -> bool {
+    let mut index = DependencyIndex::default();
+    let key = Key { controller: ControllerId(0), name: primary().name.clone() };
+    index.insert(&key, &mut set.clone());
+    !index.affected(change).keys.is_empty()
+}
+
+/// Whether a key wakes for the change from one object to another, and whether its set still holds after it.
 fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample>, expected: bool) {
     let bystander = Sample::pod("elsewhere", "bystander");
     let mut store = store(&before.into_iter().chain([bystander]).collect::<Vec<_>>());
@@ -82,11 +89,9 @@ fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample
         None => remove(&mut store, "a"),
     };
     assert!(!change.is_empty());
-    assert_eq!(set.touches(&change), expected);
+    assert_eq!(wakes(&set, &change), expected);
     assert_eq!(holds(&set, &store.snapshot()), !expected);
     assert_eq!(set.is_outdated(&store), expected);
-    let index_keys: BTreeSet<IndexKey> = set.index_keys().collect();
-    assert!(!expected || change.index_keys().iter().any(|index_key| index_keys.contains(index_key)));
 }
 
 #[test]
@@ -205,7 +210,7 @@ fn an_answer_that_was_too_large_does_not_count_as_outdated() {
     view.list(&Query::all(pods())).unwrap_err();
     let set = view.into_dependencies();
     assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
-    assert!(set.touches(&store.apply(pod("b").build())), "it wakes its key all the same");
+    assert!(wakes(&set, &store.apply(pod("b").build())), "it wakes its key all the same");
     assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
 }
 
@@ -222,37 +227,6 @@ fn w2_an_empty_answer_is_not_the_answer_of_an_absent_object_nor_of_another_order
     store.apply(a().version(2_000).build());
     store.apply(b().version(2_001).build());
     assert!(holds(&set, &store.snapshot()), "both are as they were, in the same order");
-}
-
-#[test]
-fn interests_are_the_narrowest_that_an_index_can_answer() {
-    let snapshot = snapshot(&[]);
-    let check = |reads: &dyn Fn(&mut View), expected: &str| {
-        let index_keys: Vec<_> =
-            read(&snapshot, reads).index_keys().map(|index_key| format!("{index_key:?}")).collect();
-        assert_eq!(index_keys.join(" "), expected);
-    };
-    check(&own_phases, r#"Owner("77", v1/Pod)"#);
-    check(&|view| drop(view.list(&list(None, None, &[])).unwrap()), "Kind(v1/Pod)");
-    check(&|view| drop(view.list(&list(Some("a!=b"), None, &[])).unwrap()), "Kind(v1/Pod)");
-    check(&|view| drop(view.keys(&list(None, Some("shop"), &[])).unwrap()), r#"Namespace(v1/Pod, "shop")"#);
-    check(&|view| drop(view.list(&list(Some("a=b"), Some("shop"), &[])).unwrap()), r#"Label(v1/Pod, "a", "b")"#);
-    check(&|view| _ = view.now_unix_ms(), "");
-}
-
-#[test]
-fn the_interests_of_a_change_are_those_of_both_sides_each_once() {
-    let change = Change {
-        before: Some(pod("a").owner("1").label("x", "1").label("y", "1").shared()),
-        after: Some(pod("a").owner("2").label("x", "1").label("y", "2").version(2).shared()),
-    };
-    let index_keys = change.index_keys();
-    let unique: BTreeSet<_> = index_keys.iter().cloned().collect();
-    assert_eq!(unique.len(), index_keys.len());
-    let text: Vec<_> = unique.iter().skip(1).map(|index_key| format!("{index_key:?}")).collect();
-    let expected = r#"Owner("1", v1/Pod) Owner("2", v1/Pod) Label(v1/Pod, "x", "1") Label(v1/Pod, "y", "1") Label(v1/Pod, "y", "2") Namespace(v1/Pod, "shop") Kind(v1/Pod)"#;
-    assert_eq!(text.join(" "), expected);
-    assert!(Change::default().index_keys().is_empty());
 }
 
 #[test]
@@ -279,12 +253,12 @@ fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
         }
     });
     assert_eq!(set.iter().len(), 1, "the time is still a dependency of its own");
-    assert_eq!(set.index_keys().collect::<Vec<_>>(), [IndexKey::Kind(pods())]);
+    assert_eq!(set.whole_kinds().collect::<Vec<_>>(), [&pods()]);
     assert!(holds(&set, &before));
     let node = store.apply(Sample::new("Node", "", "n").build());
-    assert!(!set.touches(&node) && holds(&set, &store.snapshot()));
+    assert!(!wakes(&set, &node) && holds(&set, &store.snapshot()));
     let unasked = store.apply(pod("unasked").build());
-    assert!(set.touches(&unasked) && !holds(&set, &store.snapshot()));
+    assert!(wakes(&set, &unasked) && !holds(&set, &store.snapshot()));
 }
 
 #[test]
@@ -298,9 +272,9 @@ fn g2_a_set_of_long_questions_remembers_kinds_before_it_has_many_bytes() {
         most = most.max(set.bytes());
         assert!(set.bytes() <= MAX_DEPENDENCY_BYTES, "{entries} entries take {} bytes", set.bytes());
         assert!(holds(&set, &world));
-        if set.iter().is_empty() && entries > 0 {
+        if set.iter().len() == 0 && entries > 0 {
             collapsed_at.get_or_insert(entries);
-            assert_eq!(set.index_keys().collect::<Vec<_>>(), [IndexKey::Kind(pods())]);
+            assert_eq!(set.whole_kinds().collect::<Vec<_>>(), [&pods()]);
         }
     }
     assert!(most > MAX_DEPENDENCY_BYTES / 2, "{most}");
@@ -355,8 +329,7 @@ fn q4_a_kind_that_has_grown_since_is_looked_at_no_longer_than_the_bound() {
     let snapshot = store.snapshot();
     assert!(!holds(&set, &snapshot), "500 entries about 401 Pods are more than the bound");
     let budget = Budget::new(MAX_LOOKS);
-    let answered =
-        set.entries.iter().filter(|(dependency, _)| dependency.hash_of_objects(&snapshot, &budget).is_some());
+    let answered = set.iter().filter(|(dependency, _)| dependency.hash_of_objects(&snapshot, &budget).is_some());
     assert_eq!((answered.count(), budget.spent()), (49, MAX_LOOKS));
 }
 
@@ -375,29 +348,6 @@ fn q4_a_costly_set_is_not_outdated_by_changes_of_others_however_many_calls_they_
 }
 
 #[test]
-fn q4_whether_a_change_touches_a_set_takes_a_bounded_number_of_looks() {
-    let store = store(&[]);
-    let set_of = |entries: usize| {
-        read(&store.snapshot(), |view| {
-            for number in 0..entries {
-                view.list(&list(None, None, &[&format!("spec.f{number}")])).unwrap();
-            }
-        })
-    };
-    let irrelevant = || Change {
-        before: Some(pod("a").body(&phase("Pending", "1")).shared()),
-        after: Some(pod("a").body(&phase("Running", "1")).version(2).shared()),
-    };
-    // Each dependency cuts its field out of two objects.
-    assert!(!set_of(15).touches(&irrelevant()));
-    let (many, change) = (set_of(200), irrelevant());
-    assert!(many.touches(&change), "it takes too much work to tell");
-    let budget = Budget::new(MAX_LOOKS_PER_CHANGE);
-    let told = many.entries.iter().take_while(|(dependency, _)| !dependency.is_touched(&change, &budget));
-    assert_eq!(told.count(), 15);
-}
-
-#[test]
 fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_they_held() {
     let world = snapshot(&[]);
     let access = Arc::new(Access::new(vec![pods()], 1 << 20));
@@ -413,7 +363,7 @@ fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_t
     let bytes: usize = sets.iter().map(Dependencies::bytes).sum();
     assert!(bytes > MAX_CONTROLLER_BYTES / 2 && bytes <= MAX_CONTROLLER_BYTES, "{bytes}");
     let last = sets.last().unwrap();
-    assert_eq!((last.iter().len(), last.index_keys().collect::<Vec<_>>()), (0, vec![IndexKey::Kind(pods())]));
+    assert_eq!((last.iter().len(), last.whole_kinds().collect::<Vec<_>>()), (0, vec![&pods()]));
     assert!(holds(last, &world));
     assert_eq!(read(1).iter().len(), 1, "a small set is remembered all the same");
     let clone = sets[0].clone();
@@ -421,4 +371,27 @@ fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_t
     assert_eq!(read(60).iter().len(), 60, "what was held is free again");
     drop(clone);
     assert_eq!(access.held_bytes(), 0);
+}
+
+#[test]
+fn w2_keys_that_share_a_dependency_have_its_answer_computed_once() {
+    let mut store = store(&[pod("a"), pod("b")]);
+    let mut index = DependencyIndex::default();
+    let mut sets = ["x", "y"].map(|_| read(&store.snapshot(), |view| drop(view.list(&list(None, None, &[])).unwrap())));
+    for (set, name) in sets.iter_mut().zip(["x", "y"]) {
+        index.insert(&Key { controller: ControllerId(0), name: Name::new("shop", name) }, set);
+    }
+    assert!(Arc::ptr_eq(&sets[0].entries[0].0, &sets[1].entries[0].0));
+    store.apply(pod("c").version(2).build());
+    let snapshot = store.snapshot();
+    let looks = |set: &Dependencies| {
+        let budget = Budget::unlimited();
+        assert_ne!(set.entries[0].0.hash_of_objects(&snapshot, &budget), Some(set.entries[0].1));
+        budget.spent()
+    };
+    assert_eq!(sets.each_ref().map(looks), [4, 1], "three Pods and the dependency itself, then what is known");
+    store.apply(pod("d").version(3).build());
+    let budget = Budget::unlimited();
+    sets[1].entries[0].0.hash_of_objects(&store.snapshot(), &budget);
+    assert_eq!(budget.spent(), 5, "another change asks anew");
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::context::{Context, Map};
 use super::message::ToReconciler;
 use crate::call::CallId;
+use crate::dependency_index::DependencyIndex;
 use crate::object::{Kind, ObjectRef};
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 
@@ -25,7 +26,6 @@ mod run;
 mod status;
 mod turn;
 mod wake;
-mod wake_index;
 mod writes;
 
 use controller::Controller;
@@ -35,7 +35,6 @@ use keys::Keys;
 use live_reads::LiveRead;
 use outcomes::OutcomeBytes;
 use turn::CallInFlight;
-use wake_index::WakeIndex;
 
 /// The state of all keys.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ pub(super) struct Reconciler {
     /// Who reconciles a kind: one at most, but any number of plugins a built-in one (L2).
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
-    index: WakeIndex,
+    index: DependencyIndex,
     outcomes: OutcomeBytes,
     queue: WorkQueue,
     calls: Map<CallId, CallInFlight>,
@@ -71,7 +70,7 @@ impl Reconciler {
             last_controller: 0,
             by_primary: Map::default(),
             keys: Keys::default(),
-            index: WakeIndex::default(),
+            index: DependencyIndex::default(),
             outcomes: OutcomeBytes::default(),
             queue: WorkQueue::default(),
             calls: Map::default(),

@@ -4,12 +4,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::identity::Label;
 use super::interner::Interner;
 use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX};
 
@@ -67,13 +67,14 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 pub(super) struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl Labels<'_> {
-    /// Sorted by key.
-    pub(super) fn intern(&self, interner: &mut Interner) -> Box<[(Arc<str>, Arc<str>)]> {
-        let mut labels: Box<[_]> =
+    /// Sorted by key, each key once.
+    pub(super) fn intern(&self, interner: &mut Interner) -> Box<[Label]> {
+        let mut labels: Vec<_> =
             self.0.iter().map(|(key, value)| (interner.intern(key), interner.intern(value))).collect();
-        // The API server sends maps sorted, so this is a check and not a sort.
+        // The API server sends maps sorted and without repetitions, so these are checks; other servers may not.
         labels.sort_by(|(left, _), (right, _)| left.cmp(right));
-        labels
+        labels.dedup_by(|(right, _), (left, _)| left == right);
+        labels.into()
     }
 }
 

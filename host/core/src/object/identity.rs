@@ -89,6 +89,9 @@ pub fn is_object_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
+/// A label's key and value.
+pub type Label = (Arc<str>, Arc<str>);
+
 /// One object of one kind.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectRef {

@@ -23,17 +23,17 @@ impl Projection {
         if self.is_whole() { object.content_hash() } else { self.memoized(object).1 }
     }
 
-    /// As [`Self::projected_hash`]. A result that is not remembered takes units of the budget; when there are not enough,
-    /// the hash means nothing. That of a whole object takes none: it is computed once for each change of the object.
-    pub(crate) fn projected_hash_within(&self, object: &Object, budget: &Budget) -> u64 {
+    /// As [`Self::projected_hash`]. A result that is not remembered takes units of the budget; None when there are not
+    /// enough. That of a whole object takes none: it is computed once for each change of the object.
+    pub(crate) fn projected_hash_within(&self, object: &Object, budget: &Budget) -> Option<u64> {
         if self.is_whole() {
-            return object.content_hash();
+            return Some(object.content_hash());
         }
         if let Some((_, hash)) = object.projections.get(self) {
-            return hash;
+            return Some(hash);
         }
         let units = (object.json.len() as u64 / 1_024 + 1) * CUT_UNITS_PER_KIB;
-        if budget.spend(units) { self.memoized(object).1 } else { 0 }
+        budget.spend(units).then(|| self.memoized(object).1)
     }
 
     /// Text and hash in one lookup.

@@ -120,9 +120,10 @@ fn the_header_holds_every_fact_that_the_host_needs() {
 }
 
 #[test]
-fn labels_are_sorted_whatever_their_order_in_the_text() {
-    let keys: Vec<_> = decode(POD).labels.iter().map(|(key, _)| key.to_string()).collect();
-    assert_eq!(keys, ["app", "tier"]);
+fn labels_are_sorted_and_each_key_is_there_once_whatever_the_text_has() {
+    let keys = |text: &str| decode(text).labels.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>();
+    assert_eq!(keys(POD), ["app", "tier"]);
+    assert_eq!(keys(&POD.replace(r#""tier":"front""#, r#""tier":"front","app":"db","tier":"back""#)), ["app", "tier"]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn labels(text: &str) -> Vec<(Arc<str>, Arc<str>)> {
-    let mut labels: Vec<(Arc<str>, Arc<str>)> = text
+fn labels(text: &str) -> Vec<Label> {
+    let mut labels: Vec<Label> = text
         .split_whitespace()
         .map(|pair| pair.split_once('=').unwrap())
         .map(|(key, value)| (key.into(), value.into()))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 
 use crate::budget::Budget;
-use crate::object::{Name, Object, ResourceVersion};
+use crate::object::{Label, Name, Object, ResourceVersion};
 use crate::selector::Selector;
 
 #[derive(Clone, Debug, Default)]
@@ -75,10 +75,12 @@ impl Table {
     pub(super) fn replace(&mut self, slot: u32, object: Arc<Object>) -> Arc<Object> {
         self.changes += 1;
         let before = self.objects.insert(slot, object.clone()).expect("a slot that was found holds an object");
-        if before.labels != object.labels || owner_uid(&before) != owner_uid(&object) {
-            self.unindex(slot, &before);
-            self.index(slot, &object);
+        let (was, is) = (owner_uid(&before), owner_uid(&object));
+        if was != is {
+            was.iter().for_each(|uid| self.controllers.remove(hash(*uid), slot));
+            is.iter().for_each(|uid| self.controllers.insert(hash(*uid), slot));
         }
+        self.reindex_labels(slot, &before.labels, &object.labels);
         before
     }
 
@@ -147,23 +149,47 @@ impl Table {
         if let Some(uid) = owner_uid(object) {
             self.controllers.insert(hash(uid), slot);
         }
-        for (key, value) in &object.labels {
-            self.labels.insert(hash(&(&**key, &**value)), slot);
-        }
+        self.reindex_labels(slot, &[], &object.labels);
     }
 
     fn unindex(&mut self, slot: u32, object: &Object) {
         if let Some(uid) = owner_uid(object) {
             self.controllers.remove(hash(uid), slot);
         }
-        for (key, value) in &object.labels {
-            self.labels.remove(hash(&(&**key, &**value)), slot);
+        self.reindex_labels(slot, &object.labels, &[]);
+    }
+
+    /// Walks both lists side by side, sorted as they are, and touches the index for what differs.
+    fn reindex_labels(&mut self, slot: u32, before: &[Label], after: &[Label]) {
+        let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+        loop {
+            match (before.peek(), after.peek()) {
+                (Some(was), Some(is)) if is_same(was, is) => _ = (before.next(), after.next()),
+                (Some(was), is) if is.is_none_or(|is| was < is) => {
+                    self.labels.remove(hash_of_label(was), slot);
+                    before.next();
+                }
+                (_, Some(is)) => {
+                    self.labels.insert(hash_of_label(is), slot);
+                    after.next();
+                }
+                (_, None) => return,
+            }
         }
     }
 }
 
 fn owner_uid(object: &Object) -> Option<&str> {
     object.controller.as_ref().map(|controller| &*controller.uid)
+}
+
+/// Labels are interned, so those that are equal are one in memory most of the time.
+fn is_same(left: &Label, right: &Label) -> bool {
+    (Arc::ptr_eq(&left.0, &right.0) && Arc::ptr_eq(&left.1, &right.1)) || left == right
+}
+
+fn hash_of_label((key, value): &Label) -> u64 {
+    hash(&(&**key, &**value))
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

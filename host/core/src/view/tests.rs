@@ -78,7 +78,7 @@ fn the_reconciled_object_is_the_one_that_the_call_was_given() {
     let access = Arc::new(Access::new(vec![sets()], 1 << 20));
     let mut view = View::new(store.snapshot(), newer.clone(), access, 0, "{}".into());
     assert!(Arc::ptr_eq(&view.get(&key("Set", "shop", "web")).unwrap().unwrap(), newer.json()));
-    assert!(view.into_dependencies().iter().is_empty());
+    assert!(view.into_dependencies().iter().len() == 0);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn g4_kinds_that_the_manifest_does_not_declare_are_not_shown() {
     assert_eq!(view.owned(&secrets, &[]).unwrap_err(), refused);
     assert_eq!(view.list(&Query::all(secrets.clone())).unwrap_err(), refused);
     assert_eq!(view.keys(&Query::all(secrets)).unwrap_err(), refused);
-    assert!(view.into_dependencies().iter().is_empty());
+    assert!(view.into_dependencies().iter().len() == 0);
 }
 
 #[test]

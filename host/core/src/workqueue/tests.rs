@@ -1,13 +1,14 @@
 //! What users of the queue rely on: order, coalescing, fairness, delays.
 
 use super::*;
+use crate::allocations::{Count, counted};
 
 fn key(controller: u32, name: &str) -> Key {
     Key { controller: ControllerId(controller), name: Name::new("default", name) }
 }
 
 fn take(queue: &mut WorkQueue, now_ms: u64) -> Option<String> {
-    queue.take(now_ms, |_| true).map(|taken| taken.key.name.name.to_string())
+    queue.take(now_ms, |_| MayRun::Yes).map(|taken| taken.key.name.name.to_string())
 }
 
 #[test]
@@ -17,7 +18,7 @@ fn q1_a_burst_for_one_key_is_one_entry() {
     for now_ms in 1..100 {
         assert!(!queue.add(now_ms, &plugin, key(0, "a"), Lane::Live));
     }
-    assert_eq!(queue.take(100, |_| true), Some(Taken { key: key(0, "a"), queued_ms: 100 }));
+    assert_eq!(queue.take(100, |_| MayRun::Yes), Some(Taken { key: key(0, "a"), queued_ms: 100 }));
     assert_eq!(take(&mut queue, 100), None);
 }
 
@@ -37,7 +38,7 @@ fn q2_a_key_is_promoted_to_a_higher_lane_and_keeps_its_age() {
     queue.add(0, &plugin, key(0, "a"), Lane::Resync);
     queue.add(10, &plugin, key(0, "b"), Lane::Retry);
     queue.add(20, &plugin, key(0, "a"), Lane::Live);
-    assert_eq!(queue.take(30, |_| true), Some(Taken { key: key(0, "a"), queued_ms: 30 }));
+    assert_eq!(queue.take(30, |_| MayRun::Yes), Some(Taken { key: key(0, "a"), queued_ms: 30 }));
     assert_eq!(take(&mut queue, 30).as_deref(), Some("b"));
     assert_eq!(take(&mut queue, 30), None);
 }
@@ -90,8 +91,11 @@ fn q4_a_controller_that_may_not_run_does_not_hold_up_others() {
     let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "full"), Lane::Live);
     queue.add(0, &plugin, key(1, "free"), Lane::Live);
-    let taken = queue.take(0, |controller| controller == ControllerId(1)).unwrap();
+    let may_run = |controller| if controller == ControllerId(1) { MayRun::Yes } else { MayRun::NotThisController };
+    let taken = queue.take(0, may_run).unwrap();
     assert_eq!(&*taken.key.name.name, "free");
+    assert_eq!(take(&mut queue, 0), None);
+    queue.unpark(ControllerId(0));
     assert_eq!(take(&mut queue, 0).as_deref(), Some("full"));
 }
 
@@ -119,14 +123,116 @@ fn a_removed_controller_leaves_nothing_behind() {
 }
 
 #[test]
-fn lines_are_occupied_exactly_while_somebody_stands_in_them() {
+fn q2_of_plugins_that_have_used_the_same_the_one_whose_last_turn_is_the_longest_ago_comes_first() {
+    let mut queue = WorkQueue::default();
+    for (number, plugin) in ["a", "b", "c"].into_iter().enumerate() {
+        let controller = u32::try_from(number).unwrap();
+        for name in ["1", "2"] {
+            queue.add(0, &plugin.into(), key(controller, &format!("{plugin}{name}")), Lane::Live);
+        }
+    }
+    let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 0)).collect();
+    assert_eq!(order, ["a1", "b1", "c1", "a2", "b2", "c2"], "no charge has come yet");
+}
+
+#[test]
+fn q4_a_plugin_whose_share_is_used_up_waits_with_all_its_controllers_until_something_has_ended() {
+    let mut queue = WorkQueue::default();
+    let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
+    queue.add(0, &greedy, key(0, "a"), Lane::Live);
+    queue.add(0, &greedy, key(1, "b"), Lane::Live);
+    queue.add(0, &other, key(2, "c"), Lane::Live);
+    let mut asked = Vec::new();
+    let taken = queue.take(0, |controller| {
+        asked.push(controller.0);
+        if controller.0 < 2 { MayRun::NotThisPlugin } else { MayRun::Yes }
+    });
+    assert_eq!((taken.unwrap().key, asked), (key(2, "c"), vec![0, 2]));
+    queue.charge("greedy", 10);
+    queue.add(1, &greedy, key(0, "d"), Lane::Live);
+    queue.unpark(ControllerId(0));
+    assert_eq!(take(&mut queue, 1), None);
+    queue.unpark_plugins();
+    let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
+    assert_eq!(order, ["a", "b", "d"]);
+}
+
+/// A thousand controllers, so many of each plugin, with so many keys each.
+fn full(of_plugin: u32, keys: u32) -> WorkQueue {
+    let mut queue = WorkQueue::default();
+    for controller in 0..1_000 {
+        let plugin: Arc<str> = format!("p{}", controller / of_plugin).into();
+        (0..keys).for_each(|name| _ = queue.add(0, &plugin, key(controller, &name.to_string()), Lane::Resync));
+    }
+    queue
+}
+
+#[test]
+fn taking_a_key_looks_at_its_own_controller_and_at_no_other() {
+    for of_plugin in [1, 1_000] {
+        let mut queue = full(of_plugin, 100);
+        let (mut asked, mut taken) = (0, 0);
+        while let Some(next) = queue.take(1, |_| {
+            asked += 1;
+            MayRun::Yes
+        }) {
+            taken += 1;
+            queue.charge(&format!("p{}", next.key.controller.0 / of_plugin), 100);
+        }
+        assert_eq!((asked, taken), (100_000, 100_000));
+    }
+}
+
+#[test]
+fn what_may_not_run_is_asked_about_once_however_many_takes_pass_it_by() {
+    for of_plugin in [1, 1_000] {
+        let mut queue = full(of_plugin, 10);
+        let (mut asked, mut taken) = (0, 0);
+        let mut may_run = |controller: ControllerId| {
+            asked += 1;
+            if controller.0 == 999 { MayRun::Yes } else { MayRun::NotThisController }
+        };
+        while queue.take(1, &mut may_run).is_some() {
+            taken += 1;
+        }
+        assert_eq!((asked, taken), (999 + 10, 10));
+        queue.unpark(ControllerId(5));
+        assert_eq!(queue.take(1, |_| MayRun::Yes).map(|taken| taken.key.controller), Some(ControllerId(5)));
+    }
+}
+
+#[test]
+fn a_controller_without_keys_takes_next_to_nothing_and_an_idle_key_what_its_delay_takes() {
+    const CONTROLLERS: u32 = 1_000;
+    let plugins: Vec<Arc<str>> = (0..CONTROLLERS).map(|number| format!("p{number}").into()).collect();
+    let names: Vec<Name> = (0..100).map(|number| Name::new("default", &number.to_string())).collect();
+    let mut queue = WorkQueue::default();
+    let each = |work: &mut dyn FnMut(&Arc<str>, Key)| {
+        for (number, plugin) in (0..).zip(&plugins) {
+            names.iter().for_each(|name| work(plugin, Key { controller: ControllerId(number), name: name.clone() }));
+        }
+    };
+    let (Count { held_bytes, .. }, ()) = counted(|| {
+        each(&mut |plugin, key| _ = queue.add(0, plugin, key, Lane::Resync));
+        while queue.take(1, |_| MayRun::Yes).is_some() {}
+    });
+    let of_controller = held_bytes / 1_000;
+    let (Count { held_bytes, .. }, ()) = counted(|| {
+        each(&mut |plugin, key| queue.add_at(u64::from(key.controller.0) * 7_919 % 1_000, plugin, key, Lane::Resync));
+    });
+    let of_key = held_bytes / 100_000;
+    assert!(of_controller <= 450 && of_key <= 200, "{of_controller} and {of_key} bytes");
+}
+
+#[test]
+fn a_line_is_occupied_exactly_while_it_has_a_key() {
     let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     for name in ["a", "b", "c"] {
         queue.add(0, &plugin, key(0, name), Lane::Resync);
     }
     queue.add(0, &plugin, key(0, "a"), Lane::Live);
     queue.add(0, &plugin, key(1, "d"), Lane::Live);
-    assert_eq!((queue.occupied.len(), queue.shares["p"].occupied), (2, 2));
+    assert_eq!(queue.shares["p"].occupied, 2);
     queue.remove(&key(0, "b"));
     for expected in ["a", "d", "c"] {
         assert!(!queue.is_empty());

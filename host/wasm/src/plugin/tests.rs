@@ -35,6 +35,10 @@ fn fault(reconcile: &str, limits: &CallLimits) -> GuestFault {
     }
 }
 
+fn dependencies(completion: &CallCompletion) -> Vec<&Dependency> {
+    completion.reads.iter().map(|(dependency, _)| dependency).collect()
+}
+
 #[test]
 fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
     let plugin = load(&engine(), &idle_guest()).unwrap();
@@ -43,7 +47,7 @@ fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
     assert_eq!(report.result, CallResult::Done(Outcome::default()));
     assert_eq!(report.stats.memory_bytes, 2 << 16);
     assert_eq!(report.stats.host_calls, 0);
-    assert!(report.reads.iter().is_empty());
+    assert!(dependencies(&report).is_empty());
 }
 
 #[test]
@@ -214,14 +218,14 @@ fn g2_many_long_questions_leave_no_more_in_the_host_than_its_bounds() {
         assert!(report.reads.bytes() <= MAX_DEPENDENCY_BYTES, "{} for the object", report.reads.bytes());
         assert!(access.bytes() <= 1 << 20, "{} for the controller", access.bytes());
         // What was not remembered one by one still wakes the object.
-        assert!(report.reads.index_keys().count() > 0);
+        assert!(remembered > 0 || report.reads.whole_kinds().count() > 0);
     }
 }
 
 #[test]
 fn g5_time_is_an_input_only_of_a_call_that_asks_for_it() {
     let report = call("(drop (call $now)) i32.const 64", &unhurried());
-    assert!(matches!(report.reads.iter(), [(Dependency::Now, _)]), "{:?}", report.reads.iter());
+    assert_eq!(dependencies(&report), [&Dependency::Now]);
 }
 
 #[test]
@@ -238,10 +242,10 @@ fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host
         next(3)
     );
     let report = call(&in_utc, &unhurried());
-    let CallResult::Done(outcome) = report.result else { panic!("{report:?}") };
+    let CallResult::Done(outcome) = &report.result else { panic!("{report:?}") };
     assert_eq!(outcome.requeue_after_ms, Some(2_799_877), "from 22:13:20.123 to 23:00");
     assert_eq!(report.stats.host_calls, 3);
-    assert!(matches!(report.reads.iter(), [(Dependency::Now, _)]), "a schedule is no input: {:?}", report.reads);
+    assert_eq!(dependencies(&report), [&Dependency::Now], "a schedule is no input");
 
     // The status is the sentence.
     let nowhere = format!(

@@ -88,6 +88,7 @@ impl Reconciler {
                 (controller.ready, controller.calls) = (replaced.ready, replaced.calls);
             }
             self.controllers.insert(id, controller);
+            self.queue.unpark(id);
             let known = self.reconcilers_of(&spec.primary);
             if !known.contains(&id) {
                 self.by_primary.insert(spec.primary.clone(), known.iter().copied().chain([id]).collect());
@@ -113,6 +114,7 @@ impl Reconciler {
         for id in ids.iter() {
             if let Some(controller) = self.controllers.get_mut(id).filter(|found| *found.plugin == *plugin) {
                 controller.ready = ready;
+                self.queue.unpark(*id);
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::controller::Controller;
 use crate::engine::context::Context;
 use crate::observation::Observation;
-use crate::workqueue::Lane;
+use crate::workqueue::{Lane, MayRun};
 
 /// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's own budget
 /// for one client is some hundred requests in flight; more keys would only wait there instead of here, where they are sorted.
@@ -20,17 +21,22 @@ impl Reconciler {
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
             }
         }
+        let throttled = self.throttled.len();
         self.throttled.retain(|_, until_ms| *until_ms > cx.now.mono_ms);
+        if self.throttled.len() < throttled {
+            self.queue.unpark_plugins();
+        }
         while !cx.draining && cx.may_write {
             let may_run = |id| {
-                self.controllers.get(&id).is_some_and(|controller| {
-                    let plugin = &controller.plugin;
-                    controller.ready
-                        && !self.throttled.contains_key(plugin)
-                        && controller.calls < controller.spec.concurrency
-                        && self.calling.has_room(plugin, self.call_slots)
-                        && self.writing.has_room(plugin, MAX_KEYS_WRITING)
-                })
+                let is_free =
+                    |controller: &&Controller| controller.ready && controller.calls < controller.spec.concurrency;
+                let Some(Controller { plugin, .. }) = self.controllers.get(&id).filter(is_free) else {
+                    return MayRun::NotThisController;
+                };
+                let has_room = !self.throttled.contains_key(plugin)
+                    && self.calling.has_room(plugin, self.call_slots)
+                    && self.writing.has_room(plugin, MAX_KEYS_WRITING);
+                if has_room { MayRun::Yes } else { MayRun::NotThisPlugin }
             };
             let Some(taken) = self.queue.take(cx.now.mono_ms, may_run) else { break };
             self.begin(taken, cx);

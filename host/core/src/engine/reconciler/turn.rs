@@ -153,6 +153,8 @@ impl Reconciler {
             return;
         };
         self.calling.end(&plugin);
+        self.queue.unpark(key.controller);
+        self.queue.unpark_plugins();
         self.queue.charge(&plugin, done.elapsed_us);
         let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
         let Some(controller) = self.controllers.get_mut(&key.controller) else { return cx.observe(ended) };
@@ -203,14 +205,14 @@ impl Reconciler {
 
     /// Keeps what a call has read and returned. An outcome that does not fit is not kept: then the guest is called again.
     fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall) {
-        self.forget_call(key, plugin);
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let before = state.last.take();
+        self.index.replace(key, before.as_ref().map(|before| &before.reads), &mut call.reads);
+        self.outcomes.release(plugin, before.map_or(0, |before| before.outcome_bytes()));
         if !self.outcomes.keep(plugin, call.outcome_bytes()) {
             call.answer = Answer::Nothing;
         }
-        self.index.add(key, &call.reads);
-        if let Some(state) = self.keys.get_mut(key) {
-            state.last = Some(call);
-        }
+        state.last = Some(call);
     }
 
     pub(super) fn forget_call(&mut self, key: &Key, plugin: &str) {

@@ -27,14 +27,8 @@ impl Reconciler {
         for key in self.waiting.get(&reference).cloned().unwrap_or_default() {
             self.wake(&key, Lane::Live, cx);
         }
-        for key in self.index.held_up_by(&reference) {
+        for key in self.index.affected(change).keys {
             self.wake(&key, Lane::Live, cx);
-        }
-        for key in self.index.may_depend_on(change) {
-            let last = self.keys.get(&key).and_then(|state| state.last.as_ref());
-            if last.is_some_and(|last| last.reads.touches(change)) {
-                self.wake(&key, Lane::Live, cx);
-            }
         }
     }
 
@@ -165,6 +159,6 @@ impl Reconciler {
         if matches!(state.turn.work, Work::Writing(_)) {
             self.writing_ended(key);
         }
-        self.index.replace_conflicts(key, &state.name_conflicts, &[]);
+        self.index.replace_awaited(key, &state.name_conflicts, &[]);
     }
 }

@@ -74,6 +74,7 @@ impl Reconciler {
     pub(super) fn writing_ended(&mut self, key: &Key) {
         if let Some(controller) = self.controllers.get(&key.controller) {
             self.writing.end(&controller.plugin);
+            self.queue.unpark_plugins();
         }
     }
 

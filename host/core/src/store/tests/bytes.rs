@@ -1,76 +1,8 @@
 //! What the cache costs, in bytes and allocations: counted, never timed, so it is the same on every machine.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use super::*;
+use crate::allocations::{Count, counted};
 use crate::object::Interner;
-
-/// What a thread has asked of the allocator.
-#[derive(Clone, Copy)]
-struct Count {
-    held_bytes: isize,
-    allocations: usize,
-    /// In all allocations, given back or not.
-    asked_bytes: usize,
-}
-
-thread_local! {
-    static COUNT: Cell<Count> = const { Cell::new(Count { held_bytes: 0, allocations: 0, asked_bytes: 0 }) };
-}
-
-/// The system's allocator, counted for each thread: tests run beside each other.
-struct Counting;
-
-/// What glibc's malloc takes for a request: a header of eight bytes, in steps of sixteen, 32 at least.
-fn taken(size: usize) -> isize {
-    (size + 8).next_multiple_of(16).max(32).cast_signed()
-}
-
-fn count(change: impl FnOnce(&mut Count)) {
-    // A thread that is ending has no count any longer.
-    _ = COUNT.try_with(|cell| {
-        let mut count = cell.get();
-        change(&mut count);
-        cell.set(count);
-    });
-}
-
-#[expect(unsafe_code, reason = "an allocator can only be wrapped by one")]
-// SAFETY: every request goes to the system's allocator unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(|count| {
-            count.held_bytes += taken(layout.size());
-            count.allocations += 1;
-            count.asked_bytes += layout.size();
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(|count| count.held_bytes -= taken(layout.size()));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// What some work asked of the allocator.
-fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
-    let before = COUNT.get();
-    let result = work();
-    let after = COUNT.get();
-    let count = Count {
-        held_bytes: after.held_bytes - before.held_bytes,
-        allocations: after.allocations - before.allocations,
-        asked_bytes: after.asked_bytes - before.asked_bytes,
-    };
-    (count, result)
-}
 
 /// A pod like those of a Deployment: 5.4 KB without managedFields.
 fn pod_text(number: usize) -> String {
@@ -143,6 +75,25 @@ fn an_event_after_a_snapshot_copies_a_path_and_not_the_table() {
         assert!(held_bytes < 4_096 && allocations <= 8, "{held_bytes} bytes in {allocations} allocations");
         drop(snapshot);
     }
+}
+
+#[test]
+fn an_event_touches_the_labels_that_have_changed_and_not_the_others() {
+    let many = |changed: &str| {
+        (0..10_000).fold(Sample::pod("shop", "a").label("changed", changed), |pod, n| pod.label(&format!("l{n}"), "v"))
+    };
+    let (mut store, mut interner) = (Store::new(), Interner::default());
+    let mut decode = |sample: Sample| Object::decode(sample.text().as_bytes(), &mut interner).unwrap();
+    store.apply(decode(many("a")));
+    let after = decode(many("b").version(2));
+    // Held, so that each part of the index that is touched has to be copied.
+    let snapshot = store.snapshot();
+    let (Count { asked_bytes, .. }, change) = counted(|| store.apply(after));
+    assert!(change.before.is_some() && asked_bytes < 16_384, "{asked_bytes} bytes");
+    let found =
+        |snapshot: &Snapshot, selector: &str| snapshot.list(&pods(), None, &Selector::parse(selector).unwrap()).count();
+    assert_eq!(["changed=a", "changed=b", "l77=v"].map(|selector| found(&snapshot, selector)), [1, 0, 1]);
+    assert_eq!(["changed=a", "changed=b", "l77=v"].map(|selector| found(&store.snapshot(), selector)), [0, 1, 1]);
 }
 
 #[test]

@@ -1,0 +1,212 @@
+//! One dependency: what a call read, and whether a change is one of the answer. It knows objects and queries, and neither
+//! the set that it belongs to nor the keys that have it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::budget::Budget;
+use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::projection::Projection;
+use crate::query::CompiledQuery;
+use crate::store::{Change, Snapshot};
+
+/// The hash of an answer that the host did not finish, because it was too large. It never holds.
+pub(crate) const UNFINISHED: u64 = 0;
+/// The hash of "there is no such object".
+const ABSENT: u64 = 1;
+/// What a shared text takes beside its characters: two counters.
+const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
+
+/// One dependency.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Dependency {
+    /// One whole object.
+    Get(ObjectRef),
+    /// The objects of a kind whose controller has this UID.
+    Owned {
+        /// Which kind.
+        kind: Kind,
+        /// The controller's metadata.uid.
+        owner_uid: Arc<str>,
+        /// Which of their fields.
+        fields: Projection,
+    },
+    /// The objects that a query selects.
+    List(Arc<CompiledQuery>),
+    /// Their names alone.
+    Keys(Arc<CompiledQuery>),
+    /// The time.
+    Now,
+    /// The plugin's configuration.
+    Config,
+}
+
+impl Dependency {
+    /// What it reads besides the time and the configuration.
+    pub(crate) fn kind(&self) -> Option<&Kind> {
+        match self {
+            Self::Get(target) => Some(&target.kind),
+            Self::Owned { kind, .. } => Some(kind),
+            Self::List(query) | Self::Keys(query) => Some(&query.kind),
+            Self::Now | Self::Config => None,
+        }
+    }
+
+    /// What it takes in memory, with its hash. Kinds are shared with the plugin's manifest.
+    pub(super) fn bytes(&self) -> usize {
+        let of_text = |text: &str| text.len() + COUNTERS_BYTES;
+        let below = match self {
+            Self::Get(target) => of_text(&target.name.namespace) + of_text(&target.name.name),
+            Self::Owned { owner_uid, fields, .. } => of_text(owner_uid) + fields.bytes(),
+            Self::List(query) | Self::Keys(query) => query.bytes(),
+            Self::Now | Self::Config => 0,
+        };
+        size_of::<(SharedDependency, u64)>() + below
+    }
+
+    /// The hash of an answer that a snapshot gives; None for entries that are not about objects, and when the budget
+    /// does not last.
+    pub(super) fn hash_of_objects(&self, snapshot: &Snapshot, budget: &Budget) -> Option<u64> {
+        if !budget.spend(1) {
+            return None;
+        }
+        let mut answer = AnswerHash::default();
+        let mut add = |object: &Object, fields: &Projection| {
+            answer.add(fields.projected_hash_within(object, budget).unwrap_or(UNFINISHED));
+        };
+        match self {
+            Self::Get(target) => {
+                return Some(hash_of_one(snapshot.get(&target.kind, &target.name).map(|object| &**object)));
+            }
+            Self::Owned { kind, owner_uid, fields } => {
+                snapshot.owned_within(kind, owner_uid, budget).iter().for_each(|object| add(object, fields));
+            }
+            Self::List(query) => {
+                snapshot.select_within(query, budget).for_each(|object| add(object, &query.fields));
+            }
+            Self::Keys(query) => {
+                snapshot.select_within(query, budget).for_each(|object| answer.add_name(&object.name));
+            }
+            Self::Now | Self::Config => return None,
+        }
+        (!budget.is_overdrawn()).then(|| answer.hash())
+    }
+
+    /// Whether the change is one of the answer. It is taken for one when the budget does not last to cut the fields out
+    /// of both sides.
+    pub(crate) fn is_touched(&self, change: &Change, budget: &Budget) -> bool {
+        match self {
+            Self::Get(target) => {
+                let is_target = |object: &Object| object.kind == target.kind && object.name == target.name;
+                differs(change, is_target, |object| Some(object.content_hash()))
+            }
+            Self::Owned { kind, owner_uid, fields } => {
+                let is_owned = |object: &Object| {
+                    object.kind == *kind && object.controller.as_ref().is_some_and(|owner| owner.uid == *owner_uid)
+                };
+                differs(change, is_owned, |object| fields.projected_hash_within(object, budget))
+            }
+            Self::List(query) => {
+                let hash = |object: &Object| query.fields.projected_hash_within(object, budget);
+                differs(change, |object| query.matches(object), hash)
+            }
+            Self::Keys(query) => differs(change, |object| query.matches(object), |_| Some(ABSENT)),
+            Self::Now | Self::Config => false,
+        }
+    }
+}
+
+/// Whether an object entered or left an answer, or stayed in it with another hash or with one that nobody knows.
+fn differs(change: &Change, is_in: impl Fn(&Object) -> bool, hash: impl Fn(&Object) -> Option<u64>) -> bool {
+    let before = change.before.as_deref().filter(|object| is_in(object));
+    let after = change.after.as_deref().filter(|object| is_in(object));
+    match (before, after) {
+        (None, None) => false,
+        (Some(before), Some(after)) => hash(before).zip(hash(after)).is_none_or(|(before, after)| before != after),
+        _ => true,
+    }
+}
+
+/// A dependency that the sets of many keys share, see [`crate::dependency_index`].
+#[derive(Debug)]
+pub struct SharedDependency {
+    dependency: Dependency,
+    /// The hash of the answer, and [`Snapshot::changes`] of the kind when it was computed. When many keys wake for one
+    /// change of what they all read, the first of them computes it.
+    answer: Mutex<Option<(u64, u64)>>,
+}
+
+impl SharedDependency {
+    pub(super) fn new(dependency: Dependency) -> Self {
+        Self { dependency, answer: Mutex::new(None) }
+    }
+
+    /// What it is.
+    pub fn dependency(&self) -> &Dependency {
+        &self.dependency
+    }
+
+    /// As [`Dependency::hash_of_objects`], where an answer that is known takes one look.
+    pub(super) fn hash_of_objects(&self, snapshot: &Snapshot, budget: &Budget) -> Option<u64> {
+        let changes = snapshot.changes(self.dependency.kind()?);
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        match *answer {
+            Some((at, hash)) if at == changes => budget.spend(1).then_some(hash),
+            _ => {
+                let hash = self.dependency.hash_of_objects(snapshot, budget)?;
+                *answer = Some((changes, hash));
+                Some(hash)
+            }
+        }
+    }
+}
+
+impl PartialEq for SharedDependency {
+    fn eq(&self, other: &Self) -> bool {
+        self.dependency == other.dependency
+    }
+}
+
+impl Eq for SharedDependency {}
+
+impl Hash for SharedDependency {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.dependency.hash(state);
+    }
+}
+
+pub(crate) fn hash_of_one(object: Option<&Object>) -> u64 {
+    object.map_or(ABSENT, Object::content_hash)
+}
+
+pub(crate) fn hash_of_time(now_unix_ms: u64) -> u64 {
+    let mut answer = AnswerHash::default();
+    answer.add(now_unix_ms);
+    answer.hash()
+}
+
+pub(crate) fn hash_of_text(text: &str) -> u64 {
+    let mut answer = AnswerHash::default();
+    text.hash(&mut answer.0);
+    answer.hash()
+}
+
+/// The hash of an answer of several objects, in their order.
+#[derive(Default)]
+pub(crate) struct AnswerHash(DefaultHasher);
+
+impl AnswerHash {
+    /// A projection is all that the guest sees of an object, so its hash stands for the object: two that give the same
+    /// text are the same to the guest.
+    pub(crate) fn add(&mut self, projected_hash: u64) {
+        self.0.write_u64(projected_hash);
+    }
+
+    pub(crate) fn add_name(&mut self, name: &Name) {
+        name.hash(&mut self.0);
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.0.finish().max(ABSENT + 1)
+    }
+}
