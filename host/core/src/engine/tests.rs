@@ -22,7 +22,7 @@ use crate::observation::Observation;
 use crate::plugin_object;
 use crate::time::Now;
 use crate::watch::WatchEvent;
-use crate::write::{WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use crate::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 mod admission;
 mod audit;
@@ -305,30 +305,7 @@ impl Host {
                 let result = if is_there { Ok(()) } else { Err(CrdError::Unavailable("not mine to write".to_owned())) };
                 events.push_back(Event::CrdRegistered { plugin, crd, result });
             }
-            Effect::Write(write) if write.not_after_ms.is_some_and(|not_after_ms| not_after_ms < self.now_ms) => {
-                panic!("X7: a write is sent that may not be: {write:?}");
-            }
-            Effect::Write(write) => match write.op {
-                WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
-                WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } if write.cause.is_some() => {
-                    self.bodies.insert(write.id, (target, serde_json::from_str(&body).unwrap()));
-                    self.creates.extend(write.plugin.map(|plugin| (write.id, plugin)));
-                }
-                WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
-                    let mut object: Value = serde_json::from_str(&body).unwrap();
-                    object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
-                    self.written(write.id, target, object, events);
-                }
-                WriteOp::PatchStatus { .. } if write.cause.is_some() && self.loses_statuses => {
-                    let error = WriteError { class: WriteErrorClass::Unknown, message: "no answer".to_owned() };
-                    events.push_back(Event::Wrote(write.id, Err(error)));
-                }
-                WriteOp::PatchStatus { target, body } => self.patch_status(write.id, target, &body, events),
-                WriteOp::Patch { target, body, .. } => {
-                    self.patches.push((write.id, target, serde_json::from_str(&body).unwrap()));
-                }
-                op => panic!("these plugins have no {} of {}", op.verb(), op.target()),
-            },
+            Effect::Write(write) => self.write(*write, events),
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
             Effect::Observe(observation) => self.observed.push(observation),
             Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
@@ -349,6 +326,32 @@ impl Host {
                 if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target),
+        }
+    }
+
+    fn write(&mut self, write: Write, events: &mut VecDeque<Event>) {
+        let may_write = write.not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
+        assert!(may_write, "X7: a write is sent that may not be: {write:?}");
+        match write.op {
+            WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
+            WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } if write.cause.is_some() => {
+                self.bodies.insert(write.id, (target, serde_json::from_str(&body).unwrap()));
+                self.creates.extend(write.plugin.map(|plugin| (write.id, plugin)));
+            }
+            WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
+                let mut object: Value = serde_json::from_str(&body).unwrap();
+                object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
+                self.written(write.id, target, object, events);
+            }
+            WriteOp::PatchStatus { .. } if write.cause.is_some() && self.loses_statuses => {
+                let error = WriteError { class: WriteErrorClass::Unknown, message: "no answer".to_owned() };
+                events.push_back(Event::Wrote(write.id, Err(error)));
+            }
+            WriteOp::PatchStatus { target, body } => self.patch_status(write.id, target, &body, events),
+            WriteOp::Patch { target, body, .. } => {
+                self.patches.push((write.id, target, serde_json::from_str(&body).unwrap()));
+            }
+            op => panic!("these plugins have no {} of {}", op.verb(), op.target()),
         }
     }
 
