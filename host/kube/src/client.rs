@@ -14,12 +14,13 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use mortise_core::object::Kind;
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
 use crate::connections;
 use crate::counts::RequestCounts;
-use crate::discovery::Discovery;
+use crate::discovery::{Discovery, Resource};
 use crate::failure::{Failure, Refused};
 use crate::write_limiter::WriteLimiter;
 
@@ -131,6 +132,16 @@ impl ApiServer {
     /// Which kinds the API server serves, and where.
     pub(crate) fn discovery(&self) -> &Discovery {
         &self.inner.discovery
+    }
+
+    /// Where a kind's objects are.
+    pub(crate) async fn resource(&self, kind: &Kind) -> Result<Arc<Resource>, Failure> {
+        let ask = async |path: String| match self.get(&path, READ_TIMEOUT).await {
+            Ok(answer) => Ok(Some(answer.body)),
+            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure),
+        };
+        self.inner.discovery.resource(kind, ask).await
     }
 
     /// Room for writes.

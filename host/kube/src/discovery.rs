@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mortise_core::object::{Kind, Name};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT};
 use crate::failure::Failure;
 
 /// A group that does not have a kind, or is not served at all, is asked again after this long, by whoever comes first for
@@ -60,6 +60,28 @@ struct RawResource {
 }
 
 impl Discovery {
+    /// The resource behind a kind. `ask` gets the document at a path, None when the API server has none there.
+    pub(crate) async fn resource<Answer: Future<Output = Result<Option<Bytes>, Failure>>>(
+        &self,
+        kind: &Kind,
+        ask: impl Fn(String) -> Answer,
+    ) -> Result<Arc<Resource>, Failure> {
+        let cell = self.cell(&kind.api_version);
+        let group = cell.get_or_try_init(|| Group::read(&kind.api_version, &ask)).await?;
+        if let Some(resource) = group.resources.get(&*kind.kind) {
+            return Ok(resource.clone());
+        }
+        if group.asked.elapsed() >= ASK_AGAIN_AFTER {
+            self.forget_this(&kind.api_version, &cell);
+            let cell = self.cell(&kind.api_version);
+            let group = cell.get_or_try_init(|| Group::read(&kind.api_version, &ask)).await?;
+            if let Some(resource) = group.resources.get(&*kind.kind) {
+                return Ok(resource.clone());
+            }
+        }
+        Err(Failure::NotServed(format!("the API server does not serve {kind}; is its CRD installed?")))
+    }
+
     /// Forgets what is known of a group and version.
     pub(crate) fn forget(&self, api_version: &str) {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).remove(api_version);
@@ -80,38 +102,18 @@ impl Discovery {
     }
 }
 
-impl ApiServer {
-    /// Where a kind's objects are.
-    pub(crate) async fn resource(&self, kind: &Kind) -> Result<Arc<Resource>, Failure> {
-        let cell = self.discovery().cell(&kind.api_version);
-        let group = cell.get_or_try_init(|| self.ask_for_group(&kind.api_version)).await?;
-        if let Some(resource) = group.resources.get(&*kind.kind) {
-            return Ok(resource.clone());
-        }
-        if group.asked.elapsed() >= ASK_AGAIN_AFTER {
-            self.discovery().forget_this(&kind.api_version, &cell);
-            let cell = self.discovery().cell(&kind.api_version);
-            let group = cell.get_or_try_init(|| self.ask_for_group(&kind.api_version)).await?;
-            if let Some(resource) = group.resources.get(&*kind.kind) {
-                return Ok(resource.clone());
-            }
-        }
-        Err(Failure::NotServed(format!("{} does not serve {kind}; is its CRD installed?", self.host())))
-    }
-
-    async fn ask_for_group(&self, api_version: &Arc<str>) -> Result<Group, Failure> {
-        let root = root(api_version);
-        let answer = match self.get(&root, READ_TIMEOUT).await {
-            Ok(answer) => answer,
-            // An answer like any other: a group that has nothing.
-            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => {
-                return Ok(Group { asked: Instant::now(), resources: HashMap::new() });
-            }
-            Err(failure) => return Err(failure.during(&format!("asking for the resources of {api_version}"))),
-        };
-        let list: ResourceList = serde_json::from_slice(&answer.body)
+impl Group {
+    async fn read<Answer: Future<Output = Result<Option<Bytes>, Failure>>>(
+        api_version: &Arc<str>,
+        ask: impl Fn(String) -> Answer,
+    ) -> Result<Self, Failure> {
+        let (root, asking) = (root(api_version), format!("asking for the resources of {api_version}"));
+        let answer = ask(root.clone()).await.map_err(|failure| failure.during(&asking))?;
+        // A group that is not served is an answer like any other: it has nothing.
+        let Some(document) = answer else { return Ok(Self { asked: Instant::now(), resources: HashMap::new() }) };
+        let list: ResourceList = serde_json::from_slice(&document)
             .map_err(|error| Failure::Lost(format!("the resources of {api_version} cannot be read: {error}")))?;
-        Ok(Group { asked: Instant::now(), resources: resources(&root, api_version, list) })
+        Ok(Self { asked: Instant::now(), resources: resources(&root, api_version, list) })
     }
 }
 
@@ -180,6 +182,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::client::ApiServer;
     use crate::testing::serve;
 
     fn resource(kind: &Kind, json: &str) -> Arc<Resource> {

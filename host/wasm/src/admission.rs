@@ -6,14 +6,14 @@
 //! export or does not know it.
 
 use mortise_core::admission::{self, AdmissionRequest, Verdict};
-use mortise_core::contract::GuestFault;
 use mortise_core::webhook::Purpose;
-use wasmtime::component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower, TypedFunc};
+use wasmtime::component::{
+    Component, ComponentExportIndex, ComponentType, Instance, InstancePre, Lift, Lower, TypedFunc,
+};
 use wasmtime::{AsContextMut, Store};
 
-use crate::host::{CallState, Inputs};
-use crate::plugin::linked::{Linked, optional_export};
-use crate::plugin::request::WebhookRequest;
+use crate::exports::optional_export;
+use crate::state::CallState;
 
 /// The interface. A component's own may be of any patch version.
 pub(crate) const INTERFACE: &str = "mortise:plugin/admission@0.1.0";
@@ -73,64 +73,43 @@ impl Admission {
         Ok(())
     }
 
+    /// Asks a fresh instance.
+    pub(crate) fn ask(
+        &self,
+        pre: &InstancePre<CallState>,
+        store: &mut Store<CallState>,
+        question: &AdmissionRequest,
+    ) -> wasmtime::Result<Verdict> {
+        let instance = pre.instantiate(&mut *store)?;
+        let operation = match question.operation {
+            admission::Operation::Create => Operation::Create,
+            admission::Operation::Update => Operation::Update,
+            admission::Operation::Delete => Operation::Delete,
+        };
+        let parameters = (operation, &*question.object, question.old.as_deref());
+        match question.purpose {
+            Purpose::Mutate => {
+                let (answer,) = self.mutate(&mut *store, &instance)?.call(store, parameters)?;
+                Ok(match answer {
+                    Ok(object) => Verdict::Completed(object),
+                    Err(violations) => Verdict::Checked { violations: unsatisfied(violations), warnings: Vec::new() },
+                })
+            }
+            Purpose::Validate => {
+                let (Checked { violations, warnings },) =
+                    self.validate(&mut *store, &instance)?.call(store, parameters)?;
+                let violations = violations.into_iter().map(Violation::into).collect();
+                Ok(Verdict::Checked { violations, warnings })
+            }
+        }
+    }
+
     fn mutate<'a>(&self, store: impl AsContextMut, instance: &Instance) -> wasmtime::Result<Mutate<'a>> {
         instance.get_typed_func(store, self.mutate)
     }
 
     fn validate<'a>(&self, store: impl AsContextMut, instance: &Instance) -> wasmtime::Result<Validate<'a>> {
         instance.get_typed_func(store, self.validate)
-    }
-}
-
-impl WebhookRequest for AdmissionRequest {
-    type Answer = Verdict;
-
-    fn object(&self) -> &str {
-        &self.object
-    }
-
-    fn inputs(&self) -> Inputs {
-        Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
-    }
-
-    fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Verdict> {
-        ask(linked, store, self)
-    }
-
-    fn fault(fault: GuestFault) -> Verdict {
-        Verdict::Fault(fault)
-    }
-
-    fn host_fault(message: String) -> Verdict {
-        Verdict::HostFault(message)
-    }
-}
-
-fn ask(linked: &Linked, store: &mut Store<CallState>, question: &AdmissionRequest) -> wasmtime::Result<Verdict> {
-    let Some(admission) = &linked.admission else {
-        return Ok(Verdict::HostFault(format!("mortise asked a component that does not export {INTERFACE}")));
-    };
-    let instance = linked.pre.instance_pre().instantiate(&mut *store)?;
-    let operation = match question.operation {
-        admission::Operation::Create => Operation::Create,
-        admission::Operation::Update => Operation::Update,
-        admission::Operation::Delete => Operation::Delete,
-    };
-    let parameters = (operation, &*question.object, question.old.as_deref());
-    match question.purpose {
-        Purpose::Mutate => {
-            let (answer,) = admission.mutate(&mut *store, &instance)?.call(store, parameters)?;
-            Ok(match answer {
-                Ok(object) => Verdict::Completed(object),
-                Err(violations) => Verdict::Checked { violations: unsatisfied(violations), warnings: Vec::new() },
-            })
-        }
-        Purpose::Validate => {
-            let (Checked { violations, warnings },) =
-                admission.validate(&mut *store, &instance)?.call(store, parameters)?;
-            let violations = violations.into_iter().map(Violation::into).collect();
-            Ok(Verdict::Checked { violations, warnings })
-        }
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod cache;
 mod child;
+mod error;
 mod memory;
 mod slots;
 #[cfg(test)]
@@ -33,6 +34,8 @@ use tracing::warn;
 use self::cache::{Cache, Entry};
 pub use self::child::child_main;
 use self::child::{Order, REQUEST_VARIABLE};
+pub use self::error::CompileError;
+use self::error::host_error;
 use self::memory::Cgroup;
 use self::slots::Slots;
 use crate::engine::{Engine, Profile};
@@ -83,22 +86,6 @@ pub struct Artifact {
     pub cached: bool,
     /// How long the compiler ran; zero when none did.
     pub elapsed: Duration,
-}
-
-/// Why there is no artifact.
-#[derive(Debug, thiserror::Error)]
-pub enum CompileError {
-    /// The component is at fault; trying again changes nothing.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The machine is at fault; trying again may help.
-    #[error("cannot {doing}: {source}")]
-    Host {
-        /// What was being done, to what.
-        doing: String,
-        /// What the operating system said.
-        source: io::Error,
-    },
 }
 
 /// Compiles components, a few at a time, and remembers the results.
@@ -315,10 +302,6 @@ impl Death {
     fn may_be_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory | Self::Panicked(_) | Self::Crashed(..))
     }
-}
-
-fn host_error(doing: String, source: io::Error) -> CompileError {
-    CompileError::Host { doing, source }
 }
 
 /// The container leaves too little, or less than the component may take.

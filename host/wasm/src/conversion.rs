@@ -2,14 +2,12 @@
 //! the object in that version or the guest's words about why not come out. Whether the guest has kept to the rules is not
 //! judged here; as with `admission.rs`, the types are written down here instead of generated.
 
-use mortise_core::contract::GuestFault;
 use mortise_core::conversion::{Conversion as Answer, ConversionRequest};
-use wasmtime::component::{Component, ComponentExportIndex, Instance, TypedFunc};
+use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
-use crate::host::{CallState, Inputs};
-use crate::plugin::linked::{Linked, optional_export};
-use crate::plugin::request::WebhookRequest;
+use crate::exports::optional_export;
+use crate::state::CallState;
 
 /// The interface. A component's own may be of any patch version.
 pub(crate) const INTERFACE: &str = "mortise:plugin/conversion@0.1.0";
@@ -32,40 +30,23 @@ impl Conversion {
         self.function(store, instance).map(drop)
     }
 
-    fn function<'a>(&self, store: impl AsContextMut, instance: &Instance) -> wasmtime::Result<Convert<'a>> {
-        instance.get_typed_func(store, self.convert)
-    }
-}
-
-impl WebhookRequest for ConversionRequest {
-    type Answer = Answer;
-
-    fn object(&self) -> &str {
-        &self.object
-    }
-
-    fn inputs(&self) -> Inputs {
-        Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
-    }
-
-    fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Answer> {
-        let Some(conversion) = &linked.conversion else {
-            return Ok(Answer::HostFault(format!("mortise asked a component that does not export {INTERFACE}")));
-        };
-        let instance = linked.pre.instance_pre().instantiate(&mut *store)?;
-        let convert = conversion.function(&mut *store, &instance)?;
-        let (answer,) = convert.call(store, (&self.object, &self.to_api_version))?;
+    /// Asks a fresh instance.
+    pub(crate) fn ask(
+        &self,
+        pre: &InstancePre<CallState>,
+        store: &mut Store<CallState>,
+        question: &ConversionRequest,
+    ) -> wasmtime::Result<Answer> {
+        let instance = pre.instantiate(&mut *store)?;
+        let convert = self.function(&mut *store, &instance)?;
+        let (answer,) = convert.call(store, (&question.object, &question.to_api_version))?;
         Ok(match answer {
             Ok(object) => Answer::Object(object),
             Err(why) => Answer::Refused(why),
         })
     }
 
-    fn fault(fault: GuestFault) -> Answer {
-        Answer::Fault(fault)
-    }
-
-    fn host_fault(message: String) -> Answer {
-        Answer::HostFault(message)
+    fn function<'a>(&self, store: impl AsContextMut, instance: &Instance) -> wasmtime::Result<Convert<'a>> {
+        instance.get_typed_func(store, self.convert)
     }
 }

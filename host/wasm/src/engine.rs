@@ -12,18 +12,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
 use std::sync::Arc;
 
-use mortise_core::digest::Digest;
-use mortise_core::refusal::Refusal;
 use tracing::warn;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, OptLevel, Strategy};
 
 use self::ticker::Ticker;
-use crate::host::CallState;
-use crate::plugin::Plugin;
+use crate::state::CallState;
 
 /// Frames of a backtrace. A panic's own frames take about eight; the author's function follows them.
 const BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(24).expect("24 is not zero");
@@ -112,14 +108,6 @@ impl Engine {
     /// True when this engine counts fuel.
     pub fn counts_fuel(&self) -> bool {
         self.inner.fuel
-    }
-
-    /// Links an artifact, tries it in an instance and asks for its manifest (G7).
-    ///
-    /// # Errors
-    /// A [`Refusal`] when it does not link, does not instantiate or does not tell its manifest within the bounds.
-    pub fn load(&self, artifact: &Path, digest: Digest) -> Result<Plugin, Refusal> {
-        Plugin::try_out(self, artifact, digest)
     }
 
     /// Maps an artifact into memory.

@@ -6,8 +6,8 @@ use mortise_core::limits::CallLimits;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::host::{CallState, QuestionsTooLarge, TooManyHostCalls};
 use crate::log::sanitised;
+use crate::state::{CallState, QuestionsTooLarge, TooManyHostCalls};
 
 /// Bytes of stderr that a fault carries. A backtrace of a panic takes some 2 KiB; conditions are cut shorter.
 const MAX_DETAIL_BYTES: usize = 8 << 10;

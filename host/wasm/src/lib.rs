@@ -10,13 +10,16 @@ mod bindings;
 pub mod compile;
 mod conversion;
 pub mod engine;
+mod exports;
 mod fault;
 mod host;
 mod limiter;
 pub mod log;
+mod machine;
 mod outcome;
 pub mod plugin;
 pub mod scan;
+mod state;
 #[cfg(test)]
 mod testing;
 mod wasi;

@@ -18,9 +18,9 @@ use wasmtime::Store;
 use crate::bindings::{self, Snapshot};
 use crate::engine::Engine;
 use crate::fault;
-use crate::host::{CallState, Inputs};
 use crate::log::{LogLevel, LogLine};
 use crate::outcome::{Reconcile, call_result};
+use crate::state::{CallState, Inputs};
 
 use self::linked::{Artifact, LinkError, Linked};
 use self::request::WebhookRequest;
@@ -33,10 +33,6 @@ mod tests;
 /// Wall time that a component has to tell its manifest. Longer than a call's deadline: its code is mapped from disk for
 /// the first time, perhaps on a machine that is busy compiling others.
 const MANIFEST_DEADLINE_MS: u64 = 5_000;
-
-/// The interface that every plugin exports, and its function that a call calls.
-const INTERFACE: &str = "mortise:plugin/reconciler@0.1.0";
-const RECONCILE: &str = "reconcile";
 
 /// A component that linked, instantiated and told its manifest. Cheap to keep: what calls need is in memory only while
 /// there are calls, and code is mapped from a file.
@@ -97,9 +93,19 @@ struct Leftovers {
     stats: CallStats,
 }
 
+impl Engine {
+    /// Links an artifact, tries it in an instance and asks for its manifest (G7).
+    ///
+    /// # Errors
+    /// A [`Refusal`] when it does not link, does not instantiate or does not tell its manifest within the bounds.
+    pub fn load(&self, artifact: &Path, digest: Digest) -> Result<Plugin, Refusal> {
+        Plugin::try_out(self, artifact, digest)
+    }
+}
+
 impl Plugin {
     /// Links an artifact, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
-    pub(crate) fn try_out(engine: &Engine, artifact: &Path, digest: Digest) -> Result<Self, Refusal> {
+    fn try_out(engine: &Engine, artifact: &Path, digest: Digest) -> Result<Self, Refusal> {
         let unusable = |error: &dyn std::fmt::Display| {
             Refusal::new("ArtifactUnusable", format!("the compiled component of {digest} cannot be loaded: {error:#}"))
         };

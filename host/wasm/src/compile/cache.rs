@@ -18,7 +18,7 @@ use mortise_core::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
-use super::{CompileError, host_error};
+use super::error::{CompileError, host_error};
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug)]

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, Instance};
 
-use super::{INTERFACE, RECONCILE};
 use crate::admission::{self, Admission};
 use crate::bindings::PluginPre;
 use crate::conversion::{self, Conversion};
 use crate::engine::Engine;
-use crate::host::CallState;
+use crate::state::CallState;
+
+/// The interface that every plugin exports, and its function that a call calls.
+const INTERFACE: &str = "mortise:plugin/reconciler@0.1.0";
+const RECONCILE: &str = "reconcile";
 
 /// A component that is linked and can be instantiated.
 pub(crate) struct Linked {
@@ -68,21 +71,6 @@ impl Linked {
         }
         Ok(())
     }
-}
-
-/// Where the functions of an interface are. None when the component does not export it; the text says what it lacks.
-pub(crate) fn optional_export<const N: usize>(
-    component: &Component,
-    interface: &str,
-    functions: [&str; N],
-) -> Result<Option<[ComponentExportIndex; N]>, String> {
-    let Some(exported) = component.get_export_index(None, interface) else { return Ok(None) };
-    let indices = functions.map(|name| component.get_export_index(Some(&exported), name));
-    let lacking = functions.iter().zip(&indices).find(|(_, index)| index.is_none());
-    if let Some((name, _)) = lacking {
-        return Err(format!("the component exports {interface} without its function {name}"));
-    }
-    Ok(Some(indices.map(|index| index.expect("none is lacking"))))
 }
 
 /// Where a component's reconcile function is. Its type was checked when the exports were.

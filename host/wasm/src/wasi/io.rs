@@ -12,8 +12,8 @@ use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, DynPollable, OutputStream, Pollable, StreamError, StreamResult, subscribe,
 };
 
-use super::SharedTail;
-use crate::host::CallState;
+use crate::machine::SharedTail;
+use crate::state::CallState;
 
 /// What one write may carry; more is a second write. Twice what Rust's standard library sends at once.
 const MAX_WRITE_BYTES: usize = 8 << 10;
