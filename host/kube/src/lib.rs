@@ -1,6 +1,5 @@
-//! Everything that speaks to the API server: the connection, watches, writes, CRD registration and the host's Lease; and the
-//! server that the API server speaks to. It performs what the core decided and reports what came of it in the core's own
-//! types.
+//! Everything that speaks to the API server: the connection, watches, writes, CRD registration, the host's Lease and its webhook
+//! configurations. It performs what the core decided and reports what came of it in the core's own types.
 //!
 //! Nothing here decides: no plugin, no queue and no cache is known here. Read `client.rs` first, then `watch.rs`.
 

@@ -7,21 +7,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mortise_core::digest::Digest;
-use mortise_core::engine::{Engine, Health};
+use mortise_core::engine::Engine;
 use mortise_core::event::{Effect, Event};
 use mortise_core::time::Now;
 use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use crate::components::Loaded;
 use crate::effects::Performer;
-use crate::http::HostState;
 use crate::probes::{Phase, is_starting};
 use crate::sources::{Offers, Source, SourceInput, SourceOutput};
+use crate::state::{HostState, Publisher};
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
 
 /// How long a host counts as beginning. Plugins mostly serve within seconds; one that does not must not keep those that do from
 /// being found by their Service.
-const START: Duration = Duration::from_secs(60);
+const START_MS: u64 = 60_000;
 
 /// What enters the loop.
 #[derive(Debug)]
@@ -52,8 +52,6 @@ pub(crate) enum Input {
     ListingDue(Source),
     /// From a compile thread.
     Loaded(Digest, Loaded),
-    /// Somebody wants to know how the host is.
-    Inspect(oneshot::Sender<HostState>),
 }
 
 /// The driver and what it moves.
@@ -63,13 +61,14 @@ pub(crate) struct EventLoop {
     performer: Performer,
     offers: Offers,
     read_config_maps_again: Arc<Notify>,
+    publisher: Publisher,
     /// When the driver wants its next tick.
     wake_at: Option<u64>,
     /// Sent to, or dropped, when the host is to end.
     stop: oneshot::Receiver<()>,
     stopping: bool,
     /// None when the plugins that were there at the start serve.
-    starting_since: Option<Instant>,
+    starting_until_ms: Option<u64>,
     effects: Vec<Effect>,
 }
 
@@ -81,6 +80,7 @@ impl EventLoop {
         performer: Performer,
         offers: Offers,
         read_config_maps_again: Arc<Notify>,
+        publisher: Publisher,
     ) -> Self {
         Self {
             driver,
@@ -88,10 +88,11 @@ impl EventLoop {
             performer,
             offers,
             read_config_maps_again,
+            publisher,
             wake_at: None,
             stop,
             stopping: false,
-            starting_since: Some(Instant::now()),
+            starting_until_ms: Some(clock::now_ms() + START_MS),
             effects: Vec::new(),
         }
     }
@@ -99,26 +100,34 @@ impl EventLoop {
     /// Turns until the driver has finished after a shutdown.
     pub(crate) async fn run(&mut self) {
         self.step(Event::Started);
-        let mut batch = Vec::with_capacity(BATCH);
         let mut look_for_unused = interval(LOOK_FOR_UNUSED);
         look_for_unused.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut batch = Vec::with_capacity(BATCH);
         while !(self.stopping && self.driver.is_drained()) {
-            tokio::select! {
-                biased;
-                _ = &mut self.stop, if !self.stopping => self.step(Event::Shutdown),
-                _ = self.inputs.recv_many(&mut batch, BATCH) => {}
-                () = sleep(until(self.wake_at)), if self.wake_at.is_some() => {}
-                _ = look_for_unused.tick() => self.performer.components.release_unused(UNUSED),
-            }
-            for input in batch.drain(..) {
-                self.take(input);
-            }
-            // Looked at in every round, so that a steady flow of inputs does not hold up what is due.
-            if self.wake_at.is_some_and(|due_ms| due_ms <= clock::now_ms()) {
-                self.wake_at = None;
-                self.step(Event::Tick);
-            }
+            self.round(&mut look_for_unused, &mut batch).await;
         }
+    }
+
+    async fn round(&mut self, look_for_unused: &mut Interval, batch: &mut Vec<Input>) {
+        let due_ms = [self.wake_at, self.publisher.due_ms()].into_iter().flatten().min();
+        self.publisher.waiting();
+        tokio::select! {
+            biased;
+            _ = &mut self.stop, if !self.stopping => self.step(Event::Shutdown),
+            _ = self.inputs.recv_many(batch, BATCH) => {}
+            () = sleep(until(due_ms)), if due_ms.is_some() => {}
+            _ = look_for_unused.tick() => self.performer.components.release_unused(UNUSED),
+        }
+        self.publisher.working(clock::now_ms());
+        for input in batch.drain(..) {
+            self.take(input);
+        }
+        // Looked at in every round, so that a steady flow of inputs does not hold up what is due.
+        if self.wake_at.is_some_and(|due_ms| due_ms <= clock::now_ms()) {
+            self.wake_at = None;
+            self.step(Event::Tick);
+        }
+        self.publish_if_due();
     }
 
     fn take(&mut self, input: Input) {
@@ -135,10 +144,6 @@ impl EventLoop {
             Input::Loaded(digest, loaded) => {
                 let event = self.performer.loaded(digest, loaded);
                 self.step(event);
-            }
-            Input::Inspect(answer) => {
-                // Who asked may have given up by now.
-                let _ = answer.send(self.report());
             }
         }
     }
@@ -165,7 +170,10 @@ impl EventLoop {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             self.stopping |= matches!(event, Event::Shutdown);
-            self.driver.step(now(), event, &mut self.effects);
+            self.publisher.changed_by(&event);
+            let now = now();
+            self.publisher.working(now.mono_ms);
+            self.driver.step(now, event, &mut self.effects);
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::WakeAt(at) => self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at))),
@@ -175,24 +183,26 @@ impl EventLoop {
         }
     }
 
-    fn report(&mut self) -> HostState {
+    fn publish_if_due(&mut self) {
+        let began_ms = clock::now_ms();
+        if self.publisher.due_ms().is_none_or(|due_ms| due_ms > began_ms) {
+            return;
+        }
         let health = self.driver.health();
-        HostState {
-            phase: self.phase(&health),
+        self.starting_until_ms = self.starting_until_ms.filter(|_| is_starting(&health));
+        let state = HostState {
+            phase: match self.starting_until_ms {
+                _ if self.stopping => Phase::Ending,
+                Some(_) => Phase::Starting,
+                None => Phase::Running,
+            },
+            starting_until_ms: self.starting_until_ms.unwrap_or_default(),
             health,
             snapshot: self.driver.store().snapshot(),
             kinds: self.performer.watched(),
             queue_depths: self.driver.queue_depths(),
-        }
-    }
-
-    fn phase(&mut self, health: &Health) -> Phase {
-        self.starting_since = self.starting_since.filter(|since| is_starting(health) && since.elapsed() < START);
-        match self.starting_since {
-            _ if self.stopping => Phase::Ending,
-            Some(_) => Phase::Starting,
-            None => Phase::Running,
-        }
+        };
+        self.publisher.publish(state, began_ms, clock::now_ms());
     }
 }
 

@@ -23,11 +23,14 @@ use crate::config::Config;
 use crate::effects::Performer;
 use crate::election::Election;
 use crate::event_loop::{EventLoop, INPUTS, Input};
-use crate::http::{Inspector, Scrape, serve_metrics, serve_probes};
+use crate::http::{Scrape, probe, scrape};
 use crate::loader::Loader;
 use crate::log::Reconciles;
+use crate::log::throttle::Throttle;
 use crate::metrics::{Metrics, RequestState};
+use crate::server;
 use crate::sources::{self, Offers};
+use crate::state::{self, Inspector};
 use crate::supervise::{Falls, Supervisor, supervisor};
 use crate::webhooks::Webhooks;
 use crate::webhooks::answer::Answerer;
@@ -66,7 +69,8 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let api = ApiServer::connect(&access).await?;
     let metrics = Arc::new(Metrics::new());
 
-    start_servers(&config, &api, &inputs, &metrics, &supervisor).await?;
+    let (publisher, inspector) = state::channel();
+    start_servers(&config, &api, inspector, &metrics, &supervisor).await?;
     let performer = performer(&config, &api, &inputs, &metrics, &supervisor)?;
     let webhooks = keeper(&config, &performer);
     let driver = Engine::new(engine::Config {
@@ -81,7 +85,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();
     let read_again = Arc::new(Notify::new());
-    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::clone(&read_again));
+    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::clone(&read_again), publisher);
     let drained = start_loop(event_loop, &supervisor)?;
     sources::start(&config, &api, &inputs, read_again, &supervisor)?;
     let election = match &config.leader_election {
@@ -179,7 +183,7 @@ fn keeper(config: &Config, performer: &Performer) -> Keeper {
         namespace: config.namespace.to_string(),
         api: performer.api.clone(),
         inputs: performer.inputs.clone(),
-        answerer: Answerer { webhooks: webhooks.clone(), workers, metrics },
+        answerer: Answerer { webhooks: webhooks.clone(), workers, metrics, faults: Throttle::default() },
         webhooks,
         supervisor: performer.supervisor.clone(),
         standing: None,
@@ -211,18 +215,22 @@ fn start_loop(mut event_loop: EventLoop, supervisor: &Supervisor) -> anyhow::Res
 async fn start_servers(
     config: &Config,
     api: &ApiServer,
-    inputs: &mpsc::Sender<Input>,
+    inspector: Inspector,
     metrics: &Arc<Metrics>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {
-    let inspector = Inspector::new(inputs.clone());
     if let Some(listener) = config.probes.listen("--health-probe-bind-address").await? {
-        supervisor.task("the server of the health probes", serve_probes(listener, inspector.clone()));
+        let inspector = inspector.clone();
+        supervisor.task("the server of the health probes", async move {
+            match server::serve(listener, None, move |request| probe(inspector.clone(), request)).await {}
+        });
     }
     if let Some(listener) = config.metrics.listen("--metrics-bind-address").await? {
         let (metrics, api) = (Arc::clone(metrics), api.clone());
-        let scrape = Scrape { metrics, inspector, requests: Arc::new(move || requests(&api)) };
-        supervisor.task("the server of the metrics", serve_metrics(listener, scrape));
+        let source = Scrape { metrics, inspector, requests: Arc::new(move || requests(&api)), turn: Arc::default() };
+        supervisor.task("the server of the metrics", async move {
+            match server::serve(listener, None, move |request| scrape(source.clone(), request)).await {}
+        });
     }
     Ok(())
 }

@@ -14,7 +14,9 @@ pub mod loader;
 pub mod log;
 pub mod metrics;
 pub mod probes;
+mod server;
 mod sources;
+mod state;
 mod supervise;
 mod webhooks;
 

@@ -4,11 +4,12 @@
 //!
 //! No field may be called as a part of every JSON line is: timestamp, level, message, target, span. It would stand twice.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::IsTerminal;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Context;
 use mortise_core::admission::Verdict;
@@ -27,6 +28,10 @@ use tracing::field::{Empty, display};
 use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+use self::throttle::Throttle;
+
+pub(crate) mod throttle;
 
 /// The target of what guests log, for filters.
 const GUEST_TARGET: &str = "guest";
@@ -88,11 +93,8 @@ type ReconcileKey = (Arc<str>, ObjectRef);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reconciles {
     digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,
-    faults: Arc<Mutex<HashSet<u64>>>,
+    throttle: Throttle,
 }
-
-/// Faults that are remembered as told. What comes after that many different ones is told as if it were new.
-const TOLD_FAULTS: usize = 1_024;
 
 impl Reconciles {
     /// A call begins.
@@ -119,7 +121,7 @@ impl Reconciles {
         match observation {
             Observation::Reconciled { controller, object, .. } => {
                 if tracing::enabled!(tracing::Level::DEBUG) {
-                    self.span(controller, object).in_scope(|| line(observation));
+                    self.span(controller, object).in_scope(|| self.line(observation));
                 }
                 self.forget(controller, object);
             }
@@ -129,12 +131,35 @@ impl Reconciles {
                 self.span(controller, object).in_scope(|| fault_line(fault, is_new));
             }
             Observation::BreakerOpened { controller, object, .. } => {
-                self.span(controller, object).in_scope(|| line(observation));
+                self.span(controller, object).in_scope(|| self.line(observation));
             }
             Observation::WriteFailed { cause: Some(cause), .. } => {
-                self.span(&cause.controller, &cause.object).in_scope(|| line(observation));
+                self.span(&cause.controller, &cause.object).in_scope(|| self.line(observation));
             }
-            _ => line(observation),
+            _ => self.line(observation),
+        }
+    }
+
+    fn line(&self, observation: &Observation) {
+        if self.is_news(observation) {
+            line(observation);
+        } else {
+            debug!(?observation, "once more");
+        }
+    }
+
+    /// Errors that come back with each retry are news when they change.
+    fn is_news(&self, observation: &Observation) -> bool {
+        let is_news = |subject: (&str, &dyn Display), message: &str| {
+            let subject = (subject.0, subject.1.to_string());
+            self.throttle.is_news(Instant::now(), subject, message)
+        };
+        match observation {
+            Observation::WriteFailed { target, error, .. } => is_news(("write", target), &error.message),
+            Observation::Undecodable { kind, message } => is_news(("undecodable", kind), message),
+            Observation::BreakerOpened { object, message, .. } => is_news(("breaker", object), message),
+            Observation::CacheLagging { object } => is_news(("lagging", object), ""),
+            _ => true,
         }
     }
 
@@ -144,17 +169,11 @@ impl Reconciles {
         cause.map_or_else(Span::none, |cause| self.span(&cause.controller, &cause.object))
     }
 
-    /// L5: whether this fault of this version was not told before, of whichever object. It comes back with each retry.
+    /// L5: whether this fault of this version was not logged before, of whichever object. It comes back with each retry.
     fn is_new_fault(&self, controller: &Arc<str>, object: &ObjectRef, fault: &GuestFault) -> bool {
         let key = (controller.clone(), object.clone());
-        let mut hasher = DefaultHasher::new();
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key).hash(&mut hasher);
-        (controller, fault.reason(), fault.message()).hash(&mut hasher);
-        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        if faults.len() >= TOLD_FAULTS {
-            faults.clear();
-        }
-        faults.insert(hasher.finish())
+        let digest = self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        self.throttle.is_news(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
     }
 
     fn forget(&self, controller: &Arc<str>, object: &ObjectRef) {
@@ -200,14 +219,21 @@ fn guest_lines<A>(report: &Completion<A>, span: impl FnOnce() -> Span) {
 }
 
 /// A guest gave no usable answer about an object that is wanted in another version.
-pub(crate) fn conversion_fault(plugin: &str, object: &ObjectRef, fault: &GuestFault) {
-    tracing::info_span!("conversion", plugin, %object).in_scope(|| fault_line(fault, true));
+pub(crate) fn conversion_fault(
+    throttle: &Throttle,
+    plugin: &str,
+    digest: &Digest,
+    object: &ObjectRef,
+    fault: &GuestFault,
+) {
+    let is_new = throttle.is_news(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
+    tracing::info_span!("conversion", plugin, %object).in_scope(|| fault_line(fault, is_new));
 }
 
 /// A guest gave no usable answer about an object that is not stored yet.
-pub(crate) fn admission_fault(controller: &str, name: &str, fault: &GuestFault) {
-    let span = tracing::info_span!("admission", controller, name);
-    span.in_scope(|| fault_line(fault, true));
+pub(crate) fn admission_fault(throttle: &Throttle, controller: &str, digest: &Digest, name: &str, fault: &GuestFault) {
+    let is_new = throttle.is_news(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
+    tracing::info_span!("admission", controller, name).in_scope(|| fault_line(fault, is_new));
 }
 
 /// One line of a guest, at its own level. Its fields go in as one, since tracing's own are fixed when it is compiled.
@@ -290,6 +316,7 @@ mod tests {
     use mortise_core::contract::GuestFault;
     use mortise_core::object::Name;
     use mortise_core::observation::ReconcileResult;
+    use mortise_core::write::WriteError;
 
     use super::*;
 
@@ -329,7 +356,19 @@ mod tests {
     }
 
     #[test]
-    fn l5_a_fault_is_told_once_of_a_version_however_many_objects_and_retries_it_has() {
+    fn an_error_that_comes_back_is_news_when_its_message_changes() {
+        let reconciles = Reconciles::default();
+        let is_news = |name: &str, message: &str| {
+            let error = WriteError { class: WriteErrorClass::Denied, message: message.to_owned() };
+            reconciles.is_news(&Observation::WriteFailed { cause: None, target: object(name), error })
+        };
+        assert!(is_news("a", "forbidden") && is_news("b", "forbidden"));
+        assert!(!is_news("a", "forbidden"));
+        assert!(is_news("a", "exceeded quota"));
+    }
+
+    #[test]
+    fn l5_a_fault_is_logged_once_of_a_version_however_many_objects_and_retries_it_has() {
         let reconciles = Reconciles::default();
         let runs = |name: &str, digest: &str| {
             let key = (controller(), object(name));
@@ -344,9 +383,5 @@ mod tests {
         assert!(is_new("b", 2), "another fault");
         runs("b", "sha256:01");
         assert!(is_new("b", 1), "another version");
-        for limit_ms in 0..2 * TOLD_FAULTS as u64 {
-            is_new("a", limit_ms);
-        }
-        assert!(reconciles.faults.lock().unwrap().len() <= TOLD_FAULTS);
     }
 }

@@ -1,10 +1,10 @@
 //! Whether the host lives and is ready, in the words of kube-apiserver's own probes, so that people and tools who know
 //! `/readyz?verbose` there can read it here.
 //!
-//! Live: the event loop answers. Ready: the sources were read once, the plugins that they had then have begun to serve, and
-//! the kinds of every plugin that serves were listed, as was the host's own; so the host that is replaced by this one ends
-//! only when this one can answer for its webhooks. A plugin that was refused, that something holds up, or that came later is
-//! shown and makes nobody unready: the others serve, and a restart would not help it.
+//! Live: the event loop is in no step that does not end. Ready: the sources were read once, the plugins that they had then
+//! have begun to serve, and the kinds of every plugin that serves were listed, as was the host's own; so the host that is
+//! replaced by this one ends only when this one can answer for its webhooks. A plugin that was refused, that something holds
+//! up, or that came later is shown and makes nobody unready: the others serve, and a restart would not help it.
 
 use mortise_core::engine::{Health, PluginHealth};
 
@@ -45,7 +45,7 @@ impl Check {
     }
 }
 
-/// The answer of `/healthz`: `loop_failure` says why the event loop gave no answer.
+/// The answer of `/healthz`: `loop_failure` says why the event loop does not turn.
 pub fn live(loop_failure: Option<String>, verbose: bool) -> Answer {
     answer("healthz", &[Check::required("event-loop", loop_failure)], verbose)
 }
@@ -85,7 +85,7 @@ pub fn ready(health: &Health, phase: Phase, verbose: bool) -> Answer {
     answer("readyz", &checks, verbose)
 }
 
-/// The answer of `/readyz` when the event loop gives none.
+/// The answer of `/readyz` when the event loop does not turn.
 pub fn unanswered(failure: String) -> Answer {
     answer("readyz", &[Check::required("event-loop", Some(failure))], true)
 }
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_gives_no_answer_is_neither_live_nor_ready() {
-        let answer = live(Some("no answer within 900 ms".to_owned()), false);
+    fn a_loop_that_does_not_turn_is_neither_live_nor_ready() {
+        let answer = live(Some("it is stuck".to_owned()), false);
         assert!(!answer.passed);
-        assert_eq!(answer.text, "[-]event-loop failed: no answer within 900 ms\nhealthz check failed\n");
+        assert_eq!(answer.text, "[-]event-loop failed: it is stuck\nhealthz check failed\n");
         assert!(!unanswered("it has ended".to_owned()).passed);
         assert_eq!(live(None, false).text, "ok");
         assert_eq!(live(None, true).text, "[+]event-loop ok\nhealthz check passed\n");

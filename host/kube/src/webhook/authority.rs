@@ -185,3 +185,22 @@ fn read<T>(certificate: &str, part: impl FnOnce(&X509Certificate<'_>) -> T) -> R
 fn unreadable(why: String) -> CertificateError {
     CertificateError::Read { what: "a certificate authority of the webhooks", why }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_another_keeper_is_used_with_its_key_only() {
+        let validity = Validity { from_ms: 0, until_ms: 1_000_000_000_000 };
+        let authority = Authority::create(validity).unwrap();
+        let (certificate, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());
+        assert!(from_files(certificate, key).is_ok());
+        let other = Authority::create(validity).unwrap();
+        let wrong = [(certificate, other.key.as_bytes()), (b"".as_slice(), key), (certificate, b"hello".as_slice())];
+        for (chain, key) in wrong {
+            let error = from_files(chain, key).unwrap_err();
+            assert!(error.to_string().contains("--webhook-cert-path"), "{error}");
+        }
+    }
+}

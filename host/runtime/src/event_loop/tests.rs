@@ -8,6 +8,8 @@ use std::time::Duration;
 use mortise_core::component::Offer;
 use mortise_core::digest::Digest;
 use mortise_core::engine::{self, Engine, WriteBudget};
+use mortise_core::object::{Kind, ResourceVersion};
+use mortise_core::store::Store;
 use mortise_kube::client::{Access, ApiServer};
 use mortise_source::SourceEvent;
 use mortise_wasm::engine::Pooling;
@@ -17,15 +19,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{EventLoop, INPUTS, Input};
+use super::{Event, EventLoop, INPUTS, Input, LOOK_FOR_UNUSED, Phase, clock, interval};
 use crate::components::Components;
 use crate::effects::Performer;
-use crate::http::{Inspector, Scrape, serve_metrics, serve_probes};
+use crate::http::{Scrape, probe, scrape};
 use crate::loader::Loader;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
-use crate::probes::Phase;
+use crate::server::serve;
 use crate::sources::{Offers, Source, SourceInput};
+use crate::state::{self, HostState, Inspector};
 use crate::supervise::{Falls, supervisor};
 use crate::webhooks::Webhooks;
 
@@ -36,6 +39,7 @@ struct Host {
     inputs: mpsc::Sender<Input>,
     stop: oneshot::Sender<()>,
     metrics: Arc<Metrics>,
+    inspector: Inspector,
     _falls: Falls,
     _folder: tempfile::TempDir,
 }
@@ -84,15 +88,27 @@ async fn at_rest() -> (Host, EventLoop) {
     });
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);
-    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()));
-    (Host { inputs, stop, metrics, _falls: falls, _folder: folder }, event_loop)
+    let (publisher, inspector) = state::channel();
+    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()), publisher);
+    (Host { inputs, stop, metrics, inspector, _falls: falls, _folder: folder }, event_loop)
 }
 
-/// Where one of the servers listens.
-async fn probes(inputs: mpsc::Sender<Input>) -> String {
+/// Where the probes are served.
+async fn probes(inspector: &Inspector) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(serve_probes(listener, Inspector::new(inputs)));
+    let inspector = inspector.clone();
+    tokio::spawn(serve(listener, None, move |request| probe(inspector.clone(), request)));
+    address
+}
+
+/// Where the metrics are served.
+async fn metrics(metrics: &Arc<Metrics>, inspector: &Inspector) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (metrics, inspector) = (Arc::clone(metrics), inspector.clone());
+    let source = Scrape { metrics, inspector, requests: Arc::new(Vec::new), turn: Arc::default() };
+    tokio::spawn(serve(listener, None, move |request| scrape(source.clone(), request)));
     address
 }
 
@@ -111,7 +127,7 @@ async fn get(address: &str, path: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_without_its_api_server_lives_and_is_not_ready() {
     let host = host().await;
-    let address = probes(host.inputs.clone()).await;
+    let address = probes(&host.inspector).await;
     let healthz = get(&address, "/healthz").await;
     assert!(healthz.starts_with("HTTP/1.1 200") && healthz.ends_with("ok"), "{healthz}");
     let readyz = get(&address, "/readyz").await;
@@ -135,7 +151,7 @@ async fn a_component_that_is_refused_is_told_by_the_probe_and_by_a_metric() {
     for event in [found, SourceEvent::Listed] {
         host.inputs.send(Input::Source(SourceInput { source: Source::ConfigMaps, event })).await.unwrap();
     }
-    let address = probes(host.inputs.clone()).await;
+    let address = probes(&host.inspector).await;
     let refused = async {
         loop {
             let readyz = get(&address, "/readyz?verbose").await;
@@ -148,11 +164,7 @@ async fn a_component_that_is_refused_is_told_by_the_probe_and_by_a_metric() {
     let readyz = timeout(DEADLINE, refused).await.expect("the plugin is refused");
     assert!(readyz.contains("[+]sources ok\n"), "{readyz}");
 
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let inspector = Inspector::new(host.inputs.clone());
-    let scrape = Scrape { metrics: Arc::clone(&host.metrics), inspector, requests: Arc::new(Vec::new) };
-    tokio::spawn(serve_metrics(listener, scrape));
+    let address = metrics(&host.metrics, &host.inspector).await;
     let scraped = get(&address, "/metrics").await;
     assert!(scraped.contains("application/openmetrics-text; version=1.0.0"), "{scraped}");
     for line in [
@@ -169,7 +181,7 @@ async fn a_shutdown_with_nothing_in_flight_ends_the_loop_at_once() {
     host.stop.send(()).unwrap();
     timeout(DEADLINE, event_loop.run()).await.expect("the loop ends");
     drop(event_loop);
-    let address = probes(host.inputs).await;
+    let address = probes(&host.inspector).await;
     let healthz = get(&address, "/healthz").await;
     assert!(healthz.contains("[-]event-loop failed: the event loop has ended"), "{healthz}");
 }
@@ -177,17 +189,46 @@ async fn a_shutdown_with_nothing_in_flight_ends_the_loop_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_word_to_stop_needs_no_place_among_the_inputs_and_comes_before_those_that_wait() {
     let (host, mut event_loop) = at_rest().await;
-    let mut answers = Vec::new();
     for _ in 0..INPUTS {
-        let (answer, report) = oneshot::channel();
-        host.inputs.try_send(Input::Inspect(answer)).unwrap();
-        answers.push(report);
+        host.inputs.try_send(Input::Event(Event::Tick)).unwrap();
     }
     assert!(host.inputs.try_reserve().is_err(), "the channel is full");
     host.stop.send(()).unwrap();
+    event_loop.round(&mut interval(LOOK_FOR_UNUSED), &mut Vec::new()).await;
+    assert_eq!(event_loop.inputs.len(), INPUTS, "none was taken");
+    assert_eq!(host.inspector.state().phase, Phase::Ending);
     timeout(DEADLINE, event_loop.run()).await.expect("the loop ends");
-    // Some may be looked at until what is in flight has ended, and none before the word.
-    let early =
-        answers.iter_mut().filter_map(|report| report.try_recv().ok()).filter(|report| report.phase != Phase::Ending);
-    assert_eq!(early.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_that_stays_in_one_step_is_not_live_and_is_scraped_with_its_last_state() {
+    let (mut publisher, inspector) = state::channel();
+    let kind = Kind::new("v1", "Pod");
+    let mut store = Store::new();
+    store.begin_list(&kind);
+    store.end_list(&kind, ResourceVersion(1));
+    let now_ms = clock::now_ms();
+    let state = HostState {
+        snapshot: store.snapshot(),
+        kinds: vec![kind],
+        queue_depths: vec![("podset/PodSet".into(), 7)],
+        ..HostState::clone(&inspector.state())
+    };
+    publisher.publish(state, now_ms, now_ms);
+    let (probes, scrapes) = (probes(&inspector).await, metrics(&Arc::new(Metrics::new()), &inspector).await);
+    publisher.working(now_ms);
+    assert!(get(&probes, "/healthz").await.starts_with("HTTP/1.1 200"));
+    publisher.working(now_ms.saturating_sub(60_000));
+    for path in ["/healthz", "/readyz"] {
+        let answer = get(&probes, path).await;
+        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+        assert!(answer.contains("[-]event-loop failed: the event loop has been in one step for 6"), "{answer}");
+    }
+    let scraped = get(&scrapes, "/metrics").await;
+    for line in [
+        r#"workqueue_depth{name="podset/PodSet",controller="podset/PodSet"} 7"#,
+        r#"mortise_cache_objects{kind="v1/Pod"} 0"#,
+    ] {
+        assert!(scraped.contains(line), "no {line} in\n{scraped}");
+    }
 }

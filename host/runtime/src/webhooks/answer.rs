@@ -1,14 +1,14 @@
 //! One question of the API server: which plugin it is for, a worker's turn, and the answer within the time that the API
-//! server gives. Requests as bytes come in, AdmissionReviews as text go out.
+//! server gives. Requests come in, AdmissionReviews go out. A body is read only for a path that is served.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use mortise_core::admission::review::{Answer, Review};
 use mortise_core::admission::{AdmissionBackend, Verdict};
 use mortise_core::webhook::{Purpose, Subject, at_path};
-use mortise_kube::webhook::{WebhookRequest, WebhookResponse};
 use mortise_wasm::plugin::{Completion, Plugin};
 use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};
 use tokio::sync::oneshot;
@@ -16,7 +16,9 @@ use tokio::time::timeout;
 
 use super::{Route, Webhooks};
 use crate::log;
+use crate::log::throttle::Throttle;
 use crate::metrics::Metrics;
+use crate::server::{Request, Response, response, text};
 
 /// Everything that an answer needs. Clones share it.
 #[derive(Clone, Debug)]
@@ -24,16 +26,23 @@ pub(crate) struct Answerer {
     pub(crate) webhooks: Webhooks,
     pub(crate) workers: Submitter,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) faults: Throttle,
 }
 
 impl Answerer {
     /// Answers one request.
-    pub(crate) async fn answer(self, asked: WebhookRequest) -> WebhookResponse {
-        match at_path(&asked.path) {
-            Some((Subject::Admission(purpose), name)) => self.admit(purpose, name, &asked).await,
-            Some((Subject::Conversion, name)) => self.convert(name, &asked).await,
+    pub(crate) async fn answer(self, request: Request) -> Response {
+        let path = request.path().to_owned();
+        let Some((subject, name)) = at_path(&path) else {
             // Not counted: a client could make up as many paths as it likes.
-            None => WebhookResponse::error(StatusCode::NOT_FOUND, format!("there is no webhook at {}", asked.path)),
+            return text(StatusCode::NOT_FOUND, format!("there is no webhook at {path}"));
+        };
+        if request.method() != Method::POST {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked by POST");
+        }
+        match subject {
+            Subject::Admission(purpose) => self.admit(purpose, name, &path, request).await,
+            Subject::Conversion => self.convert(name, &path, request).await,
         }
     }
 
@@ -42,31 +51,35 @@ impl Answerer {
         self.workers.submit(Job { plugin: Arc::clone(plugin), work })
     }
 
-    async fn admit(&self, purpose: Purpose, name: &str, asked: &WebhookRequest) -> WebhookResponse {
+    async fn admit(&self, purpose: Purpose, name: &str, path: &str, request: Request) -> Response {
         let Some(route) = self.webhooks.route(name) else {
             return unserved(name);
         };
+        let body = match request.body().await {
+            Ok(body) => body,
+            Err(answer) => return *answer,
+        };
         let begin = Instant::now();
-        let counted = self.metrics.webhook_begins(&asked.path);
-        let review = match Review::parse(&asked.body, &route.serving) {
+        let counted = self.metrics.webhook_begins(path);
+        let review = match Review::parse(&body, &route.serving) {
             Ok(review) => review,
             Err(why) => {
                 counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
-                return WebhookResponse::error(StatusCode::BAD_REQUEST, why);
+                return text(StatusCode::BAD_REQUEST, why);
             }
         };
         let judged = self.judge(purpose, name, &route, &review).await;
         counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
         let Some(answer) = judged else {
             // Not counted: a client could make up as many kinds as it likes.
-            return WebhookResponse::json(review.admitted().text);
+            return json(review.admitted().text);
         };
         let controller: Arc<str> = format!("{name}/{}", review.kind().kind).into();
         self.metrics.reviewed(&controller, purpose, &answer);
         if let Some(fault) = &answer.fault {
-            log::admission_fault(&controller, review.name(), fault);
+            log::admission_fault(&self.faults, &controller, &route.serving.digest, review.name(), fault);
         }
-        WebhookResponse::json(answer.text)
+        json(answer.text)
     }
 
     /// None when the plugin does not ask about such objects: the version before it did, and its webhook has not been
@@ -111,10 +124,15 @@ impl Answerer {
 
 /// The webhook is there, and the plugin is not, or not yet. Whether what is asked about goes on without it stands in the
 /// webhook, as if there were no host.
-fn unserved(name: &str) -> WebhookResponse {
+fn unserved(name: &str) -> Response {
     let why = format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
     // Of the statuses only this one has the API server repeat the words.
-    WebhookResponse::error(StatusCode::INTERNAL_SERVER_ERROR, why)
+    text(StatusCode::INTERNAL_SERVER_ERROR, why)
+}
+
+/// A review.
+pub(super) fn json(body: impl Into<Bytes>) -> Response {
+    response(StatusCode::OK, "application/json", body)
 }
 
 fn late(name: &str, patience: Duration) -> String {

@@ -1,5 +1,5 @@
 //! Objects that the API server wants in another version: one call of the guest for each, a few at once, and one answer for
-//! all of them within the time that the API server gives. ConversionReviews as bytes come in and go out as text.
+//! all of them within the time that the API server gives. ConversionReviews come in and go out.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,6 @@ use std::time::Instant;
 use http::StatusCode;
 use mortise_core::conversion::review::{Failure, Review};
 use mortise_core::conversion::{Conversion, ConversionBackend, PATIENCE};
-use mortise_kube::webhook::{WebhookRequest, WebhookResponse};
 use mortise_wasm::plugin::Completion;
 use mortise_wasm::workers::{QueueFull, WebhookCall, Work};
 use serde_json::Value;
@@ -15,8 +14,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::Route;
-use super::answer::{Answerer, now_unix_ms};
+use super::answer::{Answerer, json, now_unix_ms};
 use crate::log;
+use crate::server::{Request, Response, text};
 
 /// Objects of one request that are handed out at once: enough for every worker of a large machine, and few enough that a
 /// long list leaves room in the queue for everybody else.
@@ -26,26 +26,24 @@ type Asking = Result<oneshot::Receiver<Completion<Conversion>>, Box<QueueFull>>;
 
 impl Answerer {
     /// Answers one request at a plugin's path.
-    pub(super) async fn convert(&self, name: &str, asked: &WebhookRequest) -> WebhookResponse {
+    pub(super) async fn convert(&self, name: &str, path: &str, request: Request) -> Response {
+        let body = match request.body().await {
+            Ok(body) => body,
+            Err(answer) => return *answer,
+        };
+        let review = Review::parse(&body);
         let Some(route) = self.webhooks.converter(name) else {
-            return match Review::parse(&asked.body) {
-                Ok(review) => {
-                    let why = format!(
-                        "the plugin {name:?} does not convert yet; `kubectl get plugin {name}` shows how far it is"
-                    );
-                    WebhookResponse::json(review.failure(&why))
-                }
-                Err(why) => WebhookResponse::error(StatusCode::BAD_REQUEST, why),
-            };
+            return review
+                .map_or_else(|why| text(StatusCode::BAD_REQUEST, why), |review| json(review.failure(&unserved(name))));
         };
         let begin = Instant::now();
-        let counted = self.metrics.webhook_begins(&asked.path);
-        let (code, told) = match Review::parse(&asked.body) {
-            Ok(review) => (StatusCode::OK, WebhookResponse::json(self.reviewed(name, &route, &review, begin).await)),
-            Err(why) => (StatusCode::BAD_REQUEST, WebhookResponse::error(StatusCode::BAD_REQUEST, why)),
+        let counted = self.metrics.webhook_begins(path);
+        let answer = match review {
+            Ok(review) => json(self.reviewed(name, &route, &review, begin).await),
+            Err(why) => text(StatusCode::BAD_REQUEST, why),
         };
-        counted.ends(code.as_u16(), begin.elapsed());
-        told
+        counted.ends(answer.status().as_u16(), begin.elapsed());
+        answer
     }
 
     async fn reviewed(&self, name: &str, route: &Route<ConversionBackend>, review: &Review, begin: Instant) -> String {
@@ -58,7 +56,8 @@ impl Answerer {
             Ok(objects) => review.success(objects),
             Err(failure) => {
                 if let Some(fault) = &failure.fault {
-                    log::conversion_fault(name, &failure.object, fault);
+                    let digest = &route.serving.digest;
+                    log::conversion_fault(&self.faults, name, digest, &failure.object, fault);
                 }
                 review.failure(&failure.message)
             }
@@ -135,4 +134,8 @@ impl Answerer {
             )),
         }
     }
+}
+
+fn unserved(name: &str) -> String {
+    format!("the plugin {name:?} does not convert yet; `kubectl get plugin {name}` shows how far it is")
 }

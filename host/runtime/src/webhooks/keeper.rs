@@ -29,7 +29,6 @@ use mortise_kube::clock;
 use mortise_kube::lease::Standing;
 use mortise_kube::webhook::authority::{Authority, from_files};
 use mortise_kube::webhook::secret::Kept;
-use mortise_kube::webhook::{ServingCert, serve};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -38,6 +37,8 @@ use super::answer::Answerer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
 use crate::event_loop::Input;
+use crate::server::serve;
+use crate::server::tls::{ServingCert, acceptor};
 use crate::supervise::Supervisor;
 
 /// How often what is there is compared with what is wanted though nothing is known to have changed: somebody may have
@@ -397,10 +398,11 @@ impl Keeper {
             Ok(None) => return Err(trouble(off())),
             Err(error) => return Err(trouble(format!("{error:#}"))),
         };
+        let tls = acceptor(Arc::clone(&self.serving_cert))
+            .map_err(|error| trouble(format!("setting up TLS for the webhooks: {error}")))?;
         let answerer = self.answerer.clone();
-        let served = serve(listener, Arc::clone(&self.serving_cert), move |asked| answerer.clone().answer(asked));
         self.supervisor.task("the server of the webhooks", async move {
-            match served.await.context("setting up TLS for the webhooks")? {}
+            match serve(listener, Some(tls), move |request| answerer.clone().answer(request)).await {}
         });
         self.state.listening = true;
         Ok(())

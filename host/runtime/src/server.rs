@@ -1,0 +1,226 @@
+//! The HTTP/1.1 server under metrics, probes and webhooks: connections, TLS and their bounds. What a path means is not known
+//! here.
+//!
+//! Every connection has a task of its own. When a listener has as many as it may, the one that has been idle longest is closed
+//! for the next: whoever only holds connections keeps nobody out, and no request that is being answered is cut off.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, yield_now};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+#[cfg(test)]
+mod tests;
+pub(crate) mod tls;
+
+/// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none; three
+/// listeners take less than half of the 1,024 files that a process may open where nobody says otherwise.
+const MAX_CONNECTIONS: usize = 128;
+/// What a handshake may take. It is milliseconds for whoever means it.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be silent, from one request to the end of the next one's head. API servers end theirs after
+/// 90 s and scrapes come every minute, so this never closes one that is about to be used.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
+/// What a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest body. An AdmissionReview holds an object twice, of which etcd takes 1.5 MiB and the API server 3 MiB.
+const MAX_BODY_BYTES: usize = 8 << 20;
+/// What a connection reads ahead, and so the largest head. API servers send less than 1 KiB of headers.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Before the next try when no connection can be taken: too many open files, or every connection is being answered.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An answer.
+pub(crate) type Response = http::Response<Full<Bytes>>;
+
+/// An answer with a body of this type.
+pub(crate) fn response(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// An answer in words.
+pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response {
+    response(code, "text/plain; charset=utf-8", body)
+}
+
+/// A request whose head has arrived.
+#[derive(Debug)]
+pub(crate) struct Request {
+    head: Parts,
+    body: Incoming,
+    activity: Arc<Activity>,
+}
+
+impl Request {
+    pub(crate) fn method(&self) -> &Method {
+        &self.head.method
+    }
+
+    /// "/validate/podset".
+    pub(crate) fn path(&self) -> &str {
+        self.head.uri.path()
+    }
+
+    /// What follows the question mark.
+    pub(crate) fn query(&self) -> &str {
+        self.head.uri.query().unwrap_or_default()
+    }
+
+    /// Reads the body. The connection counts as idle until it is there.
+    ///
+    /// # Errors
+    /// The answer to a body that is too large, too slow or cut.
+    pub(crate) async fn body(self) -> Result<Bytes, Box<Response>> {
+        let refuse = |code, why: String| Err(Box::new(text(code, why)));
+        let too_large =
+            || refuse(StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {MAX_BODY_BYTES} bytes"));
+        // By its Content-Length; without one the bytes are counted.
+        if self.body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+            return too_large();
+        }
+        self.activity.idle();
+        let body = match timeout(BODY_TIMEOUT, Limited::new(self.body, MAX_BODY_BYTES).collect()).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
+            Ok(Err(error)) => return refuse(StatusCode::BAD_REQUEST, format!("the request broke off: {error}")),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time".to_owned()),
+        };
+        self.activity.busy();
+        Ok(body)
+    }
+}
+
+/// When a connection last became idle, in the order of all connections of its listener.
+#[derive(Debug)]
+struct Activity {
+    order: Arc<AtomicU64>,
+    idle_since: AtomicU64,
+}
+
+/// A request is being answered.
+const BUSY: u64 = u64::MAX;
+
+impl Activity {
+    fn new(order: &Arc<AtomicU64>) -> Arc<Self> {
+        let activity = Self { order: Arc::clone(order), idle_since: AtomicU64::new(BUSY) };
+        activity.idle();
+        Arc::new(activity)
+    }
+
+    fn idle(&self) {
+        self.idle_since.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn busy(&self) {
+        self.idle_since.store(BUSY, Ordering::Relaxed);
+    }
+
+    fn idle_since(&self) -> u64 {
+        self.idle_since.load(Ordering::Relaxed)
+    }
+}
+
+/// Serves until it is dropped; connections go on until they end.
+pub(crate) async fn serve<A, F>(listener: TcpListener, tls: Option<TlsAcceptor>, answer: A) -> Infallible
+where
+    A: Fn(Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let order = Arc::default();
+    let mut open = Vec::with_capacity(MAX_CONNECTIONS);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "cannot take a connection");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        make_room(&mut open).await;
+        let activity = Activity::new(&order);
+        let task = tokio::spawn(connection(stream, tls.clone(), answer.clone(), Arc::clone(&activity)));
+        open.push((activity, task.abort_handle()));
+    }
+}
+
+/// Leaves room for one more connection.
+async fn make_room(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
+    if open.len() == MAX_CONNECTIONS {
+        open.retain(|(_, task)| !task.is_finished());
+    }
+    while open.len() == MAX_CONNECTIONS {
+        let oldest = open.iter().enumerate().min_by_key(|(_, (activity, _))| activity.idle_since());
+        match oldest.map(|(index, (activity, task))| (index, activity.idle_since(), task)) {
+            Some((index, idle_since, task)) if idle_since != BUSY => {
+                task.abort();
+                open.swap_remove(index);
+                // The tasks of those that were taken before read what has arrived, before they are the oldest themselves.
+                yield_now().await;
+            }
+            _ => {
+                sleep(ACCEPT_PAUSE).await;
+                open.retain(|(_, task)| !task.is_finished());
+            }
+        }
+    }
+}
+
+async fn connection<A, F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: A, activity: Arc<Activity>)
+where
+    A: Fn(Request) -> F + Clone,
+    F: Future<Output = Response>,
+{
+    // Answers are small, and the client waits.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else { return exchange(stream, answer, activity).await };
+    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => exchange(stream, answer, activity).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed: does the caBundle hold this host's CA?"),
+        Err(_) => tracing::debug!("a TLS handshake did not end in time"),
+    }
+}
+
+/// Answers the requests of one connection in turn.
+async fn exchange<A, F>(stream: impl AsyncRead + AsyncWrite + Unpin, answer: A, activity: Arc<Activity>)
+where
+    A: Fn(Request) -> F + Clone,
+    F: Future<Output = Response>,
+{
+    let service = service_fn(|request: http::Request<Incoming>| {
+        let (answer, activity) = (answer.clone(), Arc::clone(&activity));
+        async move {
+            activity.busy();
+            let (head, body) = request.into_parts();
+            let response = answer(Request { head, body, activity: Arc::clone(&activity) }).await;
+            activity.idle();
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended");
+    }
+}

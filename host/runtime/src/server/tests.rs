@@ -1,0 +1,195 @@
+//! The server over real connections on loopback: plain ones, and ones whose client trusts a single authority.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mortise_core::certificates::Validity;
+use mortise_kube::webhook::authority::Authority;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Notify;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::tls::{ServingCert, acceptor};
+use super::*;
+
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+/// Longer than anything here takes on a busy machine; only a failing test waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn validity() -> Validity {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    Validity::beginning(u64::try_from(now.as_millis()).unwrap(), DAY_MS)
+}
+
+async fn echo(request: Request) -> Response {
+    let path = request.path().to_owned();
+    match request.body().await {
+        Ok(body) => text(StatusCode::OK, format!("{path} {}", String::from_utf8_lossy(&body))),
+        Err(answer) => *answer,
+    }
+}
+
+/// A server that echoes, and what it shows.
+async fn server(authority: &Authority) -> (SocketAddr, Arc<ServingCert>) {
+    let serving_cert = Arc::new(ServingCert::default());
+    serving_cert.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, Some(acceptor(Arc::clone(&serving_cert)).unwrap()), echo));
+    (address, serving_cert)
+}
+
+/// A server without TLS.
+async fn plain<A, F>(answer: A) -> SocketAddr
+where
+    A: Fn(Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, None, answer));
+    address
+}
+
+async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await
+}
+
+/// Asks on a connection that stays, and gives what comes back up to `end`.
+async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str, end: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    while !text.contains(end) {
+        let mut buffer = [0; 4_096];
+        let read = timeout(DEADLINE, stream.read(&mut buffer)).await.unwrap().unwrap();
+        assert!(read > 0, "the connection ended after {text:?}");
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    text
+}
+
+const POST: &str = "POST /validate/a?timeout=10s HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
+
+#[tokio::test]
+async fn whoever_believes_the_authority_is_answered() {
+    let authority = Authority::create(validity()).unwrap();
+    let (address, _leaf) = server(&authority).await;
+    let mut stream = connect(address, &authority.certificate).await.unwrap();
+    let answer = ask(&mut stream, POST, "/validate/a {}").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let stranger = Authority::create(validity()).unwrap();
+    assert!(connect(address, &stranger.certificate).await.is_err());
+}
+
+#[tokio::test]
+async fn another_certificate_is_shown_to_the_next_and_drops_nobody() {
+    let (before, after) = (Authority::create(validity()).unwrap(), Authority::create(validity()).unwrap());
+    let (address, serving_cert) = server(&before).await;
+    let mut stays = connect(address, &before.certificate).await.unwrap();
+    serving_cert.show(after.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
+    ask(&mut stays, POST, "/validate/a {}").await;
+    assert!(connect(address, &before.certificate).await.is_err());
+    let both = format!("{}{}", before.certificate, after.certificate);
+    ask(&mut connect(address, &both).await.unwrap(), POST, "/validate/a {}").await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused_before_it_is_read() {
+    let authority = Authority::create(validity()).unwrap();
+    let (address, _leaf) = server(&authority).await;
+    let mut stream = connect(address, &authority.certificate).await.unwrap();
+    let head = format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", MAX_BODY_BYTES + 1);
+    let answer = ask(&mut stream, &head, "bytes").await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+
+    // One that does not say how long it is.
+    let mut stream = connect(address, &authority.certificate).await.unwrap();
+    stream.write_all(b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+    let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..MAX_BODY_BYTES >> 20 {
+        stream.write_all(&chunk).await.unwrap();
+    }
+    let answer = ask(&mut stream, "1\r\n \r\n", "bytes").await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    // Others are served on.
+    ask(&mut connect(address, &authority.certificate).await.unwrap(), POST, "/validate/a {}").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_idle_connections_take_no_place_from_a_probe() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+    let address = plain(echo).await;
+    let (closed, mut news) = tokio::sync::mpsc::unbounded_channel();
+    let mut idle = Vec::new();
+    for _ in 0..1_000 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let closed = closed.clone();
+        idle.push(tokio::spawn(async move {
+            // Ends when the server does.
+            let _ = stream.read(&mut [0]).await;
+            let _ = closed.send(());
+        }));
+    }
+    let probe = async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        ask(&mut stream, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "/healthz ").await
+    };
+    let answer = timeout(Duration::from_secs(5), probe).await.expect("the probe is answered");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let the_rest = async {
+        for _ in 0..1_000 - MAX_CONNECTIONS {
+            news.recv().await;
+        }
+    };
+    timeout(DEADLINE, the_rest).await.expect("those beyond the bound are closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_being_answered_is_not_cut_off_and_one_that_only_arrives_is() {
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let slow = {
+        let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
+        move |request: Request| {
+            let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
+            async move {
+                if request.path() == "/slow" {
+                    begun.notify_one();
+                    go.notified().await;
+                }
+                echo(request).await
+            }
+        }
+    };
+    let address = plain(slow).await;
+    let mut answered = TcpStream::connect(address).await.unwrap();
+    answered.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    timeout(DEADLINE, begun.notified()).await.expect("the request is being answered");
+    let mut arriving = TcpStream::connect(address).await.unwrap();
+    arriving.write_all(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").await.unwrap();
+    let mut newer = Vec::new();
+    for _ in 0..MAX_CONNECTIONS {
+        newer.push(TcpStream::connect(address).await.unwrap());
+    }
+    let end = timeout(DEADLINE, arriving.read(&mut [0])).await.expect("its place is taken");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    go.notify_one();
+    let answer = ask(&mut answered, "", "/slow ").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
