@@ -2,12 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 
 use clap::{Args, ValueEnum};
 use mortise_core::engine::WriteBudget;
 use mortise_kube::client::Access;
-use mortise_runtime::config::{BindAddress, Config, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl};
+use mortise_runtime::config::{
+    self, BindAddress, Config, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl,
+};
 use mortise_runtime::log;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::warn;
@@ -55,7 +56,8 @@ pub struct RunArgs {
     /// ~/.cache, /var/cache or the system's temporary folder, the first that can be made]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Threads that run plugins [default: one per core]
+    /// Threads that run reconciles, at least 3; admission and conversion have half as many of their own, at least 3 too
+    /// [default: one more than there are cores]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
     /// Writes that each plugin may send in a minute; one that is over is slowed down and says so
@@ -135,7 +137,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         instance: instance(),
         plugin_dir: args.plugin_dir,
         cache_dir: crate::cache::folder(args.cache_dir)?,
-        workers: args.workers.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+        workers: config::workers(args.workers),
         write_budget: WriteBudget {
             writes_per_minute: args.plugin_writes_per_minute,
             creates_per_minute: args.plugin_creates_per_minute,

@@ -69,7 +69,7 @@ pub enum AccessError {
 }
 
 /// What one guest call sees.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct View {
     snapshot: Snapshot,
     primary: Arc<Object>,

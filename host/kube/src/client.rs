@@ -22,7 +22,7 @@ use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::{Discovery, Resource};
 use crate::failure::{Failure, Refused};
-use crate::write_limiter::WriteLimiter;
+use crate::limiter::{ReadLimiter, WriteLimiter};
 
 /// Every request says who asks, so that audit logs and flow control can tell.
 const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
@@ -93,7 +93,8 @@ struct Inner {
     host: String,
     counts: RequestCounts,
     discovery: Discovery,
-    write_limiter: WriteLimiter,
+    writes: WriteLimiter,
+    live_reads: ReadLimiter,
 }
 
 /// An answer that is a success.
@@ -114,9 +115,9 @@ impl ApiServer {
         let unusable = |source: kube::Error| AccessError::Client { host: host.clone(), source: source.into() };
         let watches = connections::client(&config, CONNECT_TIMEOUT).map_err(unusable)?;
         let client = Client::try_from(config).map_err(unusable)?;
-        let (counts, discovery, write_limiter) =
-            (RequestCounts::default(), Discovery::default(), WriteLimiter::default());
-        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, write_limiter }) })
+        let (counts, discovery) = (RequestCounts::default(), Discovery::default());
+        let (writes, live_reads) = (WriteLimiter::of_writes(), ReadLimiter::of_reads());
+        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, writes, live_reads }) })
     }
 
     /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
@@ -144,9 +145,14 @@ impl ApiServer {
         self.inner.discovery.resource(kind, ask).await
     }
 
-    /// Room for writes.
-    pub(crate) fn write_limiter(&self) -> &WriteLimiter {
-        &self.inner.write_limiter
+    /// Permits for writes.
+    pub(crate) fn writes(&self) -> &WriteLimiter {
+        &self.inner.writes
+    }
+
+    /// Permits for live reads.
+    pub(crate) fn live_reads(&self) -> &ReadLimiter {
+        &self.inner.live_reads
     }
 
     /// Whether the API server answers and calls itself ready; for probes and messages.

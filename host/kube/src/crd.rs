@@ -154,11 +154,13 @@ impl ApiServer {
         let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = request(method, &path, Some("application/json"), body)?;
-        self.ask_while_claimed(request, not_after_ms).await?;
+        self.ask_while_claimed(request, None, not_after_ms).await?;
         Ok(())
     }
 
     async fn read_text(&self, path: &str) -> Result<Option<String>, Failure> {
+        let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let _permit = self.live_reads().enter(kind).await;
         match self.get(path, READ_TIMEOUT).await {
             Ok(answer) => Ok(Some(String::from_utf8_lossy(&answer.body).into_owned())),
             Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),

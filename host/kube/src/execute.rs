@@ -73,8 +73,8 @@ struct Details<'a> {
 }
 
 impl ApiServer {
-    /// Sends a write and waits for its answer, ten seconds at most. Writes beyond those that may be in flight wait
-    /// their turn; how many wait is the caller's to bound.
+    /// Sends a write and waits for its answer, ten seconds at most. Writes beyond those that may be in flight wait for a
+    /// permit; how many wait is the caller's to bound.
     pub async fn execute(&self, write: &Write) -> Result<Written, WriteError> {
         match self.send_write(write).await {
             Ok(written) => Ok(written),
@@ -85,10 +85,12 @@ impl ApiServer {
         }
     }
 
-    /// Reads one object from the API server's newest state; None when there is none.
+    /// Reads one object from the API server's newest state; None when there is none. Reads beyond those that may be in
+    /// flight wait for a permit; how many wait is the caller's to bound.
     pub async fn read_live(&self, target: &ObjectRef) -> Result<Option<Arc<Object>>, WriteError> {
         let read = async {
             let path = self.resource(&target.kind).await?.object(&target.name)?;
+            let _permit = self.live_reads().enter(target.kind.clone()).await;
             self.get(&path, READ_TIMEOUT).await
         };
         match read.await {
@@ -142,8 +144,7 @@ impl ApiServer {
                 request(Method::POST, &path, Some(JSON), Bytes::from(eviction(target, uid)))
             }
         }?;
-        let _turn = self.write_limiter().enter(write.plugin.as_ref()).await;
-        match (self.ask_while_claimed(request, write.not_after_ms).await, &write.op) {
+        match (self.ask_while_claimed(request, write.plugin.clone(), write.not_after_ms).await, &write.op) {
             (Ok(answer), _) => written(&answer.body),
             (Err(Failure::Answered(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })
                 if refused.code == NOT_FOUND && refused.names_object =>
@@ -161,8 +162,9 @@ impl ApiServer {
         }
     }
 
-    /// X7: any request that changes something. It is sent until `not_after_ms` and no later, however long it has waited for
-    /// its turn or this process was stopped, and given up before the claim ends, which is a write's time later.
+    /// X7: any request that changes something, for a plugin or for the host itself. It is sent until `not_after_ms` and no
+    /// later, however long it has waited for its permit or this process was stopped, and given up before the claim ends, which
+    /// is a write's time later.
     ///
     /// The clock is looked at each time that the request is gone on with: before the connection for it is asked for, and again
     /// after each step of a new one. Between the last look and the bytes in the socket there are some instructions and no
@@ -171,8 +173,10 @@ impl ApiServer {
     pub(crate) async fn ask_while_claimed(
         &self,
         request: Request<Body>,
+        plugin: Option<Arc<str>>,
         not_after_ms: Option<u64>,
     ) -> Result<Answer, Failure> {
+        let _permit = self.writes().enter(plugin).await;
         let Some(not_after_ms) = not_after_ms else { return self.ask(request, WRITE_TIMEOUT).await };
         if clock::now_ms() > not_after_ms {
             return Err(Failure::NotSent(UNCLAIMED.to_owned()));
@@ -293,6 +297,7 @@ fn written(body: &[u8]) -> Result<Written, Failure> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures::FutureExt as _;
     use mortise_core::crd::CrdError;
     use mortise_core::object::{Kind, Name};
     use mortise_core::write::WriteId;
@@ -324,6 +329,9 @@ mod tests {
         }
     }
 
+    const PODS_AND_NODES: &str = r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true},
+        {"name":"nodes","kind":"Node","namespaced":false}]}"#;
+
     /// An API server that takes everything and counts what it was asked to change.
     async fn willing() -> (ApiServer, Arc<AtomicUsize>) {
         let writes = Arc::new(AtomicUsize::new(0));
@@ -334,7 +342,7 @@ mod tests {
                 return ("200 OK", r#"{"kind":"Status","status":"Success","details":{"uid":"u"}}"#.to_owned());
             }
             match &*asked.path {
-                "/api/v1" => ("200 OK", r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true}]}"#.to_owned()),
+                "/api/v1" => ("200 OK", PODS_AND_NODES.to_owned()),
                 _ => ("404 Not Found", r#"{"kind":"Status","code":404,"details":{"name":"x"}}"#.to_owned()),
             }
         });
@@ -358,13 +366,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn x7_a_write_that_has_waited_for_its_turn_until_the_claim_was_short_is_not_sent() {
+    async fn x7_a_write_that_has_waited_for_its_permit_until_the_claim_was_short_is_not_sent() {
         let (api, writes) = willing().await;
         let plugin: Arc<str> = "podset".into();
-        // Every room is taken, by writes that hang.
-        let mut turns = Vec::new();
-        while let Ok(turn) = timeout(Duration::from_millis(20), api.write_limiter().enter(Some(&plugin))).await {
-            turns.push(turn);
+        // Every permit that it may have is taken, by writes that hang.
+        let mut permits = Vec::new();
+        while let Some(permit) = api.writes().enter(Some(Arc::clone(&plugin))).now_or_never() {
+            permits.push(permit);
         }
         let not_after_ms = clock::now_ms() + 100;
         let waiting = Write { not_after_ms: Some(not_after_ms), ..write(Some("podset")) };
@@ -373,10 +381,30 @@ mod tests {
         while clock::now_ms() <= not_after_ms {
             sleep(Duration::from_millis(10)).await;
         }
-        assert!(!executed.is_finished(), "it waits for its turn");
-        drop(turns);
+        assert!(!executed.is_finished(), "it waits for its permit");
+        drop(permits);
         let error = timeout(Duration::from_secs(30), executed).await.unwrap().unwrap().unwrap_err();
         assert_eq!((error.class, writes.load(Ordering::SeqCst)), (WriteErrorClass::Unavailable, 0));
+    }
+
+    #[tokio::test]
+    async fn live_reads_of_a_kind_wait_for_a_permit_and_those_of_another_do_not() {
+        let (api, _) = willing().await;
+        let [pod, node] =
+            ["Pod", "Node"].map(|kind| ObjectRef { kind: Kind::new("v1", kind), name: Name::new("", "a") });
+        let pod = ObjectRef { name: Name::new("ns", "a"), ..pod };
+        let mut permits = Vec::new();
+        while let Some(permit) = api.live_reads().enter(pod.kind.clone()).now_or_never() {
+            permits.push(permit);
+        }
+        let reading = {
+            let api = api.clone();
+            tokio::spawn(async move { api.read_live(&pod).await })
+        };
+        assert!(matches!(timeout(Duration::from_secs(30), api.read_live(&node)).await.unwrap(), Ok(None)));
+        assert!(!reading.is_finished(), "it waits for a permit");
+        drop(permits);
+        assert!(matches!(timeout(Duration::from_secs(30), reading).await.unwrap().unwrap(), Ok(None)));
     }
 
     #[tokio::test]

@@ -14,9 +14,9 @@ pub mod execute;
 mod failure;
 mod frames;
 pub mod lease;
+mod limiter;
 mod retry;
 #[cfg(test)]
 mod testing;
 pub mod watch;
 pub mod webhook;
-mod write_limiter;

@@ -6,11 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::thread::available_parallelism;
 
 use anyhow::Context;
 use mortise_core::engine::WriteBudget;
 use mortise_core::webhook::Address;
 use mortise_source::is_dns_label;
+use mortise_wasm::workers::MIN_WORKERS;
 use tokio::net::TcpListener;
 
 /// Kubernetes' limit for the name of an object.
@@ -29,7 +31,7 @@ pub struct Config {
     pub plugin_dir: Option<PathBuf>,
     /// Where compiled components are kept.
     pub cache_dir: PathBuf,
-    /// Threads that run guests.
+    /// Threads that run reconciles; see [`workers`].
     pub workers: NonZeroUsize,
     /// What each plugin may write.
     pub write_budget: WriteBudget,
@@ -43,6 +45,14 @@ pub struct Config {
     pub probes: BindAddress,
     /// Where the API server asks before it stores objects.
     pub webhook: WebhookConfig,
+}
+
+/// The threads that run reconciles: as many as were asked for, else one more than there are cores, since one is kept from any
+/// single plugin, which then has all cores to itself when it is alone. Never fewer than isolation takes.
+pub fn workers(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+    let cores = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let fewest = NonZeroUsize::new(MIN_WORKERS).unwrap_or(NonZeroUsize::MIN);
+    asked.unwrap_or_else(|| cores().saturating_add(1)).max(fewest)
 }
 
 /// Where the API server finds the host's webhooks, and by which certificate it knows them.
@@ -318,6 +328,13 @@ mod tests {
             let error = text.parse::<LeaseName>().expect_err(text).to_string();
             assert!(error.contains("no name of a Lease"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn q4_isolation_has_its_workers_whatever_is_asked_for_and_however_few_cores_there_are() {
+        let asked = |count| workers(NonZeroUsize::new(count)).get();
+        assert_eq!([asked(1), asked(3), asked(7)], [3, 3, 7]);
+        assert!(workers(None).get() >= 3);
     }
 
     fn webhook(port: u16, url: Option<&str>, in_cluster: bool) -> WebhookConfig {

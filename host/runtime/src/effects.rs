@@ -2,7 +2,7 @@
 //! counts and logs what is observed. Every answer comes back as an input of the event loop.
 //!
 //! Nothing here waits. What is in flight is bounded by the driver, which has at most one call per key, as many calls as
-//! it has slots, and one write per place in its plans; what waits for the API server's room waits in its own task.
+//! it has slots, and one write per place in its plans; writes and live reads wait for their permits in tasks of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

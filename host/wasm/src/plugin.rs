@@ -206,13 +206,17 @@ impl Plugin {
     }
 
     /// Asks what the API server wants to know of an object, in a fresh instance.
-    pub(crate) fn ask<Q: WebhookRequest>(&self, question: &Q, limits: &CallLimits) -> Completion<Q::Answer> {
+    pub(crate) fn ask<Q: WebhookRequest>(
+        &self,
+        question: &Q,
+        limits: &CallLimits,
+    ) -> Completion<Result<Q::Answer, GuestFault>> {
         let begin = Instant::now();
         let linked = match self.artifact.linked(&self.engine) {
             Ok(linked) => linked,
             Err(error) => {
                 let stats = CallStats { elapsed: begin.elapsed(), ..CallStats::default() };
-                let answer = Q::host_fault(self.not_callable(&error));
+                let answer = Ok(Q::host_fault(self.not_callable(&error)));
                 return Completion { answer, logs: Vec::new(), dropped_logs: 0, stats };
             }
         };
@@ -222,7 +226,7 @@ impl Plugin {
         drop(running);
         let is_trap = matches!(answer, Err(GuestFault::Trap { .. }));
         let Leftovers { logs, dropped_logs, stats, .. } = self.leftovers(store, limits, is_trap, begin);
-        Completion { answer: answer.unwrap_or_else(Q::fault), logs, dropped_logs, stats }
+        Completion { answer, logs, dropped_logs, stats }
     }
 
     /// What is left of a call when it has ended. A trap's detail carries stderr already.

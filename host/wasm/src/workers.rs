@@ -1,22 +1,21 @@
-//! The threads that guests run on. A [`Job`] goes in through one bounded queue; its [`JobDone`] comes out through a
-//! callback on the worker's thread. Guests never run on the threads that talk to the API server, and a panic of the
-//! host while one runs costs that call only.
+//! The threads that guests run on. A [`Job`] is submitted without waiting; its [`JobDone`] comes out through a callback on the
+//! worker's thread. Guests never run on the threads that talk to the API server, and a panic of the host while one runs costs
+//! that call only.
 //!
-//! A worker that is free takes the oldest job of the plugin that occupies the fewest workers (Q4): a job waits for no
-//! particular worker, and never for more than one call of another plugin if its own has none in work. There is no
-//! affinity of plugins to workers, because what is warm for a component, its slots in the pool, is warm for them all.
+//! Reconciles have workers of their own, admission and conversion others, so that neither waits for the other. Which job a
+//! worker takes is for `schedule.rs` to say (Q4). Plugins have no affinity to workers, because what is warm for a component,
+//! its slots in the pool, is warm for them all.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use mortise_core::call::{Call, CallDone, CallId};
-use mortise_core::contract::CallResult;
+use mortise_core::call::{Call, CallDone, CallId, Conclusion};
+use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::limits::CallLimits;
 use mortise_core::object::ObjectRef;
@@ -26,12 +25,14 @@ use crate::log::LogLine;
 use crate::plugin::request::WebhookRequest;
 use crate::plugin::{CallCompletion, CallStats, Completion, Plugin};
 
+use self::schedule::{Pace, QUEUE_LENGTH, Schedule};
+
+mod schedule;
 #[cfg(test)]
 mod tests;
 
-/// Calls that may wait. The driver hands out two for each worker; this is the bound behind that one, and what a worker
-/// looks through at most when it takes the next.
-const QUEUE_LENGTH: usize = 1_024;
+/// Fewest workers of reconciles, and of webhook calls, however few cores there are: threads are no cores.
+pub const MIN_WORKERS: usize = schedule::MIN_WORKERS;
 
 /// One guest call to run.
 #[derive(Debug)]
@@ -111,24 +112,28 @@ pub struct JobDone {
     pub stats: CallStats,
 }
 
-/// Too many calls were handed out. Carries the job back.
+/// Too many calls of one plugin wait. Carries the job back.
 #[derive(Debug, thiserror::Error)]
-#[error("the queue of the guest workers is full: {QUEUE_LENGTH} calls wait in it")]
+#[error("{QUEUE_LENGTH} calls of the plugin {:?} wait for a worker, and no more may", .0.work.plugin())]
 pub struct QueueFull(pub Job);
 
 /// Hands jobs to the workers, from anywhere. Once they have ended, what is handed to it stays unanswered.
 #[derive(Clone)]
 pub struct Submitter {
-    queue: Arc<Queue>,
+    reconciles: Arc<Queue>,
+    webhooks: Arc<Queue>,
 }
 
 impl Submitter {
-    /// As [`Workers::submit`].
+    /// Lets a job wait for a worker. Never blocks.
     ///
     /// # Errors
-    /// [`QueueFull`] with the job when there is no room.
+    /// [`QueueFull`] with the job when too many of its plugin wait.
     pub fn submit(&self, job: Job) -> Result<(), Box<QueueFull>> {
-        self.queue.push(job)
+        match &job.work {
+            Work::Reconcile(_) => self.reconciles.push(job),
+            Work::Admit(_) | Work::Convert(_) => self.webhooks.push(job),
+        }
     }
 }
 
@@ -138,53 +143,53 @@ impl fmt::Debug for Submitter {
     }
 }
 
-/// The worker threads. Dropping this ends them once the queue is empty.
+/// The worker threads. Dropping this ends them once the queues are empty.
 pub struct Workers {
-    queue: Arc<Queue>,
+    submitter: Submitter,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts this many threads (at least one). `done` is called on a worker's thread after each call and must not
-    /// block for long.
+    /// Starts so many threads for reconciles, and half as many for webhook calls, of which there are fewer; at least
+    /// [`MIN_WORKERS`] of both. `done` is called on a worker's thread after each reconcile and must not block for long.
     ///
     /// # Errors
     /// When the operating system starts no more threads.
-    pub fn start(count: usize, done: impl Fn(JobDone) + Send + Sync + 'static) -> io::Result<Self> {
-        let count = count.max(1);
+    pub fn start(reconciles: usize, done: impl Fn(JobDone) + Send + Sync + 'static) -> io::Result<Self> {
+        let queue = |workers| Arc::new(Queue::new(workers));
+        let submitter = Submitter { reconciles: queue(reconciles), webhooks: queue(reconciles / 2) };
         // Dropped on an error too, which ends the threads that were started before it.
-        let mut workers = Self { queue: Arc::new(Queue::new(count)), threads: Vec::with_capacity(count) };
+        let mut workers = Self { submitter, threads: Vec::new() };
         let done = Arc::new(done);
-        for number in 0..count {
-            let (queue, done) = (Arc::clone(&workers.queue), Arc::clone(&done));
-            let thread = thread::Builder::new().name(format!("mortise-guest-{number}"));
-            workers.threads.push(thread.spawn(move || work(&queue, number, &*done))?);
+        let Submitter { reconciles, webhooks } = workers.submitter.clone();
+        for (name, queue) in [("guest", reconciles), ("webhook", webhooks)] {
+            for number in 0..queue.lock().schedule.workers() {
+                let (queue, done) = (Arc::clone(&queue), Arc::clone(&done));
+                let thread = thread::Builder::new().name(format!("mortise-{name}-{number}"));
+                workers.threads.push(thread.spawn(move || work(&queue, number, &*done))?);
+            }
         }
         Ok(workers)
     }
 
-    /// Puts a job into the queue. Never blocks.
+    /// As [`Submitter::submit`].
     ///
     /// # Errors
-    /// [`QueueFull`] with the job when there is no room.
+    /// [`QueueFull`] with the job when too many of its plugin wait.
     pub fn submit(&self, job: Job) -> Result<(), Box<QueueFull>> {
-        self.queue.push(job)
+        self.submitter.submit(job)
     }
 
     /// The way in for those who do not hold the workers.
     pub fn submitter(&self) -> Submitter {
-        Submitter { queue: Arc::clone(&self.queue) }
-    }
-
-    /// Calls that wait for a worker.
-    pub fn waiting(&self) -> usize {
-        self.queue.lock().waiting.len()
+        self.submitter.clone()
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.queue.close();
+        self.submitter.reconciles.close();
+        self.submitter.webhooks.close();
         for thread in self.threads.drain(..) {
             // Panics inside calls are caught; one of the callback was reported by the panic hook already.
             let _ = thread.join();
@@ -194,27 +199,42 @@ impl Drop for Workers {
 
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers").field("count", &self.threads.len()).field("waiting", &self.waiting()).finish()
+        f.debug_struct("Workers").field("threads", &self.threads.len()).finish_non_exhaustive()
     }
 }
 
-/// Jobs that wait, and who works on what.
+/// A job that waits, and the time that its plugin is charged for when it ends: of its calls that were given up.
+struct Waiting {
+    job: Job,
+    spent: Duration,
+}
+
+/// How a worker came to be free again.
+enum Ended {
+    /// After a call that took so long.
+    Took(Duration),
+    /// After a call that took longer than its pace allows; it waits to be made again.
+    GaveUp(Waiting),
+    /// Without a call, for which it was too late.
+    NotCalled,
+}
+
+/// Jobs that wait for the same workers.
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
-    /// In the order in which they came.
-    waiting: VecDeque<Job>,
-    /// By worker, the plugin that it works for, or has just worked for while it takes the next.
-    occupied: Vec<Option<Arc<str>>>,
+    schedule: Schedule<Waiting>,
+    /// Workers that wait for a job.
+    idle: usize,
     closed: bool,
 }
 
 impl Queue {
     fn new(workers: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), occupied: vec![None; workers], closed: false };
+        let state = State { schedule: Schedule::new(workers), idle: 0, closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -224,29 +244,45 @@ impl Queue {
     }
 
     fn push(&self, job: Job) -> Result<(), Box<QueueFull>> {
+        let plugin = Arc::clone(job.work.plugin());
         let mut state = self.lock();
-        if state.waiting.len() >= QUEUE_LENGTH {
-            return Err(Box::new(QueueFull(job)));
-        }
-        state.waiting.push_back(job);
-        drop(state);
-        self.changed.notify_one();
+        let waiting = Waiting { job, spent: Duration::ZERO };
+        state.schedule.push(&plugin, waiting).map_err(|waiting| Box::new(QueueFull(waiting.job)))?;
+        self.wake(&state);
         Ok(())
     }
 
     /// Waits for a job; None when there will be none any more.
-    fn take(&self, worker: usize) -> Option<Job> {
+    fn take(&self, worker: usize) -> Option<(Waiting, Pace)> {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.next(worker) {
-                state.occupied[worker] = Some(Arc::clone(job.work.plugin()));
-                return Some(job);
+            if let Some(next) = state.schedule.next(worker) {
+                // The call that ended before may have kept several jobs waiting.
+                self.wake(&state);
+                return Some(next);
             }
-            state.occupied[worker] = None;
             if state.closed {
                 return None;
             }
+            state.idle += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+
+    fn ended(&self, worker: usize, ended: Ended) {
+        let schedule = &mut self.lock().schedule;
+        match ended {
+            Ended::Took(call) => schedule.ended(worker, Some(call)),
+            Ended::NotCalled => schedule.ended(worker, None),
+            Ended::GaveUp(waiting) => schedule.gave_up(worker, waiting),
+        }
+    }
+
+    /// Wakes a worker when there is one and a job for it.
+    fn wake(&self, state: &State) {
+        if state.idle > 0 && state.schedule.is_ready() {
+            self.changed.notify_one();
         }
     }
 
@@ -256,40 +292,23 @@ impl Queue {
     }
 }
 
-impl State {
-    /// The oldest job of the plugin that occupies the fewest other workers. Where that says nothing, another plugin than the
-    /// one that this worker has just worked for goes first, so that a single worker serves plugins in turn; and of one
-    /// plugin's jobs a question of the API server, for whose answer a person waits.
-    fn next(&mut self, worker: usize) -> Option<Job> {
-        let (occupied, own) = (&self.occupied, self.occupied[worker].as_deref());
-        let others = |plugin: &str| {
-            let others = occupied.iter().enumerate().filter(|(other, _)| *other != worker);
-            others.filter(|(_, occupied)| occupied.as_deref() == Some(plugin)).count()
-        };
-        let urgency = |work: &Work| {
-            let plugin = work.plugin();
-            (others(plugin), own == Some(&**plugin), matches!(work, Work::Reconcile(_)))
-        };
-        let jobs = self.waiting.iter().enumerate();
-        let (at, _) = jobs.min_by_key(|(_, job)| urgency(&job.work))?;
-        self.waiting.remove(at)
-    }
-}
-
 fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
-    while let Some(Job { plugin, work }) = queue.take(worker) {
-        match work {
-            Work::Reconcile(call) => done(reconcile(&plugin, *call)),
-            Work::Admit(admit) => answer(&plugin, *admit),
-            Work::Convert(convert) => answer(&plugin, *convert),
-        }
+    while let Some((Waiting { job: Job { plugin, work }, spent }, pace)) = queue.take(worker) {
+        let ended = match work {
+            Work::Reconcile(call) => reconcile(plugin, call, spent, pace, done),
+            Work::Admit(admit) => answer(plugin, admit, pace, Work::Admit),
+            Work::Convert(convert) => answer(plugin, convert, pace, Work::Convert),
+        };
+        queue.ended(worker, ended);
     }
 }
 
-fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
-    let Call { id, controller, object, view, limits, check, .. } = call;
-    let report = guarded(
-        || plugin.call(object.json(), view, &limits),
+fn reconcile(plugin: Arc<Plugin>, call: Box<Call>, spent: Duration, pace: Pace, done: &dyn Fn(JobDone)) -> Ended {
+    let begin = Instant::now();
+    let hurried = hurried(&call.limits, pace);
+    let (view, limits) = (call.view.clone(), hurried.unwrap_or(call.limits));
+    let CallCompletion { result, reads, logs, dropped_logs, stats } = guarded(
+        || plugin.call(call.object.json(), view, &limits),
         |message| CallCompletion {
             result: CallResult::HostFault(message),
             reads: Dependencies::default(),
@@ -298,36 +317,60 @@ fn reconcile(plugin: &Plugin, call: Call) -> JobDone {
             stats: CallStats::default(),
         },
     );
+    if hurried.is_some() && matches!(result, CallResult::Fault(GuestFault::Deadline { .. })) {
+        let job = Job { plugin, work: Work::Reconcile(call) };
+        return Ended::GaveUp(Waiting { job, spent: spent + begin.elapsed() });
+    }
+    let Call { id, controller, object, check, .. } = *call;
     // The check takes time by the size of the outcome, so it is the plugin's too.
-    let checked = Instant::now();
-    let conclusion = check.conclude(&object, report.result);
-    let elapsed = report.stats.elapsed + checked.elapsed();
-    let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    JobDone {
+    let conclusion = guarded(|| check.conclude(&object, result), Conclusion::HostFault);
+    let elapsed = begin.elapsed();
+    let elapsed_us = u64::try_from((spent + elapsed).as_micros()).unwrap_or(u64::MAX);
+    let object = ObjectRef { kind: object.kind.clone(), name: object.name.clone() };
+    done(JobDone {
         id,
         controller,
-        object: ObjectRef { kind: object.kind.clone(), name: object.name.clone() },
-        done: CallDone { conclusion, reads: report.reads, elapsed_us },
-        logs: report.logs,
-        dropped_logs: report.dropped_logs,
-        stats: report.stats,
-    }
+        object,
+        done: CallDone { conclusion, reads, elapsed_us },
+        logs,
+        dropped_logs,
+        stats,
+    });
+    Ended::Took(elapsed)
 }
 
-fn answer<Q: WebhookRequest>(plugin: &Plugin, ask: WebhookCall<Q, Q::Answer>) {
-    if Instant::now() >= ask.until {
-        return;
+fn answer<Q: WebhookRequest>(
+    plugin: Arc<Plugin>,
+    ask: Box<WebhookCall<Q, Q::Answer>>,
+    pace: Pace,
+    again: fn(Box<WebhookCall<Q, Q::Answer>>) -> Work,
+) -> Ended {
+    let begin = Instant::now();
+    if begin >= ask.until {
+        return Ended::NotCalled;
     }
-    let report = guarded(
-        || plugin.ask(&ask.question, &ask.limits),
+    let hurried = hurried(&ask.limits, pace);
+    let Completion { answer, logs, dropped_logs, stats } = guarded(
+        || plugin.ask(&ask.question, &hurried.unwrap_or(ask.limits)),
         |message| Completion {
-            answer: Q::host_fault(message),
+            answer: Ok(Q::host_fault(message)),
             logs: Vec::new(),
             dropped_logs: 0,
             stats: CallStats::default(),
         },
     );
-    (ask.answer)(report);
+    if hurried.is_some() && matches!(answer, Err(GuestFault::Deadline { .. })) {
+        return Ended::GaveUp(Waiting { job: Job { plugin, work: again(ask) }, spent: Duration::ZERO });
+    }
+    let elapsed = begin.elapsed();
+    (ask.answer)(Completion { answer: answer.unwrap_or_else(Q::fault), logs, dropped_logs, stats });
+    Ended::Took(elapsed)
+}
+
+/// The bounds of a call that may be given up; None when it may take all of its time.
+fn hurried(limits: &CallLimits, pace: Pace) -> Option<CallLimits> {
+    let deadline_ms = u64::try_from(pace.limit()?.as_millis()).ok()?;
+    (deadline_ms < limits.deadline_ms).then_some(CallLimits { deadline_ms, ..*limits })
 }
 
 /// Runs a call; a panic of the host ends as the host's own fault. Nothing that the call touched is used again: its

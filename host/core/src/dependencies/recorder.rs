@@ -50,7 +50,7 @@ impl Drop for Reservation {
 }
 
 /// Collects a read set while a call runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     reads: Dependencies,
     /// What the entries take, see [`MAX_DEPENDENCY_BYTES`].

@@ -64,7 +64,7 @@ impl ApiServer {
                 request(Method::DELETE, &path, json, Bytes::from(options.to_string()))
             }
         };
-        let write = async { self.ask_while_claimed(request?, not_after_ms).await };
+        let write = async { self.ask_while_claimed(request?, None, not_after_ms).await };
         match (write.await, change) {
             (Ok(_), _) => Ok(()),
             (Err(Failure::Answered(refused)), Change::Delete { .. }) if refused.code == NOT_FOUND => Ok(()),

@@ -158,7 +158,7 @@ impl ApiServer {
             let body = serde_json::to_vec(&kept.secret(namespace))
                 .map_err(|error| Failure::Invalid(format!("the Secret cannot be written as JSON: {error}")))?;
             let request = request(method, &path, Some("application/json"), Bytes::from(body))?;
-            let answer = self.ask_while_claimed(request, not_after_ms).await?;
+            let answer = self.ask_while_claimed(request, None, not_after_ms).await?;
             serde_json::from_slice(&answer.body).map_err(|error| {
                 Failure::Lost(format!("the Secret was written, but its answer cannot be read: {error}"))
             })

@@ -357,10 +357,10 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
         r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
     let wasm = exporting("mortise:plugin/conversion@0.1.0", &["convert"], signature);
     let report = load(&engine(), &wasm).unwrap().ask(&question, &unhurried());
-    assert!(matches!(&report.answer, Conversion::Fault(GuestFault::Trap { .. })), "{:?}", report.answer);
+    assert!(matches!(&report.answer, Err(GuestFault::Trap { .. })), "{:?}", report.answer);
     let report = load(&engine(), &idle_guest()).unwrap().ask(&question, &unhurried());
     assert!(
-        matches!(&report.answer, Conversion::HostFault(why) if why.contains("does not export")),
+        matches!(&report.answer, Ok(Conversion::HostFault(why)) if why.contains("does not export")),
         "{:?}",
         report.answer
     );

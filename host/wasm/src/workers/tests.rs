@@ -1,15 +1,28 @@
-//! Jobs through real threads.
+//! Jobs through real threads. Workers are kept by the callbacks that they run, so no order depends on the time.
 
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-use mortise_core::call::Conclusion;
+use crossbeam_channel::{Receiver, Sender};
+use mortise_core::admission::{AdmissionRequest, Operation, Verdict};
 use mortise_core::contract::GuestFault;
-use mortise_core::limits::CallLimits;
+use mortise_core::conversion::{Conversion, ConversionRequest};
+use mortise_core::webhook::Purpose;
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, Pooling};
-use crate::testing::{check, guest, idle_guest, load, object, view};
+use crate::testing::{NOW_UNIX_MS, OBJECT, check, guest, idle_guest, idle_guest_with, load, object, view};
+
+/// Longer than anything here takes on a busy machine; only a failing test waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn plugin() -> Arc<Plugin> {
+    plugin_of(&idle_guest())
+}
+
+fn plugin_of(wasm: &[u8]) -> Arc<Plugin> {
+    let engine = Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap();
+    Arc::new(load(&engine, wasm).unwrap())
+}
 
 fn job(plugin: &Arc<Plugin>, id: u64) -> Job {
     job_of("thing", plugin, id)
@@ -18,41 +31,67 @@ fn job(plugin: &Arc<Plugin>, id: u64) -> Job {
 fn job_of(name: &str, plugin: &Arc<Plugin>, id: u64) -> Job {
     let call = Call {
         id: CallId(id),
-        controller: Arc::from("thing/Thing"),
+        controller: "thing/Thing".into(),
         plugin: Arc::from(name),
         digest: plugin.digest().clone(),
         object: object(),
         view: view(),
-        limits: CallLimits { deadline_ms: ENDLESS_MS, ..CallLimits::default() },
+        limits: CallLimits::default(),
         check: check(),
     };
     Job { plugin: plugin.clone(), work: Work::Reconcile(Box::new(call)) }
 }
 
-/// How long an endless call runs: far longer than submitting a dozen jobs takes on a machine that does other things too,
-/// because the order of the answers is only told when all of them waited.
-const ENDLESS_MS: u64 = 300;
-
-fn engine() -> Engine {
-    Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap()
+fn admission_of(name: &str, plugin: &Arc<Plugin>, answer: impl FnOnce(Completion<Verdict>) + Send + 'static) -> Job {
+    let question = AdmissionRequest {
+        purpose: Purpose::Validate,
+        operation: Operation::Create,
+        object: OBJECT.into(),
+        old: None,
+        now_unix_ms: NOW_UNIX_MS,
+        config: "{}".into(),
+    };
+    let admit = WebhookCall {
+        plugin: name.into(),
+        question,
+        limits: CallLimits::default(),
+        until: Instant::now() + 2 * DEADLINE,
+        answer: Box::new(answer),
+    };
+    Job { plugin: plugin.clone(), work: Work::Admit(Box::new(admit)) }
 }
 
-/// Workers, and what they finish.
-fn workers(count: usize) -> (Workers, Receiver<JobDone>) {
+/// Calls with these ids and greater ones keep their workers.
+const STUCK: u64 = 10_000;
+
+/// Workers, what they finish, and the gate: a worker that has run a call from [`STUCK`] on stays occupied until it is dropped.
+fn workers(count: usize) -> (Workers, Receiver<JobDone>, Sender<()>) {
     let (sender, results) = crossbeam_channel::unbounded();
-    (Workers::start(count, move |done| sender.send(done).unwrap()).unwrap(), results)
+    let (gate, closed) = crossbeam_channel::bounded::<()>(0);
+    let done = move |done: JobDone| {
+        let is_stuck = done.id.0 >= STUCK;
+        sender.send(done).unwrap();
+        if is_stuck {
+            // An error says that the gate is open.
+            let _ = closed.recv();
+        }
+    };
+    (Workers::start(count, done).unwrap(), results, gate)
+}
+
+fn next(results: &Receiver<JobDone>) -> JobDone {
+    results.recv_timeout(DEADLINE).expect("a call ends")
 }
 
 #[test]
 fn every_job_is_answered_once_with_its_id() {
-    let plugin = Arc::new(load(&engine(), &idle_guest()).unwrap());
-    let (workers, results) = workers(2);
+    let (plugin, (workers, results, _gate)) = (plugin(), workers(2));
     for id in 0..100 {
         workers.submit(job(&plugin, id)).unwrap();
     }
     let mut ids: Vec<u64> = (0..100)
         .map(|_| {
-            let done = results.recv_timeout(Duration::from_secs(30)).unwrap();
+            let done = next(&results);
             assert!(matches!(done.done.conclusion, Conclusion::Wants(_)), "{:?}", done.done);
             assert_eq!((&*done.controller, done.object.to_string().as_str()), ("thing/Thing", "Thing n/a"));
             done.id.0
@@ -62,83 +101,126 @@ fn every_job_is_answered_once_with_its_id() {
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
 }
 
-/// Which of the two plugins each finished call was of, in the order in which they ended.
-fn order(results: &Receiver<JobDone>, calls: usize) -> Vec<&'static str> {
-    (0..calls)
-        .map(|_| match results.recv_timeout(Duration::from_secs(30)).unwrap().done.conclusion {
-            Conclusion::Wants(_) => "good",
-            Conclusion::Fault(GuestFault::Deadline { limit_ms: ENDLESS_MS }) => "endless",
-            other => panic!("{other:?}"),
-        })
-        .collect()
-}
-
-/// Submits eight calls of a plugin that never returns and, while they run and wait, four of one that returns at once.
-fn beside_an_endless_plugin(count: usize) -> Vec<&'static str> {
-    let engine = engine();
-    let endless = Arc::new(load(&engine, &guest("i32.const 8", "(loop $l (br $l)) unreachable")).unwrap());
-    let good = Arc::new(load(&engine, &idle_guest()).unwrap());
-    let (workers, results) = workers(count);
-    for id in 0..8 {
-        workers.submit(job_of("endless", &endless, id)).unwrap();
+#[test]
+fn q4_beside_a_plugin_whose_calls_do_not_end_another_does_not_wait_also_where_one_worker_was_asked_for() {
+    let (plugin, (workers, results, gate)) = (plugin(), workers(1));
+    for id in STUCK..STUCK + 256 {
+        workers.submit(job_of("stuck", &plugin, id)).unwrap();
     }
-    for id in 100..104 {
-        workers.submit(job_of("good", &good, id)).unwrap();
+    assert!((1..MIN_WORKERS).all(|_| next(&results).id >= CallId(STUCK)));
+    for id in 0..100 {
+        workers.submit(job_of("good", &plugin, id)).unwrap();
+        assert_eq!(next(&results).id, CallId(id));
     }
-    order(&results, 12)
-}
-
-fn ended_before_the_last_good_one(order: &[&str]) -> usize {
-    let last = order.iter().rposition(|plugin| *plugin == "good").unwrap();
-    order[..last].iter().filter(|plugin| **plugin == "endless").count()
-}
-
-#[test]
-fn q4_beside_an_endless_plugin_another_waits_for_the_calls_that_run_and_not_for_those_that_wait() {
-    let order = beside_an_endless_plugin(2);
-    // Two endless calls run when the good ones come. The first worker that is free takes all of those, unless the machine
-    // stalls for longer than a deadline; six endless calls that waited before them end later.
-    assert!(ended_before_the_last_good_one(&order) <= 3, "{order:?}");
-}
-
-#[test]
-fn q4_a_single_worker_serves_plugins_in_turn() {
-    let order = beside_an_endless_plugin(1);
-    assert_eq!(order[..8], ["endless", "good"].repeat(4), "{order:?}");
-}
-
-#[test]
-fn q4_a_call_waits_for_no_worker_while_another_is_idle() {
-    let engine = engine();
-    let endless = Arc::new(load(&engine, &guest("i32.const 8", "(loop $l (br $l)) unreachable")).unwrap());
-    let good = Arc::new(load(&engine, &idle_guest()).unwrap());
-    let (workers, results) = workers(2);
-    // Whatever the plugin's name: none of them is bound to the worker that is occupied.
-    for (id, name) in (0..).zip(["a", "b", "c", "d", "e", "f", "g", "h"]) {
-        workers.submit(job_of("endless", &endless, id)).unwrap();
-        workers.submit(job_of(name, &good, 100 + id)).unwrap();
-        assert_eq!(order(&results, 2), ["good", "endless"], "{name}");
+    drop(gate);
+    for _ in MIN_WORKERS - 1..256 {
+        next(&results);
     }
 }
 
 #[test]
-fn a_full_queue_gives_the_job_back() {
-    let engine = engine();
-    let plugin = Arc::new(load(&engine, &idle_guest()).unwrap());
+fn q4_neither_reconciles_nor_admissions_wait_for_the_other() {
+    let (plugin, (workers, results, gate)) = (plugin(), workers(1));
+    let (answered, answers) = crossbeam_channel::unbounded();
+    let (opened, closed) = crossbeam_channel::bounded::<()>(0);
+    let reconcile = |name: &str, id: u64| {
+        workers.submit(job_of(name, &plugin, id)).unwrap();
+        assert_eq!(next(&results).id, CallId(id));
+    };
+    let admit = |name: &str, id: u64| {
+        let (answered, closed) = (answered.clone(), closed.clone());
+        let answer = move |_| {
+            answered.send(()).unwrap();
+            if id >= STUCK {
+                // An error says that the gate is open.
+                let _ = closed.recv();
+            }
+        };
+        workers.submit(admission_of(name, &plugin, answer)).unwrap();
+        answers.recv_timeout(DEADLINE).expect("an admission is answered");
+    };
+    // Once they are known to be quick they get every worker.
+    let names: Vec<String> = (0..MIN_WORKERS).map(|plugin| plugin.to_string()).collect();
+    for id in [0, STUCK] {
+        names.iter().for_each(|name| reconcile(name, id));
+    }
+    admit("good", 0);
+    drop(gate);
+    for id in [0, STUCK] {
+        names.iter().for_each(|name| admit(name, id));
+    }
+    reconcile("good", 0);
+    drop(opened);
+}
+
+/// A call that takes longer than a quick one may, and not as long as a slow one.
+const DEADLINE_MS: u64 = 120;
+/// The time of one that is given up once and made again.
+const BOTH: Duration = Duration::from_millis(50 + DEADLINE_MS);
+
+#[test]
+fn q4_a_reconcile_that_spins_is_given_up_for_others_and_ends_once_with_its_own_deadline() {
+    let plugin = plugin_of(&guest("i32.const 8", "(loop $l (br $l)) unreachable"));
+    let (workers, results, _gate) = workers(1);
+    let mut job = job(&plugin, 1);
+    let Work::Reconcile(call) = &mut job.work else { unreachable!("it is a reconcile") };
+    call.limits.deadline_ms = DEADLINE_MS;
+    workers.submit(job).unwrap();
+    let done = next(&results);
+    assert_eq!(done.done.conclusion, Conclusion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
+    assert!(Duration::from_micros(done.done.elapsed_us) >= BOTH, "{:?}", done.done);
+    drop(workers);
+    assert_eq!(results.try_iter().count(), 0);
+}
+
+#[test]
+fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_deadline() {
+    let plugin = plugin_of(&idle_guest_with(
+        r#"(core module $more
+             (func (export "more") (param i32 i32 i32 i32) (result i32) (loop $l (br $l)) unreachable))
+           (core instance $more (instantiate $more))
+           (func $more (param "object" string) (param "to-api-version" string) (result (result string (error string)))
+             (canon lift (core func $more "more") (memory $memory) (realloc $realloc)))
+           (instance $more (export "convert" (func $more)))
+           (export "mortise:plugin/conversion@0.1.0" (instance $more)))"#,
+    ));
+    let (workers, _results, _gate) = workers(1);
+    let (answered, answers) = crossbeam_channel::unbounded();
+    let question = ConversionRequest {
+        object: OBJECT.into(),
+        to_api_version: "example.com/v2".into(),
+        now_unix_ms: NOW_UNIX_MS,
+        config: "{}".into(),
+    };
+    let convert = WebhookCall {
+        plugin: "thing".into(),
+        question,
+        limits: CallLimits { deadline_ms: DEADLINE_MS, ..CallLimits::default() },
+        until: Instant::now() + 2 * DEADLINE,
+        answer: Box::new(move |report| answered.send(report).unwrap()),
+    };
+    workers.submit(Job { plugin, work: Work::Convert(Box::new(convert)) }).unwrap();
+    let report = answers.recv_timeout(DEADLINE).expect("a conversion is answered");
+    assert_eq!(report.answer, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
+}
+
+#[test]
+fn a_full_queue_gives_the_job_back_and_names_the_plugin_and_the_bound() {
+    let plugin = plugin();
     // Nobody takes from it.
     let queue = Queue::new(1);
     for id in 0..QUEUE_LENGTH as u64 {
         queue.push(job(&plugin, id)).unwrap();
     }
     let full = queue.push(job(&plugin, 7_777)).unwrap_err();
-    assert!(full.to_string().contains("1024 calls wait"), "{full}");
+    assert_eq!(full.to_string(), "1024 calls of the plugin \"thing\" wait for a worker, and no more may");
     assert!(matches!(&full.0.work, Work::Reconcile(call) if call.id == CallId(7_777)));
+    queue.push(job_of("other", &plugin, 1)).unwrap();
 }
 
 #[test]
 fn dropping_the_workers_finishes_what_was_submitted() {
-    let plugin = Arc::new(load(&engine(), &idle_guest()).unwrap());
-    let (workers, results) = workers(2);
+    let (plugin, (workers, results, _gate)) = (plugin(), workers(2));
     for id in 0..20 {
         workers.submit(job(&plugin, id)).unwrap();
     }

@@ -1,0 +1,111 @@
+//! How many requests may be in flight, in all and of one flow. A request enters with its flow, waits for its permit, and holds
+//! that until it has been answered; what is asked is not known here. A flow is what hangs as one: the writes of a plugin,
+//! whose kinds may have a webhook that is away, or the reads of a kind, which may be converted by one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use mortise_core::object::Kind;
+use tokio::sync::oneshot;
+
+use self::permits::{Limits, Permits, Ticket};
+
+mod permits;
+#[cfg(test)]
+mod tests;
+
+/// Writes, by plugin; None is the host itself.
+///
+/// In flight are at most 64 + 8 + P, where P is the number of plugins that write: the shared pool, the host's own permits and
+/// one of each plugin. Each takes a connection, since kube's client speaks HTTP/1.1. The shared pool is a third of the 200
+/// mutating requests that an API server runs at once for all its clients.
+pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
+
+/// Live reads, by kind.
+///
+/// In flight are at most 32 + K, where K is the number of kinds that are read. At some milliseconds a read, ten thousand keys
+/// that ask at once wait for two seconds, and the API server, which runs 400 reads at once, has room for others.
+pub(crate) type ReadLimiter = Limiter<Kind>;
+
+/// At four milliseconds a write, a plugin alone writes six thousand a second, which no API server takes. The host writes the
+/// status of plugins and Events; it needs few, and must not wait for plugins.
+const WRITES: Limits<Option<Arc<str>>> =
+    Limits { own: |plugin| if plugin.is_none() { 8 } else { 1 }, shared: 64, of_one: 24 };
+/// Half of the pool: two kinds that hang at once leave the others their own permits, until they are known to hang.
+const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16 };
+
+/// Hands out permits in order. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Limiter<F: Ord + Clone>(Arc<Mutex<State<F>>>);
+
+#[derive(Debug)]
+struct State<F> {
+    permits: Permits<F>,
+    waiting: BTreeMap<Ticket, oneshot::Sender<()>>,
+}
+
+/// A request's permit, or its place among those that wait, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit<F: Ord + Clone> {
+    limiter: Limiter<F>,
+    flow: F,
+    ticket: Ticket,
+}
+
+impl WriteLimiter {
+    pub(crate) fn of_writes() -> Self {
+        Self::new(WRITES)
+    }
+}
+
+impl ReadLimiter {
+    pub(crate) fn of_reads() -> Self {
+        Self::new(READS)
+    }
+}
+
+impl<F: Ord + Clone> Limiter<F> {
+    fn new(limits: Limits<F>) -> Self {
+        Self(Arc::new(Mutex::new(State { permits: Permits::new(limits), waiting: BTreeMap::new() })))
+    }
+
+    /// Waits for a permit, behind the requests of the same flow that came before. A caller that stops waiting gives up its place.
+    pub(crate) async fn enter(&self, flow: F) -> Permit<F> {
+        let (permit, granted) = self.queue(flow);
+        if let Some(granted) = granted {
+            granted.await.expect("the sender is kept until the permit is granted or dropped");
+        }
+        permit
+    }
+
+    fn queue(&self, flow: F) -> (Permit<F>, Option<oneshot::Receiver<()>>) {
+        let mut state = self.lock();
+        let (ticket, is_granted) = state.permits.enter(Instant::now(), &flow);
+        let granted = (!is_granted).then(|| {
+            let (sender, granted) = oneshot::channel();
+            state.waiting.insert(ticket, sender);
+            granted
+        });
+        drop(state);
+        (Permit { limiter: self.clone(), flow, ticket }, granted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
+        // Nothing that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Ord + Clone> Drop for Permit<F> {
+    fn drop(&mut self) {
+        let mut state = self.limiter.lock();
+        state.waiting.remove(&self.ticket);
+        for ticket in state.permits.leave(Instant::now(), &self.flow, self.ticket) {
+            if let Some(waiting) = state.waiting.remove(&ticket) {
+                // Whoever stopped waiting drops the permit next.
+                let _ = waiting.send(());
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Who gets a permit next. Requests enter and leave by their flows; the tickets of those that may be sent come out. Nothing waits
+//! here, and time is an argument.
+//!
+//! Each flow has permits of its own. What it has in flight beyond them it takes from a shared pool, of which it gets a part at
+//! most, and nothing more while one of its requests hangs. So flows that hang, however many, hold what they had and their own
+//! permits, and every other flow has at least its own. Of those that wait for the pool the flow that has least of it is next,
+//! then the one that waits longest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
+
+/// A request in flight for longer hangs. An answer takes milliseconds; of an API server that takes a second for it, it is
+/// better to ask less.
+pub(super) const HANGS: Duration = Duration::from_secs(1);
+/// A request that took longer hung until it was given up, as its successors will: its flow gets nothing of the pool until others
+/// have ended in time, each of which doubles its part. Half of the timeout of a write.
+pub(super) const HUNG: Duration = Duration::from_secs(5);
+/// Flows that are remembered without a request because they hung. Beyond that all of those are forgotten and have their whole
+/// part again. Four times the plugins that a host is made for.
+pub(super) const REMEMBERED: usize = 4_096;
+
+/// How many requests may be in flight.
+#[derive(Debug)]
+pub(super) struct Limits<F> {
+    /// Of one flow, whatever the others do.
+    pub(super) own: fn(&F) -> usize,
+    /// Of all flows together, beyond their own.
+    pub(super) shared: usize,
+    /// Of the shared ones, those of one flow.
+    pub(super) of_one: usize,
+}
+
+/// A request, by the order in which it came.
+pub(super) type Ticket = u64;
+
+/// The requests that are in flight or wait to be.
+#[derive(Debug)]
+pub(super) struct Permits<F> {
+    limits: Limits<F>,
+    flows: BTreeMap<F, Flow>,
+    /// Flows that wait for the pool, the next one first: what they have of it, and their first request that waits. One that was
+    /// found to hang is out of it until its next request ends.
+    ready: BTreeMap<(usize, Ticket), F>,
+    /// What is taken of the pool.
+    taken: usize,
+    tickets: Ticket,
+}
+
+#[derive(Debug)]
+struct Flow {
+    own: usize,
+    /// The most that it may take of the pool.
+    part: usize,
+    /// Since when, the oldest first: permits are granted in the order of tickets.
+    in_flight: BTreeMap<Ticket, Instant>,
+    waiting: BTreeSet<Ticket>,
+}
+
+impl Flow {
+    fn taken(&self) -> usize {
+        self.in_flight.len().saturating_sub(self.own)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.waiting.is_empty()
+    }
+
+    fn hangs(&self, now: Instant) -> bool {
+        self.in_flight.first_key_value().is_some_and(|(_, since)| now.saturating_duration_since(*since) > HANGS)
+    }
+
+    /// Its place among those that wait for the pool.
+    fn order(&self) -> Option<(usize, Ticket)> {
+        let first = *self.waiting.first()?;
+        (self.taken() < self.part).then_some((self.taken(), first))
+    }
+
+    fn grant_first(&mut self, now: Instant) -> Option<Ticket> {
+        let first = self.waiting.pop_first()?;
+        self.in_flight.insert(first, now);
+        Some(first)
+    }
+
+    /// Ends a request, or stops it from waiting.
+    fn end(&mut self, now: Instant, ticket: Ticket, most: usize) {
+        self.waiting.remove(&ticket);
+        let Some(since) = self.in_flight.remove(&ticket) else { return };
+        match now.saturating_duration_since(since) {
+            took if took > HUNG => self.part = 0,
+            took if took <= HANGS => self.part = (self.part * 2).clamp(1, most),
+            _ => {}
+        }
+    }
+}
+
+impl<F: Ord + Clone> Permits<F> {
+    pub(super) fn new(limits: Limits<F>) -> Self {
+        Self { limits, flows: BTreeMap::new(), ready: BTreeMap::new(), taken: 0, tickets: 0 }
+    }
+
+    /// A new request, and whether it may be sent. Else it waits until [`Permits::leave`] grants it.
+    pub(super) fn enter(&mut self, now: Instant, flow: &F) -> (Ticket, bool) {
+        self.tickets += 1;
+        let ticket = self.tickets;
+        if !self.flows.contains_key(flow) {
+            let (own, part) = ((self.limits.own)(flow), self.limits.of_one);
+            let empty = Flow { own, part, in_flight: BTreeMap::new(), waiting: BTreeSet::new() };
+            self.flows.insert(flow.clone(), empty);
+        }
+        let is_granted = self.update(flow, |flow| {
+            flow.waiting.insert(ticket);
+            flow.in_flight.len() < flow.own && flow.grant_first(now).is_some()
+        });
+        (ticket, is_granted || self.grant(now).contains(&ticket))
+    }
+
+    /// A request ends or stops waiting. Those that may be sent now.
+    pub(super) fn leave(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Vec<Ticket> {
+        let most = self.limits.of_one;
+        let (own, is_idle) = self.update(flow, |flow| {
+            flow.end(now, ticket, most);
+            let own = if flow.in_flight.len() < flow.own { flow.grant_first(now) } else { None };
+            (own, flow.is_idle())
+        });
+        if is_idle && self.flows.get(flow).is_some_and(|flow| flow.part == most) {
+            self.flows.remove(flow);
+        } else if is_idle && self.flows.len() > REMEMBERED {
+            self.flows.retain(|_, flow| !flow.is_idle());
+        }
+        let mut granted = self.grant(now);
+        granted.extend(own);
+        granted
+    }
+
+    /// Hands out the pool.
+    fn grant(&mut self, now: Instant) -> Vec<Ticket> {
+        let mut granted = Vec::new();
+        while self.taken < self.limits.shared {
+            let Some((_, flow)) = self.ready.pop_first() else { break };
+            if self.flows.get(&flow).is_some_and(|flow| !flow.hangs(now)) {
+                granted.extend(self.update(&flow, |flow| flow.grant_first(now)));
+            }
+        }
+        granted
+    }
+
+    /// Changes a flow, and what is counted and ordered by it.
+    fn update<R>(&mut self, key: &F, change: impl FnOnce(&mut Flow) -> R) -> R {
+        let flow = self.flows.get_mut(key).expect("a flow with a request has an entry");
+        self.taken -= flow.taken();
+        if let Some(order) = flow.order() {
+            self.ready.remove(&order);
+        }
+        let result = change(flow);
+        self.taken += flow.taken();
+        if let Some(order) = flow.order() {
+            self.ready.insert(order, key.clone());
+        }
+        result
+    }
+}

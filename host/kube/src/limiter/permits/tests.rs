@@ -1,0 +1,226 @@
+//! The permits alone, with a clock that the tests move.
+
+use super::super::{READS, WRITES};
+use super::*;
+
+type Plugin = Option<std::sync::Arc<str>>;
+
+const HOST: Plugin = None;
+
+fn plugin(name: impl ToString) -> Plugin {
+    Some(name.to_string().into())
+}
+
+/// Requests that end when a test says so.
+struct Host {
+    permits: Permits<Plugin>,
+    now: Instant,
+    in_flight: Vec<(Plugin, Ticket)>,
+    waiting: Vec<(Plugin, Ticket)>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self { permits: Permits::new(WRITES), now: Instant::now(), in_flight: Vec::new(), waiting: Vec::new() }
+    }
+
+    /// Whether it is sent at once.
+    fn enter(&mut self, plugin: &Plugin) -> bool {
+        let (ticket, is_granted) = self.permits.enter(self.now, plugin);
+        let list = if is_granted { &mut self.in_flight } else { &mut self.waiting };
+        list.push((plugin.clone(), ticket));
+        is_granted
+    }
+
+    /// So many at once; how many are sent.
+    fn enter_many(&mut self, plugin: &Plugin, count: usize) -> usize {
+        (0..count).filter(|_| self.enter(plugin)).count()
+    }
+
+    /// Ends a request of `in_flight`; whose are sent now.
+    fn end(&mut self, at: usize) -> Vec<Plugin> {
+        let (plugin, ticket) = self.in_flight.remove(at);
+        self.leave(&plugin, ticket)
+    }
+
+    fn leave(&mut self, plugin: &Plugin, ticket: Ticket) -> Vec<Plugin> {
+        let granted = self.permits.leave(self.now, plugin, ticket);
+        let (granted, waiting): (Vec<_>, _) = self.waiting.drain(..).partition(|(_, ticket)| granted.contains(ticket));
+        self.waiting = waiting;
+        self.in_flight.extend(granted.iter().cloned());
+        granted.into_iter().map(|(plugin, _)| plugin).collect()
+    }
+
+    /// Ends what is in flight now, and not what is sent because of that.
+    fn end_all(&mut self) {
+        for _ in 0..self.in_flight.len() {
+            self.end(0);
+        }
+    }
+
+    fn of(&self, plugin: &Plugin) -> usize {
+        self.in_flight.iter().filter(|(other, _)| other == plugin).count()
+    }
+}
+
+#[test]
+fn q4_beside_a_hundred_plugins_whose_writes_hang_another_writes_and_so_does_the_host() {
+    let mut host = Host::new();
+    for hung in 0..100 {
+        assert!(host.enter_many(&plugin(hung), 100) >= 1, "plugin {hung}");
+    }
+    assert_eq!(host.in_flight.len(), WRITES.shared + 100);
+    assert!(host.enter(&plugin("another")));
+    assert_eq!(host.enter_many(&HOST, 9), 8, "its own ones");
+}
+
+#[test]
+fn q4_a_plugin_whose_writes_hang_gets_no_more_of_the_pool_and_again_more_when_they_end_in_time() {
+    let mut host = Host::new();
+    let (hung, other) = (plugin("hung"), plugin("other"));
+    assert_eq!(host.enter_many(&hung, 5), 5);
+    host.now += HANGS + Duration::from_millis(1);
+    assert_eq!((host.enter_many(&hung, 10), host.enter_many(&other, 10)), (0, 10));
+    // Given up after ten seconds, all of them; the next ones show how it is now.
+    host.now += Duration::from_secs(9);
+    (0..5).for_each(|_| drop(host.end(0)));
+    assert_eq!(host.of(&hung), 1, "its own permit");
+    for in_flight in [2, 4, 8] {
+        host.enter_many(&hung, 30);
+        while let Some(at) = host.in_flight.iter().position(|(plugin, _)| *plugin == hung) {
+            host.now += Duration::from_millis(1);
+            host.end(at);
+            if host.of(&hung) >= in_flight {
+                break;
+            }
+        }
+        assert!(host.of(&hung) >= in_flight, "{in_flight}");
+    }
+}
+
+#[test]
+fn q4_plugins_whose_writes_hang_again_and_again_leave_the_pool_to_others() {
+    let mut host = Host::new();
+    for _ in 0..3 {
+        for hung in 0..100 {
+            host.enter_many(&plugin(hung), 10);
+        }
+        host.now += Duration::from_secs(10);
+        host.end_all();
+    }
+    assert_eq!(host.permits.taken, 0, "each has one in flight, its own");
+    assert_eq!(host.enter_many(&plugin("another"), 100), 1 + WRITES.of_one);
+}
+
+#[test]
+fn of_those_that_wait_for_the_pool_the_one_with_the_least_of_it_is_next_and_then_the_first() {
+    let mut host = Host::new();
+    for busy in ["a", "b", "c"] {
+        host.enter_many(&plugin(busy), 100);
+    }
+    assert_eq!(host.permits.taken, WRITES.shared);
+    assert_eq!(host.enter_many(&plugin("d"), 3), 1);
+    assert_eq!(host.enter_many(&plugin("e"), 3), 1);
+    let first_of_a = host.in_flight.iter().position(|(of, _)| *of == plugin("a")).unwrap();
+    let granted: Vec<Plugin> = (0..4).flat_map(|_| host.end(first_of_a)).collect();
+    assert_eq!(granted, ["d", "e", "d", "e"].map(plugin));
+}
+
+#[test]
+fn the_requests_of_a_flow_are_sent_in_the_order_in_which_they_came() {
+    let mut host = Host::new();
+    let one = plugin("one");
+    host.enter_many(&one, 1_000);
+    let mut sent = Vec::new();
+    while !host.in_flight.is_empty() {
+        sent.push(host.in_flight[0].1);
+        host.end(0);
+    }
+    assert_eq!(sent, (1..=1_000).collect::<Vec<_>>());
+    assert!(host.permits.flows.is_empty() && host.permits.ready.is_empty());
+    assert_eq!(host.permits.taken, 0);
+}
+
+#[test]
+fn a_request_that_stops_waiting_leaves_its_place_to_the_next() {
+    let mut host = Host::new();
+    let one = plugin("one");
+    host.enter_many(&one, 1 + WRITES.of_one + 2);
+    let (_, ticket) = host.waiting.remove(0);
+    let (_, second) = host.waiting[0];
+    assert_eq!(host.leave(&one, ticket), []);
+    host.end(0);
+    assert_eq!(host.in_flight.last(), Some(&(one, second)));
+}
+
+#[test]
+fn plugins_that_write_no_more_are_forgotten_and_of_those_whose_writes_hung_all_but_some() {
+    let mut host = Host::new();
+    for number in 0..=REMEMBERED {
+        host.enter(&plugin(number));
+        host.end(0);
+    }
+    assert!(host.permits.flows.is_empty());
+    for number in 0..=REMEMBERED {
+        host.enter(&plugin(number));
+        host.now += Duration::from_secs(10);
+        host.end(0);
+    }
+    assert!(host.permits.flows.len() <= REMEMBERED);
+}
+
+#[test]
+fn ten_thousand_live_reads_at_once_leave_one_for_each_other_kind() {
+    let mut permits = Permits::new(READS);
+    let kind = |kind: usize| mortise_core::object::Kind::new("example.com/v1", &format!("Kind{kind}"));
+    let now = Instant::now();
+    for of in 0..5 {
+        let sent = (0..10_000).filter(|_| permits.enter(now, &kind(of)).1).count();
+        assert_eq!(sent, [1 + READS.of_one, 1 + READS.of_one, 1, 1, 1][of], "{of}");
+    }
+}
+
+/// Numbers that look random (xorshift), the same in each run.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize % below
+    }
+}
+
+#[test]
+fn q4_whatever_comes_the_bounds_hold_and_every_request_is_sent() {
+    for seed in 1..=50 {
+        let mut random = numbers(seed);
+        let mut host = Host::new();
+        let plugins: Vec<Plugin> = (0..8).map(plugin).chain([HOST]).collect();
+        for _ in 0..2_000 {
+            match random(8) {
+                0..4 => drop(host.enter(&plugins[random(plugins.len())])),
+                4 => host.now += Duration::from_millis(random(3_000) as u64),
+                5 if !host.waiting.is_empty() => {
+                    let (plugin, ticket) = host.waiting.remove(random(host.waiting.len()));
+                    host.leave(&plugin, ticket);
+                }
+                _ if !host.in_flight.is_empty() => drop(host.end(random(host.in_flight.len()))),
+                _ => {}
+            }
+            let own = |plugin: &Plugin| (WRITES.own)(plugin);
+            let taken: Vec<usize> = plugins.iter().map(|plugin| host.of(plugin).saturating_sub(own(plugin))).collect();
+            assert!(taken.iter().all(|taken| *taken <= WRITES.of_one), "seed {seed}: {taken:?}");
+            assert_eq!(host.permits.taken, taken.iter().sum::<usize>(), "seed {seed}");
+            assert!(host.permits.taken <= WRITES.shared, "seed {seed}");
+            let waits = |plugin: &Plugin| host.waiting.iter().any(|(other, _)| other == plugin);
+            let idle = plugins.iter().find(|plugin| waits(plugin) && host.of(plugin) < own(plugin));
+            assert_eq!(idle, None, "seed {seed}: it waits beside a permit of its own");
+        }
+        while !host.in_flight.is_empty() {
+            host.end(0);
+        }
+        assert_eq!(host.waiting, [], "seed {seed}");
+        assert_eq!(host.permits.taken, 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Permits through futures: who waits, and what becomes of those that stop.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// All the permits that a plugin gets without waiting.
+fn hanging(limiter: &WriteLimiter, plugin: &str) -> Vec<Permit<Option<Arc<str>>>> {
+    let enter = || match poll(limiter.enter(Some(plugin.into()))) {
+        Poll::Ready(permit) => Some(permit),
+        Poll::Pending => None,
+    };
+    std::iter::from_fn(enter).collect()
+}
+
+#[test]
+fn q4_a_plugin_whose_writes_hang_leaves_room_for_others() {
+    let limiter = WriteLimiter::of_writes();
+    let hung: Vec<_> = (0..100).map(|plugin| hanging(&limiter, &plugin.to_string())).collect();
+    assert!(hung.iter().all(|permits| !permits.is_empty()));
+    assert!(!hanging(&limiter, "another").is_empty());
+    assert!(poll(limiter.enter(None)).is_ready(), "the host's own write");
+}
+
+#[test]
+fn a_permit_that_is_dropped_wakes_the_next() {
+    let limiter = WriteLimiter::of_writes();
+    let mut permits = hanging(&limiter, "one");
+    let mut next = pin!(limiter.enter(Some("one".into())));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(next.as_mut().poll(&mut context).is_pending());
+    permits.pop();
+    assert!(next.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn whoever_stops_waiting_holds_nobody_up_also_after_the_permit_was_granted() {
+    let limiter = WriteLimiter::of_writes();
+    let mut permits = hanging(&limiter, "one");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut wait = || {
+        let mut waiting = Box::pin(limiter.enter(Some("one".into())));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        waiting
+    };
+    let (stops_waiting, has_been_granted, mut last) = (wait(), wait(), wait());
+    drop(stops_waiting);
+    permits.pop();
+    drop(has_been_granted);
+    assert!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    drop((last, permits));
+    assert!(limiter.lock().waiting.is_empty());
+}

@@ -1,0 +1,264 @@
+//! The schedule alone, with workers and guests whose time is a number.
+
+use super::*;
+
+/// The longest deadline that a plugin may have.
+const DEADLINE_MS: u64 = 10_000;
+const QUICK_MS: u64 = QUICK.as_millis() as u64;
+const SLOW_MS: u64 = SLOW.as_millis() as u64;
+
+/// A job: when it came.
+type Came = u64;
+
+/// Workers whose calls take the time that their plugins' names say: "12 ms, a".
+struct Host {
+    schedule: Schedule<(Arc<str>, Came)>,
+    now: u64,
+    /// What each worker runs, at which pace and until when.
+    running: Vec<Option<((Arc<str>, Came), Pace, u64)>>,
+    /// By plugin, how long each job took from its coming to its end.
+    latencies: BTreeMap<Arc<str>, Vec<u64>>,
+}
+
+fn length_ms(plugin: &str) -> u64 {
+    plugin.split_once(" ms").expect("a plugin's name begins with its time").0.parse().expect("a number")
+}
+
+impl Host {
+    fn new(workers: usize) -> Self {
+        let schedule = Schedule::new(workers);
+        let running = (0..schedule.workers()).map(|_| None).collect();
+        Self { schedule, now: 0, running, latencies: BTreeMap::new() }
+    }
+
+    fn push(&mut self, plugin: &str) {
+        let plugin: Arc<str> = plugin.into();
+        self.schedule.push(&plugin, (Arc::clone(&plugin), self.now)).expect("there is room");
+        self.fill();
+    }
+
+    fn push_many(&mut self, plugin: &str, jobs: usize) {
+        (0..jobs).for_each(|_| self.push(plugin));
+    }
+
+    fn fill(&mut self) {
+        for worker in 0..self.running.len() {
+            if self.running[worker].is_some() {
+                continue;
+            }
+            let Some((job, pace)) = self.schedule.next(worker) else { break };
+            let ends = self.now + pace.limit_ms().min(length_ms(&job.0));
+            self.running[worker] = Some((job, pace, ends));
+        }
+        self.check();
+    }
+
+    /// What holds at every moment.
+    fn check(&self) {
+        let workers = self.running.len();
+        let running = || self.running.iter().flatten();
+        for ((plugin, _), ..) in running() {
+            assert!(running().filter(|((other, _), ..)| other == plugin).count() < workers, "{plugin} has all workers");
+        }
+        for pace in Pace::ALL {
+            let such = running().filter(|(_, other, _)| *other >= pace).count();
+            assert!(such <= workers - pace as usize, "{such} of {workers} workers at {pace:?}");
+        }
+    }
+
+    /// Lets the time pass until then.
+    fn until(&mut self, then: u64) {
+        while let Some(end) = self.running.iter().flatten().map(|(.., ends)| *ends).min().filter(|end| *end <= then) {
+            self.now = end;
+            for worker in 0..self.running.len() {
+                let Some((job, pace, _)) = self.running[worker].take_if(|(.., ends)| *ends == end) else { continue };
+                let length_ms = length_ms(&job.0);
+                if length_ms > pace.limit_ms() {
+                    self.schedule.gave_up(worker, job);
+                } else {
+                    self.schedule.ended(worker, Some(Duration::from_millis(length_ms)));
+                    self.latencies.entry(job.0).or_default().push(end - job.1);
+                }
+            }
+            self.fill();
+        }
+        self.now = then;
+    }
+
+    /// A job of this plugin every 100 ms for so long; the longest that one took.
+    fn longest(&mut self, plugin: &str, for_ms: u64) -> u64 {
+        let end = self.now + for_ms;
+        self.latencies.remove(plugin);
+        while self.now < end {
+            self.push(plugin);
+            self.until(self.now + 100);
+        }
+        assert!(self.schedule.plugins.get(plugin).is_none_or(Entry::is_idle), "{plugin} has jobs that never end");
+        *self.latencies[plugin].iter().max().expect("a job ended")
+    }
+}
+
+impl Pace {
+    fn limit_ms(self) -> u64 {
+        self.limit().map_or(DEADLINE_MS, |limit| limit.as_millis() as u64)
+    }
+}
+
+#[test]
+fn q4_a_plugin_that_spins_delays_no_other_also_where_one_worker_was_asked_for() {
+    for (asked, workers) in [(0, 3), (1, 3), (3, 3), (8, 8)] {
+        let mut host = Host::new(asked);
+        assert_eq!(host.running.len(), workers);
+        host.push_many("10000 ms, spins", 256);
+        assert_eq!(host.longest("1 ms, quick", 60_000), 1, "of {workers}");
+    }
+}
+
+#[test]
+fn q4_however_many_plugins_spin_others_wait_for_none_of_them_once_they_are_known() {
+    for workers in [3, 4, 9] {
+        for spinning in [workers - 1, workers, workers + 1, 100] {
+            let mut host = Host::new(workers);
+            for plugin in 0..spinning {
+                host.push_many(&format!("10000 ms, {plugin}"), 10);
+            }
+            // All of them are new, and before it.
+            let known_ms = spinning as u64 * (QUICK_MS + SLOW_MS);
+            assert!(host.longest("1 ms, quick", known_ms) <= spinning as u64 * QUICK_MS + 1, "{spinning} on {workers}");
+            assert_eq!(host.longest("1 ms, quick", 60_000), 1, "{spinning} on {workers}");
+            for new in 0..10 {
+                assert_eq!(host.longest(&format!("2 ms, {new}"), 100), 2, "{spinning} on {workers}");
+            }
+            // It is given up once, and shares its worker with nobody.
+            assert_eq!(host.longest("90 ms, slow", 10_000), QUICK_MS + 90, "{spinning} on {workers}");
+        }
+    }
+}
+
+#[test]
+fn q4_quick_plugins_that_begin_to_spin_all_at_once_hold_their_workers_for_the_time_of_a_quick_call() {
+    let mut host = Host::new(3);
+    host.push("1 ms, quick");
+    host.until(1_000);
+    for plugin in 0..3 {
+        host.push(&format!("10000 ms, {plugin}"));
+    }
+    assert_eq!(host.schedule.occupied, [3, 0, 0]);
+    assert!(host.longest("1 ms, quick", 1_000) <= QUICK_MS + 1);
+}
+
+#[test]
+fn q4_slow_plugins_leave_a_worker_to_quick_ones_and_take_turns_with_each_other() {
+    let mut host = Host::new(3);
+    let slow = ["a", "b", "c", "d"].map(|plugin| format!("200 ms, {plugin}"));
+    for plugin in &slow {
+        host.push_many(plugin, 100);
+    }
+    host.until(1_000);
+    assert_eq!(host.longest("1 ms, quick", 9_000), 1);
+    let served = slow.map(|plugin| host.latencies[plugin.as_str()].len());
+    assert!(served.iter().all(|served| (20..=25).contains(served)), "two workers for ten seconds: {served:?}");
+}
+
+#[test]
+fn a_plugin_has_its_quicker_pace_again_after_some_calls_that_fit_it() {
+    let mut entry: Entry<()> =
+        Entry { jobs: VecDeque::new(), running: 0, turn: 0, pace: Pace::Quick, quicker_calls: 0 };
+    let mut pace_after = |calls: u32, length: Duration| {
+        (0..calls).for_each(|_| entry.took(length));
+        entry.pace
+    };
+    let long = SLOW + Duration::from_millis(1);
+    assert_eq!(pace_after(1, long), Pace::Spinning);
+    assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Spinning);
+    assert_eq!(pace_after(1, SLOW), Pace::Slow);
+    assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Slow);
+    assert_eq!(pace_after(1, SLOW), Pace::Slow, "it begins anew");
+    assert_eq!(pace_after(CALLS_TO_RECOVER, QUICK), Pace::Quick);
+}
+
+#[test]
+fn a_job_that_was_given_up_is_its_plugins_next_and_keeps_its_slower_pace() {
+    let mut schedule = Schedule::new(3);
+    let plugin: Arc<str> = "plugin".into();
+    for job in 0..20 {
+        schedule.push(&plugin, job).unwrap();
+    }
+    let (given_up, _) = schedule.next(0).unwrap();
+    schedule.gave_up(0, given_up);
+    // As if its other calls had meanwhile shown it to be quick.
+    schedule.plugins.get_mut(&plugin).unwrap().pace = Pace::Quick;
+    assert_eq!(schedule.next(0), Some((given_up, Pace::Slow)));
+}
+
+#[test]
+fn a_thousand_plugins_with_a_job_each_are_served_in_the_order_in_which_they_came() {
+    let mut schedule = Schedule::new(4);
+    for job in 0..1_000 {
+        schedule.push(&format!("plugin {job}").into(), job).unwrap();
+    }
+    let served: Vec<i32> = std::iter::from_fn(|| {
+        let job = schedule.next(0);
+        schedule.ended(0, Some(Duration::ZERO));
+        job.map(|(job, _)| job)
+    })
+    .collect();
+    assert_eq!(served, (0..1_000).collect::<Vec<_>>());
+    assert!(schedule.plugins.is_empty() && schedule.waiting.iter().all(BTreeMap::is_empty));
+    assert_eq!(schedule.occupied, [0; PACES]);
+}
+
+#[test]
+fn q4_a_job_waits_for_those_of_its_own_plugin_only_and_a_full_queue_is_one_plugins() {
+    let mut schedule = Schedule::new(3);
+    let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());
+    let last = QUEUE_LENGTH as i32;
+    for job in 0..last {
+        schedule.push(&many, job).unwrap();
+    }
+    assert_eq!(schedule.push(&many, 7_777), Err(7_777));
+    assert_eq!(schedule.next(0), Some((0, Pace::Quick)));
+    schedule.push(&one, -1).unwrap();
+    assert_eq!(schedule.next(1), Some((-1, Pace::Quick)));
+    for job in 1..last {
+        schedule.ended(0, Some(Duration::ZERO));
+        assert_eq!(schedule.next(0), Some((job, Pace::Quick)), "the oldest first");
+    }
+}
+
+#[test]
+fn slow_plugins_without_a_job_are_forgotten_when_there_are_too_many() {
+    let mut schedule = Schedule::new(3);
+    for plugin in 0..=REMEMBERED {
+        schedule.push(&plugin.to_string().into(), ()).unwrap();
+        schedule.next(0);
+        schedule.ended(0, Some(SLOW));
+    }
+    assert!(schedule.plugins.len() <= REMEMBERED);
+}
+
+/// Numbers that look random (xorshift), the same in each run.
+fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    }
+}
+
+#[test]
+fn q4_whatever_comes_the_bounds_hold_and_every_job_ends() {
+    for seed in 1..=50 {
+        let mut random = numbers(seed);
+        let mut host = Host::new(3 + random(4) as usize);
+        for _ in 0..500 {
+            let plugin = random(12);
+            host.push(&format!("{} ms, {plugin}", plugin * 60));
+            host.until(host.now + random(200));
+        }
+        host.until(host.now + 500 * DEADLINE_MS);
+        assert_eq!(host.latencies.values().map(Vec::len).sum::<usize>(), 500, "seed {seed}");
+    }
+}
