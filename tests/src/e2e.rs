@@ -13,6 +13,7 @@ mod eru;
 mod failover;
 mod foo;
 mod hostile;
+mod isolation;
 mod kinds;
 mod lifecycle;
 mod mydaemonset;
