@@ -170,7 +170,7 @@ fn performer(
         watches: BTreeMap::new(),
         audit: None,
         reconciles,
-        webhooks: Webhooks::new(),
+        webhooks: Webhooks::default(),
     })
 }
 
@@ -187,7 +187,6 @@ fn keeper(config: &Config, performer: &Performer) -> Keeper {
         webhooks,
         supervisor: performer.supervisor.clone(),
         standing: None,
-        serving_cert: Arc::default(),
         state: State::default(),
     }
 }

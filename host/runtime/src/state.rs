@@ -104,6 +104,9 @@ impl Publisher {
             | Event::CallDone(..)
             | Event::Wrote(..)
             | Event::LiveRead(..)
+            | Event::Audit(..)
+            // Each renewal is one.
+            | Event::LeaseChanged { .. }
             | Event::Tick => LATER_MS,
             // Whoever asks next must not be sent to a host that ends.
             Event::Shutdown => return self.due_ms = Some(0),

@@ -20,12 +20,15 @@ struct List {
 }
 
 impl ApiServer {
-    /// Every configuration of one kind that carries the host's label.
+    /// Every configuration of one kind that carries the host's label, or the one of this name: by a list too, which takes no
+    /// further right.
     ///
     /// # Errors
     /// The API server's words.
-    pub async fn list_configurations(&self, of: Configuration) -> Result<Vec<Value>, WriteError> {
-        let path = format!("{}?labelSelector={}", collection(of), escape(&format!("{MANAGED_BY_LABEL}={HOST}")));
+    pub async fn list_configurations(&self, of: Configuration, name: Option<&str>) -> Result<Vec<Value>, WriteError> {
+        let label = escape(&format!("{MANAGED_BY_LABEL}={HOST}"));
+        let name = name.map(|name| format!("&fieldSelector={}", escape(&format!("metadata.name={name}"))));
+        let path = format!("{}?labelSelector={label}{}", collection(of), name.unwrap_or_default());
         let list = async {
             let answer = self.get(&path, READ_TIMEOUT).await?;
             let list: List = serde_json::from_slice(&answer.body)

@@ -76,7 +76,7 @@ async fn at_rest() -> (Host, EventLoop) {
         watches: BTreeMap::new(),
         audit: None,
         reconciles: Reconciles::default(),
-        webhooks: Webhooks::new(),
+        webhooks: Webhooks::default(),
     };
     let driver = Engine::new(engine::Config {
         instance: "test".into(),

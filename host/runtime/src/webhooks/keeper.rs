@@ -1,51 +1,48 @@
-//! Sees to it that the API server asks this host, and believes it: the certificate authority in its Secret, the certificate
-//! that the server shows, the server itself, and the webhook configurations of each plugin. It compares what there is with
-//! what is wanted, writes the difference, and tells the driver how that came out; then it waits until something changes.
-//! Definitions whose objects are converted are the driver's to write: it is told how the API server finds this host as
-//! soon as there is somebody who answers.
+//! Sees to it that the API server asks this host, and trusts it: the certificate that the server shows, the server itself, and
+//! the webhook configurations of each plugin. It compares what there is with what is wanted, writes the difference, and tells
+//! the driver how that came out; then it waits until something changes. Definitions whose objects are converted are the
+//! driver's to write: it is told how the API server finds this host as soon as there is somebody who answers.
 //!
-//! Nothing is asked of the API server, and no port is taken, while no plugin has admission or conversion.
+//! A round looks at the plugins that changed, or that failed and are due again; all are looked at once a minute. Nothing is
+//! asked of the API server, and no port is taken, while no plugin has admission or conversion.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use anyhow::Context;
 use mortise_core::admission::AdmissionBackend;
-use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
-use mortise_core::certificates::{AUTHORITY_MS, LEAF_MS, Step, Validity, step};
+use mortise_core::admission::configuration::name_of;
 use mortise_core::conversion::ConversionBackend;
-use mortise_core::crd;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::lease::Claim;
 use mortise_core::refusal::Refusal;
 use mortise_core::webhook::Endpoint;
-use mortise_core::well_known::WEBHOOK_SECRET;
-use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use mortise_kube::lease::Standing;
-use mortise_kube::webhook::authority::{Authority, from_files};
-use mortise_kube::webhook::secret::Kept;
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use self::certificate::Shown;
+use self::configurations::{Due, Progress};
 use super::answer::Answerer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
 use crate::event_loop::Input;
-use crate::server::serve;
+use crate::server;
 use crate::server::tls::{ServingCert, acceptor};
 use crate::supervise::Supervisor;
+
+mod certificate;
+mod configurations;
+#[cfg(test)]
+mod tests;
 
 /// How often what is there is compared with what is wanted though nothing is known to have changed: somebody may have
 /// deleted a configuration, or another replica may have changed the authority. Three requests.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// The same where the certificate is somebody else's, whose files cost nothing to look at.
-const LOOK_AT_FILES: Duration = Duration::from_secs(10);
 /// Before the first repetition of what failed, and the most that its doubling comes to. A person who gives a right that was
 /// missing should see it work while still looking.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -54,8 +51,6 @@ const LAST_PAUSE: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(5);
 /// How soon it is looked whether others have done what is theirs: the host that leads, and the driver with definitions.
 const LOOK_AFTER_OTHERS: Duration = Duration::from_secs(2);
-/// Steps of one look at the authority; there are three at most before it waits.
-const MAX_STEPS: usize = 5;
 
 /// Everything that the keeper needs.
 pub(crate) struct Keeper {
@@ -68,7 +63,6 @@ pub(crate) struct Keeper {
     pub(crate) supervisor: Supervisor,
     /// Whether this host leads; None when it takes part in no election.
     pub(crate) standing: Option<watch::Receiver<Standing>>,
-    pub(crate) serving_cert: Arc<ServingCert>,
     pub(crate) state: State,
 }
 
@@ -77,60 +71,37 @@ pub(crate) struct Keeper {
 pub(crate) struct State {
     /// The server listens.
     listening: bool,
-    /// What the current certificate was made of, and when it is due.
+    serving_cert: Arc<ServingCert>,
     shown: Option<Shown>,
+    /// Why the API server cannot ask, as of the last look.
+    refusal: Option<Refusal>,
+    /// Whom it is to trust, as PEM.
+    bundle: Option<String>,
     /// What every configuration and definition is known to trust.
     trusted: Option<String>,
-    /// What the driver was told last.
-    told: Reported<Digest, ()>,
-    /// The same of those who convert; each version that begins to is told of.
-    told_converting: Reported<Arc<ConversionBackend>, Endpoint>,
+    /// When everything is to be looked at; None: it never was.
+    look_at: Option<Instant>,
+    /// Plugins that are to be looked at in the next round.
+    due: BTreeSet<Arc<str>>,
+    /// Those whose configurations failed, or wait for the host that leads, and when they are due.
+    later: BTreeSet<Arc<str>>,
+    later_at: Option<Instant>,
     failures: u32,
+    /// What the driver was told last, by plugin: of which version, and what.
+    told: Told<Digest, ()>,
+    /// The same of those who convert; each version that begins to is told of.
+    told_converting: Told<Arc<ConversionBackend>, Endpoint>,
 }
 
-/// By plugin, which version was spoken of, and what was said.
-type Reported<V, T> = BTreeMap<Arc<str>, (V, Result<T, Refusal>)>;
-
-#[derive(PartialEq, Eq)]
-enum Shown {
-    /// Issued by the authority of this certificate, until it is to be renewed.
-    Issued { authority: String, renew_at_ms: u64 },
-    /// As it stands in files.
-    Files { chain: Vec<u8>, key: Vec<u8> },
-}
-
-/// How far a configuration is. Of two, the greater one is told.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Written {
-    /// As it is wanted.
-    Done,
-    /// It is somebody else's.
-    Foreign,
-    /// It is to be written, and this host may not (X7).
-    Held,
-}
-
-/// Why a plugin is not asked.
-struct Trouble {
-    reason: &'static str,
-    message: String,
-}
+type Told<V, T> = BTreeMap<Arc<str>, (V, Result<T, Refusal>)>;
 
 impl Keeper {
     /// Runs until the process ends.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
-        let mut changed = self.webhooks.subscribe();
         loop {
-            let wanted = changed.borrow_and_update().clone();
-            if wanted.admission.is_empty() && wanted.conversion.is_empty() {
-                changed.changed().await.context("the event loop has ended")?;
-                continue;
-            }
-            let pause = self.round(&wanted).await;
+            let pause = self.round().await;
             // What changes meanwhile is looked at once.
-            if let Ok(ended) = timeout(pause, changed.changed()).await {
-                ended.context("the event loop has ended")?;
-            }
+            let _ = timeout(pause, self.webhooks.news.notified()).await;
         }
     }
 
@@ -143,87 +114,117 @@ impl Keeper {
         self.claim().allows_writes(clock::now_ms())
     }
 
-    /// Brings about what is wanted, as far as that is possible now, and says how long that may be good for.
-    async fn round(&mut self, wanted: &Wanted) -> Duration {
-        let is_asked = !wanted.conversion.is_empty() || wanted.admission.values().any(Option::is_some);
-        let (bundle, due) = if is_asked {
-            match self.certificate().await {
-                Ok(found) => found,
-                Err(trouble) => return self.unserved(wanted, &trouble).await,
+    /// Brings about what is wanted of the plugins that are due, as far as that is possible now, and says how long that may be
+    /// good for.
+    async fn round(&mut self) -> Duration {
+        let changed = self.webhooks.take_changed();
+        self.state.due.extend(changed);
+        let is_asked = self.webhooks.all().plugins.values().any(Wanted::is_asked);
+        let is_past = |at: Option<Instant>| at.is_none_or(|at| at <= Instant::now());
+        if is_asked && is_past(self.state.look_at) {
+            self.look().await;
+            self.state.later.clear();
+            self.state.due.extend(self.webhooks.all().plugins.keys().cloned());
+        } else if is_past(self.state.later_at) {
+            let later = take(&mut self.state.later);
+            self.state.due.extend(later);
+        }
+        self.bring_about().await;
+        if self.state.refusal.is_none() && self.state.later.is_empty() {
+            self.state.failures = 0;
+            if is_asked && is_past(self.state.later_at) && !self.is_trusted().await {
+                self.state.later_at = Some(Instant::now() + LOOK_AFTER_OTHERS);
             }
-        } else {
-            (None, LOOK_AGAIN)
+        }
+        let awaits_others = is_asked && self.state.refusal.is_none() && self.state.trusted != self.state.bundle;
+        let later_at = self.state.later_at.filter(|_| awaits_others || !self.state.later.is_empty());
+        let look_at = self.state.look_at.filter(|_| is_asked);
+        let next = later_at.into_iter().chain(look_at).min();
+        next.map_or(LOOK_AGAIN, |next| next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Sees to it that the server listens and shows a certificate.
+    async fn look(&mut self) {
+        let found = match self.certificate().await {
+            Ok(trust) => self.listen().await.map(|()| trust),
+            Err(refusal) => Err(refusal),
         };
-        if is_asked && let Err(trouble) = self.listen().await {
-            return self.unserved(wanted, &trouble).await;
-        }
-        let endpoint = Endpoint {
-            address: self.config.address.clone(),
-            ca_bundle: bundle.as_ref().map(|bundle| base64(bundle).into()),
-            namespace: self.namespace.as_str().into(),
+        let pause = match found {
+            Ok((bundle, pause)) => {
+                self.state.bundle = bundle;
+                self.state.refusal = None;
+                pause
+            }
+            Err(refusal) => {
+                let pause = self.back_off(&refusal);
+                self.state.refusal = Some(refusal);
+                pause
+            }
         };
-        self.tell_converting(wanted, &Ok(endpoint.clone())).await;
-        match self.written(wanted, &endpoint, &bundle).await {
-            Ok(is_done) => {
-                self.state.failures = 0;
-                if !is_done {
-                    return LOOK_AFTER_OTHERS;
-                }
-                self.state.trusted = bundle;
-                due
-            }
-            Err(trouble) => self.troubled(&wanted.admission, &trouble).await,
-        }
+        self.state.look_at = Some(Instant::now() + pause);
     }
 
-    /// Whether everything that names this host is as it is wanted: what is the keeper's to write, and what is the driver's.
-    async fn written(
-        &mut self,
-        wanted: &Wanted,
-        endpoint: &Endpoint,
-        bundle: &Option<String>,
-    ) -> Result<bool, Trouble> {
-        let is_done = self.configurations(&wanted.admission, endpoint).await?;
-        Ok(is_done && (self.state.trusted == *bundle || self.is_trusted_by_definitions(wanted, endpoint).await?))
-    }
-
-    /// Whether every definition believes whom `endpoint` names. The driver writes them, so this host only looks.
-    async fn is_trusted_by_definitions(&self, wanted: &Wanted, endpoint: &Endpoint) -> Result<bool, Trouble> {
-        for (name, serving) in &wanted.conversion {
-            for spec in &*serving.specs {
-                let live = self
-                    .api
-                    .read_definition(&spec.crd)
-                    .await
-                    .map_err(|error| Trouble { reason: "DefinitionUnreadable", message: error.message.clone() })?;
-                if live.is_some_and(|live| !crd::conversion::trusts(&live, name, endpoint)) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// There is no server, or nobody could believe it: neither question can be asked.
-    async fn unserved(&mut self, wanted: &Wanted, trouble: &Trouble) -> Duration {
-        let refusal = Refusal::new(trouble.reason, trouble.message.clone());
-        self.tell_converting(wanted, &Err(refusal)).await;
-        self.troubled(&wanted.admission, trouble).await
-    }
-
-    /// Tells every plugin that is to be asked what is in the way, and how long to wait before the next try.
-    async fn troubled(&mut self, wanted: &Admission, trouble: &Trouble) -> Duration {
+    fn back_off(&mut self, refusal: &Refusal) -> Duration {
         if self.state.failures == 0 {
-            tracing::warn!(reason = trouble.reason, "the API server cannot ask plugins: {}", trouble.message);
-        }
-        let refusal = Refusal::new(trouble.reason, trouble.message.clone());
-        for (name, serving) in wanted {
-            if let Some(serving) = serving {
-                self.tell(name, serving, Err(refusal.clone())).await;
-            }
+            tracing::warn!(reason = refusal.reason, "the API server cannot ask plugins: {}", refusal.message);
         }
         self.state.failures += 1;
         FIRST_PAUSE.saturating_mul(1 << (self.state.failures - 1).min(10)).min(LAST_PAUSE)
+    }
+
+    async fn bring_about(&mut self) {
+        let (due, known) = self.take_due();
+        let endpoint = self.endpoint();
+        let mut admission = Due::new();
+        for (name, wanted) in due {
+            self.tell_converting(&name, wanted.conversion, &endpoint).await;
+            match (wanted.admission, self.state.refusal.clone()) {
+                (Admission::None, _) => {}
+                (Admission::Ending, _) => admission.push((name, None)),
+                (Admission::Asked(serving), None) => admission.push((name, Some(serving))),
+                (Admission::Asked(serving), Some(refusal)) => self.tell(&name, &serving, Err(refusal)).await,
+            }
+        }
+        let (mut is_held, mut failed) = (false, None);
+        for (name, serving, progress) in self.configurations(admission, known, &endpoint).await {
+            let result = match progress {
+                Progress::Done => Ok(()),
+                Progress::Foreign => Err(belongs_to_others(&name)),
+                Progress::Held => {
+                    is_held = true;
+                    self.state.later.insert(name);
+                    continue;
+                }
+                Progress::Failed(refusal) => {
+                    failed.get_or_insert_with(|| refusal.clone());
+                    self.state.later.insert(Arc::clone(&name));
+                    Err(refusal)
+                }
+            };
+            match serving {
+                Some(serving) => self.tell(&name, &serving, result).await,
+                None if self.state.later.contains(&name) => {}
+                None => self.end(&name).await,
+            }
+        }
+        let pause = failed.map(|refusal| self.back_off(&refusal)).or(is_held.then_some(LOOK_AFTER_OTHERS));
+        if let Some(pause) = pause {
+            self.state.later_at = Some(Instant::now() + pause);
+        }
+    }
+
+    /// What is wanted of the plugins that are due, and how many plugins there are.
+    fn take_due(&mut self) -> (Vec<(Arc<str>, Wanted)>, usize) {
+        let mut all = self.webhooks.all();
+        let mut due = Vec::with_capacity(self.state.due.len());
+        for name in take(&mut self.state.due) {
+            let wanted = all.plugins.get(&name).cloned().unwrap_or_default();
+            if wanted.is_nothing() {
+                all.plugins.remove(&name);
+            }
+            due.push((name, wanted));
+        }
+        (due, all.plugins.len())
     }
 
     /// Tells the driver, if that is news to it.
@@ -236,18 +237,33 @@ impl Keeper {
         self.send(Event::AdmissionServed { plugin, digest, result }).await;
     }
 
-    /// Tells the driver of all who convert, as far as that is news to it.
-    async fn tell_converting(&mut self, wanted: &Wanted, result: &Result<Endpoint, Refusal>) {
-        self.state.told_converting.retain(|name, _| wanted.conversion.contains_key(name));
-        for (name, serving) in &wanted.conversion {
-            let is_known = |(of, told): &(Arc<ConversionBackend>, _)| Arc::ptr_eq(of, serving) && told == result;
-            if self.state.told_converting.get(name).is_some_and(is_known) {
-                continue;
-            }
-            self.state.told_converting.insert(Arc::clone(name), (Arc::clone(serving), result.clone()));
-            let (plugin, digest) = (Arc::clone(name), serving.digest.clone());
-            self.send(Event::ConversionServed { plugin, digest, result: result.clone() }).await;
+    async fn tell_converting(&mut self, name: &Arc<str>, serving: Option<Arc<ConversionBackend>>, endpoint: &Endpoint) {
+        let Some(serving) = serving else {
+            self.state.told_converting.remove(name);
+            return;
+        };
+        let result = self.state.refusal.clone().map_or_else(|| Ok(endpoint.clone()), Err);
+        let told = self.state.told_converting.get(name);
+        if told.is_some_and(|(of, told)| Arc::ptr_eq(of, &serving) && *told == result) {
+            return;
         }
+        let (plugin, digest) = (Arc::clone(name), serving.digest.clone());
+        self.state.told_converting.insert(Arc::clone(name), (serving, result.clone()));
+        self.send(Event::ConversionServed { plugin, digest, result }).await;
+    }
+
+    /// The configurations are gone: those who asked by them are answered for a while.
+    async fn end(&mut self, name: &Arc<str>) {
+        self.webhooks.ended(name);
+        self.state.told.remove(name);
+        self.send(Event::AdmissionEnded { plugin: Arc::clone(name) }).await;
+        let (webhooks, name, alarm) =
+            (self.webhooks.clone(), Arc::clone(name), self.supervisor.alarm("a webhook's end"));
+        tokio::spawn(async move {
+            let _alarm = alarm;
+            sleep(LINGER).await;
+            webhooks.unroute(&name);
+        });
     }
 
     /// In the order in which it happened: of two that contradict each other the later one holds.
@@ -256,232 +272,24 @@ impl Keeper {
         let _ = self.inputs.send(Input::Event(event)).await;
     }
 
-    // === certificates ===
-
-    /// A certificate to show, whom to trust for it, and when to look again.
-    async fn certificate(&mut self) -> Result<(Option<String>, Duration), Trouble> {
-        match self.config.certificate_dir.clone() {
-            Some(dir) => self.certificate_of_files(&dir).await.map(|bundle| (bundle, LOOK_AT_FILES)),
-            None => self.certificate_of_authority().await.map(|(bundle, due)| (Some(bundle), due)),
-        }
-    }
-
-    /// What somebody else, such as cert-manager, keeps in files.
-    async fn certificate_of_files(&mut self, dir: &Path) -> Result<Option<String>, Trouble> {
-        let read = async |name: &str| tokio::fs::read(dir.join(name)).await;
-        let unreadable = |name: &str, error: std::io::Error| Trouble {
-            reason: "CertificateUnreadable",
-            message: format!("cannot read {name} in the folder {} of --webhook-cert-path: {error}", dir.display()),
-        };
-        let chain = read("tls.crt").await.map_err(|error| unreadable("tls.crt", error))?;
-        let key = read("tls.key").await.map_err(|error| unreadable("tls.key", error))?;
-        let files = Shown::Files { chain, key };
-        if self.state.shown.as_ref() != Some(&files)
-            && let Shown::Files { chain, key } = &files
-        {
-            let certified = from_files(chain, key).map_err(unusable)?;
-            self.serving_cert.show(certified);
-            tracing::info!(dir = %dir.display(), "the webhooks' server shows the certificate of --webhook-cert-path");
-            self.state.shown = Some(files);
-        }
-        match read("ca.crt").await {
-            Ok(bundle) => Ok(Some(String::from_utf8_lossy(&bundle).into_owned())),
-            // A certificate of a public authority, which API servers trust already.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(unreadable("ca.crt", error)),
-        }
-    }
-
-    /// What the host's own authority issues.
-    async fn certificate_of_authority(&mut self) -> Result<(String, Duration), Trouble> {
-        let mut kept = self.api.read_authorities(&self.namespace).await.map_err(|error| self.secret_trouble(&error))?;
-        let mut until_ms = 0;
-        for _ in 0..MAX_STEPS {
-            let now_ms = now_unix_ms();
-            if !self.may_write() {
-                // Another replica makes the next one; what this one issues by is good for as long as it holds.
-                until_ms = now_ms + millis(LOOK_AGAIN);
-                break;
-            }
-            let is_trusted = self.state.trusted.as_ref() == Some(&kept.bundle());
-            match step(now_ms, &kept.authorities(is_trusted)) {
-                Step::Wait { until_ms: until } => {
-                    until_ms = until;
-                    break;
-                }
-                next => self.take(next, &mut kept, now_ms)?,
-            }
-            kept = self
-                .api
-                .write_authorities(&self.namespace, &kept, self.claim().not_after_ms())
-                .await
-                .map_err(|error| self.secret_trouble(&error))?;
-        }
-        let is_usable = |authority: &&Authority| authority.validity.holds_at(now_unix_ms());
-        let Some(authority) = kept.issuing.as_ref().filter(is_usable) else {
-            return Err(Trouble {
-                reason: "CertificateAwaited",
-                message: format!(
-                    "the host that leads has yet to keep a certificate authority in Secret {}/{WEBHOOK_SECRET}",
-                    self.namespace
-                ),
-            });
-        };
-        let renew_at_ms = self.show(authority)?;
-        let wait_ms = until_ms.min(renew_at_ms).saturating_sub(now_unix_ms());
-        Ok((kept.bundle(), Duration::from_millis(wait_ms).clamp(Duration::from_secs(1), LOOK_AGAIN)))
-    }
-
-    fn take(&self, step: Step, kept: &mut Kept, now_ms: u64) -> Result<(), Trouble> {
-        let create = || Authority::create(Validity::beginning(now_ms, AUTHORITY_MS)).map_err(unusable);
-        match step {
-            Step::Create => {
-                (kept.issuing, kept.next, kept.previous) = (Some(create()?), None, None);
-                tracing::info!("made a certificate authority for the webhooks");
-            }
-            Step::Prepare => {
-                kept.next = Some(create()?);
-                tracing::info!("made the webhooks' next certificate authority; it is trusted before it issues");
-            }
-            Step::Promote => {
-                kept.promote();
-                tracing::info!("the webhooks' next certificate authority issues from now on");
-            }
-            Step::Forget => kept.previous = None,
-            Step::Wait { .. } => {}
-        }
-        Ok(())
-    }
-
-    /// Shows a certificate of this authority, a new one if it is time; says when it is time for the next.
-    fn show(&mut self, authority: &Authority) -> Result<u64, Trouble> {
-        let now_ms = now_unix_ms();
-        if let Some(Shown::Issued { authority: of, renew_at_ms }) = &self.state.shown
-            && *of == authority.certificate
-            && now_ms < *renew_at_ms
-        {
-            return Ok(*renew_at_ms);
-        }
-        let validity = Validity::beginning(now_ms, LEAF_MS);
-        let validity = Validity { until_ms: validity.until_ms.min(authority.validity.until_ms), ..validity };
-        self.serving_cert.show(authority.issue(&self.config.names, validity).map_err(unusable)?);
-        let renew_at_ms = validity.renew_at_ms().max(now_ms + 1_000);
-        self.state.shown = Some(Shown::Issued { authority: authority.certificate.clone(), renew_at_ms });
-        tracing::info!(names = ?self.config.names, "the webhooks' server shows a new certificate");
-        Ok(renew_at_ms)
-    }
-
-    fn secret_trouble(&self, error: &WriteError) -> Trouble {
-        if error.class == WriteErrorClass::Denied {
-            let namespace = &self.namespace;
-            return Trouble {
-                reason: "Forbidden",
-                message: format!(
-                    "{}; `mortise rbac --host --namespace {namespace} | kubectl apply -f -` gives the host that right",
-                    error.message
-                ),
-            };
-        }
-        Trouble { reason: "CertificateNotKept", message: error.message.clone() }
-    }
-
-    // === the server ===
-
-    async fn listen(&mut self) -> Result<(), Trouble> {
+    async fn listen(&mut self) -> Result<(), Refusal> {
         if self.state.listening {
             return Ok(());
         }
-        let trouble = |message| Trouble { reason: "WebhookNotServed", message };
-        let off = || "webhooks are off (--webhook-port=0)".to_owned();
+        let refuse = |message| Refusal::new("WebhookNotServed", message);
         let listener = match self.config.bind.listen("--webhook-port").await {
             Ok(Some(listener)) => listener,
-            Ok(None) => return Err(trouble(off())),
-            Err(error) => return Err(trouble(format!("{error:#}"))),
+            Ok(None) => return Err(refuse("webhooks are off (--webhook-port=0)".to_owned())),
+            Err(error) => return Err(refuse(format!("{error:#}"))),
         };
-        let tls = acceptor(Arc::clone(&self.serving_cert))
-            .map_err(|error| trouble(format!("setting up TLS for the webhooks: {error}")))?;
+        let tls = acceptor(Arc::clone(&self.state.serving_cert))
+            .map_err(|error| refuse(format!("setting up TLS for the webhooks: {error}")))?;
         let answerer = self.answerer.clone();
         self.supervisor.task("the server of the webhooks", async move {
-            match serve(listener, Some(tls), move |request| answerer.clone().answer(request)).await {}
+            match server::serve(listener, Some(tls), move |request| answerer.clone().answer(request)).await {}
         });
         self.state.listening = true;
         Ok(())
-    }
-
-    // === configurations ===
-
-    /// Brings all configurations about; false when there is something to write that this host may not.
-    async fn configurations(&mut self, wanted: &Admission, endpoint: &Endpoint) -> Result<bool, Trouble> {
-        if wanted.is_empty() {
-            return Ok(true);
-        }
-        let mut found: BTreeMap<&Arc<str>, Written> = BTreeMap::new();
-        for of in Configuration::ALL {
-            let live = self.api.list_configurations(of).await.map_err(|error| write_trouble(of, "list", &error))?;
-            for (name, serving) in wanted {
-                let written = self.configuration(of, name, serving.as_deref(), &live, endpoint).await?;
-                let both = found.entry(name).or_insert(Written::Done);
-                *both = written.max(*both);
-            }
-        }
-        for (name, serving) in wanted {
-            match (serving, found.get(name)) {
-                (_, None | Some(Written::Held)) => {}
-                (None, Some(_)) => {
-                    self.state.told.remove(name);
-                    self.end(name);
-                    self.send(Event::AdmissionEnded { plugin: Arc::clone(name) }).await;
-                }
-                (Some(serving), Some(Written::Done)) => self.tell(name, serving, Ok(())).await,
-                (Some(serving), Some(Written::Foreign)) => self.tell(name, serving, Err(belongs_to_others(name))).await,
-            }
-        }
-        Ok(!found.values().any(|written| *written == Written::Held))
-    }
-
-    /// Brings one configuration about.
-    async fn configuration(
-        &self,
-        of: Configuration,
-        name: &Arc<str>,
-        serving: Option<&AdmissionBackend>,
-        live: &[Value],
-        endpoint: &Endpoint,
-    ) -> Result<Written, Trouble> {
-        let found = live.iter().find(|live| plugin_of(live, &self.namespace) == Some(&**name));
-        let Some(change) =
-            change(found, serving.and_then(|serving| wanted(of, name, &self.namespace, serving, endpoint)))
-        else {
-            return Ok(Written::Done);
-        };
-        let verb = match &change {
-            Change::Create(_) => "create",
-            Change::Update(_) => "update",
-            Change::Delete { .. } => "delete",
-        };
-        if !self.may_write() {
-            return Ok(Written::Held);
-        }
-        match self.api.change_configuration(of, &change, self.claim().not_after_ms()).await {
-            Ok(()) => {
-                tracing::info!(plugin = %name, kind = of.kind(), verb, "wrote a webhook configuration");
-                Ok(Written::Done)
-            }
-            // The list shows what carries the host's label alone.
-            Err(error) if error.class == WriteErrorClass::AlreadyExists => Ok(Written::Foreign),
-            Err(error) => Err(write_trouble(of, verb, &error)),
-        }
-    }
-
-    /// The configurations are gone: those who asked by them are answered for a while.
-    fn end(&self, name: &Arc<str>) {
-        let (webhooks, name, alarm) =
-            (self.webhooks.clone(), Arc::clone(name), self.supervisor.alarm("a webhook's end"));
-        tokio::spawn(async move {
-            let _alarm = alarm;
-            sleep(LINGER).await;
-            webhooks.ended(&name);
-        });
     }
 }
 
@@ -491,35 +299,4 @@ fn belongs_to_others(name: &str) -> Refusal {
         name_of(name)
     );
     Refusal::new("WebhookForeign", message)
-}
-
-fn write_trouble(of: Configuration, verb: &str, error: &WriteError) -> Trouble {
-    if error.class == WriteErrorClass::Denied {
-        let (resource, message) = (of.resource(), &error.message);
-        return Trouble {
-            reason: "Forbidden",
-            message: format!(
-                "{message}; the host needs the verb {verb} on {resource}: `mortise rbac --host | kubectl apply -f -` gives it \
-                 all of its rights"
-            ),
-        };
-    }
-    Trouble { reason: "WebhookNotWritten", message: error.message.clone() }
-}
-
-fn unusable(error: mortise_kube::webhook::authority::CertificateError) -> Trouble {
-    Trouble { reason: "CertificateUnusable", message: format!("{:#}", anyhow::Error::from(error)) }
-}
-
-fn base64(text: &str) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(text)
-}
-
-fn now_unix_ms() -> u64 {
-    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

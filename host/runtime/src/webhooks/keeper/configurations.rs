@@ -1,0 +1,145 @@
+//! The webhook configurations of plugins: what the cluster has is compared with what is wanted, and the difference is written.
+//! What they have to be is decided in `core::admission::configuration`.
+
+use std::collections::BTreeMap;
+use std::mem::replace;
+use std::sync::Arc;
+
+use mortise_core::admission::AdmissionBackend;
+use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
+use mortise_core::refusal::Refusal;
+use mortise_core::webhook::Endpoint;
+use mortise_core::write::{WriteError, WriteErrorClass};
+use serde_json::Value;
+
+use super::Keeper;
+
+/// When one plugin in so many is due, all configurations are listed instead of one by one: a list costs as much as they are.
+const LIST_FROM_SHARE: usize = 4;
+
+/// Plugins with the version that is to be asked about their objects; None: their configurations are to be deleted.
+pub(super) type Due = Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>;
+
+/// How far a plugin's configurations are.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// As they are wanted.
+    Done,
+    /// One is somebody else's.
+    Foreign,
+    /// One is to be written, and this host may not (X7).
+    Held,
+    /// One could not be read or written.
+    Failed(Refusal),
+}
+
+impl Progress {
+    /// Of two, the one that is further from done.
+    fn and(self, other: Self) -> Self {
+        let rank = |progress: &Self| match progress {
+            Self::Done => 0,
+            Self::Foreign => 1,
+            Self::Held => 2,
+            Self::Failed(_) => 3,
+        };
+        if rank(&other) > rank(&self) { other } else { self }
+    }
+}
+
+impl Keeper {
+    /// Brings the configurations of these plugins about. `known` is how many plugins there are in all.
+    pub(super) async fn configurations(
+        &self,
+        due: Due,
+        known: usize,
+        endpoint: &Endpoint,
+    ) -> Vec<(Arc<str>, Option<Arc<AdmissionBackend>>, Progress)> {
+        let mut found: Vec<_> = due.into_iter().map(|(name, serving)| (name, serving, Progress::Done)).collect();
+        if found.is_empty() {
+            return found;
+        }
+        for of in Configuration::ALL {
+            let names: Vec<_> = found.iter().map(|(name, ..)| name).collect();
+            let mut live = self.live(of, &names, known).await;
+            for (name, serving, progress) in &mut found {
+                let one = match &live {
+                    Ok(live) => self.configuration(of, name, serving.as_deref(), live.get(&**name), endpoint).await,
+                    Err(refusal) => Err((WriteErrorClass::Unavailable, refusal.clone())),
+                };
+                let one = one.unwrap_or_else(|(class, refusal)| {
+                    if matches!(class, WriteErrorClass::Unavailable | WriteErrorClass::Unknown) {
+                        // The others would wait for the same API server.
+                        live = Err(refusal.clone());
+                    }
+                    Progress::Failed(refusal)
+                });
+                *progress = replace(progress, Progress::Done).and(one);
+            }
+        }
+        found
+    }
+
+    /// What the cluster has, by plugin: of those that are due, or of all.
+    async fn live(
+        &self,
+        of: Configuration,
+        due: &[&Arc<str>],
+        known: usize,
+    ) -> Result<BTreeMap<String, Value>, Refusal> {
+        let mut found = Vec::new();
+        if due.len() * LIST_FROM_SHARE >= known {
+            found = self.api.list_configurations(of, None).await.map_err(|error| refused(of, "list", &error))?;
+        } else {
+            for name in due {
+                let one = self.api.list_configurations(of, Some(&name_of(name))).await;
+                found.extend(one.map_err(|error| refused(of, "list", &error))?);
+            }
+        }
+        let by_plugin = |live: Value| Some((plugin_of(&live, &self.namespace)?.to_owned(), live));
+        Ok(found.into_iter().filter_map(by_plugin).collect())
+    }
+
+    /// Brings one configuration about.
+    async fn configuration(
+        &self,
+        of: Configuration,
+        name: &Arc<str>,
+        serving: Option<&AdmissionBackend>,
+        live: Option<&Value>,
+        endpoint: &Endpoint,
+    ) -> Result<Progress, (WriteErrorClass, Refusal)> {
+        let wanted = serving.and_then(|serving| wanted(of, name, &self.namespace, serving, endpoint));
+        let Some(change) = change(live, wanted) else {
+            return Ok(Progress::Done);
+        };
+        let verb = match &change {
+            Change::Create(_) => "create",
+            Change::Update(_) => "update",
+            Change::Delete { .. } => "delete",
+        };
+        if !self.may_write() {
+            return Ok(Progress::Held);
+        }
+        match self.api.change_configuration(of, &change, self.claim().not_after_ms()).await {
+            Ok(()) => {
+                tracing::info!(plugin = %name, kind = of.kind(), verb, "wrote a webhook configuration");
+                Ok(Progress::Done)
+            }
+            // The list shows what carries the host's label alone.
+            Err(error) if error.class == WriteErrorClass::AlreadyExists => Ok(Progress::Foreign),
+            Err(error) => Err((error.class, refused(of, verb, &error))),
+        }
+    }
+}
+
+fn refused(of: Configuration, verb: &str, error: &WriteError) -> Refusal {
+    let message = &error.message;
+    if error.class != WriteErrorClass::Denied {
+        return Refusal::new("WebhookNotWritten", message.clone());
+    }
+    let message = format!(
+        "{message}; the host needs the verb {verb} on {}: `mortise rbac --host | kubectl apply -f -` gives it all of its rights",
+        of.resource()
+    );
+    Refusal::new("Forbidden", message)
+}
