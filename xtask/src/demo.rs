@@ -16,16 +16,7 @@ use crate::checkout::Checkout;
 use crate::guests;
 use crate::terminal::headline;
 
-use stage::Stage;
-
-/// What becomes of the control plane and the host when the stories have been told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum After {
-    /// They end.
-    End,
-    /// They stay until Ctrl-C.
-    Keep,
-}
+use stage::{After, Stage};
 
 /// How much is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

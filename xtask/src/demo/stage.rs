@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail};
 use mortise_control_plane::{ADMIN, Component, ControlPlane, Options, Process, log_tail, node, until};
 
-use super::After;
 use crate::checkout::{Checkout, execute, line, quoted};
 use crate::control_plane;
 use crate::guests;
@@ -32,6 +31,15 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How often a condition is asked for. Times in the summary are this coarse.
 const POLL: Duration = Duration::from_millis(50);
+
+/// What becomes of the control plane and the host when the stories have been told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// They end.
+    End,
+    /// They stay until Ctrl-C.
+    Keep,
+}
 
 /// The control plane with the host on it.
 pub(super) struct Stage {
