@@ -44,7 +44,8 @@ pub struct DependencyIndex {
     label_keys: BTreeMap<Kind, BTreeMap<Arc<str>, usize>>,
     /// Keys of whose sets any change of a kind counts.
     whole: BTreeMap<Kind, BTreeSet<Key>>,
-    awaited: BTreeMap<ObjectRef, BTreeSet<Key>>,
+    /// Keys that an object holds up.
+    conflicts: BTreeMap<ObjectRef, BTreeSet<Key>>,
 }
 
 /// What a change concerns.
@@ -121,11 +122,11 @@ impl DependencyIndex {
         }
     }
 
-    /// Puts `after` in the place of `before` as the objects whose coming, change or going a key awaits, whatever it reads:
-    /// those of others that have the names of its children, and those that it is to patch and that are not there.
-    pub fn replace_awaited(&mut self, key: &Key, before: &[ObjectRef], after: &[ObjectRef]) {
-        before.iter().for_each(|target| remove_from(&mut self.awaited, target, key));
-        after.iter().for_each(|target| add_to(&mut self.awaited, target, key));
+    /// Puts `after` in the place of `before` as the objects that hold a key up, whatever it reads: those of others that have
+    /// the names of its children, and those that it is to patch and that are not there.
+    pub fn replace_conflicts(&mut self, key: &Key, before: &[ObjectRef], after: &[ObjectRef]) {
+        before.iter().for_each(|target| remove_from(&mut self.conflicts, target, key));
+        after.iter().for_each(|target| add_to(&mut self.conflicts, target, key));
     }
 
     /// The keys that a change concerns. Each dependency under its index keys is compared with it once.
@@ -142,8 +143,8 @@ impl DependencyIndex {
                 entry.keys.add_to(&mut keys);
             }
         });
-        let awaiting = if self.awaited.is_empty() { None } else { self.awaited.get(&object.reference()) };
-        for set in [self.whole.get(&object.kind), awaiting].into_iter().flatten() {
+        let held_up = if self.conflicts.is_empty() { None } else { self.conflicts.get(&object.reference()) };
+        for set in [self.whole.get(&object.kind), held_up].into_iter().flatten() {
             sources += 1;
             keys.extend(set.iter().cloned());
         }

@@ -49,7 +49,7 @@ pub enum MayRun {
     Yes,
     /// Not this one, for it is not ready or has as many calls under way as it may: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// None of its plugin, whose share of what all plugins use is used up: parked until [`WorkQueue::unpark_plugins`].
+    /// None of its plugin, whose share of what all plugins use is used up: parked until [`WorkQueue::unpark_plugin`].
     NotThisPlugin,
 }
 
@@ -68,7 +68,8 @@ pub struct Taken {
 /// may have changed; to unpark what may not run after all costs one question at the next take:
 ///
 /// - [`Self::unpark`] a controller when a call of it has ended, when its concurrency was raised, and when it has become ready;
-/// - [`Self::unpark_plugins`] when a call or the writes of any plugin have ended, or a bound of all plugins has changed.
+/// - [`Self::unpark_plugin`] when a call or the writes of it have ended, or its own bound has changed;
+/// - [`Self::unpark_plugins`] when that leaves room for others.
 #[derive(Default, Debug)]
 pub struct WorkQueue {
     lines: BTreeMap<ControllerId, Line>,
@@ -258,14 +259,18 @@ impl WorkQueue {
         }
     }
 
-    /// The plugins that were refused may run again, perhaps. Costs as much as there are of them; what used up the share of
-    /// each is under way, so they are few.
+    /// The plugin may run again, perhaps.
+    pub fn unpark_plugin(&mut self, plugin: &str) {
+        if let Some(share) = self.shares.get_mut(plugin).filter(|_| self.parked.remove(plugin)) {
+            share.is_parked = false;
+            share.settle(&mut self.runnable);
+        }
+    }
+
+    /// Every plugin may run again, perhaps. Costs as much as were refused.
     pub fn unpark_plugins(&mut self) {
-        for plugin in std::mem::take(&mut self.parked) {
-            if let Some(share) = self.shares.get_mut(&plugin) {
-                share.is_parked = false;
-                share.settle(&mut self.runnable);
-            }
+        while let Some(plugin) = self.parked.first().cloned() {
+            self.unpark_plugin(&plugin);
         }
     }
 

@@ -145,7 +145,7 @@ fn what_a_label_costs_depends_on_neither_the_other_labels_nor_the_other_selector
 }
 
 #[test]
-fn a_kind_that_counts_as_read_whole_and_an_object_that_is_awaited_concern_their_keys() {
+fn a_kind_that_counts_as_read_whole_and_an_object_that_is_in_the_way_concern_their_keys() {
     let mut index = DependencyIndex::default();
     let mut whole = read(|view| {
         for number in 0..=crate::dependencies::MAX_DEPENDENCIES {
@@ -154,11 +154,11 @@ fn a_kind_that_counts_as_read_whole_and_an_object_that_is_awaited_concern_their_
     });
     let target = pod().build().reference();
     index.insert(&key(1, 1), &mut whole);
-    index.replace_awaited(&key(1, 1), &[], std::slice::from_ref(&target));
-    index.replace_awaited(&key(1, 0), &[], std::slice::from_ref(&target));
+    index.replace_conflicts(&key(1, 1), &[], std::slice::from_ref(&target));
+    index.replace_conflicts(&key(1, 0), &[], std::slice::from_ref(&target));
     assert_eq!(index.affected(&new(&pod())).keys, [key(1, 0), key(1, 1)]);
     assert_eq!(index.affected(&new(&Sample::pod("shop", "b"))).keys, [key(1, 1)]);
-    index.replace_awaited(&key(1, 0), std::slice::from_ref(&target), &[]);
+    index.replace_conflicts(&key(1, 0), std::slice::from_ref(&target), &[]);
     index.replace(&key(1, 1), Some(&whole), &mut read(|_| ()));
     assert_eq!(index.affected(&new(&pod())).keys, [key(1, 1)]);
     assert!(index.whole.is_empty());

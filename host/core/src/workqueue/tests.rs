@@ -151,7 +151,10 @@ fn q4_a_plugin_whose_share_is_used_up_waits_with_all_its_controllers_until_somet
     queue.charge("greedy", 10);
     queue.add(1, &greedy, key(0, "d"), Lane::Live);
     queue.unpark(ControllerId(0));
+    queue.unpark_plugin("other");
     assert_eq!(take(&mut queue, 1), None);
+    queue.unpark_plugin("greedy");
+    assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin), None);
     queue.unpark_plugins();
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(order, ["a", "b", "d"]);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::controller::Controller;
 use crate::engine::context::Context;
 use crate::observation::Observation;
-use crate::workqueue::{Lane, MayRun};
+use crate::workqueue::{ControllerId, Key, Lane, MayRun};
 
 /// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's own budget
 /// for one client is some hundred requests in flight; more keys would only wait there instead of here, where they are sorted.
@@ -21,25 +20,45 @@ impl Reconciler {
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
             }
         }
-        let throttled = self.throttled.len();
-        self.throttled.retain(|_, until_ms| *until_ms > cx.now.mono_ms);
-        if self.throttled.len() < throttled {
-            self.queue.unpark_plugins();
+        for (plugin, _) in self.throttled.extract_if(.., |_, until_ms| *until_ms <= cx.now.mono_ms) {
+            self.queue.unpark_plugin(&plugin);
         }
         while !cx.draining && cx.may_write {
-            let may_run = |id| {
-                let is_free =
-                    |controller: &&Controller| controller.ready && controller.calls < controller.spec.concurrency;
-                let Some(Controller { plugin, .. }) = self.controllers.get(&id).filter(is_free) else {
-                    return MayRun::NotThisController;
-                };
-                let has_room = !self.throttled.contains_key(plugin)
+            let has_room = |plugin: &Arc<str>| {
+                !self.throttled.contains_key(plugin)
                     && self.calling.has_room(plugin, self.call_slots)
-                    && self.writing.has_room(plugin, MAX_KEYS_WRITING);
-                if has_room { MayRun::Yes } else { MayRun::NotThisPlugin }
+                    && self.writing.has_room(plugin, MAX_KEYS_WRITING)
+            };
+            let may_run = |id| match self.controllers.get(&id) {
+                Some(controller) if controller.ready && controller.calls < controller.spec.concurrency => {
+                    if has_room(&controller.plugin) { MayRun::Yes } else { MayRun::NotThisPlugin }
+                }
+                _ => MayRun::NotThisController,
             };
             let Some(taken) = self.queue.take(cx.now.mono_ms, may_run) else { break };
             self.begin(taken, cx);
+        }
+    }
+
+    pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
+        self.calling.end(plugin);
+        self.queue.unpark(controller);
+        self.unpark(plugin, self.calling.is_full(self.call_slots));
+    }
+
+    /// A key is written no more: its run is through, or it is forgotten. Its controller is there still.
+    pub(super) fn writing_ended(&mut self, key: &Key) {
+        let Some(plugin) = self.plugin_of(key) else { return };
+        self.writing.end(&plugin);
+        self.unpark(&plugin, self.writing.is_full(MAX_KEYS_WRITING));
+    }
+
+    /// Something of a plugin has ended, so it may begin one more, and the others may unless what they share is full.
+    fn unpark(&mut self, plugin: &str, is_full: bool) {
+        if is_full {
+            self.queue.unpark_plugin(plugin);
+        } else {
+            self.queue.unpark_plugins();
         }
     }
 }

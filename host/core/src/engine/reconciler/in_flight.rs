@@ -32,7 +32,12 @@ impl InFlight {
     pub fn has_room(&self, plugin: &str, shared: usize) -> bool {
         let own = self.of(plugin);
         let left = shared.saturating_sub(self.total - own);
-        own == 0 || (self.total < shared && own < left * 3 / 4)
+        own == 0 || (!self.is_full(shared) && own < left * 3 / 4)
+    }
+
+    /// Whether no plugin may begin more than its first one.
+    pub fn is_full(&self, shared: usize) -> bool {
+        self.total >= shared
     }
 
     pub fn of(&self, plugin: &str) -> usize {

@@ -140,7 +140,7 @@ impl Reconciler {
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
         let in_the_way = [children.taken.as_slice(), &actions.missing].concat();
-        self.index.replace_awaited(key, &state.name_conflicts, &in_the_way);
+        self.index.replace_conflicts(key, &state.name_conflicts, &in_the_way);
         state.name_conflicts = in_the_way;
         Some(Missing { finalizer, children, actions })
     }

@@ -152,9 +152,7 @@ impl Reconciler {
         let Some(CallInFlight { key, version, plugin, label, object: called_with }) = self.calls.remove(&id) else {
             return;
         };
-        self.calling.end(&plugin);
-        self.queue.unpark(key.controller);
-        self.queue.unpark_plugins();
+        self.call_ended(key.controller, &plugin);
         self.queue.charge(&plugin, done.elapsed_us);
         let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
         let Some(controller) = self.controllers.get_mut(&key.controller) else { return cx.observe(ended) };

@@ -23,8 +23,7 @@ impl Reconciler {
                 self.wake_owner(&side.kind, &side.name.namespace, owner, cx);
             }
         }
-        let reference = object.reference();
-        for key in self.waiting.get(&reference).cloned().unwrap_or_default() {
+        for key in self.waiting.get(&object.reference()).cloned().unwrap_or_default() {
             self.wake(&key, Lane::Live, cx);
         }
         for key in self.index.affected(change).keys {
@@ -159,6 +158,6 @@ impl Reconciler {
         if matches!(state.turn.work, Work::Writing(_)) {
             self.writing_ended(key);
         }
-        self.index.replace_awaited(key, &state.name_conflicts, &[]);
+        self.index.replace_conflicts(key, &state.name_conflicts, &[]);
     }
 }

@@ -70,14 +70,6 @@ impl Reconciler {
             .cloned()
     }
 
-    /// A key is written no more: its run is through, or it is forgotten. Its controller is there still.
-    pub(super) fn writing_ended(&mut self, key: &Key) {
-        if let Some(controller) = self.controllers.get(&key.controller) {
-            self.writing.end(&controller.plugin);
-            self.queue.unpark_plugins();
-        }
-    }
-
     fn end_run(&mut self, key: &Key, cx: &mut Context<'_>) {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Work::Writing(mut run) = std::mem::take(&mut state.turn.work) else { return };
