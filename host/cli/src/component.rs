@@ -9,7 +9,7 @@ use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
 use mortise_runtime::loader::Loader;
 use mortise_wasm::engine::Pooling;
-use mortise_wasm::scan::Scan;
+use mortise_wasm::scan::{Scan, prescan};
 
 /// How compressed files begin, and what prints what is in them. A ConfigMap may hold a component in these forms.
 const COMPRESSED: [(&[u8], &str); 2] = [(&[0x1f, 0x8b], "gunzip -c"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc")];
@@ -56,8 +56,9 @@ pub fn load(path: &Path, cache_dir: Option<PathBuf>) -> anyhow::Result<Component
     let name = path.display();
     // One trial needs room for one instance, but where the host would have it: pools refuse more than memory on demand.
     let loader = Loader::new(&crate::cache::folder(cache_dir)?, Pooling::ProbeForOne)?;
-    let loaded = loader.load(&bytes).map_err(refused).with_context(|| format!("the host would refuse {name}"))?;
+    let loaded = prescan(&bytes).and_then(|scan| Ok((loader.load(&scan.digest, || Ok::<_, Refusal>(&bytes))?, scan)));
+    let (loaded, scan) = loaded.map_err(refused).with_context(|| format!("the host would refuse {name}"))?;
     let text = loaded.compiled.manifest.to_string();
     let manifest = Manifest::parse(&text).map_err(refused).with_context(|| format!("the host would refuse {name}"))?;
-    Ok(Component { bytes, scan: loaded.scan, text, manifest })
+    Ok(Component { bytes, scan, text, manifest })
 }

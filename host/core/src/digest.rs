@@ -39,13 +39,31 @@ fn sha256(parts: &[&str]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The name of some bytes, such as a component's: "sha256:<64 hex digits>". Two plugins with one digest are one program.
+/// The digest of bytes that come in pieces.
+#[derive(Clone, Default, Debug)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Takes the next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all pieces.
+    pub fn finish(self) -> Digest {
+        const PREFIX: &str = "sha256:";
+        let mut text = String::with_capacity(PREFIX.len() + 64);
+        text.push_str(PREFIX);
+        push_hex(&mut text, &self.0.finalize());
+        Digest(text.into())
+    }
+}
+
+/// The digest of some bytes, such as a component's. Two plugins with one digest are one program.
 pub fn of(bytes: &[u8]) -> Digest {
-    const PREFIX: &str = "sha256:";
-    let mut text = String::with_capacity(PREFIX.len() + 64);
-    text.push_str(PREFIX);
-    push_hex(&mut text, &Sha256::digest(bytes));
-    Digest(text.into())
+    let mut hasher = Hasher::default();
+    hasher.update(bytes);
+    hasher.finish()
 }
 
 fn push_hex(text: &mut String, bytes: &[u8]) {
@@ -86,6 +104,9 @@ mod tests {
     fn a_digest_is_the_sha256_of_the_bytes_in_hex() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(of(b"").to_string(), empty);
+        let mut pieces = Hasher::default();
+        [&b"a"[..], b"", b"bc"].into_iter().for_each(|piece| pieces.update(piece));
+        assert_eq!(pieces.finish(), of(b"abc"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
-use crate::components::{Components, Loaded};
+use crate::components::Components;
 use crate::event_loop::Input;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
@@ -76,16 +76,6 @@ impl Performer {
             Effect::WakeAt(_) => {}
         }
         None
-    }
-
-    /// Keeps a component's bytes until they are compiled.
-    pub(crate) fn keep(&mut self, digest: Digest, bytes: Arc<[u8]>) {
-        self.components.keep(digest, bytes);
-    }
-
-    /// Takes in what a compile thread made.
-    pub(crate) fn loaded(&mut self, digest: Digest, loaded: Loaded) -> Event {
-        self.components.loaded(digest, loaded)
     }
 
     /// The kinds that are watched.

@@ -142,8 +142,9 @@ impl EventLoop {
                 self.offered(found);
             }
             Input::Loaded(digest, loaded) => {
-                let event = self.performer.loaded(digest, loaded);
-                self.step(event);
+                if let Some(event) = self.performer.components.loaded(digest, loaded) {
+                    self.step(event);
+                }
             }
         }
     }
@@ -151,9 +152,9 @@ impl EventLoop {
     fn offered(&mut self, told: Vec<SourceOutput>) {
         for told in told {
             match told {
-                SourceOutput::Event(event, bytes) => {
-                    if let Some((digest, bytes)) = bytes {
-                        self.performer.keep(digest, bytes);
+                SourceOutput::Event(event, found) => {
+                    if let Some((digest, origin)) = found {
+                        self.performer.components.offered(digest, origin);
                     }
                     self.step(*event);
                 }

@@ -146,7 +146,7 @@ fn performer(
     metrics: &Arc<Metrics>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<Performer> {
-    let loader = Arc::new(Loader::new(&config.cache_dir, Pooling::Probe)?);
+    let loader = Loader::new(&config.cache_dir, Pooling::Probe)?;
     let reconciles = Reconciles::default();
     let workers = {
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
@@ -166,7 +166,7 @@ fn performer(
         supervisor: supervisor.clone(),
         metrics: Arc::clone(metrics),
         workers,
-        components: Components::start(&loader, inputs, metrics, supervisor)?,
+        components: Components::start(loader, api, inputs, metrics, supervisor)?,
         watches: BTreeMap::new(),
         audit: None,
         reconciles,

@@ -1,8 +1,10 @@
-//! From bytes to a component that can be called, in the order in which the host trusts them more and more: the scan,
-//! the compiler in its child process, the trial. `mortise inspect` goes the same way, so it refuses with the same words.
+//! From a digest to a component that can be called. What this host has accepted before comes from the compile cache, and
+//! nobody reads the component; any other goes the way on which the host trusts its bytes more and more: the scan, the compiler
+//! in its child process, the trial. `mortise inspect` goes the same way, so it refuses with the same words.
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -11,10 +13,10 @@ use mortise_core::component::Compiled;
 use mortise_core::digest::Digest;
 use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
-use mortise_wasm::compile::{CompileError, Compiler};
+use mortise_wasm::compile::{Artifact, CompileError, Compiler, Trial};
 use mortise_wasm::engine::{Engine, EngineOptions, Pooling};
 use mortise_wasm::plugin::Plugin;
-use mortise_wasm::scan::{Scan, prescan};
+use mortise_wasm::scan::prescan;
 
 /// The subcommand of this very binary that is the compiler's child process.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
@@ -34,8 +36,6 @@ pub struct Loader {
 pub struct Component {
     /// What to call.
     pub plugin: Plugin,
-    /// What the scan found.
-    pub scan: Scan,
     /// What the driver is told.
     pub compiled: Compiled,
 }
@@ -53,28 +53,35 @@ impl Loader {
         Ok(Self { engine, compiler })
     }
 
-    /// Scans, compiles and tries a component. Blocks for as long as the compiler runs.
+    /// Loads the component of a digest, which `read` brings if it has to be scanned, compiled or tried. Blocks for as long as
+    /// the compiler runs.
     ///
     /// # Errors
-    /// The refusal that the Plugin object's conditions show.
-    pub fn load(&self, wasm: &[u8]) -> Result<Component, Refusal> {
-        let scan = prescan(wasm)?;
-        let artifact = self.compile(wasm, &scan.digest)?;
-        let plugin = self.engine.load(&artifact.path, scan.digest.clone())?;
+    /// The refusal that the Plugin object's conditions show, or what kept the component from being read.
+    pub fn load<B: AsRef<[u8]>, E: From<Refusal>>(
+        &self,
+        digest: &Digest,
+        read: impl FnOnce() -> Result<B, E>,
+    ) -> Result<Component, E> {
+        if let Some((artifact, trial)) = self.compiler.tried(digest)? {
+            return Ok(Component::of(self.engine.load_tried(artifact, &trial), &trial, Duration::ZERO, true));
+        }
+        let wasm = read()?;
+        prescan(wasm.as_ref())?;
+        let artifact = self.compile(wasm.as_ref(), digest)?;
+        let (elapsed, cached) = (artifact.elapsed, artifact.cached);
+        let plugin = self.engine.load(artifact)?;
         // A manifest that is not valid is refused by whoever reads it, in the words for that.
         if let Ok(manifest) = Manifest::parse(plugin.manifest()) {
             manifest.check_exports(plugin.exports())?;
         }
-        let compiled = Compiled {
-            manifest: plugin.manifest().clone(),
-            component_bytes: wasm.len() as u64,
-            compile_ms: u64::try_from(artifact.elapsed.as_millis()).unwrap_or(u64::MAX),
-            cached: artifact.cached,
-        };
-        Ok(Component { plugin, scan, compiled })
+        let component_bytes = wasm.as_ref().len() as u64;
+        let trial = Trial { component_bytes, exports: plugin.exports(), manifest: Arc::clone(plugin.manifest()) };
+        self.compiler.accept(digest, &trial);
+        Ok(Component::of(plugin, &trial, elapsed, cached))
     }
 
-    fn compile(&self, wasm: &[u8], digest: &Digest) -> Result<mortise_wasm::compile::Artifact, Refusal> {
+    fn compile(&self, wasm: &[u8], digest: &Digest) -> Result<Artifact, Refusal> {
         let mut pauses = PAUSES.iter();
         loop {
             let error = match self.compiler.compile(wasm) {
@@ -89,5 +96,17 @@ impl Loader {
             tracing::warn!(%digest, %error, pause_s = pause.as_secs(), "could not compile, trying again");
             thread::sleep(*pause);
         }
+    }
+}
+
+impl Component {
+    fn of(plugin: Plugin, trial: &Trial, compiling: Duration, cached: bool) -> Self {
+        let compiled = Compiled {
+            manifest: Arc::clone(&trial.manifest),
+            component_bytes: trial.component_bytes,
+            compile_ms: u64::try_from(compiling.as_millis()).unwrap_or(u64::MAX),
+            cached,
+        };
+        Self { plugin, compiled }
     }
 }

@@ -1,7 +1,7 @@
 //! Several sources of plugins as one. Each tells what it has; where two have a plugin of one name, the one that stands
 //! first in [`Source`] is taken and the other comes back when the first no longer has it.
 //!
-//! Readings of sources flow in, the driver's events flow out, with the bytes that go under their digests.
+//! Readings of sources flow in, the driver's events flow out, with where the components are that they are about.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
 use mortise_kube::client::ApiServer;
-use mortise_source::SourceEvent;
 use mortise_source::directory::Directory;
+use mortise_source::{Origin, SourceEvent};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
@@ -102,7 +102,7 @@ pub(crate) struct Offers {
     /// Those of them that the ones behind them wait for; else a restart would begin with the wrong one of two plugins. A
     /// folder is listed within moments, and waited for no longer than [`FIRST_LISTING`].
     waited_for: Vec<Source>,
-    /// What the sources that wait have told: of each plugin the newest reading only, which may hold a component of many MiB.
+    /// What the sources that wait have told: of each plugin the newest reading only.
     held: BTreeMap<(Source, Arc<str>), SourceEvent>,
     /// Sources that were listed while they waited.
     held_listed: Vec<Source>,
@@ -112,8 +112,7 @@ pub(crate) struct Offers {
     leaving: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// What a source has of one plugin. Without the component's bytes: what serves needs them no longer once it is compiled,
-/// and hundreds of components are hundreds of MiB.
+/// What a source has of one plugin.
 #[derive(Clone, Debug)]
 enum Reading {
     Plugin { place: Arc<str> },
@@ -123,8 +122,8 @@ enum Reading {
 /// What follows from what a source told.
 #[derive(Debug)]
 pub(crate) enum SourceOutput {
-    /// For the driver, with a component's bytes under their digest, which have to be there before the event.
-    Event(Box<Event>, Option<(Digest, Arc<[u8]>)>),
+    /// For the driver, with where a component is, which has to be known before the event.
+    Event(Box<Event>, Option<(Digest, Origin)>),
     /// This source is to tell all that it has once more: a plugin of it comes out from behind another source's.
     ReadAgain(Source),
 }
@@ -142,7 +141,7 @@ impl Offers {
         }
     }
 
-    /// Takes in what a source told; what comes out is for the driver, with the bytes that go before it.
+    /// Takes in what a source told; what comes out is for the driver.
     pub(crate) fn take(&mut self, input: SourceInput) -> Vec<SourceOutput> {
         let source = input.source;
         if self.waits(source) {
@@ -200,15 +199,10 @@ impl Offers {
     fn take_now(&mut self, input: SourceInput) -> Vec<SourceOutput> {
         let SourceInput { source, event } = input;
         match event {
-            SourceEvent::Found { offer, bytes } => {
+            SourceEvent::Found { offer, origin } => {
                 let reading = Reading::Plugin { place: offer.source.clone() };
-                let bytes = Some((offer.digest.clone(), bytes));
-                self.set(
-                    source,
-                    offer.name.clone(),
-                    reading,
-                    SourceOutput::Event(Event::PluginFound(offer).into(), bytes),
-                )
+                let (name, found) = (offer.name.clone(), Some((offer.digest.clone(), origin)));
+                self.set(source, name, reading, SourceOutput::Event(Event::PluginFound(offer).into(), found))
             }
             SourceEvent::Unreadable { name, source: place, refusal } => {
                 let told = unreadable(&name, &place, &refusal);
@@ -236,7 +230,7 @@ impl Offers {
         }
     }
 
-    /// What was first has gone. The next one's bytes are not here, so until they come the plugin stays as it was.
+    /// What was first has gone. The next one's offer is not here, so until it comes the plugin stays as it was.
     fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<SourceOutput> {
         let Some(readings) = self.by_name.get_mut(name) else { return Vec::new() };
         let was_first = readings.keys().next() == Some(&source);

@@ -1,39 +1,27 @@
-//! A component as it is packed: its name, its compressed forms, its digest and its configuration. Bytes come in, checked
-//! and bounded bytes go out. Whether they are WebAssembly is for the crate that compiles them to say.
+//! A component as it is packed: its name, its compressed forms, its digest and its configuration. Packed bytes come in; a
+//! digest comes out when it is offered, and the component itself when it is compiled.
 
 use std::io::Read;
 use std::sync::Arc;
 
-use mortise_core::digest;
 use mortise_core::digest::Digest;
-use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::refusal::Refusal;
 
+use crate::fingerprint::Fingerprint;
 use crate::{MAX_DNS_LABEL_BYTES, is_dns_label};
 
 /// Largest configuration, as YAML and as the JSON that it becomes: it is handed to every call.
 pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
-/// Largest window that a zstd frame may ask for: 64 MiB, the first power of two above the largest component.
+/// Largest window that a zstd frame may ask for: 64 MiB, the first power of two above the largest component. It is the most
+/// memory that unpacking takes, whatever is packed.
 const ZSTD_WINDOW_LOG: u32 = 26;
 
 /// A component that is ready to be offered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Component {
     pub digest: Digest,
-    pub bytes: Arc<[u8]>,
     /// A JSON object.
     pub config: Arc<str>,
-}
-
-impl Component {
-    /// Puts decompressed bytes and the text of a configuration together.
-    pub(crate) fn new(bytes: Vec<u8>, config_yaml: Option<&str>) -> Result<Self, Refusal> {
-        if bytes.len() > MAX_COMPONENT_BYTES {
-            return Err(too_large());
-        }
-        let config = config_yaml.map_or_else(|| Ok("{}".into()), config)?;
-        Ok(Self { digest: digest::of(&bytes), bytes: bytes.into(), config })
-    }
 }
 
 /// How a component is packed.
@@ -56,42 +44,40 @@ impl Form {
         }
     }
 
-    /// Unpacks, and stops as soon as the result is larger than a component may be: what a small input claims to become
-    /// is never believed.
-    pub(crate) fn unpack(self, packed: Vec<u8>) -> Result<Vec<u8>, Refusal> {
-        match self {
-            Self::Wasm => Ok(packed),
-            Self::Gzip => self.read_bounded(flate2::read::MultiGzDecoder::new(&*packed)),
-            Self::Zstd => {
-                let decoder = zstd::stream::read::Decoder::new(&*packed).and_then(|mut decoder| {
-                    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-                    Ok(decoder)
-                });
-                self.read_bounded(decoder.map_err(|error| self.broken(&error))?)
-            }
-        }
+    /// The digest of what is packed, which is not believed to become what a small input claims: it is a stream that ends at
+    /// the largest component.
+    pub(crate) fn digest(self, packed: &[u8]) -> Result<Digest, Refusal> {
+        let seen = self.reader(packed).and_then(Fingerprint::of);
+        seen.map_err(|error| self.broken(&error))?.digest
     }
 
-    fn read_bounded(self, reader: impl Read) -> Result<Vec<u8>, Refusal> {
-        let mut bytes = Vec::new();
-        reader.take(MAX_COMPONENT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| self.broken(&error))?;
-        if bytes.len() > MAX_COMPONENT_BYTES { Err(too_large()) } else { Ok(bytes) }
+    /// Unpacks a component of this digest; None when something else is packed here.
+    pub(crate) fn unpack(self, packed: &[u8], digest: &Digest) -> Option<Vec<u8>> {
+        let seen = self.reader(packed).and_then(Fingerprint::of).ok()?;
+        if seen.digest.ok().as_ref() != Some(digest) {
+            return None;
+        }
+        // Room for exactly that: a buffer that grows would be half as large again.
+        let mut bytes = Vec::with_capacity(seen.bytes);
+        self.reader(packed).and_then(|mut reader| reader.read_to_end(&mut bytes)).ok()?;
+        Some(bytes)
+    }
+
+    fn reader(self, packed: &[u8]) -> std::io::Result<Box<dyn Read + '_>> {
+        Ok(match self {
+            Self::Wasm => Box::new(packed),
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+            Self::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(packed)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+                Box::new(decoder)
+            }
+        })
     }
 
     fn broken(self, error: &std::io::Error) -> Refusal {
         Refusal::new("BrokenCompression", format!("{} cannot be decompressed: {error}; pack it again", self.key()))
     }
-}
-
-pub(crate) fn too_large() -> Refusal {
-    Refusal::new(
-        "ComponentTooLarge",
-        format!(
-            "the component is larger than the {} MiB that this host accepts; strip its debug information, or build it \
-             with opt-level = \"s\"",
-            MAX_COMPONENT_BYTES >> 20
-        ),
-    )
 }
 
 /// A plugin's name becomes a field manager, a label's value and part of metrics, so it is a DNS-1123 label.
@@ -136,6 +122,8 @@ fn invalid_config(why: &str) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::limits::MAX_COMPONENT_BYTES;
+
     use super::*;
 
     #[test]
@@ -169,22 +157,43 @@ mod tests {
         assert_eq!(config(&bomb).unwrap_err().reason, "InvalidConfig");
     }
 
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, bytes).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        zstd::bulk::compress(bytes, 3).unwrap()
+    }
+
     #[test]
     fn what_unpacks_to_too_much_is_given_up_at_the_limit() {
-        let zeros = vec![0_u8; MAX_COMPONENT_BYTES + 1];
-        let zstd = zstd::bulk::compress(&zeros, 3).unwrap();
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut gzip, &zeros).unwrap();
-        for (form, packed) in [(Form::Zstd, zstd), (Form::Gzip, gzip.finish().unwrap())] {
+        let mut large = b"\0asm\x0d\0\x01\0".to_vec();
+        large.resize(MAX_COMPONENT_BYTES + 1, 0);
+        for (form, packed) in [(Form::Zstd, zstd(&large)), (Form::Gzip, gzip(&large))] {
             assert!(packed.len() < 1 << 20, "the bomb fits into a ConfigMap");
-            assert_eq!(form.unpack(packed).unwrap_err().reason, "ComponentTooLarge");
+            assert_eq!(form.digest(&packed).unwrap_err().reason, "ComponentTooLarge");
+        }
+    }
+
+    #[test]
+    fn what_is_unpacked_is_what_the_digest_is_of_or_nothing() {
+        let component = b"\0asm\x0d\0\x01\0 and more".repeat(9);
+        for (form, packed) in
+            [(Form::Wasm, component.clone()), (Form::Gzip, gzip(&component)), (Form::Zstd, zstd(&component))]
+        {
+            let digest = form.digest(&packed).unwrap();
+            assert_eq!(form.unpack(&packed, &digest).unwrap(), component);
+            assert_eq!(form.unpack(&packed, &Digest("sha256:another".into())), None);
+            assert_eq!(form.unpack(&packed[..packed.len() / 2], &digest), None);
         }
     }
 
     #[test]
     fn what_cannot_be_unpacked_names_its_key() {
         for form in [Form::Gzip, Form::Zstd] {
-            let refusal = form.unpack(b"\0asm".to_vec()).unwrap_err();
+            let refusal = form.digest(b"\0asm").unwrap_err();
             assert_eq!(refusal.reason, "BrokenCompression");
             assert!(refusal.message.contains(form.key()), "{}", refusal.message);
         }

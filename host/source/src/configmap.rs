@@ -1,16 +1,17 @@
-//! A plugin in a ConfigMap: the object's JSON in, an offer with its component or a refusal out. The watch that brings
-//! the JSON is the kube crate's; once read, nothing of the ConfigMap but the component is kept.
+//! A plugin in a ConfigMap: the object's JSON in, an offer or a refusal out; and once more in, the component out. The watch
+//! that brings the JSON is the kube crate's. Nothing of a ConfigMap is kept: what is compiled is read again.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mortise_core::digest::Digest;
 use mortise_core::object::Name;
 use mortise_core::refusal::Refusal;
 use serde::Deserialize;
 
-use crate::SourceEvent;
-use crate::component::{Component, Form, check_name};
+use crate::component::{Component, Form, check_name, config};
+use crate::{Origin, SourceEvent};
 
 /// The label by which ConfigMaps offer plugins, as a selector.
 pub const SELECTOR: &str = "mortise.dev/plugin=true";
@@ -33,14 +34,34 @@ pub fn source(name: &Name) -> String {
 
 /// Reads a ConfigMap. It decodes, decompresses and hashes up to 40 MiB, so it is called off the I/O threads.
 pub fn read(name: &Name, json: &str) -> SourceEvent {
-    SourceEvent::of(&name.name, &source(name), component(name, json))
+    SourceEvent::of(&name.name, &source(name), Origin::ConfigMap(name.clone()), component(name, json))
+}
+
+/// The component of this digest, unpacked; None when the ConfigMap holds it no longer.
+pub fn unpack(name: &Name, json: &str, digest: &Digest) -> Option<Vec<u8>> {
+    let Packed { form, bytes, .. } = packed(name, json).ok()?;
+    form.unpack(&bytes, digest)
 }
 
 fn component(name: &Name, json: &str) -> Result<Component, Refusal> {
     check_name(&name.name)?;
-    let config_map: ConfigMap = serde_json::from_str(json)
-        .map_err(|error| Refusal::new("UnreadableConfigMap", format!("ConfigMap {name} cannot be read: {error}")))?;
-    let data = config_map.data.unwrap_or_default();
+    let packed = packed(name, json)?;
+    let config = packed.config_yaml.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml))?;
+    Ok(Component { digest: packed.form.digest(&packed.bytes)?, config })
+}
+
+/// What a ConfigMap holds of a plugin.
+struct Packed {
+    form: Form,
+    bytes: Vec<u8>,
+    config_yaml: Option<String>,
+}
+
+fn packed(name: &Name, json: &str) -> Result<Packed, Refusal> {
+    let unreadable = |why: String| Refusal::new("UnreadableConfigMap", format!("ConfigMap {name}{why}"));
+    let config_map: ConfigMap =
+        serde_json::from_str(json).map_err(|error| unreadable(format!(" cannot be read: {error}")))?;
+    let mut data = config_map.data.unwrap_or_default();
     let mut binary_data = config_map.binary_data.unwrap_or_default();
     let has = |form: &Form| binary_data.contains_key(form.key()) || data.contains_key(form.key());
     let candidates: Vec<Form> = Form::ALL.into_iter().filter(has).collect();
@@ -49,15 +70,15 @@ fn component(name: &Name, json: &str) -> Result<Component, Refusal> {
         [] => return Err(no_candidate(name, binary_data.keys().chain(data.keys()))),
         _ => return Err(many_candidates(name, &candidates)),
     };
-    let packed = match (binary_data.remove(form.key()), data.get(form.key())) {
-        (Some(text), _) => STANDARD.decode(text).map_err(|error| {
-            Refusal::new("UnreadableConfigMap", format!("ConfigMap {name}, {}: not valid base64: {error}", form.key()))
-        })?,
+    let bytes = match (binary_data.remove(form.key()), data.remove(form.key())) {
+        (Some(text), _) => {
+            STANDARD.decode(text).map_err(|error| unreadable(format!(", {}: not valid base64: {error}", form.key())))?
+        }
         // kubectl puts a file into `data` when it happens to be UTF-8, as a component of a few bytes may be.
-        (None, Some(text)) => text.as_bytes().to_vec(),
+        (None, Some(text)) => text.into_bytes(),
         (None, None) => Vec::new(),
     };
-    Component::new(form.unpack(packed)?, data.get(CONFIG_KEY).map(String::as_str))
+    Ok(Packed { form, bytes, config_yaml: data.remove(CONFIG_KEY) })
 }
 
 fn no_candidate<'a>(name: &Name, found: impl Iterator<Item = &'a String>) -> Refusal {
@@ -113,25 +134,23 @@ mod tests {
     fn what_is_pushed_in_any_form_is_what_is_offered() {
         for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
             let packed = pack("mortise-system", "podset", WASM, Some("replicas: 3\n"), compression).unwrap();
-            let SourceEvent::Found { offer, bytes } = read(&Name::new("mortise-system", "podset"), &packed.config_map)
-            else {
+            let name = Name::new("mortise-system", "podset");
+            let SourceEvent::Found { offer, origin } = read(&name, &packed.config_map) else {
                 panic!("{compression:?} is not offered");
             };
-            assert_eq!(&*bytes, WASM);
+            assert_eq!(unpack(&name, &packed.config_map, &offer.digest).as_deref(), Some(WASM));
             assert_eq!(offer.digest, digest::of(WASM), "the digest is of the component, not of its packing");
             assert_eq!((&*offer.name, &*offer.config), ("podset", r#"{"replicas":3}"#));
-            assert_eq!(&*offer.source, "ConfigMap mortise-system/podset");
+            assert_eq!((&*offer.source, origin), ("ConfigMap mortise-system/podset", Origin::ConfigMap(name)));
         }
     }
 
     #[test]
     fn a_component_that_kubectl_took_for_text_is_read_as_bytes() {
-        let SourceEvent::Found { bytes, offer } = read_json(&json!({"data": {"plugin.wasm": "\0asm\r\0\u{1}\0"}}))
-        else {
+        let SourceEvent::Found { offer, .. } = read_json(&json!({"data": {"plugin.wasm": "\0asm\r\0\u{1}\0"}})) else {
             panic!("not offered");
         };
-        assert_eq!(&*bytes, b"\0asm\x0d\0\x01\0");
-        assert_eq!(&*offer.config, "{}");
+        assert_eq!((offer.digest, &*offer.config), (digest::of(b"\0asm\x0d\0\x01\0"), "{}"));
     }
 
     #[test]
@@ -162,5 +181,32 @@ mod tests {
     fn a_config_map_whose_name_is_no_plugin_name_is_refused() {
         let event = read(&Name::new("mortise-system", "a.b"), r#"{"binaryData":{"plugin.wasm":"AA=="}}"#);
         assert!(matches!(event, SourceEvent::Unreadable { refusal, .. } if refusal.reason == "InvalidName"));
+    }
+
+    #[test]
+    fn what_a_config_map_holds_no_longer_is_not_unpacked() {
+        let name = Name::new("mortise-system", "podset");
+        let packed = pack("mortise-system", "podset", WASM, None, Compression::Gzip).unwrap();
+        assert_eq!(unpack(&name, &packed.config_map, &digest::of(b"an older one")), None);
+        assert_eq!(unpack(&name, "{}", &packed.digest), None);
+    }
+
+    /// Each of sixty ConfigMaps holds 40 MiB, packed into a few KB.
+    #[test]
+    fn sixty_bombs_are_refused_by_their_first_bytes() {
+        let zeros = vec![0; mortise_core::limits::MAX_COMPONENT_BYTES];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, &zeros).unwrap();
+        let bombs = [
+            ("plugin.wasm.zst", zstd::bulk::compress(&zeros, 19).unwrap()),
+            ("plugin.wasm.gz", gzip.finish().unwrap()),
+        ];
+        for (key, bomb) in bombs.iter().cycle().take(60) {
+            let (reason, message) = refusal(&json!({"binaryData": {*key: STANDARD.encode(bomb)}}));
+            assert_eq!(
+                (reason, &*message),
+                ("NotWebAssembly", "this is not WebAssembly: it does not begin with \\0asm")
+            );
+        }
     }
 }

@@ -15,24 +15,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use mortise_core::digest;
+use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::refusal::Refusal;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use thiserror::Error;
 
-use crate::SourceEvent;
-use crate::component::{Component, MAX_CONFIG_BYTES, check_name, config_too_large, too_large};
+use crate::component::{Component, MAX_CONFIG_BYTES, check_name, config, config_too_large};
+use crate::fingerprint::{Fingerprint, too_large};
+use crate::{Origin, SourceEvent};
 
 mod folder;
 
-use folder::{Folder, PATIENCE, Stamp, Stamps, is_whole};
+use folder::{Folder, PATIENCE, Stamp, Stamps};
 
 /// Looks without a notification: network file systems send none, and queues of notifications overflow. A look reads
 /// names, sizes and times only.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Plugins of one directory; more is a directory of something else.
-const MAX_FILES: usize = 1_000;
+/// Plugins of one directory, ten times what a host is built for; more is a directory of something else.
+const MAX_FILES: usize = 10_000;
 
 /// Why a directory cannot be watched.
 #[derive(Debug, Error)]
@@ -162,7 +165,7 @@ impl Directory {
             }
             _ => {
                 for name in folder.give_up_on_untold() {
-                    sink(SourceEvent::of(&name, &self.source_of(&name), Err(still_written())));
+                    sink(self.event(&name, Err(still_written())));
                 }
                 *listing = Listing::Reported;
                 sink(SourceEvent::Listed);
@@ -171,9 +174,9 @@ impl Directory {
         }
     }
 
-    /// How a file is called as a source.
-    fn source_of(&self, name: &str) -> String {
-        format!("file {}", self.path.join(format!("{name}.wasm")).display())
+    fn event(&self, name: &str, read: Result<Component, Refusal>) -> SourceEvent {
+        let path = self.path.join(format!("{name}.wasm"));
+        SourceEvent::of(name, &format!("file {}", path.display()), Origin::File(path), read)
     }
 
     /// Takes what was found into account, and says when something has to be looked at again.
@@ -188,36 +191,43 @@ impl Directory {
             sink(SourceEvent::Gone(name.as_str().into()));
         }
         for (name, stamps) in folder.due(now) {
-            let wasm = self.path.join(format!("{name}.wasm"));
-            let read = self.read(&name, &wasm);
+            let (read, whole) = match self.fingerprint(&name) {
+                Ok((Fingerprint { digest, whole, .. }, config)) => {
+                    (digest.map(|digest| Component { digest, config }), whole)
+                }
+                Err(refusal) => (Err(refusal), true),
+            };
             // What changed while it was read is read again when it has come to rest.
             if stamps_of(&self.path, &name).as_ref() != Some(&stamps) {
                 continue;
             }
-            let whole = read.as_ref().map_or(true, |component| is_whole(&component.bytes));
             if folder.settle(now, &name, whole) {
-                sink(SourceEvent::of(&name, &self.source_of(&name), read));
+                sink(self.event(&name, read));
             }
         }
         folder.next_look(now)
     }
 
-    fn read(&self, name: &str, wasm: &Path) -> Result<Component, Refusal> {
+    /// Passes over a component, and reads its configuration.
+    fn fingerprint(&self, name: &str) -> Result<(Fingerprint, Arc<str>), Refusal> {
         check_name(name)?;
         let unreadable = |path: &Path, error: std::io::Error| {
             Refusal::new("UnreadableFile", format!("file {} cannot be read: {error}", path.display()))
         };
-        let bytes =
-            read_bounded(wasm, MAX_COMPONENT_BYTES).map_err(|error| unreadable(wasm, error))?.ok_or_else(too_large)?;
+        let wasm = self.path.join(format!("{name}.wasm"));
+        let seen = match open_regular(&wasm).map_err(|error| unreadable(&wasm, error))? {
+            (_, bytes) if bytes > MAX_COMPONENT_BYTES as u64 => return Err(too_large()),
+            (file, _) => Fingerprint::of(file).map_err(|error| unreadable(&wasm, error))?,
+        };
         let yaml = self.path.join(format!("{name}.yaml"));
-        let config = match read_bounded(&yaml, MAX_CONFIG_BYTES) {
+        let text = match read_bounded(&yaml, MAX_CONFIG_BYTES) {
             Ok(bytes) => Some(bytes.ok_or_else(config_too_large)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(unreadable(&yaml, error)),
         };
-        let config = config.map(String::from_utf8).transpose();
-        let config = config.map_err(|error| unreadable(&yaml, std::io::Error::new(ErrorKind::InvalidData, error)))?;
-        Component::new(bytes, config.as_deref())
+        let text = text.map(String::from_utf8).transpose();
+        let text = text.map_err(|error| unreadable(&yaml, std::io::Error::new(ErrorKind::InvalidData, error)))?;
+        Ok((seen, text.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml))?))
     }
 
     fn list(&self) -> std::io::Result<BTreeMap<String, Stamps>> {
@@ -231,12 +241,12 @@ impl Directory {
             let Some(name) = path.file_stem().and_then(OsStr::to_str).filter(|name| !name.starts_with('.')) else {
                 continue;
             };
-            if let Some(stamps) = stamps_of(&self.path, name) {
-                found.insert(name.to_owned(), stamps);
-            }
             if found.len() == MAX_FILES {
                 tracing::warn!(directory = %self.path.display(), "more than {MAX_FILES} plugins, the rest is not read");
                 break;
+            }
+            if let Some(stamps) = stamps_of(&self.path, name) {
+                found.insert(name.to_owned(), stamps);
             }
         }
         Ok(found)
@@ -263,21 +273,38 @@ fn says_something_changed(kind: EventKind) -> bool {
     }
 }
 
-/// What a regular file holds; None when that is more than `limit`. Anything else under the name is an error: a pipe
-/// would be waited for and a device read without end. A file that grows while it is read is cut at the limit, whatever
-/// its size was said to be.
+/// The component of this digest; None when the file holds it no longer, or is gone.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn read(path: &Path, digest: &Digest) -> std::io::Result<Option<Vec<u8>>> {
+    match read_bounded(path, MAX_COMPONENT_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => Ok(read?.filter(|bytes| digest::of(bytes) == *digest)),
+    }
+}
+
+/// What a regular file holds; None when that is more than `limit`. A file that grows while it is read is cut at the limit,
+/// whatever its size was said to be.
 fn read_bounded(path: &Path, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
+    let (file, length) = open_regular(path)?;
+    if length > limit as u64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(limit));
+    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= limit).then_some(bytes))
+}
+
+/// A regular file and its length. Anything else under the name is an error: a pipe would be waited for and a device read
+/// without end.
+fn open_regular(path: &Path) -> std::io::Result<(File, u64)> {
     let file = open_at_once(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
     }
-    if metadata.len() > limit as u64 {
-        return Ok(None);
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(limit));
-    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() <= limit).then_some(bytes))
+    Ok((file, metadata.len()))
 }
 
 /// Opens a file to read it. Opening a pipe would wait for a writer; asked not to block, it does not.

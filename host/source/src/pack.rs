@@ -13,8 +13,9 @@ use mortise_core::well_known::PLUGIN;
 use serde_json::json;
 use thiserror::Error;
 
-use crate::component::{Form, check_name, config, too_large};
+use crate::component::{Form, check_name, config};
 use crate::configmap::CONFIG_KEY;
+use crate::fingerprint::too_large;
 
 /// zstd's level: 19 is the last one whose window any decoder takes by default, and a component is packed once.
 const ZSTD_LEVEL: i32 = 19;

@@ -1,5 +1,6 @@
-//! From bytes to native code, in a child process that may die (G3). A component goes in; the path of an artifact that
-//! [`Engine::load`] takes comes out, from the cache when it was compiled before.
+//! From bytes to native code, in a child process that may die (G3). A component goes in; an artifact that [`Engine::load`]
+//! takes comes out, from the cache when it was compiled before. What was tried before by this very host comes out with what
+//! the trial has shown, and then nobody needs the component.
 //!
 //! Compilers can be made to take minutes and gigabytes by a few kilobytes of input, and an allocation that fails aborts
 //! the process it fails in. So the child has limits of memory and processor time on itself, and the host only waits for
@@ -9,21 +10,28 @@
 //! A container that runs out of memory is killed as a whole, the host with its child. So a child gets no more than the
 //! container leaves (`memory.rs`, `slots.rs`), and that it was started stands in the cache before it is: bytes that the
 //! host dies of are not compiled at each of its restarts.
+//!
+//! Of a component in work the host has its bytes in memory, and of the native code a chunk on its way into a file.
 
+mod artifact;
 mod cache;
 mod child;
 mod error;
 mod memory;
+mod room;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mortise_core::digest;
 use mortise_core::digest::Digest;
@@ -31,7 +39,8 @@ use mortise_core::refusal::Refusal;
 use rustix::process::Signal;
 use tracing::warn;
 
-use self::cache::{Cache, Entry};
+pub use self::artifact::{Artifact, Trial};
+use self::cache::{Cache, Draft, Entry};
 pub use self::child::child_main;
 use self::child::{Order, REQUEST_VARIABLE};
 pub use self::error::CompileError;
@@ -44,6 +53,9 @@ use crate::engine::{Engine, Profile};
 const MAX_ARTIFACT_BYTES: u64 = 256 << 20;
 /// What is kept of the child's stderr, which is one line when all goes as it should.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
+/// What is kept of that for a person, in memory, in the cache and in the Plugin object: its errors have a line or two, and a
+/// name in one may be as long as the component.
+const MAX_REASON_BYTES: usize = 4 << 10;
 /// Threads of one compiler: more give little, and each takes address space.
 const MAX_THREADS: usize = 4;
 /// The least address space that a compiler is started with: its own code and the stacks of its threads take half of it.
@@ -75,19 +87,6 @@ impl CompileLimits {
     }
 }
 
-/// A compiled component.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Artifact {
-    /// The component that it was compiled from.
-    pub digest: Digest,
-    /// Where it stands. The file may be removed once it is loaded.
-    pub path: PathBuf,
-    /// True when no compiler ran.
-    pub cached: bool,
-    /// How long the compiler ran; zero when none did.
-    pub elapsed: Duration,
-}
-
 /// Compiles components, a few at a time, and remembers the results.
 #[derive(Debug)]
 pub struct Compiler {
@@ -106,12 +105,13 @@ impl Compiler {
     /// # Errors
     /// When the folder cannot be created, or others may write into it.
     pub fn new(program: PathBuf, args: Vec<OsString>, cache_dir: &Path, engine: &Engine) -> Result<Self, CompileError> {
+        let host = format!("{} {}", build_of(&program), if engine.pooled() { "pooled" } else { "on demand" });
         Ok(Self {
             program,
             args,
             profile: engine.profile(),
             limits: None,
-            cache: Cache::open(cache_dir, engine.compatibility())?,
+            cache: Cache::open(cache_dir, engine.compatibility(), host)?,
             slots: Slots::new(Cgroup::default()),
         })
     }
@@ -123,6 +123,22 @@ impl Compiler {
         self
     }
 
+    /// A component that this host has compiled and tried before, with what the trial has shown.
+    ///
+    /// # Errors
+    /// The refusal when it is known not to compile.
+    pub fn tried(&self, digest: &Digest) -> Result<Option<(Artifact, Trial)>, Refusal> {
+        let known = self.known(digest)?;
+        Ok(known.and_then(|(artifact, trial)| Some((artifact, trial?))))
+    }
+
+    /// Remembers what the trial of a component has shown. That cannot be remembered is no error: the next start tries again.
+    pub fn accept(&self, digest: &Digest, trial: &Trial) {
+        if let Err(error) = self.cache.accept(digest, trial) {
+            warn!(%digest, %error, "a component is tried again at the next start");
+        }
+    }
+
     /// Compiles a component that [`crate::scan::prescan`] let through. Blocks until it is done, so it belongs on a
     /// thread of its own.
     ///
@@ -130,13 +146,13 @@ impl Compiler {
     /// [`CompileError::Refused`] when the component cannot be compiled within the limits.
     pub fn compile(&self, wasm: &[u8]) -> Result<Artifact, CompileError> {
         let digest = digest::of(wasm);
-        if let Some(artifact) = self.cached(&digest)? {
+        if let Some((artifact, _)) = self.known(&digest)? {
             return Ok(artifact);
         }
         let wanted = self.limits.unwrap_or_else(|| CompileLimits::for_size(wasm.len() as u64));
         let slot = self.slots.take(wanted.memory_bytes);
         // Another thread may have compiled it while this one waited.
-        if let Some(artifact) = self.cached(&digest)? {
+        if let Some((artifact, _)) = self.known(&digest)? {
             return Ok(artifact);
         }
         let limits = CompileLimits { memory_bytes: slot.bytes, ..wanted };
@@ -154,7 +170,7 @@ impl Compiler {
             // The host is alive, and nothing was learnt about the component.
             self.cache.forget(&digest);
         }
-        result.map(|path| Artifact { digest, path, cached: false, elapsed: begin.elapsed() })
+        result.map(|file| Artifact { digest, file, cached: false, elapsed: begin.elapsed() })
     }
 
     /// Runs the compiler. One that dies of a signal of its own runs twice: only what happens again is in the component.
@@ -164,12 +180,12 @@ impl Compiler {
         digest: &Digest,
         limits: &CompileLimits,
         wanted_bytes: u64,
-    ) -> Result<PathBuf, CompileError> {
+    ) -> Result<Arc<File>, CompileError> {
         self.cache.begin(digest, self.deaths(digest) + 1)?;
         let mut crashed = None;
         loop {
             let ended = match self.run_child(wasm, limits)? {
-                Ended::Compiled(code) => return self.cache.store(digest, &code),
+                Ended::Compiled(code) => return self.cache.store(digest, code),
                 Ended::Died(death) => death,
             };
             // A compiler that gets less memory than its component may take says nothing about the component by that.
@@ -198,12 +214,13 @@ impl Compiler {
         }
     }
 
-    fn cached(&self, digest: &Digest) -> Result<Option<Artifact>, CompileError> {
+    fn known(&self, digest: &Digest) -> Result<Option<(Artifact, Option<Trial>)>, Refusal> {
         match self.cache.find(digest) {
-            Some(Entry::Compiled(path)) => {
-                Ok(Some(Artifact { digest: digest.clone(), path, cached: true, elapsed: Duration::ZERO }))
+            Some(Entry::Compiled(file, trial)) => {
+                let artifact = Artifact { digest: digest.clone(), file, cached: true, elapsed: Duration::ZERO };
+                Ok(Some((artifact, trial)))
             }
-            Some(Entry::Refused(refusal)) => Err(refusal.into()),
+            Some(Entry::Refused(refusal)) => Err(refusal),
             Some(Entry::Attempted(deaths)) if deaths >= MAX_DEATHS => {
                 let record = self.cache.record_path(digest);
                 let message = format!(
@@ -212,7 +229,7 @@ impl Compiler {
                      new Pod of the host does so too) and restart the host",
                     record.display()
                 );
-                Err(Refusal::new("TooCostlyToCompile", message).into())
+                Err(Refusal::new("TooCostlyToCompile", message))
             }
             Some(Entry::Attempted(_)) | None => Ok(None),
         }
@@ -227,6 +244,7 @@ impl Compiler {
     }
 
     fn run_child(&self, wasm: &[u8], limits: &CompileLimits) -> Result<Ended, CompileError> {
+        let draft = self.cache.draft()?;
         let order = Order { profile: self.profile, memory_bytes: limits.memory_bytes, cpu_seconds: limits.cpu_seconds };
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let mut child = Command::new(&self.program)
@@ -248,7 +266,7 @@ impl Compiler {
         let (timed_out, output, said) = thread::scope(|scope| {
             scope.spawn(move || feed(stdin, wasm));
             let said = scope.spawn(move || read_capped(stderr, MAX_STDERR_BYTES));
-            scope.spawn(move || finished.send(read_capped(stdout, MAX_ARTIFACT_BYTES)));
+            scope.spawn(move || finished.send(keep(stdout, draft)));
             // The child closes stdout when it is done, whatever way.
             let output = code.recv_timeout(limits.wall);
             if output.is_err() {
@@ -267,13 +285,15 @@ impl Compiler {
                 ),
             ));
         }
-        let output = output.unwrap_or_default();
-        if output.len() as u64 >= MAX_ARTIFACT_BYTES {
+        let code = output
+            .expect("it came in time")
+            .map_err(|source| host_error("write native code into the compile cache".to_owned(), source))?;
+        if code.bytes >= MAX_ARTIFACT_BYTES {
             let refusal = too_costly(format!("{MAX_ARTIFACT_BYTES} bytes of native code"));
             return Ok(Ended::Died(Death::Refused(refusal)));
         }
-        if status.success() && !output.is_empty() {
-            return Ok(Ended::Compiled(output));
+        if status.success() && code.bytes > 0 {
+            return Ok(Ended::Compiled(code));
         }
         judge(status, &String::from_utf8_lossy(&said), limits).map(Ended::Died)
     }
@@ -281,7 +301,7 @@ impl Compiler {
 
 /// How a compiler process ended for which the machine is not at fault.
 enum Ended {
-    Compiled(Vec<u8>),
+    Compiled(Draft),
     Died(Death),
 }
 
@@ -327,6 +347,16 @@ fn feed(stdin: Option<ChildStdin>, wasm: &[u8]) {
     }
 }
 
+/// Writes what the child says to a file, the size of the largest artifact at most. A pipe that cannot be read has ended, which
+/// the caller sees by the child's status.
+fn keep(stdout: Option<ChildStdout>, mut draft: Draft) -> io::Result<Draft> {
+    let mut pipe = stdout.into_iter().map(|pipe| pipe.take(MAX_ARTIFACT_BYTES));
+    if let Some(mut pipe) = pipe.next() {
+        io::copy(&mut pipe, &mut draft)?;
+    }
+    Ok(draft)
+}
+
 /// Reads at most so much of a pipe. What cannot be read is missing, which the caller sees by the child's status.
 fn read_capped(pipe: Option<impl Read>, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -340,26 +370,39 @@ fn read_capped(pipe: Option<impl Read>, limit: u64) -> Vec<u8> {
 fn judge(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Death, CompileError> {
     use std::os::unix::process::ExitStatusExt;
 
+    let cut = |text: &str| text[..text.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
     if let Some(message) = child::error_in(stderr) {
-        let message = format!("the component does not compile: {message}");
+        let message = format!("the component does not compile: {}", cut(&message));
         return Ok(Death::Refused(Refusal::new("CompileFailed", message)));
     }
-    let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
+    let last = cut(stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim());
     match (status.signal().and_then(Signal::from_named_raw), status.code()) {
         (Some(Signal::XCPU), _) => {
             Ok(Death::Refused(too_costly(format!("{} s of processor time", limits.cpu_seconds))))
         }
         (Some(Signal::ABORT), _) => Ok(Death::OutOfMemory),
-        (Some(signal @ (Signal::SEGV | Signal::ILL | Signal::BUS)), _) => Ok(Death::Crashed(signal, last.to_owned())),
-        (_, Some(child::PANICKED)) => Ok(Death::Panicked(last.to_owned())),
+        (Some(signal @ (Signal::SEGV | Signal::ILL | Signal::BUS)), _) => Ok(Death::Crashed(signal, last)),
+        (_, Some(child::PANICKED)) => Ok(Death::Panicked(last)),
         _ => {
             warn!(%status, stderr = last, "the compiler process ended in an unexpected way");
             Err(host_error(
                 format!("compile a component: the compiler process ended with {status}"),
-                io::Error::other(last.to_owned()),
+                io::Error::other(last),
             ))
         }
     }
+}
+
+/// Tells one build of a program from another: a trial by another one says nothing about what this one links and refuses. When
+/// the file came to be as it is stands in its ctime, which no archive sets, unlike the time of its modification. A program
+/// that cannot be looked at is like no other.
+fn build_of(program: &Path) -> String {
+    let file = match std::fs::metadata(program) {
+        Ok(file) => file,
+        Err(error) => return format!("{error}, {:?}", SystemTime::now()),
+    };
+    let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
+    format!("{} bytes of {modified:?}, there since {changed:?}", file.len())
 }
 
 fn name_of(signal: Signal) -> &'static str {

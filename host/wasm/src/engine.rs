@@ -117,7 +117,7 @@ impl Engine {
         let path = format!("/dev/fd/{}", artifact.as_raw_fd());
         // SAFETY: the file is native code that gets run, so it must be what wasmtime's compiler wrote. It is: artifacts
         // come from the compile child of this binary alone, through a pipe into a directory that only this user can
-        // write, and `compile::Compiler` compares their sha256 with what the child delivered before it names them to
+        // write, and `compile::Compiler` compares their sha256 with what the child delivered before it gives them to
         // anyone. The file is replaced by rename only, never changed in place, so the mapping does not change either.
         unsafe { Component::deserialize_file(&self.inner.wasmtime, path) }
     }

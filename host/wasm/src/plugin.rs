@@ -2,7 +2,6 @@
 //! An object's JSON and a view go in, or a question about an object of the API server's; a [`CallCompletion`] or a [`Completion`]
 //! in the core's types comes out. Calls are synchronous and run on the caller's thread; nothing here schedules them.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use mortise_core::view::View;
 use wasmtime::Store;
 
 use crate::bindings::{self, Snapshot};
+use crate::compile::{self, Trial};
 use crate::engine::Engine;
 use crate::fault;
 use crate::log::{LogLevel, LogLine};
@@ -98,20 +98,27 @@ impl Engine {
     ///
     /// # Errors
     /// A [`Refusal`] when it does not link, does not instantiate or does not tell its manifest within the bounds.
-    pub fn load(&self, artifact: &Path, digest: Digest) -> Result<Plugin, Refusal> {
-        Plugin::try_out(self, artifact, digest)
+    pub fn load(&self, artifact: compile::Artifact) -> Result<Plugin, Refusal> {
+        Plugin::try_out(self, artifact)
+    }
+
+    /// A component that was tried before; see [`compile::Compiler::tried`]. Nothing of it is in memory until it is called.
+    pub fn load_tried(&self, artifact: compile::Artifact, trial: &Trial) -> Plugin {
+        let (digest, artifact) = (artifact.digest, Artifact::new(artifact.file));
+        let manifest = Arc::clone(&trial.manifest);
+        Plugin { engine: self.clone(), digest, manifest, exports: trial.exports, artifact }
     }
 }
 
 impl Plugin {
     /// Links an artifact, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
-    fn try_out(engine: &Engine, artifact: &Path, digest: Digest) -> Result<Self, Refusal> {
-        let unusable = |error: &dyn std::fmt::Display| {
-            Refusal::new("ArtifactUnusable", format!("the compiled component of {digest} cannot be loaded: {error:#}"))
-        };
-        let artifact = Artifact::open(artifact).map_err(|error| unusable(&error))?;
+    fn try_out(engine: &Engine, artifact: compile::Artifact) -> Result<Self, Refusal> {
+        let (digest, artifact) = (artifact.digest, Artifact::new(artifact.file));
         let linked = artifact.linked(engine).map_err(|error| match error {
-            LinkError::Artifact(error) => unusable(&error),
+            LinkError::Artifact(error) => Refusal::new(
+                "ArtifactUnusable",
+                format!("the compiled component of {digest} cannot be loaded: {error:#}"),
+            ),
             LinkError::Contract(message) => Refusal::new("ContractMismatch", message),
         })?;
         let exports = Exports { admission: linked.admission.is_some(), conversion: linked.conversion.is_some() };

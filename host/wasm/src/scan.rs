@@ -8,6 +8,7 @@ mod functions;
 #[cfg(test)]
 mod tests;
 
+use mortise_core::component::check_head;
 use mortise_core::digest::Digest;
 use mortise_core::limits::{MAX_COMPONENT_BYTES, MAX_MEMORY_BYTES};
 use mortise_core::refusal::Refusal;
@@ -86,37 +87,19 @@ pub struct Sizes {
 /// # Errors
 /// A [`Refusal`] that says what the bytes are instead, or which bound or import is in the way, and what to do.
 pub fn prescan(bytes: &[u8]) -> Result<Scan, Refusal> {
-    check_magic(bytes)?;
-    let mut walk = Walk::new(bytes);
-    for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload.map_err(|error| malformed(bytes, &error))?;
-        walk.step(bytes, payload)?;
-    }
-    walk.finish()
-}
-
-/// Tells by the first bytes what something is that is not WebAssembly, so that the message can name it.
-fn check_magic(bytes: &[u8]) -> Result<(), Refusal> {
     if bytes.len() > MAX_COMPONENT_BYTES {
         return Err(Refusal::of_bytes(
             "TooLarge",
             format!("the component has {} bytes; the host takes at most {MAX_COMPONENT_BYTES}", bytes.len()),
         ));
     }
-    let found = match bytes {
-        [] => "the file is empty",
-        [0x7f, b'E', b'L', b'F', ..] => {
-            "this is native code (ELF, perhaps a .cwasm); the host takes WebAssembly only and compiles it itself"
-        }
-        [0x1f, 0x8b, ..] => "this is gzip data; name the key or file plugin.wasm.gz so that it is decompressed",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            "this is zstd data; name the key or file plugin.wasm.zst so that it is decompressed"
-        }
-        [b'(', ..] => "this is WebAssembly text; the host takes the binary form (wasm-tools parse)",
-        [0, b'a', b's', b'm', ..] => return Ok(()),
-        _ => "this is not WebAssembly: it does not begin with \\0asm",
-    };
-    Err(Refusal::of_bytes("NotWebAssembly", found))
+    check_head(bytes)?;
+    let mut walk = Walk::new(bytes);
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload.map_err(|error| malformed(bytes, &error))?;
+        walk.step(bytes, payload)?;
+    }
+    walk.finish()
 }
 
 fn malformed(bytes: &[u8], error: &wasmparser::BinaryReaderError) -> Refusal {
@@ -212,13 +195,6 @@ impl Walk {
     }
 
     fn enter(&mut self, encoding: Encoding) -> Result<(), Refusal> {
-        if self.open.is_empty() && encoding == Encoding::Module {
-            return Err(Refusal::of_bytes(
-                "NotAComponent",
-                "this is a core WebAssembly module, not a component; build it with --target wasm32-wasip2 (Rust), or \
-                 wrap it with `wasm-tools component new`",
-            ));
-        }
         if !self.open.is_empty() {
             self.nested += 1;
         }

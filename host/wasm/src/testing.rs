@@ -2,6 +2,7 @@
 //! child has its tests where the binary is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mortise_core::call::Check;
 use mortise_core::digest;
@@ -11,6 +12,7 @@ use mortise_core::refusal::Refusal;
 use mortise_core::store::Snapshot;
 use mortise_core::view::{Access, View};
 
+use crate::compile::Artifact;
 use crate::engine::{Engine, compiling};
 use crate::plugin::Plugin;
 
@@ -60,7 +62,8 @@ pub(crate) fn load(engine: &Engine, wasm: &[u8]) -> Result<Plugin, Refusal> {
     let code = compiling(engine.profile()).unwrap().precompile_component(wasm).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), code).unwrap();
-    engine.load(file.path(), digest::of(wasm))
+    let file = Arc::new(file.reopen().unwrap());
+    engine.load(Artifact { digest: digest::of(wasm), file, cached: false, elapsed: Duration::ZERO })
 }
 
 /// The object of [`OBJECT`], decoded.

@@ -115,6 +115,49 @@ fn inspect_tells_what_the_host_would_serve() {
     assert!(json["imports"].as_array().unwrap().contains(&json!("mortise:host/cluster@0.1.0")), "{json:#}");
 }
 
+/// The most memory that the host has had, in MiB.
+fn peak_mib(world: &mut World) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.host().process.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() >> 10
+}
+
+/// Half of them begin as a component does, so that they are offered and it takes the scan to refuse them.
+#[test]
+fn g3_sixty_bombs_are_refused_one_by_one_and_the_host_stays_small_and_starts_again() {
+    const MIB: usize = 1 << 20;
+    // Two compile threads with a component each, and what decompresses.
+    const AT_MOST_MIB: u64 = 200;
+    let mut world = World::with_podset("bombs");
+    let zeros = vec![0; 40 * MIB];
+    let mut begins_well = zeros.clone();
+    begins_well[..8].copy_from_slice(b"\0asm\x0d\0\x01\0");
+    let packed = [(zeros, "NotWebAssembly"), (begins_well, "Malformed")].map(|(bytes, reason)| {
+        let packed = pack("", "bomb", &bytes, None, Compression::Gzip).unwrap();
+        let config_map: Value = serde_json::from_str(&packed.config_map).unwrap();
+        (config_map["binaryData"].clone(), reason)
+    });
+    let before_mib = peak_mib(&mut world);
+    let bombs: Vec<_> =
+        packed.iter().cycle().take(60).zip(0..).map(|(packed, n)| (format!("bomb-{n}"), packed)).collect();
+    for (name, (binary_data, _)) in &bombs {
+        world.put_config_map(name, binary_data.clone(), json!({}));
+    }
+    for start in ["first", "second"] {
+        world.until("each is refused", || {
+            (world.metric("mortise_plugin_refusals_total", "") == bombs.len() as f64).then_some(())
+        });
+        let grown_mib = peak_mib(&mut world).saturating_sub(before_mib);
+        assert!(grown_mib < AT_MOST_MIB, "{grown_mib} MiB after the {start} start");
+        for (name, (_, reason)) in &bombs {
+            world.wait_condition(name, "Ready", "False", reason);
+        }
+        world.stop_host();
+        world.start_host();
+        world.wait_ready("podset");
+    }
+}
+
 #[test]
 fn configmaps_that_hold_no_readable_component_are_refused_by_what_they_hold() {
     let mut world = World::new("configmaps");

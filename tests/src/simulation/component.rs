@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use mortise_core::digest;
 use mortise_wasm::compile::Compiler;
 use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
@@ -21,8 +20,7 @@ pub fn crontab() -> &'static Plugin {
         let cache = tempfile::tempdir().unwrap();
         let folder = cache.path().join("cache");
         let compiler = Compiler::new(built("debug/mortise"), vec![COMPILE.into()], &folder, &engine).unwrap();
-        let artifact = compiler.compile(&wasm).unwrap();
         // The folder may go: the file is held open.
-        engine.load(&artifact.path, digest::of(&wasm)).unwrap()
+        engine.load(compiler.compile(&wasm).unwrap()).unwrap()
     })
 }

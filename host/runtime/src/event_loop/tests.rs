@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::component::Offer;
-use mortise_core::digest::Digest;
+use mortise_core::digest;
 use mortise_core::engine::{self, Engine, WriteBudget};
 use mortise_core::object::{Kind, ResourceVersion};
 use mortise_core::store::Store;
 use mortise_kube::client::{Access, ApiServer};
-use mortise_source::SourceEvent;
+use mortise_source::{Origin, SourceEvent};
 use mortise_wasm::engine::Pooling;
 use mortise_wasm::workers::Workers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,7 +41,7 @@ struct Host {
     metrics: Arc<Metrics>,
     inspector: Inspector,
     _falls: Falls,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// A host whose API server refuses every connection.
@@ -65,14 +65,15 @@ async fn at_rest() -> (Host, EventLoop) {
     let (inputs, receiver) = mpsc::channel(INPUTS);
     let (supervisor, falls) = supervisor();
     let metrics = Arc::new(Metrics::new());
-    let loader = Arc::new(Loader::new(&folder.path().join("cache"), Pooling::OnDemand).unwrap());
+    let loader = Loader::new(&folder.path().join("cache"), Pooling::OnDemand).unwrap();
+    let components = Components::start(loader, &api, &inputs, &metrics, &supervisor).unwrap();
     let performer = Performer {
         api,
         inputs: inputs.clone(),
         supervisor: supervisor.clone(),
         metrics: Arc::clone(&metrics),
         workers: Workers::start(1, |_| {}).unwrap(),
-        components: Components::start(&loader, &inputs, &metrics, &supervisor).unwrap(),
+        components,
         watches: BTreeMap::new(),
         audit: None,
         reconciles: Reconciles::default(),
@@ -90,7 +91,7 @@ async fn at_rest() -> (Host, EventLoop) {
     let offers = Offers::new(&[Source::ConfigMaps]);
     let (publisher, inspector) = state::channel();
     let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()), publisher);
-    (Host { inputs, stop, metrics, inspector, _falls: falls, _folder: folder }, event_loop)
+    (Host { inputs, stop, metrics, inspector, _falls: falls, folder }, event_loop)
 }
 
 /// Where the probes are served.
@@ -141,13 +142,15 @@ async fn a_host_without_its_api_server_lives_and_is_not_ready() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_is_refused_is_told_by_the_probe_and_by_a_metric() {
     let host = host().await;
+    let (file, bytes) = (host.folder.path().join("broken.wasm"), b"\0asm cut");
+    std::fs::write(&file, bytes).unwrap();
     let offer = Offer {
         name: "broken".into(),
         source: "file broken.wasm".into(),
-        digest: Digest(format!("sha256:{}", "0".repeat(64)).into()),
+        digest: digest::of(bytes),
         config: "{}".into(),
     };
-    let found = SourceEvent::Found { offer, bytes: b"\0asm cut".as_slice().into() };
+    let found = SourceEvent::Found { offer, origin: Origin::File(file) };
     for event in [found, SourceEvent::Listed] {
         host.inputs.send(Input::Source(SourceInput { source: Source::ConfigMaps, event })).await.unwrap();
     }

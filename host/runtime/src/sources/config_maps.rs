@@ -1,8 +1,7 @@
 //! The ConfigMaps of the host's namespace that carry the plugin label, as a source: the kube crate watches them, the
 //! source crate reads them, and here is what a relist no longer shows.
 //!
-//! Reading decodes, decompresses and hashes up to 40 MiB, so it has a thread of its own. Of a ConfigMap nothing but its
-//! component is kept.
+//! Reading decodes, decompresses and hashes up to 40 MiB, so it has a thread of its own. Nothing of a ConfigMap is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

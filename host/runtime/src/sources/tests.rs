@@ -4,7 +4,7 @@ use mortise_core::component::Offer;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
-use mortise_source::SourceEvent;
+use mortise_source::{Origin, SourceEvent};
 
 use super::{Offers, Source, SourceInput, SourceOutput};
 
@@ -15,7 +15,7 @@ fn has(source: Source, name: &str, digest: &str) -> SourceInput {
         digest: Digest(digest.into()),
         config: "{}".into(),
     };
-    SourceInput { source, event: SourceEvent::Found { offer, bytes: b"\0asm".as_slice().into() } }
+    SourceInput { source, event: SourceEvent::Found { offer, origin: Origin::File(name.into()) } }
 }
 
 fn gone(source: Source, name: &str) -> SourceInput {
@@ -29,13 +29,14 @@ fn listed(source: Source) -> SourceInput {
 /// What the driver is told, in short.
 fn words(told: Vec<SourceOutput>) -> Vec<String> {
     let word = |told: SourceOutput| {
-        let (event, bytes) = match told {
-            SourceOutput::Event(event, bytes) => (*event, bytes),
+        let (event, origin) = match told {
+            SourceOutput::Event(event, origin) => (*event, origin),
             SourceOutput::ReadAgain(source) => return format!("read {source} again"),
         };
         match event {
             Event::PluginFound(offer) => {
-                assert!(bytes.is_some_and(|(digest, _)| digest == offer.digest), "{offer:?} came without its bytes");
+                let expected = (offer.digest.clone(), Origin::File((*offer.name).into()));
+                assert_eq!(origin, Some(expected), "{offer:?}");
                 format!("found {} {}", offer.name, offer.digest)
             }
             Event::PluginUnreadable { name, refusal, .. } => format!("unreadable {name}: {refusal}"),
@@ -61,7 +62,7 @@ fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
         ["gone podset of the ConfigMaps, podset", "found podset b"]
     );
     assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), NOTHING);
-    // It goes on serving until the other one's bytes are here.
+    // It goes on serving until the other one is read.
     assert_eq!(words(offers.take(gone(Directory, "podset"))), ["read the ConfigMaps again"]);
     assert_eq!(
         words(offers.take(has(ConfigMaps, "podset", "c"))),

@@ -119,30 +119,6 @@ impl Folder {
     }
 }
 
-/// Whether bytes are a WebAssembly binary that ends where its last section ends. Only the frame of the binary is read,
-/// which modules and components share.
-pub(super) fn is_whole(bytes: &[u8]) -> bool {
-    let Some(mut rest) = bytes.strip_prefix(b"\0asm").and_then(|rest| rest.get(4..)) else { return false };
-    while let Some((_, after_id)) = rest.split_first() {
-        let Some((size, after_size)) = leb128(after_id) else { return false };
-        let Some(next) = after_size.get(size..) else { return false };
-        rest = next;
-    }
-    true
-}
-
-/// An unsigned number of at most 32 bits, and what follows it.
-fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut value = 0_u64;
-    for (at, byte) in bytes.iter().enumerate().take(5) {
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return Some((usize::try_from(value).ok()?, &bytes[at + 1..]));
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,21 +178,5 @@ mod tests {
         assert!(folder.give_up_on_untold().is_empty());
         assert_eq!(folder.observe(start + SETTLE, found(&[("a", 1), ("b", 1)])), ["c"]);
         assert_eq!(names(folder.due(start + SETTLE)), ["b"]);
-    }
-
-    #[test]
-    fn a_binary_is_whole_when_its_last_section_ends_with_it() {
-        let mut wasm = b"\0asm\x0d\0\x01\0".to_vec();
-        assert!(is_whole(&wasm));
-        wasm.extend_from_slice(&[0, 0x81, 0x01]);
-        wasm.extend_from_slice(&[7; 129]);
-        wasm.extend_from_slice(&[1, 0]);
-        assert!(is_whole(&wasm));
-        for length in 0..wasm.len() {
-            let ends_with_a_section = length == 8 || length == wasm.len() - 2;
-            assert_eq!(is_whole(&wasm[..length]), ends_with_a_section, "{length} bytes");
-        }
-        assert!(!is_whole(b"not wasm at all"));
-        assert!(!is_whole(b"\0asm\x0d\0\x01\0\x00\xff\xff\xff\xff\xff\xff"));
     }
 }

@@ -44,9 +44,11 @@ impl Watched {
 
 fn words(event: SourceEvent) -> String {
     match event {
-        SourceEvent::Found { offer, bytes } => {
+        SourceEvent::Found { offer, origin: Origin::File(path) } => {
+            let bytes = read(&path, &offer.digest).unwrap().expect("the file is as it was offered");
             format!("found {} {} {}", offer.name, String::from_utf8_lossy(&bytes[10..]), offer.config)
         }
+        SourceEvent::Found { origin, .. } => panic!("{origin:?} is no file"),
         SourceEvent::Unreadable { name, refusal, .. } => format!("unreadable {name} {}", refusal.reason),
         SourceEvent::Gone(name) => format!("gone {name}"),
         SourceEvent::Listed => "listed".to_owned(),
@@ -209,6 +211,21 @@ fn a_file_that_grows_while_it_is_read_is_cut_at_the_limit() {
     // Says that it is empty, and is not.
     #[cfg(target_os = "linux")]
     assert_eq!(read_bounded(Path::new("/proc/self/status"), 9).unwrap(), None);
+}
+
+#[test]
+fn what_a_file_holds_no_longer_is_not_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.wasm");
+    fs::write(&path, wasm("one")).unwrap();
+    let digest = digest::of(&wasm("one"));
+    assert_eq!(read(&path, &digest).unwrap(), Some(wasm("one")));
+    fs::write(&path, wasm("two")).unwrap();
+    assert_eq!(read(&path, &digest).unwrap(), None);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(read(&path, &digest).unwrap(), None);
+    fs::create_dir(&path).unwrap();
+    assert!(read(&path, &digest).is_err(), "whoever offered it may not notice");
 }
 
 #[test]

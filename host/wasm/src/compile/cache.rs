@@ -1,45 +1,39 @@
-//! Compiled components on disk, which components failed, and which are being compiled. Native code is run as it is
-//! found, so the folder belongs to this user alone, every artifact's sha256 is compared before its path is given out,
-//! and what does not match is forgotten and compiled again.
+//! Compiled components on disk with what their trials have shown, which components failed, and which are being compiled.
+//! Native code is run as it is found, so the folder belongs to this user alone, every artifact's sha256 is compared before
+//! it is given out, and what does not match is forgotten and compiled again.
 //!
-//! The folder has a bound in entries and in bytes; what was used longest ago goes first.
+//! The folder has a bound in bytes and in entries; `room.rs` says what goes when it is full.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, DirEntry, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, DirEntry, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
-use mortise_core::digest;
-use mortise_core::digest::Digest;
+use mortise_core::digest::{Digest, Hasher};
+use mortise_core::manifest::Exports;
 use mortise_core::refusal::Refusal;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
+use super::artifact::Trial;
 use super::error::{CompileError, host_error};
+use super::room::{self, BOUNDS, Bounds, Kept};
 
-/// How much is kept.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Components.
-    pub(super) entries: usize,
-    /// All of their files together.
-    pub(super) bytes: u64,
-}
-
-/// Each artifact has some 0.5 MiB (Rust) to 35 MiB (Python). The volume that deploy/ gives to the folder has 1 GiB, and a
-/// Pod whose volume is full is evicted: the rest is for artifacts that were removed here and are still mapped.
-pub(super) const BOUNDS: Bounds = Bounds { entries: 200, bytes: 768 << 20 };
 /// Reasons that a refusal by the compiler can have; a stored one must be among them.
 const REASONS: [&str; 2] = ["CompileFailed", "TooCostlyToCompile"];
+/// Bytes of an artifact that are in memory at once while its digest is made.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// What is known about a component.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// Its artifact is here.
-    Compiled(PathBuf),
+    /// Its artifact is here, and what the trial of it by this host has shown, if there was one.
+    Compiled(Arc<File>, Option<Trial>),
     /// It does not compile.
     Refused(Refusal),
     /// So many compilations of it were begun and never ended: the host died first.
@@ -50,9 +44,29 @@ pub(super) enum Entry {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Record {
-    Compiled { code: String },
-    Refused { reason: String, message: String },
-    Attempted { count: u32 },
+    Compiled {
+        code: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trial: Option<Tried>,
+    },
+    Refused {
+        reason: String,
+        message: String,
+    },
+    Attempted {
+        count: u32,
+    },
+}
+
+/// A [`Trial`], and by which host.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Tried {
+    host: String,
+    component_bytes: u64,
+    admission: bool,
+    conversion: bool,
+    manifest: Arc<str>,
 }
 
 /// The folder.
@@ -61,13 +75,17 @@ pub(super) struct Cache {
     folder: PathBuf,
     /// Artifacts of other engines and versions stand beside ours, under other names.
     engine: String,
-    writes: AtomicU64,
+    /// Trials by another host are not believed: it may link, scan and try in another way.
+    host: String,
+    opened: SystemTime,
+    /// The artifacts that were given out, by their records, of which some are still in use.
+    given_out: Mutex<HashMap<PathBuf, Weak<File>>>,
     pub(super) bounds: Bounds,
 }
 
 impl Cache {
     /// Opens the folder, creating it for this user alone.
-    pub(super) fn open(folder: &Path, compatibility: u64) -> Result<Self, CompileError> {
+    pub(super) fn open(folder: &Path, compatibility: u64, host: String) -> Result<Self, CompileError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -83,33 +101,50 @@ impl Cache {
                 io::Error::new(io::ErrorKind::PermissionDenied, format!("{why}; native code is run from it")),
             ));
         }
-        let engine = format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION"));
-        let cache = Self { folder: folder.to_owned(), engine, writes: AtomicU64::new(0), bounds: BOUNDS };
+        let cache = Self {
+            folder: folder.to_owned(),
+            engine: format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION")),
+            host,
+            opened: SystemTime::now(),
+            given_out: Mutex::default(),
+            bounds: BOUNDS,
+        };
         cache.remove_leftovers();
-        cache.prune(0);
         Ok(cache)
     }
 
     /// What is known about a component. An entry that cannot be used is as good as none.
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
-        let path = self.record_path(digest);
-        let record = fs::read(&path).ok()?;
-        // The age of a record is the time since it was last of use. One that cannot be made younger goes sooner.
-        let _ = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-        match serde_json::from_slice(&record) {
-            Ok(Record::Compiled { code }) => {
-                let path = self.artifact_path(digest);
-                let intact = fs::read(&path).is_ok_and(|found| *digest::of(&found).0 == *code);
-                if !intact {
-                    warn!(%digest, path = %path.display(), "a compiled component is damaged; it is compiled again");
-                }
-                intact.then_some(Entry::Compiled(path))
+        match self.record(digest)? {
+            Record::Compiled { code, trial } => {
+                let Some(file) = self.intact(digest, &code) else {
+                    warn!(%digest, folder = %self.folder.display(), "a compiled component is damaged; it is compiled again");
+                    self.forget(digest);
+                    return None;
+                };
+                let trial = trial.filter(|trial| trial.host == self.host).map(|trial| Trial {
+                    component_bytes: trial.component_bytes,
+                    exports: Exports { admission: trial.admission, conversion: trial.conversion },
+                    manifest: trial.manifest,
+                });
+                Some(Entry::Compiled(self.give_out(digest, file), trial))
             }
-            Ok(Record::Refused { reason, message }) => {
+            Record::Refused { reason, message } => {
                 let reason = REASONS.into_iter().find(|known| *known == reason)?;
                 Some(Entry::Refused(Refusal::new(reason, message)))
             }
-            Ok(Record::Attempted { count }) => Some(Entry::Attempted(count)),
+            Record::Attempted { count } => Some(Entry::Attempted(count)),
+        }
+    }
+
+    fn record(&self, digest: &Digest) -> Option<Record> {
+        let mut file = File::open(self.record_path(digest)).ok()?;
+        let mut record = Vec::new();
+        file.read_to_end(&mut record).ok()?;
+        // The age of a record is the time since it was last of use. One that cannot be made younger goes at another time.
+        let _ = file.set_modified(SystemTime::now());
+        match serde_json::from_slice(&record) {
+            Ok(record) => Some(record),
             Err(error) => {
                 warn!(%digest, %error, "an entry of the compile cache cannot be read; the component is compiled again");
                 None
@@ -117,20 +152,72 @@ impl Cache {
         }
     }
 
+    /// The artifact, if it is what its record says.
+    fn intact(&self, digest: &Digest, code: &str) -> Option<File> {
+        let mut file = File::open(self.artifact_path(digest)).ok()?;
+        let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK_BYTES]);
+        loop {
+            match file.read(&mut chunk).ok()? {
+                0 => break,
+                read => hasher.update(&chunk[..read]),
+            }
+        }
+        (*hasher.finish().0 == *code).then_some(file)
+    }
+
     /// Remembers that a component is about to be compiled, in case that the host dies of it. The count is with this one.
     pub(super) fn begin(&self, digest: &Digest, count: u32) -> Result<(), CompileError> {
         self.write_record(digest, &Record::Attempted { count })?;
-        self.prune(0);
+        room::for_record(&self.kept(), self.bounds).iter().for_each(|record| remove(record));
         Ok(())
     }
 
-    /// Stores an artifact: first the code, then the record that vouches for it.
-    pub(super) fn store(&self, digest: &Digest, code: &[u8]) -> Result<PathBuf, CompileError> {
+    /// Where the code of a component is written while its compiler runs.
+    pub(super) fn draft(&self) -> Result<Draft, CompileError> {
+        let prefix = format!(".{}-", std::process::id());
+        let file = tempfile::Builder::new().prefix(&prefix).suffix(".draft").tempfile_in(&self.folder);
+        let file = file
+            .map_err(|source| host_error(format!("write into the compile cache {}", self.folder.display()), source))?;
+        Ok(Draft { file, hasher: Hasher::default(), bytes: 0 })
+    }
+
+    /// Stores an artifact: first the code, then the record that vouches for it. What there is no room for is given out and
+    /// not kept.
+    pub(super) fn store(&self, digest: &Digest, draft: Draft) -> Result<Arc<File>, CompileError> {
+        let Draft { file: draft, hasher, bytes } = draft;
         let path = self.artifact_path(digest);
-        self.prune(code.len() as u64);
-        self.write(&path, code)?;
-        self.write_record(digest, &Record::Compiled { code: digest::of(code).to_string() })?;
-        Ok(path)
+        let failed = |source| host_error(format!("write {} into the compile cache", path.display()), source);
+        // Open for reading alone, whatever becomes of its name.
+        let file = File::open(draft.path()).map_err(failed)?;
+        let Some(removed) = room::for_artifact(&self.kept(), self.bounds, self.opened, bytes) else {
+            warn!(
+                %digest, bytes, bound_bytes = self.bounds.bytes,
+                "the compile cache is full of components in use; this one is compiled again at the next start"
+            );
+            self.forget(digest);
+            return Ok(Arc::new(file));
+        };
+        for record in removed {
+            debug!(record = %record.display(), "forgetting an entry of the compile cache");
+            remove(&record);
+        }
+        draft.persist(&path).map_err(|error| failed(error.error))?;
+        let code = hasher.finish().to_string();
+        self.write_record(digest, &Record::Compiled { code, trial: None })?;
+        Ok(self.give_out(digest, file))
+    }
+
+    /// Remembers what the trial of a component has shown, if its artifact is kept.
+    pub(super) fn accept(&self, digest: &Digest, trial: &Trial) -> Result<(), CompileError> {
+        let Some(Record::Compiled { code, .. }) = self.record(digest) else { return Ok(()) };
+        let trial = Tried {
+            host: self.host.clone(),
+            component_bytes: trial.component_bytes,
+            admission: trial.exports.admission,
+            conversion: trial.exports.conversion,
+            manifest: Arc::clone(&trial.manifest),
+        };
+        self.write_record(digest, &Record::Compiled { code, trial: Some(trial) })
     }
 
     /// Remembers that a component does not compile.
@@ -145,7 +232,14 @@ impl Cache {
     }
 
     fn write_record(&self, digest: &Digest, record: &Record) -> Result<(), CompileError> {
-        self.write(&self.record_path(digest), &serde_json::to_vec(record).expect("a record is plain data"))
+        let path = self.record_path(digest);
+        let failed = |source| host_error(format!("write {} into the compile cache", path.display()), source);
+        let mut draft = self.draft()?.file;
+        draft.write_all(&serde_json::to_vec(record).expect("a record is plain data")).map_err(failed)?;
+        draft.as_file().set_modified(SystemTime::now()).map_err(failed)?;
+        // Renamed, so that no reader ever sees half of it.
+        draft.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
     }
 
     fn stem(&self, digest: &Digest) -> String {
@@ -157,25 +251,20 @@ impl Cache {
         self.folder.join(format!("{}.json", self.stem(digest)))
     }
 
-    fn artifact_path(&self, digest: &Digest) -> PathBuf {
+    pub(super) fn artifact_path(&self, digest: &Digest) -> PathBuf {
         self.folder.join(format!("{}.cwasm", self.stem(digest)))
     }
 
-    /// Writes a file under another name and renames it, so that no reader ever sees half of it.
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CompileError> {
-        let number = self.writes.fetch_add(1, Ordering::Relaxed);
-        let draft = self.folder.join(format!(".{}-{number}.draft", std::process::id()));
-        let attempt = || {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-            file.write_all(bytes)?;
-            file.set_modified(SystemTime::now())?;
-            drop(file);
-            fs::rename(&draft, path)
-        };
-        attempt().map_err(|source| {
-            let _ = fs::remove_file(&draft);
-            host_error(format!("write {} into the compile cache", path.display()), source)
-        })
+    /// Notes that an artifact is in use for as long as somebody has what this returns.
+    fn give_out(&self, digest: &Digest, file: File) -> Arc<File> {
+        let file = Arc::new(file);
+        self.given_out().insert(self.record_path(digest), Arc::downgrade(&file));
+        file
+    }
+
+    fn given_out(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<File>>> {
+        // Each change is one insertion or removal, so a panic under the lock leaves it whole.
+        self.given_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes what a host that died has left: drafts, and code that no record vouches for. Drafts of other processes that
@@ -194,34 +283,49 @@ impl Cache {
         }
     }
 
-    /// Removes what was used longest ago until the folder has room for so many bytes more. What is loaded stays mapped.
-    fn prune(&self, more_bytes: u64) {
-        let mut entries: Vec<(SystemTime, PathBuf, u64)> = self
-            .files()
-            .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"))
-            .filter_map(|file| {
-                let (record, path) = (file.metadata().ok()?, file.path());
-                let code_bytes = fs::metadata(path.with_extension("cwasm")).map_or(0, |code| code.len());
-                Some((record.modified().unwrap_or(SystemTime::UNIX_EPOCH), path, record.len() + code_bytes))
+    /// Every entry of the folder, those of other engines too.
+    fn kept(&self) -> Vec<Kept> {
+        let mut given_out = self.given_out();
+        given_out.retain(|_, file| file.strong_count() > 0);
+        let records = self.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "json"));
+        let kept = records.filter_map(|file| {
+            let (metadata, record) = (file.metadata().ok()?, file.path());
+            let artifact = fs::metadata(record.with_extension("cwasm")).ok();
+            Some(Kept {
+                used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                bytes: metadata.len() + artifact.as_ref().map_or(0, fs::Metadata::len),
+                has_artifact: artifact.is_some(),
+                in_use: given_out.contains_key(&record),
+                record,
             })
-            .collect();
-        entries.sort();
-        let mut count = entries.len();
-        let mut bytes = entries.iter().map(|(_, _, bytes)| bytes).sum::<u64>() + more_bytes;
-        for (_, record, entry_bytes) in entries {
-            if count <= self.bounds.entries && bytes <= self.bounds.bytes {
-                break;
-            }
-            debug!(record = %record.display(), "forgetting an old entry of the compile cache");
-            remove(&record);
-            count -= 1;
-            bytes -= entry_bytes;
-        }
+        });
+        kept.collect()
     }
 
     /// The files of the folder. One that cannot be read is as good as empty: writing into it says why.
     fn files(&self) -> impl Iterator<Item = DirEntry> {
         fs::read_dir(&self.folder).into_iter().flatten().flatten()
+    }
+}
+
+/// An artifact that is being written; it is gone when it is dropped.
+#[derive(Debug)]
+pub(super) struct Draft {
+    file: NamedTempFile,
+    hasher: Hasher,
+    pub(super) bytes: u64,
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

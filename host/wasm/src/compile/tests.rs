@@ -2,12 +2,13 @@
 //! tested with the binary that it belongs to.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
+use mortise_core::manifest::Exports;
 use tempfile::TempDir;
 
-use super::cache::{BOUNDS, Bounds};
 use super::memory::tests::cgroup;
+use super::room::{BOUNDS, Bounds};
 use super::slots::RESERVE_BYTES;
 use super::*;
 use crate::engine::{EngineOptions, Pooling};
@@ -35,6 +36,17 @@ fn runs(folder: &TempDir) -> usize {
     fs::read_to_string(folder.path().join("runs")).unwrap_or_default().lines().count()
 }
 
+/// The native code of a component, which with the child `cat` is the component itself.
+fn code_of(artifact: &Artifact) -> Vec<u8> {
+    let mut code = vec![0; usize::try_from(artifact.file.metadata().unwrap().len()).unwrap()];
+    artifact.file.read_exact_at(&mut code, 0).unwrap();
+    code
+}
+
+fn text_of(artifact: &Artifact) -> String {
+    String::from_utf8(code_of(artifact)).unwrap()
+}
+
 #[track_caller]
 fn refused(result: Result<Artifact, CompileError>) -> Refusal {
     match result {
@@ -48,7 +60,7 @@ fn g3_a_component_is_compiled_once_and_then_comes_from_the_cache() {
     let (compiler, folder) = compiler("cat");
     let first = compiler.compile(b"code").unwrap();
     assert!(!first.cached);
-    assert_eq!(fs::read(&first.path).unwrap(), b"code");
+    assert_eq!(code_of(&first), b"code");
     let second = compiler.compile(b"code").unwrap();
     assert!(second.cached);
     let after_restart = in_folder("cat", folder.path()).compile(b"code").unwrap();
@@ -59,9 +71,9 @@ fn g3_a_component_is_compiled_once_and_then_comes_from_the_cache() {
 #[test]
 fn g3_the_cache_is_for_this_user_alone() {
     let (compiler, folder) = compiler("cat");
-    let artifact = compiler.compile(b"code").unwrap();
+    let artifact = compiler.cache.artifact_path(&compiler.compile(b"code").unwrap().digest);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&folder.path().join("cache")), mode(&artifact.path)), (0o700, 0o600));
+    assert_eq!((mode(&folder.path().join("cache")), mode(&artifact)), (0o700, 0o600));
 
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
@@ -73,12 +85,12 @@ fn g3_the_cache_is_for_this_user_alone() {
 #[test]
 fn g3_a_damaged_cache_entry_is_compiled_again() {
     let (compiler, folder) = compiler("cat");
-    let artifact = compiler.compile(b"code").unwrap();
-    fs::write(&artifact.path, b"evil").unwrap();
+    let digest = compiler.compile(b"code").unwrap().digest;
+    fs::write(compiler.cache.artifact_path(&digest), b"evil").unwrap();
     let again = compiler.compile(b"code").unwrap();
     assert!(!again.cached);
-    assert_eq!(fs::read(&again.path).unwrap(), b"code");
-    fs::write(again.path.with_extension("json"), b"{").unwrap();
+    assert_eq!(code_of(&again), b"code");
+    fs::write(compiler.cache.record_path(&digest), b"{").unwrap();
     assert!(!compiler.compile(b"code").unwrap().cached);
     assert_eq!(runs(&folder), 3);
 }
@@ -95,6 +107,15 @@ fn g3_a_component_that_does_not_compile_is_remembered_and_not_tried_again() {
     let refusal = refused(in_folder(script, folder.path()).compile(b"code"));
     assert!(refusal.message.contains("unknown type 7"), "{}", refusal.message);
     assert_eq!(runs(&folder), 1);
+}
+
+#[test]
+fn g3_what_a_compiler_says_is_cut() {
+    for said in [r#"{"error":"%040000d"}"#, "thread panicked at %040000d"] {
+        let (compiler, _folder) = compiler(&format!("cat >/dev/null; printf '{said}' 0 >&2; exit 101"));
+        let refusal = refused(compiler.compile(b"code"));
+        assert!(refusal.message.len() < 2 * MAX_REASON_BYTES, "{} bytes", refusal.message.len());
+    }
 }
 
 #[test]
@@ -146,7 +167,7 @@ fn what_the_machine_is_at_fault_for_is_not_held_against_the_component() {
 fn the_child_gets_its_order_and_nothing_else_of_the_hosts_environment() {
     let (compiler, _folder) = compiler("cat >/dev/null; env");
     let artifact = compiler.compile(b"code").unwrap();
-    let env = fs::read_to_string(artifact.path).unwrap();
+    let env = text_of(&artifact);
     assert!(
         env.contains(r#"MORTISE_COMPILE_ORDER={"profile":{"fuel":false},"memoryBytes":1073741824,"cpuSeconds":20}"#)
     );
@@ -179,7 +200,7 @@ fn g3_a_compiler_that_crashes_once_or_each_time_in_another_way_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let first = format!("[ $(wc -l <'{}') = 1 ]", folder.path().join("runs").display());
     let once = in_folder(&format!("if {first}; then kill -SEGV $$; else cat; fi"), folder.path());
-    assert_eq!(fs::read(once.compile(b"code").unwrap().path).unwrap(), b"code");
+    assert_eq!(code_of(&once.compile(b"code").unwrap()), b"code");
 
     let folder = tempfile::tempdir().unwrap();
     let first = format!("[ $(wc -l <'{}') = 1 ]", folder.path().join("runs").display());
@@ -195,7 +216,7 @@ fn g3_that_a_compiler_was_started_is_known_before_it_is() {
     let records = folder.path().join("cache");
     let compiler = in_folder(&format!("cat >/dev/null; cat '{}'/*.json", records.display()), folder.path());
     let artifact = compiler.compile(b"code").unwrap();
-    assert_eq!(fs::read_to_string(artifact.path).unwrap(), r#"{"attempted":{"count":1}}"#);
+    assert_eq!(text_of(&artifact), r#"{"attempted":{"count":1}}"#);
     assert!(compiler.compile(b"code").unwrap().cached, "it is forgotten when the compiler has ended");
 }
 
@@ -228,7 +249,7 @@ fn g3_one_death_more_is_counted_for_each_host_that_did_not_come_back() {
     let record = compiler.cache.record_path(&digest);
     let restarted = in_folder(&format!("cat >/dev/null; cat '{}'", record.display()), folder.path());
     let artifact = restarted.compile(b"code").unwrap();
-    assert_eq!(fs::read_to_string(artifact.path).unwrap(), r#"{"attempted":{"count":3}}"#);
+    assert_eq!(text_of(&artifact), r#"{"attempted":{"count":3}}"#);
     assert_eq!(restarted.deaths(&digest), 0);
 }
 
@@ -239,7 +260,7 @@ fn g3_a_compiler_gets_no_more_memory_than_the_container_leaves() {
         let (cgroup, _mount) = cgroup("/", &[("", &(RESERVE_BYTES + free_bytes).to_string(), 0)]);
         compiler.slots.cgroup = cgroup;
         let result = compiler.compile(b"code");
-        (result.map(|artifact| fs::read_to_string(artifact.path).unwrap()), runs(&folder))
+        (result.map(|artifact| text_of(&artifact)), runs(&folder))
     };
     for (free_bytes, expected) in [(600 * MIB, 600 * MIB), (6_000 * MIB, 1_024 * MIB)] {
         let order = compile(free_bytes, "cat >/dev/null; echo \"$MORTISE_COMPILE_ORDER\"").0.unwrap();
@@ -265,23 +286,73 @@ fn files(folder: &TempDir) -> Vec<String> {
     names
 }
 
-#[test]
-fn g3_the_cache_forgets_first_what_was_used_longest_ago() {
-    let (mut compiler, folder) = compiler("cat");
-    compiler.cache.bounds = Bounds { entries: 3, ..BOUNDS };
-    let age = |code: &[u8], seconds: u64| {
-        let record = fs::File::options().write(true).open(compiler.cache.record_path(&digest::of(code))).unwrap();
-        record.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+/// Starts a host that loads components in this order and keeps them loaded; says which came from the cache.
+fn start(folder: &TempDir, bounds: Bounds, components: impl IntoIterator<Item = u16>) -> Vec<u16> {
+    let mut compiler = in_folder("cat", folder.path());
+    compiler.cache.bounds = bounds;
+    let load = |number: u16| {
+        let component = [number.to_le_bytes(); 500].concat();
+        let artifact = compiler.compile(&component).unwrap();
+        assert_eq!(code_of(&artifact), component);
+        (number, artifact)
     };
-    for (code, seconds) in [(b"a", 300), (b"b", 200), (b"c", 100)] {
-        compiler.compile(code).unwrap();
-        age(code, seconds);
+    let loaded: Vec<_> = components.into_iter().map(load).collect();
+    loaded.into_iter().filter(|(_, artifact)| artifact.cached).map(|(number, _)| number).collect()
+}
+
+#[test]
+fn g3_a_restart_with_more_plugins_than_the_cache_once_kept_compiles_none() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(start(&folder, BOUNDS, 0..250), [0; 0]);
+    assert_eq!(start(&folder, BOUNDS, 0..250), Vec::from_iter(0..250));
+}
+
+#[test]
+fn g3_a_cache_that_is_too_small_has_the_same_part_of_the_plugins_at_each_start() {
+    let folder = tempfile::tempdir().unwrap();
+    // Six of 1,000 bytes and their records.
+    let bounds = Bounds { bytes: 7_000, ..BOUNDS };
+    start(&folder, bounds, 0..20);
+    for _ in 0..3 {
+        assert_eq!(start(&folder, bounds, 0..20), [0, 1, 2, 3, 4, 5]);
     }
-    assert!(compiler.compile(b"a").unwrap().cached, "it is the oldest, and in use again");
-    compiler.compile(b"d").unwrap();
-    let known = |code: &[u8]| compiler.cache.find(&digest::of(code)).is_some();
-    assert_eq!([b"a", b"b", b"c", b"d"].map(|code| known(code)), [true, false, true, true]);
+    // A new one takes the place of the one that is loaded last, not of each in turn before it is loaded.
+    assert_eq!(start(&folder, bounds, [99].into_iter().chain(0..20)), [0, 1, 2, 3, 4]);
+    assert_eq!(start(&folder, bounds, [99].into_iter().chain(0..20)), [99, 0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn g3_what_is_loaded_stays_in_the_cache_and_older_versions_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut compiler = in_folder("cat", folder.path());
+    compiler.cache.bounds = Bounds { bytes: 3_500, ..BOUNDS };
+    let _loaded = compiler.compile(&[0; 1_000]).unwrap();
+    for version in 1..9_u8 {
+        compiler.compile(&[version; 1_000]).unwrap();
+    }
+    let known = |version: u8| compiler.cache.find(&digest::of(&[version; 1_000])).is_some();
+    let versions: Vec<u8> = (0..9).filter(|version| known(*version)).collect();
+    assert_eq!(versions, [0, 7, 8]);
     assert_eq!(files(&folder).len(), 6, "an entry goes with its code");
+}
+
+#[test]
+fn g7_what_a_trial_has_shown_is_known_to_the_same_host_alone_and_while_the_code_is_intact() {
+    let (compiler, folder) = compiler("cat");
+    let digest = compiler.compile(b"code").unwrap().digest;
+    assert_eq!(compiler.tried(&digest).unwrap().map(|(_, trial)| trial), None, "compiled is not tried");
+    let exports = Exports { admission: true, conversion: false };
+    let trial = Trial { component_bytes: 4, exports, manifest: "{\"a\":1}".into() };
+    compiler.accept(&digest, &trial);
+    let restarted = in_folder("cat", folder.path());
+    let (artifact, known) = restarted.tried(&digest).unwrap().unwrap();
+    assert_eq!((code_of(&artifact), artifact.cached, known), (b"code".to_vec(), true, trial));
+
+    let another = Compiler::new("/bin/cat".into(), Vec::new(), &folder.path().join("cache"), &engine()).unwrap();
+    assert!(another.tried(&digest).unwrap().is_none(), "another build may refuse what this one accepts");
+    assert!(another.compile(b"code").unwrap().cached);
+    fs::write(restarted.cache.artifact_path(&digest), b"evil").unwrap();
+    assert!(restarted.tried(&digest).unwrap().is_none());
 }
 
 #[test]
@@ -311,7 +382,7 @@ fn g3_refusals_count_among_what_the_cache_remembers() {
 #[test]
 fn g3_what_a_host_that_died_has_left_is_removed_when_the_next_one_begins() {
     let (compiler, folder) = compiler("cat");
-    let kept = compiler.compile(b"code").unwrap().path;
+    let kept = compiler.cache.artifact_path(&compiler.compile(b"code").unwrap().digest);
     let cache = folder.path().join("cache");
     // Numbers of processes end far below this one.
     let dead = cache.join(".4294967295-0.draft");

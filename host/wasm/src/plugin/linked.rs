@@ -5,7 +5,6 @@
 //! it was checked is what is mapped each time. Knows nothing of calls.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,7 +80,7 @@ fn reconcile_index(component: &Component) -> Option<ComponentExportIndex> {
 
 /// An artifact, and what is linked of it at present.
 pub(super) struct Artifact {
-    file: File,
+    file: Arc<File>,
     present: Mutex<Option<Present>>,
 }
 
@@ -91,8 +90,8 @@ struct Present {
 }
 
 impl Artifact {
-    pub(super) fn open(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { file: File::open(path)?, present: Mutex::new(None) })
+    pub(super) fn new(file: Arc<File>) -> Self {
+        Self { file, present: Mutex::new(None) }
     }
 
     /// What a call needs. The first one waits for about as long as some calls take while the artifact is mapped.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use mortise_core::digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::object::Kind;
 use mortise_core::view::Access;
@@ -31,9 +30,9 @@ impl Podset {
         let compiler =
             Compiler::new(programs::compiler()?, vec![COMPILE.into()], &cache.path().join("cache"), &engine)?;
         let artifact = compiler.compile(&wasm).context("compile podset.wasm")?;
-        let artifact_bytes = std::fs::metadata(&artifact.path).context("measure the compiled plugin")?.len();
+        let artifact_bytes = artifact.file.metadata().context("measure the compiled plugin")?.len();
         // The folder may go: what is loaded stays mapped.
-        let plugin = engine.load(&artifact.path, digest::of(&wasm)).context("load podset.wasm")?;
+        let plugin = engine.load(artifact).context("load podset.wasm")?;
         Ok(Self { plugin, pooled: engine.pooled(), component_bytes: wasm.len(), artifact_bytes })
     }
 }

@@ -1,0 +1,219 @@
+//! Real compile threads over a compiler that waits for its word, and notes what it is given.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use tokio::sync::mpsc as inputs;
+
+use super::*;
+use crate::supervise::{Falls, supervisor};
+
+/// Longer than anything here takes on a busy machine; only a failing test waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where a component is that its source has lost.
+const GONE: &str = "gone";
+/// Where one is that nobody can read at the first try.
+const FAR: &str = "far";
+
+struct Bench {
+    components: Components,
+    /// What a compile thread has begun with.
+    begun: Receiver<String>,
+    /// Digests of which one compilation may end, and None when all may.
+    may_end: Arc<(Mutex<Option<BTreeSet<String>>>, Condvar)>,
+    loaded: inputs::Receiver<Input>,
+    _falls: Falls,
+}
+
+fn digest(name: &str) -> Digest {
+    Digest(name.into())
+}
+
+fn file(path: &str) -> Origin {
+    Origin::File(path.into())
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (begin, begun) = channel();
+        let (begin, tries) = (Mutex::new(begin), Mutex::new(0));
+        let may_end = Arc::new((Mutex::new(Some(BTreeSet::new())), Condvar::new()));
+        let word = Arc::clone(&may_end);
+        let load = move |job: &Job| {
+            // A test that has ended listens no more.
+            let _ = begin.lock().unwrap().send(job.digest.to_string());
+            let (ends, changed) = &*word;
+            let must_wait = |ends: &mut Option<BTreeSet<String>>| match ends {
+                Some(ends) => !ends.remove(&*job.digest.0),
+                None => false,
+            };
+            drop(changed.wait_while(ends.lock().unwrap(), must_wait).unwrap());
+            let mut tries = tries.lock().unwrap();
+            *tries += usize::from(job.origin == file(FAR));
+            match &job.origin {
+                origin if *origin == file(GONE) => Err(NotLoaded::Changed),
+                origin if *origin == file(FAR) && *tries == 1 => Err(NotLoaded::Unreachable("no answer".to_owned())),
+                // To be told is all that matters here; what loads takes the same way.
+                _ => Err(Refusal::new("Compiled", job.digest.to_string()).into()),
+            }
+        };
+        let (supervisor, falls) = supervisor();
+        let (sender, loaded) = inputs::channel(100);
+        let components = Components::start_with(Arc::new(load), &sender, &supervisor).unwrap();
+        Self { components, begun, may_end, loaded, _falls: falls }
+    }
+
+    /// A source offers something, which the driver asks for at once.
+    fn ask(&mut self, name: &str, path: &str) {
+        self.components.offered(digest(name), file(path));
+        assert!(self.components.compile(&digest(name)).is_none());
+    }
+
+    #[track_caller]
+    fn begins(&self, name: &str) {
+        assert_eq!(self.begun.recv_timeout(DEADLINE).as_deref(), Ok(name));
+    }
+
+    #[track_caller]
+    fn nothing_begins(&self) {
+        let begun = self.begun.recv_timeout(Duration::from_millis(200));
+        assert_eq!(begun, Err(mpsc::RecvTimeoutError::Timeout));
+    }
+
+    /// Both threads have something that nobody asked about.
+    fn keep_both_busy(&mut self) {
+        for name in ["busy-1", "busy-2"] {
+            self.ask(name, name);
+            self.begins(name);
+        }
+    }
+
+    /// Lets a compilation end. True when the driver is told.
+    fn end(&mut self, name: &str) -> bool {
+        let (ends, changed) = &*self.may_end;
+        ends.lock().unwrap().as_mut().expect("the test goes on").insert(name.to_owned());
+        changed.notify_all();
+        let Some(Input::Loaded(ended, loaded)) = self.loaded.blocking_recv() else { panic!("not of a compile thread") };
+        assert_eq!(ended, digest(name));
+        match self.components.loaded(ended, loaded) {
+            Some(Event::Compiled(digest, Err(refusal))) => {
+                assert_eq!((refusal.reason, refusal.message), ("Compiled", digest.to_string()));
+                true
+            }
+            Some(event) => panic!("nothing loads here: {event:?}"),
+            None => false,
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        *self.may_end.0.lock().unwrap() = None;
+        self.may_end.1.notify_all();
+    }
+}
+
+#[test]
+fn of_a_plugin_that_is_replaced_a_hundred_times_what_runs_and_the_newest_are_compiled() {
+    let mut bench = Bench::new();
+    for version in 0..100 {
+        let name = format!("v{version}");
+        bench.ask(&name, "plugin.wasm");
+        if version > 0 {
+            bench.components.unload(&digest(&format!("v{}", version - 1)));
+        }
+        // One for each thread.
+        if version < COMPILERS {
+            bench.begins(&name);
+        }
+    }
+    assert_eq!([bench.end("v0"), bench.end("v1")], [false, false], "nobody wants them any more");
+    bench.begins("v99");
+    assert!(bench.end("v99"));
+    bench.nothing_begins();
+    assert_eq!(bench.components.known.len(), 1);
+}
+
+#[test]
+fn what_is_unloaded_while_it_waits_is_not_compiled_until_it_is_asked_for_again() {
+    let mut bench = Bench::new();
+    bench.keep_both_busy();
+    bench.ask("a", "a");
+    bench.ask("b", "b");
+    bench.components.unload(&digest("a"));
+    bench.end("busy-1");
+    bench.begins("b");
+    bench.ask("a", "a");
+    bench.end("busy-2");
+    bench.begins("a");
+    assert_eq!([bench.end("a"), bench.end("b")], [true, true]);
+    bench.nothing_begins();
+}
+
+#[test]
+fn what_is_unloaded_and_offered_anew_while_it_compiles_is_compiled_once_and_told_once() {
+    let mut bench = Bench::new();
+    for name in ["a", "busy"] {
+        bench.ask(name, name);
+        bench.begins(name);
+    }
+    bench.components.unload(&digest("a"));
+    bench.ask("a", "a");
+    assert_eq!([bench.end("a"), bench.end("busy")], [true, true]);
+    bench.nothing_begins();
+}
+
+#[test]
+fn a_digest_that_two_plugins_have_is_compiled_from_the_second_when_the_first_has_lost_it() {
+    let mut bench = Bench::new();
+    bench.ask("a", GONE);
+    bench.begins("a");
+    bench.components.offered(digest("a"), file("second.wasm"));
+    assert!(!bench.end("a"));
+    bench.begins("a");
+    assert!(bench.end("a"));
+    bench.nothing_begins();
+}
+
+#[test]
+fn what_its_source_has_lost_is_compiled_when_it_is_offered_again_and_the_driver_hears_nothing_before() {
+    let mut bench = Bench::new();
+    bench.ask("a", GONE);
+    bench.begins("a");
+    assert!(!bench.end("a"));
+    bench.nothing_begins();
+    bench.components.offered(digest("a"), file("back.wasm"));
+    bench.begins("a");
+    assert!(bench.end("a"));
+}
+
+#[test]
+fn what_cannot_be_reached_is_read_again_and_not_refused() {
+    let mut bench = Bench::new();
+    bench.ask("a", FAR);
+    bench.begins("a");
+    assert!(!bench.end("a"));
+    // By the other thread: the first one pauses.
+    bench.begins("a");
+    assert!(bench.end("a"));
+}
+
+#[test]
+fn what_was_refused_may_be_asked_for_again() {
+    let mut bench = Bench::new();
+    for _ in 0..2 {
+        bench.ask("a", "a");
+        bench.begins("a");
+        assert!(bench.end("a"));
+    }
+}
+
+#[test]
+fn what_no_source_has_is_lost() {
+    let mut bench = Bench::new();
+    let Some(Event::Compiled(_, Err(refusal))) = bench.components.compile(&digest("a")) else { panic!("not refused") };
+    assert_eq!(refusal.reason, "ComponentLost");
+}
