@@ -152,8 +152,6 @@ impl Components {
                 return None;
             }
         };
-        // It may have been unloaded and asked for again while it was compiled.
-        self.jobs.withdraw(&digest);
         Some(Event::Compiled(digest, compiled))
     }
 
@@ -194,7 +192,12 @@ fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender
         let loaded = load(&job);
         let unreachable = match &loaded {
             Err(NotLoaded::Unreachable(why)) => Some(why.clone()),
-            _ => None,
+            Err(NotLoaded::Changed) => None,
+            Ok(_) | Err(NotLoaded::Refused(_)) => {
+                // It may have been unloaded and asked for again while it was compiled: this result answers both.
+                jobs.withdraw(&job.digest);
+                None
+            }
         };
         inputs.blocking_send(Input::Loaded(job.digest, loaded)).context("the event loop has ended")?;
         if let Some(why) = unreachable {
