@@ -94,7 +94,6 @@ fn q4_admission_that_never_ends_delays_no_admission_of_other_plugins() {
         world.kubectl_here(&["patch", "podset/neighbour", "--type=merge", "-p", &patch]);
         scaled(&world, round + 1);
     }
-    for create in creates {
-        assert!(world.block_on(create).unwrap().is_err(), "nobody has said that this one may be stored");
-    }
+    // Their client tries again for as long as nobody says that they may be stored.
+    creates.iter().for_each(JoinHandle::abort);
 }
