@@ -25,8 +25,7 @@ use mortise_kube::lease::Standing;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::certificate::Shown;
-use self::configurations::{Due, Progress};
+use self::progress::{Due, Progress, Shown};
 use super::answer::Answerer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
@@ -37,6 +36,7 @@ use crate::supervise::Supervisor;
 
 mod certificate;
 mod configurations;
+mod progress;
 #[cfg(test)]
 mod tests;
 

@@ -17,21 +17,13 @@ use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_kube::webhook::authority::{Authority, CertificateError, from_files};
 use mortise_kube::webhook::secret::Kept;
 
+use super::progress::Shown;
 use super::{Keeper, LOOK_AGAIN, Wanted};
 
 /// How often files are read: they cost nothing to look at.
 const LOOK_AT_FILES: Duration = Duration::from_secs(10);
 /// Steps of one look at the authority; there are three at most before it waits.
 const MAX_STEPS: usize = 5;
-
-/// What the certificate that is shown was made of.
-#[derive(PartialEq, Eq)]
-pub(super) enum Shown {
-    /// Issued by the authority of this certificate, until it is to be renewed.
-    Issued { authority: String, renew_at_ms: u64 },
-    /// As it stands in files.
-    Files { chain: Vec<u8>, key: Vec<u8> },
-}
 
 /// Whom to trust, as PEM, None for what every machine trusts; and when to look again.
 type Trust = (Option<String>, Duration);

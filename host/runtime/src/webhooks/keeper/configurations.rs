@@ -13,38 +13,10 @@ use mortise_core::write::{WriteError, WriteErrorClass};
 use serde_json::Value;
 
 use super::Keeper;
+use super::progress::{Due, Progress};
 
 /// When one plugin in so many is due, all configurations are listed instead of one by one: a list costs as much as they are.
 const LIST_FROM_SHARE: usize = 4;
-
-/// Plugins with the version that is to be asked about their objects; None: their configurations are to be deleted.
-pub(super) type Due = Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>;
-
-/// How far a plugin's configurations are.
-#[derive(Debug)]
-pub(super) enum Progress {
-    /// As they are wanted.
-    Done,
-    /// One is somebody else's.
-    Foreign,
-    /// One is to be written, and this host may not (X7).
-    Held,
-    /// One could not be read or written.
-    Failed(Refusal),
-}
-
-impl Progress {
-    /// Of two, the one that is further from done.
-    fn and(self, other: Self) -> Self {
-        let rank = |progress: &Self| match progress {
-            Self::Done => 0,
-            Self::Foreign => 1,
-            Self::Held => 2,
-            Self::Failed(_) => 3,
-        };
-        if rank(&other) > rank(&self) { other } else { self }
-    }
-}
 
 impl Keeper {
     /// Brings the configurations of these plugins about. `known` is how many plugins there are in all.
