@@ -43,7 +43,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the host
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Show what a plugin is, asks for and weighs; refuse what the host would refuse
     Inspect(inspect::InspectArgs),
     /// Put a plugin into a labelled ConfigMap of the cluster
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     // Once a process and before any connection. It fails only when one is installed already, which then serves.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Arguments::parse().command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Push(args) => push::run(&args),
         Command::Rbac(args) => rbac::run(&args),

@@ -266,7 +266,7 @@ impl Compiler {
         let (timed_out, output, said) = thread::scope(|scope| {
             scope.spawn(move || feed(stdin, wasm));
             let said = scope.spawn(move || read_capped(stderr, MAX_STDERR_BYTES));
-            scope.spawn(move || finished.send(keep(stdout, draft)));
+            scope.spawn(move || _ = finished.send(keep(stdout, draft)));
             // The child closes stdout when it is done, whatever way.
             let output = code.recv_timeout(limits.wall);
             if output.is_err() {

@@ -166,7 +166,7 @@ fn among(edges: &Edges) -> Vec<String> {
     let leads = |from: &Path, to: &Path| reached.get(from).is_some_and(|reached| reached.contains(to));
     let in_circles = edges.keys().filter(|from| leads(from, from));
     let members = |from: &Path| edges.keys().filter(|to| leads(from, to) && leads(to, from)).collect::<Vec<_>>();
-    in_circles.map(|from| members(from)).collect::<BTreeSet<_>>().iter().map(|members| told(members, edges)).collect()
+    in_circles.map(members).collect::<BTreeSet<_>>().iter().map(|members| told(members, edges)).collect()
 }
 
 fn reached<'a>(edges: &'a Edges, from: &Path) -> BTreeSet<&'a Path> {

@@ -33,15 +33,15 @@ impl Context<'_> {
         self.effects.push(Effect::Observe(observation));
     }
 
-    pub fn to_lifecycle(&mut self, message: ToLifecycle) {
+    pub fn notify_lifecycle(&mut self, message: ToLifecycle) {
         self.messages.push_back(Message::ToLifecycle(message));
     }
 
-    pub fn to_reconciler(&mut self, message: ToReconciler) {
+    pub fn notify_reconciler(&mut self, message: ToReconciler) {
         self.messages.push_back(Message::ToReconciler(message));
     }
 
-    pub fn to_outbox(&mut self, message: ToOutbox) {
+    pub fn notify_outbox(&mut self, message: ToOutbox) {
         self.messages.push_back(Message::ToOutbox(message));
     }
 
@@ -51,13 +51,13 @@ impl Context<'_> {
     }
 
     pub fn send(&mut self, plugin: Option<Arc<str>>, cause: Option<Cause>, op: WriteOp, owner: Owner) {
-        self.to_outbox(ToOutbox::Send(Box::new(Outgoing { plugin, cause, op, owner })));
+        self.notify_outbox(ToOutbox::Send(Box::new(Outgoing { plugin, cause, op, owner })));
     }
 
     /// Has an Event recorded, if this host may write.
     pub fn record(&mut self, plugin: Option<Arc<str>>, about: &Arc<Object>, record: EventRecord) {
         if self.may_write {
-            self.to_outbox(ToOutbox::Record { plugin, about: Arc::clone(about), record });
+            self.notify_outbox(ToOutbox::Record { plugin, about: Arc::clone(about), record });
         }
     }
 }

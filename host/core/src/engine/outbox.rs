@@ -67,8 +67,8 @@ impl Outbox {
         if let Some(plugin) = &plugin
             && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, &op)
         {
-            cx.to_reconciler(ToReconciler::Throttle { plugin: Arc::clone(plugin), until_ms });
-            cx.to_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });
+            cx.notify_reconciler(ToReconciler::Throttle { plugin: Arc::clone(plugin), until_ms });
+            cx.notify_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });
         }
         self.last_write += 1;
         let id = WriteId(self.last_write);
@@ -79,8 +79,8 @@ impl Outbox {
 
     pub fn on_wrote(&mut self, id: WriteId, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
         match self.in_flight.remove(&id) {
-            Some((Owner::Key(key), op)) => cx.to_reconciler(ToReconciler::Wrote { key, op, result }),
-            Some((Owner::Lifecycle(write), op)) => cx.to_lifecycle(ToLifecycle::Wrote { write, op, result }),
+            Some((Owner::Key(key), op)) => cx.notify_reconciler(ToReconciler::Wrote { key, op, result }),
+            Some((Owner::Lifecycle(write), op)) => cx.notify_lifecycle(ToLifecycle::Wrote { write, op, result }),
             Some((Owner::Nobody, op)) => {
                 if let Err(error) = result {
                     cx.observe(Observation::WriteFailed { cause: None, target: op.target().clone(), error });
@@ -127,10 +127,10 @@ impl Outbox {
             return;
         }
         if !led {
-            cx.to_reconciler(ToReconciler::Resync);
+            cx.notify_reconciler(ToReconciler::Resync);
         }
         if std::mem::take(&mut self.held_back) {
-            cx.to_lifecycle(ToLifecycle::MayWrite);
+            cx.notify_lifecycle(ToLifecycle::MayWrite);
         }
     }
 }

@@ -77,7 +77,7 @@ impl Lifecycle {
             (crd::prepare(plugin, &found.body, strategy), Some(version.clone()))
         };
         self.registrations.insert(place, Registration { version, looks_only: !cx.may_write, endpoint });
-        cx.to_outbox(ToOutbox::Register { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
+        cx.notify_outbox(ToOutbox::Register { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
     }
 
     pub fn on_crd_registered(

@@ -51,7 +51,7 @@ impl Lifecycle {
         let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) else { return };
         for (primary, ready) in changed {
             active.ready.insert(primary.clone(), ready);
-            cx.to_reconciler(ToReconciler::SetReady { plugin: Arc::clone(name), primary, ready });
+            cx.notify_reconciler(ToReconciler::SetReady { plugin: Arc::clone(name), primary, ready });
         }
     }
 

@@ -102,7 +102,7 @@ impl Lifecycle {
         }
         let are_free = self.kind_owners.exchange(name, &before.claims, &after.claims);
         if self.kind_owners.exchange_edges(name, &before.edges, &after.edges) | are_free {
-            cx.to_lifecycle(ToLifecycle::KindsReleased);
+            cx.notify_lifecycle(ToLifecycle::KindsReleased);
         }
     }
 

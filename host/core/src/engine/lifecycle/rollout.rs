@@ -82,7 +82,7 @@ impl Lifecycle {
             cx.effects.push(Effect::ServeConversion { plugin: Arc::clone(name), backend: None });
         }
         if plugin.active.is_some() {
-            cx.to_reconciler(ToReconciler::Withdraw { plugin: Arc::clone(name) });
+            cx.notify_reconciler(ToReconciler::Withdraw { plugin: Arc::clone(name) });
         }
         if plugin.admission.is_some() {
             cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
@@ -240,7 +240,7 @@ impl Lifecycle {
         plugin.fault = None;
         plugin.denied.clear();
         let digest = version.digest.clone();
-        cx.to_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
+        cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
         cx.observe(Observation::Activated { plugin: Arc::clone(name), digest, reload });
         self.serve_conversion(name, cx);
         self.serve_admission(name, cx);

@@ -42,7 +42,7 @@ impl Reconciler {
         state.denied.insert(permission.clone());
         let denied = &mut self.faults.entry(Arc::clone(&plugin)).or_default().denied;
         denied.entry(permission.clone()).or_default().insert(key.clone());
-        cx.to_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
+        cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
     }
 
     /// A write that used a right went through, so nobody is denied it any more.
@@ -54,7 +54,7 @@ impl Reconciler {
         let permission = op.permission();
         if faults.denied.remove(&permission).is_some() {
             let plugin = Arc::clone(&controller.plugin);
-            cx.to_lifecycle(ToLifecycle::Permitted { plugin, permission });
+            cx.notify_lifecycle(ToLifecycle::Permitted { plugin, permission });
         }
     }
 
@@ -68,7 +68,7 @@ impl Reconciler {
             keys.remove(key);
             if keys.is_empty() {
                 faults.denied.remove(&permission);
-                cx.to_lifecycle(ToLifecycle::Permitted { plugin: Arc::clone(&plugin), permission });
+                cx.notify_lifecycle(ToLifecycle::Permitted { plugin: Arc::clone(&plugin), permission });
             }
         }
     }
@@ -80,7 +80,7 @@ impl Reconciler {
         let is_first = faulted.is_empty();
         faulted.insert(key.clone());
         if is_first {
-            cx.to_lifecycle(ToLifecycle::Faulted { plugin, message: cut(message) });
+            cx.notify_lifecycle(ToLifecycle::Faulted { plugin, message: cut(message) });
         }
     }
 
@@ -89,7 +89,7 @@ impl Reconciler {
         let Some(plugin) = self.plugin_of(key).filter(|_| was_faulted) else { return };
         let Some(faults) = self.faults.get_mut(&plugin) else { return };
         if faults.faulted.remove(key) && faults.faulted.is_empty() {
-            cx.to_lifecycle(ToLifecycle::Recovered { plugin });
+            cx.notify_lifecycle(ToLifecycle::Recovered { plugin });
         }
     }
 }

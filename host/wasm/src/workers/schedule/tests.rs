@@ -10,12 +10,15 @@ const SLOW_MS: u64 = SLOW.as_millis() as u64;
 /// A job: when it came.
 type Came = u64;
 
+/// A job that runs, its pace, and since when.
+type Call = ((Arc<str>, Came), Pace, u64);
+
 /// Workers whose calls take the time that their plugins' names say: "12 ms, a".
 struct Host {
     schedule: Schedule<(Arc<str>, Came)>,
     now: u64,
     /// What each worker runs, at which pace and until when.
-    running: Vec<Option<((Arc<str>, Came), Pace, u64)>>,
+    running: Vec<Option<Call>>,
     /// By plugin, how long each job took from its coming to its end.
     latencies: BTreeMap<Arc<str>, Vec<u64>>,
 }
