@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mortise_core::admission::AdmissionBackend;
-use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
+use mortise_core::admission::configuration::{Change, Configuration, Resources, change, name_of, plugin_of, wanted};
 use mortise_core::certificates::{AUTHORITY_MS, LEAF_MS, Step, Validity, step};
 use mortise_core::conversion::ConversionBackend;
 use mortise_core::crd;
@@ -415,11 +415,12 @@ impl Keeper {
         if wanted.is_empty() {
             return Ok(true);
         }
+        let discovered = self.discovered(wanted).await?;
         let mut found: BTreeMap<&Arc<str>, Written> = BTreeMap::new();
         for of in Configuration::ALL {
             let live = self.api.list_configurations(of).await.map_err(|error| write_trouble(of, "list", &error))?;
             for (name, serving) in wanted {
-                let written = self.configuration(of, name, serving.as_deref(), &live, endpoint).await?;
+                let written = self.configuration(of, name, serving.as_deref(), &live, (endpoint, &discovered)).await?;
                 let both = found.entry(name).or_insert(Written::Done);
                 *both = written.max(*both);
             }
@@ -439,6 +440,19 @@ impl Keeper {
         Ok(!found.values().any(|written| *written == Written::Held))
     }
 
+    /// The resources of the kinds that plugins are asked about and do not bring. One that is not served has no objects to
+    /// ask about.
+    async fn discovered(&self, wanted: &Admission) -> Result<Resources, Trouble> {
+        let specs = wanted.values().flatten().flat_map(|serving| serving.specs.iter());
+        let mut discovered = Resources::new();
+        for spec in specs.filter(|spec| !spec.is_own()) {
+            let name = self.api.resource_name(&spec.kind).await;
+            let name = name.map_err(|error| Trouble { reason: "KindUnknown", message: error.message })?;
+            discovered.extend(name.map(|name| (spec.kind.clone(), name)));
+        }
+        Ok(discovered)
+    }
+
     /// Brings one configuration about.
     async fn configuration(
         &self,
@@ -446,12 +460,11 @@ impl Keeper {
         name: &Arc<str>,
         serving: Option<&AdmissionBackend>,
         live: &[Value],
-        endpoint: &Endpoint,
+        (endpoint, discovered): (&Endpoint, &Resources),
     ) -> Result<Written, Trouble> {
         let found = live.iter().find(|live| plugin_of(live, &self.namespace) == Some(&**name));
-        let Some(change) =
-            change(found, serving.and_then(|serving| wanted(of, name, &self.namespace, serving, endpoint)))
-        else {
+        let wanted = |serving| wanted(of, name, &self.namespace, serving, endpoint, discovered);
+        let Some(change) = change(found, serving.and_then(wanted)) else {
             return Ok(Written::Done);
         };
         let verb = match &change {
