@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
+use mortise_core::well_known::HOST;
 use mortise_core::{crd, plugin_object};
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ pub struct CrdArgs {}
 
 /// Prints the definition as YAML, marked as the host marks it, so that a later host may bring it up to date.
 pub fn run(_args: &CrdArgs) -> anyhow::Result<()> {
-    let prepared = crd::prepare("mortise", plugin_object::CRD, None);
+    let prepared = crd::prepare(HOST, plugin_object::CRD, None);
     let definition: Value = serde_json::from_str(&prepared).context("reading the built-in definition")?;
     crate::words::print(&crate::yaml::documents(&[definition])?)
 }

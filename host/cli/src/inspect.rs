@@ -185,7 +185,7 @@ fn describe_admission(text: &mut String, spec: &AdmissionSpec) -> std::fmt::Resu
         writeln!(text, "  fills in defaults")?;
     }
     if spec.validate {
-        let otherwise = if spec.is_own { "refused" } else { "admitted unchecked" };
+        let otherwise = if spec.is_own() { "refused" } else { "admitted unchecked" };
         writeln!(text, "  checks; what is written while no host answers is {otherwise}")?;
     }
     Ok(())

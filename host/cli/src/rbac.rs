@@ -1,10 +1,26 @@
-//! `mortise rbac`: the exact rights that a plugin, or the host itself, needs.
+//! `mortise rbac`: the exact rights that a plugin, or the host itself, needs, as roles. The core says which rights a manifest
+//! needs, by kind; roles name resources. A manifest's own CRDs have the names of theirs. No cluster is asked, so all others are
+//! guessed, as kube guesses them: right for Kubernetes' own kinds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
-use mortise_core::rbac;
+use k8s_openapi::api::rbac::v1::{
+    AggregationRule, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::core::{ApiResource, GroupVersionKind};
+use mortise_core::manifest::Manifest;
+use mortise_core::object::Kind;
+use mortise_core::permission::{Permission, needed};
+use mortise_core::well_known::{AGGREGATE_LABEL, GROUP, HOST, WEBHOOK_SECRET};
 use mortise_runtime::config::Namespace;
+
+use crate::yaml::documents;
+
+#[cfg(test)]
+mod tests;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -20,7 +36,8 @@ Examples:
 
 A plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes
 adds its rules to the host's ClusterRole; delete it to take them back. The resources of kinds that
-the plugin brings no CRD for are the English plurals of the kinds, as Kubernetes itself names them."
+the plugin brings no CRD for are the English plurals of the kinds, as Kubernetes names its own;
+correct the resource of another's kind whose CRD has another plural."
 )]
 pub struct RbacArgs {
     /// The plugin
@@ -43,9 +60,134 @@ pub struct RbacArgs {
 /// Prints the roles as YAML.
 pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
-        return crate::words::print(&crate::yaml::documents(&rbac::host(args.namespace.as_str()))?);
+        return crate::words::print(&host(args.namespace.as_str())?);
     };
     let name = crate::kubernetes::plugin_name(args.name.as_deref(), file)?;
     let component = crate::component::load(file, args.cache_dir.clone())?;
-    crate::words::print(&crate::yaml::documents(&[rbac::cluster_role(&name, &component.manifest)])?)
+    crate::words::print(&documents(&[plugin(&name, &component.manifest)])?)
+}
+
+/// The ClusterRole that gives the host what one plugin needs. Kubernetes aggregates it into the host's role.
+fn plugin(name: &str, manifest: &Manifest) -> ClusterRole {
+    let metadata = aggregated(metadata(&format!("mortise-plugin-{name}"), None));
+    ClusterRole { metadata, rules: Some(rules(manifest)), aggregation_rule: None }
+}
+
+/// The rules that a plugin needs, sorted. Resources of one group that need the same verbs share a rule.
+fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
+    let mut verbs: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
+    for Permission { kind, verb, subresource } in needed(manifest) {
+        let subresource = subresource.map(|subresource| format!("/{subresource}")).unwrap_or_default();
+        let resource = resource(manifest, &kind) + &subresource;
+        verbs.entry((kind.group().to_owned(), resource)).or_default().insert(verb);
+    }
+    let mut resources: BTreeMap<(String, BTreeSet<&str>), Vec<String>> = BTreeMap::new();
+    for ((group, resource), verbs) in verbs {
+        resources.entry((group, verbs)).or_default().push(resource);
+    }
+    let mut rules: Vec<_> = resources
+        .into_iter()
+        .map(|((group, verbs), resources)| {
+            let resources: Vec<&str> = resources.iter().map(String::as_str).collect();
+            rule(&group, &resources, &verbs.into_iter().collect::<Vec<_>>())
+        })
+        .collect();
+    rules.sort_by_key(|rule| (rule.api_groups.clone(), rule.resources.clone()));
+    rules
+}
+
+fn resource(manifest: &Manifest, kind: &Kind) -> String {
+    match manifest.custom_resources.iter().find(|crd| crd.kinds.contains(kind)) {
+        Some(crd) => crd.plural.to_string(),
+        None => ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), kind.version(), &kind.kind)).plural,
+    }
+}
+
+/// What the host itself needs, without any plugin, in the cluster and in its own namespace; and the role that gathers this
+/// and every plugin's role, bound to its account.
+fn host(namespace: &str) -> anyhow::Result<String> {
+    let label = LabelSelector { match_labels: Some(label(AGGREGATE_LABEL, "true")), ..LabelSelector::default() };
+    let gathered = ClusterRole {
+        metadata: metadata(HOST, None),
+        aggregation_rule: Some(AggregationRule { cluster_role_selectors: Some(vec![label]) }),
+        rules: None,
+    };
+    let (metadata_of_own, rules) = (aggregated(metadata("mortise-host", None)), Some(of_the_cluster()));
+    let own = ClusterRole { metadata: metadata_of_own, rules, aggregation_rule: None };
+    let binding = ClusterRoleBinding {
+        metadata: metadata(HOST, None),
+        role_ref: role("ClusterRole"),
+        subjects: Some(vec![account(namespace)]),
+    };
+    let here = || metadata(HOST, Some(namespace));
+    let own_here = Role { metadata: here(), rules: Some(of_the_namespace()) };
+    let binding_here =
+        RoleBinding { metadata: here(), role_ref: role("Role"), subjects: Some(vec![account(namespace)]) };
+    let roles = [documents(&[gathered, own])?, documents(&[binding])?];
+    Ok([roles.concat(), documents(&[own_here])?, documents(&[binding_here])?].concat())
+}
+
+fn of_the_cluster() -> Vec<PolicyRule> {
+    vec![
+        // By which the API server knows that a plugin is to be asked. They carry the host's label; others' are left alone.
+        rule(
+            "admissionregistration.k8s.io",
+            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            &["list", "create", "update", "delete"],
+        ),
+        // CRDs are never deleted: their objects would go with them.
+        rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create", "update"]),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+        rule(GROUP, &["plugins"], &["get", "list", "watch", "create", "delete"]),
+        rule(GROUP, &["plugins/status"], &["patch"]),
+    ]
+}
+
+fn of_the_namespace() -> Vec<PolicyRule> {
+    // The key by which the API server knows the host's webhooks. A rule that names an object cannot allow to create it.
+    let of_secret = rule("", &["secrets"], &["get", "update"]);
+    vec![
+        rule("", &["configmaps"], &["get", "list", "watch"]),
+        // For --leader-elect. RBAC cannot bind `create` to a name, so the Lease's name is left open.
+        rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
+        PolicyRule { resource_names: Some(vec![WEBHOOK_SECRET.to_owned()]), ..of_secret },
+        rule("", &["secrets"], &["create"]),
+    ]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+fn role(kind: &str) -> RoleRef {
+    RoleRef { api_group: Some("rbac.authorization.k8s.io".to_owned()), kind: kind.to_owned(), name: HOST.to_owned() }
+}
+
+fn account(namespace: &str) -> Subject {
+    let (kind, name) = ("ServiceAccount".to_owned(), HOST.to_owned());
+    Subject { kind, name, namespace: Some(namespace.to_owned()), api_group: None }
+}
+
+fn metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        labels: Some(label("app.kubernetes.io/part-of", HOST)),
+        ..ObjectMeta::default()
+    }
+}
+
+fn aggregated(mut metadata: ObjectMeta) -> ObjectMeta {
+    metadata.labels.get_or_insert_default().extend(label(AGGREGATE_LABEL, "true"));
+    metadata
+}
+
+fn label(key: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(key.to_owned(), value.to_owned())])
 }

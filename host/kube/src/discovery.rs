@@ -139,6 +139,11 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 impl Resource {
+    /// "pods".
+    pub(crate) fn plural(&self) -> &str {
+        &self.plural
+    }
+
     /// The path of all objects, or of those of one namespace.
     pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
         match namespace {

@@ -78,12 +78,7 @@ pub struct NoIdentity(#[from] getrandom::Error);
 pub fn identity(hostname: &str) -> Result<Arc<str>, NoIdentity> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
-    // RFC 9562: version 4, variant 10.
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
-    Ok(format!("{hostname}_{a}-{b}-{c}-{d}-{e}").into())
+    Ok(format!("{hostname}_{}", uuid::Builder::from_random_bytes(bytes).into_uuid()).into())
 }
 
 /// Takes part in the election for as long as the process lives, and publishes where this host stands whenever that

@@ -146,7 +146,10 @@ impl World {
             return Some(WatchError::NotServed(format!("the server serves no {kind}")));
         }
         let denied = self.cluster.unreadable.contains(kind);
-        denied.then(|| WatchError::Denied(format!("User \"mortise\" cannot list resource {:?}", &*kind.kind)))
+        denied.then(|| {
+            let (resource, group) = (&*kind.kind, kind.group());
+            WatchError::Denied(format!("User \"mortise\" cannot list resource {resource:?} in API group {group:?}"))
+        })
     }
 
     /// Ends the watches of kinds that can no longer be watched.

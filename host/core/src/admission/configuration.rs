@@ -5,10 +5,14 @@
 //! Two things must hold whatever a plugin does: nobody is kept from deleting anything by a host that is away or a plugin
 //! that fails, and the host's own namespace is never asked about, since whatever mends the host is there.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::AdmissionBackend;
 use crate::manifest::AdmissionSpec;
+use crate::object::Kind;
 use crate::webhook::{Endpoint, Purpose, Subject};
 use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL, PLUGIN};
 
@@ -40,6 +44,9 @@ impl Configuration {
     }
 }
 
+/// The names of resources, by their kinds.
+pub type Resources = BTreeMap<Kind, Arc<str>>;
+
 /// What has to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
@@ -68,18 +75,23 @@ pub fn plugin_of<'a>(live: &'a Value, namespace: &str) -> Option<&'a str> {
     live["metadata"]["annotations"][PLUGIN].as_str().filter(|_| is_ours)
 }
 
-/// What a plugin's configuration has to be; None when it needs none of this kind. `namespace` is the host's.
+/// What a plugin's configuration has to be; None when it needs none of this kind. `namespace` is the host's, `discovered` has
+/// the kinds that the plugin does not bring.
 pub fn wanted(
     of: Configuration,
     plugin: &str,
     namespace: &str,
     serving: &AdmissionBackend,
     endpoint: &Endpoint,
+    discovered: &Resources,
 ) -> Option<Value> {
     let webhooks: Vec<Value> = serving
         .specs
         .iter()
-        .flat_map(|spec| webhooks(of.purpose, plugin, serving.timeout_seconds(), spec, endpoint))
+        .filter_map(|spec| Some((spec, spec.resource.as_ref().or_else(|| discovered.get(&spec.kind))?)))
+        .flat_map(|(spec, resource)| {
+            webhooks(of.purpose, plugin, serving.timeout_seconds(), (spec, resource), endpoint)
+        })
         .collect();
     (!webhooks.is_empty()).then(|| {
         json!({
@@ -125,7 +137,13 @@ pub fn change(live: Option<&Value>, wanted: Option<Value>) -> Option<Change> {
 }
 
 /// One webhook for what is written and one for what is deleted: they fail differently.
-fn webhooks(purpose: Purpose, plugin: &str, timeout: u64, spec: &AdmissionSpec, endpoint: &Endpoint) -> Vec<Value> {
+fn webhooks(
+    purpose: Purpose,
+    plugin: &str,
+    timeout: u64,
+    (spec, resource): (&AdmissionSpec, &str),
+    endpoint: &Endpoint,
+) -> Vec<Value> {
     let is_asked = match purpose {
         Purpose::Mutate => spec.mutate,
         Purpose::Validate => spec.validate,
@@ -138,23 +156,41 @@ fn webhooks(purpose: Purpose, plugin: &str, timeout: u64, spec: &AdmissionSpec, 
     let mut webhooks = Vec::new();
     if is_asked && !written.is_empty() {
         // Of a kind that the plugin brings nobody else could say what is right. What others work with goes on without it.
-        let policy = if spec.is_own { "Fail" } else { "Ignore" };
-        let name = format!("{word}.{}.{plugin}.mortise.dev", spec.resource);
+        let policy = if spec.is_own() { "Fail" } else { "Ignore" };
+        let name = format!("{word}.{resource}.{plugin}.mortise.dev");
         // Finalizers are taken off by an update: an object that is being deleted is let go whatever stands in it.
         let condition = json!({
             "name": "is-not-being-deleted",
             "expression": "!has(object.metadata.deletionTimestamp)",
         });
-        webhooks.push(webhook(&name, purpose, plugin, (timeout, policy), spec, endpoint, &written, condition));
+        webhooks.push(webhook(
+            &name,
+            purpose,
+            plugin,
+            (timeout, policy),
+            (spec, resource),
+            endpoint,
+            &written,
+            condition,
+        ));
     }
     if is_asked && spec.operations.delete && purpose == Purpose::Validate {
-        let name = format!("{word}-delete.{}.{plugin}.mortise.dev", spec.resource);
+        let name = format!("{word}-delete.{resource}.{plugin}.mortise.dev");
         // The garbage collector and the namespace controller would try for ever, and nobody would see why.
         let condition = json!({
             "name": "is-not-asked-by-the-control-plane",
             "expression": "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:')",
         });
-        webhooks.push(webhook(&name, purpose, plugin, (timeout, "Ignore"), spec, endpoint, &["DELETE"], condition));
+        webhooks.push(webhook(
+            &name,
+            purpose,
+            plugin,
+            (timeout, "Ignore"),
+            (spec, resource),
+            endpoint,
+            &["DELETE"],
+            condition,
+        ));
     }
     webhooks
 }
@@ -165,7 +201,7 @@ fn webhook(
     purpose: Purpose,
     plugin: &str,
     (timeout, policy): (u64, &str),
-    spec: &AdmissionSpec,
+    (spec, resource): (&AdmissionSpec, &str),
     endpoint: &Endpoint,
     operations: &[&str],
     condition: Value,
@@ -186,7 +222,7 @@ fn webhook(
             "apiVersions": [spec.kind.version()],
             "operations": operations,
             // Without subresources: a status is the host's to write.
-            "resources": [&*spec.resource],
+            "resources": [resource],
             "scope": "*",
         }],
         "sideEffects": "None",
@@ -200,7 +236,7 @@ fn webhook(
 
 /// Namespaces that are never asked about: the host's, and for what is not the plugin's own also the cluster's.
 fn spared(spec: &AdmissionSpec, endpoint: &Endpoint) -> Vec<String> {
-    let cluster = (!spec.is_own && *endpoint.namespace != *CLUSTER_NAMESPACE).then_some(CLUSTER_NAMESPACE);
+    let cluster = (!spec.is_own() && *endpoint.namespace != *CLUSTER_NAMESPACE).then_some(CLUSTER_NAMESPACE);
     cluster.into_iter().chain([&*endpoint.namespace]).map(str::to_owned).collect()
 }
 

@@ -162,7 +162,7 @@ impl Review {
     /// Whether an object goes on though nobody could say what is right: what is to be deleted always does, and so does what
     /// others work with, as it would if the host were not there.
     fn goes_on_unchecked(&self) -> bool {
-        let is_of_others = |spec: &AdmissionSpec| spec.kind == self.kind && !spec.is_own;
+        let is_of_others = |spec: &AdmissionSpec| spec.kind == self.kind && !spec.is_own();
         self.operation == Operation::Delete || self.serving.specs.iter().any(is_of_others)
     }
 

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::configuration::{Change, Configuration, change, plugin_of, wanted};
+use super::configuration::{Change, Configuration, Resources, change, plugin_of, wanted};
 use super::review::{Answer, Review};
 use super::*;
 use crate::manifest::Operations;
@@ -13,8 +13,7 @@ use crate::webhook::{Address, Endpoint, Subject, at_path};
 fn spec() -> AdmissionSpec {
     AdmissionSpec {
         kind: Kind::new("example.com/v1", "Greeting"),
-        resource: "greetings".into(),
-        is_own: true,
+        resource: Some("greetings".into()),
         operations: Operations { create: true, update: true, delete: false },
         mutate: true,
         validate: true,
@@ -262,7 +261,7 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
     assert_eq!((busy.code, &response(&busy)["status"]["reason"]), (429, &json!("TooManyRequests")));
 
     // What others work with goes on, as it would if there were no host.
-    let foreign = review_for(AdmissionSpec { is_own: false, ..spec() }, "CREATE", &greeting(), &Value::Null);
+    let foreign = review_for(AdmissionSpec { resource: None, ..spec() }, "CREATE", &greeting(), &Value::Null);
     let answer = foreign.answer("greeting", trap());
     assert_eq!((&response(&answer)["allowed"], answer.fault.is_some()), (&json!(true), true));
     assert_eq!(response(&foreign.unavailable(429, "too many"))["warnings"], json!(["too many"]));
@@ -271,7 +270,9 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
 
 #[test]
 fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
-    let found = wanted(Configuration::ALL[1], "greeting", "mortise-system", &serving(spec()), &endpoint()).unwrap();
+    let found =
+        wanted(Configuration::ALL[1], "greeting", "mortise-system", &serving(spec()), &endpoint(), &Resources::new())
+            .unwrap();
     let labels = json!({"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": "mortise-system"});
     assert_eq!((&found["kind"], &found["metadata"]["labels"]), (&json!("ValidatingWebhookConfiguration"), &labels));
     assert_eq!(found["metadata"]["name"], "mortise-greeting");
@@ -334,10 +335,11 @@ fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
 #[test]
 fn defaults_are_asked_for_once_and_only_of_a_plugin_that_has_some() {
     let [mutating, _] = Configuration::ALL;
-    let defaults = wanted(mutating, "greeting", "mortise-system", &serving(spec()), &endpoint()).unwrap();
+    let defaults =
+        wanted(mutating, "greeting", "mortise-system", &serving(spec()), &endpoint(), &Resources::new()).unwrap();
     assert_eq!(defaults["webhooks"][0]["reinvocationPolicy"], "Never");
     let validating_only = serving(AdmissionSpec { mutate: false, ..spec() });
-    assert_eq!(wanted(mutating, "greeting", "mortise-system", &validating_only, &endpoint()), None);
+    assert_eq!(wanted(mutating, "greeting", "mortise-system", &validating_only, &endpoint(), &Resources::new()), None);
 }
 
 #[test]
@@ -345,20 +347,22 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
     let operations = Operations { create: true, update: false, delete: true };
     let [mutating, validating] = Configuration::ALL;
     let own = serving(AdmissionSpec { operations, ..spec() });
-    let found = wanted(validating, "greeting", "mortise-system", &own, &endpoint()).unwrap();
+    let found = wanted(validating, "greeting", "mortise-system", &own, &endpoint(), &Resources::new()).unwrap();
     let policies: Vec<_> = found["webhooks"].as_array().unwrap().iter().map(|hook| &hook["failurePolicy"]).collect();
     assert_eq!(policies, ["Fail", "Ignore"]);
     assert_eq!(found["webhooks"][1]["rules"][0]["operations"], json!(["DELETE"]));
     assert_eq!(
-        wanted(mutating, "greeting", "mortise-system", &own, &endpoint()).unwrap()["webhooks"]
+        wanted(mutating, "greeting", "mortise-system", &own, &endpoint(), &Resources::new()).unwrap()["webhooks"]
             .as_array()
             .unwrap()
             .len(),
         1
     );
 
-    let foreign = serving(AdmissionSpec { is_own: false, ..spec() });
-    let found = wanted(validating, "greeting", "mortise-system", &foreign, &endpoint()).unwrap();
+    let foreign = serving(AdmissionSpec { resource: None, ..spec() });
+    let discovered = Resources::from([(spec().kind, "hullos".into())]);
+    let found = wanted(validating, "greeting", "mortise-system", &foreign, &endpoint(), &discovered).unwrap();
+    assert_eq!(found["webhooks"][0]["rules"][0]["resources"], json!(["hullos"]), "as the API server names it");
     assert_eq!(found["webhooks"][0]["failurePolicy"], "Ignore");
     let spared = &found["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
     assert_eq!(*spared, json!(["kube-system", "mortise-system"]));
@@ -367,7 +371,9 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
 #[test]
 fn inside_a_cluster_the_api_server_comes_through_the_service() {
     let endpoint = Endpoint { address: Address::Service { name: "mortise-webhook".into(), port: 443 }, ..endpoint() };
-    let found = wanted(Configuration::ALL[0], "greeting", "mortise-system", &serving(spec()), &endpoint).unwrap();
+    let found =
+        wanted(Configuration::ALL[0], "greeting", "mortise-system", &serving(spec()), &endpoint, &Resources::new())
+            .unwrap();
     let client = &found["webhooks"][0]["clientConfig"];
     assert_eq!(
         client["service"],
@@ -379,7 +385,7 @@ fn inside_a_cluster_the_api_server_comes_through_the_service() {
 #[test]
 fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     let of = Configuration::ALL[1];
-    let wanted = || wanted(of, "greeting", "mortise-system", &serving(spec()), &endpoint());
+    let wanted = || wanted(of, "greeting", "mortise-system", &serving(spec()), &endpoint(), &Resources::new());
     assert_eq!(change(None, None), None);
     assert!(matches!(change(None, wanted()), Some(Change::Create(_))));
 

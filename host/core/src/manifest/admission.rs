@@ -10,7 +10,6 @@ use super::controller::ControllerSpec;
 use super::custom_resource::CustomResource;
 use super::place::{kind_at, refuse};
 use crate::object::Kind;
-use crate::plural::plural;
 use crate::refusal::Refusal;
 use crate::well_known::GROUP;
 
@@ -19,10 +18,8 @@ use crate::well_known::GROUP;
 pub struct AdmissionSpec {
     /// The kind, in the version in which the plugin sees the objects.
     pub kind: Kind,
-    /// The name of its resource, "mydaemonsets".
-    pub resource: Arc<str>,
-    /// The plugin brings the kind: without the plugin nobody can say what a good object of it is.
-    pub is_own: bool,
+    /// The name of its resource, "mydaemonsets", when the plugin brings the kind; discovery names the others'.
+    pub resource: Option<Arc<str>>,
     /// What is asked about.
     pub operations: Operations,
     /// The plugin fills in defaults.
@@ -40,6 +37,13 @@ pub struct Operations {
     pub update: bool,
     /// One that is to be deleted.
     pub delete: bool,
+}
+
+impl AdmissionSpec {
+    /// Whether the plugin brings the kind: without the plugin nobody can say what a good object of it is.
+    pub fn is_own(&self) -> bool {
+        self.resource.is_some()
+    }
 }
 
 #[derive(Deserialize)]
@@ -103,8 +107,8 @@ fn spec(
     if operations.delete && !raw.validate {
         return refuse(format!("{place}.operations: \"delete\" is only validated, and validate is not true"));
     }
-    let resource = crd.map_or_else(|| plural(&kind.kind).into(), |crd| Arc::clone(&crd.plural));
-    Ok(AdmissionSpec { kind, resource, is_own: crd.is_some(), operations, mutate: raw.mutate, validate: raw.validate })
+    let resource = crd.map(|crd| Arc::clone(&crd.plural));
+    Ok(AdmissionSpec { kind, resource, operations, mutate: raw.mutate, validate: raw.validate })
 }
 
 fn operations(place: &str, raw: Option<&[String]>) -> Result<Operations, Refusal> {

@@ -331,8 +331,7 @@ fn admission_says_which_kinds_are_asked_about_and_create_and_update_are_meant_un
     let parsed = Manifest::parse(&with("/admission", json!([podset])).to_string()).unwrap();
     let wanted = AdmissionSpec {
         kind: Kind::new("app.example.com/v1alpha1", "PodSet"),
-        resource: "podsets".into(),
-        is_own: true,
+        resource: Some("podsets".into()),
         operations: Operations { create: true, update: true, delete: false },
         mutate: false,
         validate: true,

@@ -1,9 +1,12 @@
 //! The webhook configurations of the cluster, read and written. What they have to be is said in
 //! `core::admission::configuration`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Method;
 use mortise_core::admission::configuration::{Change, Configuration};
+use mortise_core::object::Kind;
 use mortise_core::well_known::{HOST, MANAGED_BY_LABEL};
 use mortise_core::write::WriteError;
 use serde::Deserialize;
@@ -36,6 +39,18 @@ impl ApiServer {
             Ok(list.items)
         };
         list.await.map_err(|failure: Failure| failure.during(&format!("listing {}", of.resource())).into_write_error())
+    }
+
+    /// The name of a kind's resource; None when the API server serves no such kind.
+    ///
+    /// # Errors
+    /// The API server's words.
+    pub async fn resource_name(&self, kind: &Kind) -> Result<Option<Arc<str>>, WriteError> {
+        match self.resource(kind).await {
+            Ok(resource) => Ok(Some(resource.plural().into())),
+            Err(Failure::NotServed(_)) => Ok(None),
+            Err(failure) => Err(failure.into_write_error()),
+        }
     }
 
     /// Writes one change, until this moment of the claim to write (X7).

@@ -9,7 +9,7 @@ use super::plugin::{Plugin, Refused, RefusedBy, Stage};
 use crate::contract::{Condition, ConditionStatus};
 use crate::manifest::Manifest;
 use crate::object::Kind;
-use crate::rbac;
+use crate::permission::{Permission, missing_text};
 use crate::refusal::RefusedAt;
 use crate::watch::WatchError;
 
@@ -110,12 +110,12 @@ impl Lifecycle {
 
     fn permitted(&self, plugin: &Plugin) -> Condition {
         if let Some((permission, message)) = plugin.denied.iter().next() {
-            let rule = rbac::missing_permission_text(permission);
+            let rule = missing_text(message, permission);
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
         for kind in plugin.kinds() {
             if let Some(WatchError::Denied(message)) = self.watch_error(&kind) {
-                let rule = rbac::missing_rule_text(&kind, "list");
+                let rule = missing_text(message, &Permission { kind, verb: "list", subresource: None });
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
             }
         }

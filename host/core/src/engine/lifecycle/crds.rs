@@ -13,12 +13,12 @@ use crate::engine::context::Context;
 use crate::engine::message::ToOutbox;
 use crate::object::{Kind, Name, ObjectRef};
 use crate::observation::Observation;
-use crate::permission::Permission;
+use crate::permission::{Permission, missing_text};
 use crate::refusal::Refusal;
 use crate::watch::WatchError;
 use crate::webhook::Endpoint;
 use crate::write::{WriteError, WriteErrorClass};
-use crate::{plugin_object, rbac, well_known};
+use crate::{plugin_object, well_known};
 
 /// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
 /// who gave it is still looking.
@@ -43,6 +43,10 @@ pub(super) struct HostCrd {
     pub established: bool,
     /// Why it is not.
     pub error: Option<String>,
+}
+
+fn to_create_crds() -> Permission {
+    Permission { kind: crd_kind(), verb: "create", subresource: None }
 }
 
 fn crd_kind() -> Kind {
@@ -128,8 +132,7 @@ impl Lifecycle {
             }
             Err(CrdError::Refused(refusal)) => self.refuse(name, RefusedBy::Definition, refusal, cx),
             Err(CrdError::Denied(message)) => {
-                let permission = Permission { kind: crd_kind(), verb: "create", subresource: None };
-                plugin.denied.insert(permission, message);
+                plugin.denied.insert(to_create_crds(), message);
             }
             Err(CrdError::Unavailable(message)) => {
                 if let Some(candidate) = &mut plugin.candidate {
@@ -156,7 +159,7 @@ impl Lifecycle {
                 (message, Observation::WriteFailed { cause: None, target, error })
             }
             Err(CrdError::Denied(message)) => {
-                let rule = rbac::missing_rule_text(&crd_kind(), "create");
+                let rule = missing_text(&message, &to_create_crds());
                 let refusal = Refusal::new("Forbidden", format!("{message}; {rule}"));
                 (refusal.message.clone(), refused(refusal))
             }

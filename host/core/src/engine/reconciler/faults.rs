@@ -7,8 +7,7 @@ use std::sync::Arc;
 use super::Reconciler;
 use crate::engine::context::Context;
 use crate::engine::message::ToLifecycle;
-use crate::permission::Permission;
-use crate::rbac;
+use crate::permission::{Denial, Permission};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
@@ -34,7 +33,7 @@ impl Reconciler {
     }
 
     pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, cx: &mut Context<'_>) {
-        if !rbac::is_refused_by_rbac(message) {
+        if Denial::read(message).is_none() {
             return;
         }
         let (Some(plugin), Some(state)) = (self.plugin_of(key), self.keys.get_mut(key)) else { return };

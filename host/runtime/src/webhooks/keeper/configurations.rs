@@ -6,7 +6,7 @@ use std::mem::replace;
 use std::sync::Arc;
 
 use mortise_core::admission::AdmissionBackend;
-use mortise_core::admission::configuration::{Change, Configuration, change, name_of, plugin_of, wanted};
+use mortise_core::admission::configuration::{Change, Configuration, Resources, change, name_of, plugin_of, wanted};
 use mortise_core::refusal::Refusal;
 use mortise_core::webhook::Endpoint;
 use mortise_core::write::{WriteError, WriteErrorClass};
@@ -71,6 +71,17 @@ impl Keeper {
         Ok(found.into_iter().filter_map(by_plugin).collect())
     }
 
+    /// The resources of the kinds that a plugin admits and does not bring. One that is not served has no objects to admit.
+    async fn discovered(&self, serving: &AdmissionBackend) -> Result<Resources, (WriteErrorClass, Refusal)> {
+        let mut discovered = Resources::new();
+        for spec in serving.specs.iter().filter(|spec| !spec.is_own()) {
+            let name = self.api.resource_name(&spec.kind).await;
+            let name = name.map_err(|error| (error.class, Refusal::new("KindUnknown", error.message)))?;
+            discovered.extend(name.map(|name| (spec.kind.clone(), name)));
+        }
+        Ok(discovered)
+    }
+
     /// Brings one configuration about.
     async fn configuration(
         &self,
@@ -80,7 +91,13 @@ impl Keeper {
         live: Option<&Value>,
         endpoint: &Endpoint,
     ) -> Result<Progress, (WriteErrorClass, Refusal)> {
-        let wanted = serving.and_then(|serving| wanted(of, name, &self.namespace, serving, endpoint));
+        let wanted = match serving {
+            Some(serving) => {
+                let discovered = self.discovered(serving).await?;
+                wanted(of, name, &self.namespace, serving, endpoint, &discovered)
+            }
+            None => None,
+        };
         let Some(change) = change(live, wanted) else {
             return Ok(Progress::Done);
         };

@@ -1,0 +1,99 @@
+//! What the roles contain, to the letter: a user pastes them into a cluster.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const PODSET: &str = r#"{
+  "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "podset", "version": "0.1.0",
+  "customResources": [{
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podsetti.app.example.com"},
+    "spec": {"group": "app.example.com", "scope": "Namespaced",
+      "names": {"kind": "PodSet", "plural": "podsetti"},
+      "versions": [{"name": "v1alpha1", "served": true, "storage": true}]}
+  }],
+  "controllers": [{
+    "for": {"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"},
+    "owns": [
+      {"apiVersion": "v1", "kind": "Pod", "update": "recreate"},
+      {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"},
+      {"apiVersion": "v1", "kind": "Service"}],
+    "reads": [{"apiVersion": "v1", "kind": "Node"}, {"apiVersion": "v1", "kind": "Secret"}]
+  }]
+}"#;
+
+#[test]
+fn a_plugins_role_has_the_rules_that_it_needs_and_the_label_that_adds_them_to_the_hosts() {
+    let role = serde_json::to_value(plugin("podset", &Manifest::parse(PODSET).unwrap())).unwrap();
+    let rule = |group: &str, resources: &[&str], verbs: &str| json!({"apiGroups": [group], "resources": resources, "verbs": verbs.split(' ').collect::<Vec<_>>()});
+    let expected = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {
+            "name": "mortise-plugin-podset",
+            "labels": {"app.kubernetes.io/part-of": "mortise", "mortise.dev/aggregate-to-host": "true"},
+        },
+        "rules": [
+            rule("", &["nodes", "secrets"], "get list watch"),
+            rule("", &["pods"], "create delete get list watch"),
+            rule("", &["services"], "create delete get list patch watch"),
+            rule("app.example.com", &["podsetti"], "get list watch"),
+            rule("app.example.com", &["podsetti/finalizers"], "update"),
+            rule("app.example.com", &["podsetti/status"], "patch"),
+            rule("networking.k8s.io", &["networkpolicies"], "create delete get list patch watch"),
+        ],
+    });
+    assert_eq!(role, expected);
+}
+
+#[test]
+fn the_host_gathers_labelled_roles_and_has_configmaps_and_leases_of_its_own_namespace_only() {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&host("plugins-here").unwrap()).unwrap();
+    let gathering: Vec<_> = objects.iter().filter(|object| object.get("aggregationRule").is_some()).collect();
+    assert_eq!(gathering.len(), 1);
+    assert_eq!(gathering[0]["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"][AGGREGATE_LABEL], "true");
+    for object in &objects {
+        for resource in ["configmaps", "leases"] {
+            let has = object["rules"].to_string().contains(resource);
+            assert_eq!(has, object["kind"] == "Role", "{resource} in {object}");
+        }
+        if object["kind"] == "Role" {
+            assert_eq!(object["metadata"]["namespace"], "plugins-here");
+        }
+        assert!(!object["rules"].to_string().contains('*'), "a wildcard in {object}");
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let deletes = rule["verbs"].as_array().unwrap().contains(&"delete".into());
+            let own = [json!(["plugins"]), json!(["mutatingwebhookconfigurations", "validatingwebhookconfigurations"])];
+            assert!(!deletes || own.contains(&rule["resources"]), "deletes more than its notes and webhooks: {rule}");
+            let reads_secrets = rule["resources"] == json!(["secrets"]) && rule["verbs"] != json!(["create"]);
+            assert!(!reads_secrets || rule["resourceNames"] == json!([WEBHOOK_SECRET]), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn resources_of_kubernetes_own_kinds_are_named_as_it_names_them() {
+    let manifest = Manifest::parse(PODSET).unwrap();
+    let known = [
+        ("Pod", "pods"),
+        ("Endpoints", "endpoints"),
+        ("EndpointSlice", "endpointslices"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("Ingress", "ingresses"),
+        ("IngressClass", "ingressclasses"),
+        ("StorageClass", "storageclasses"),
+        ("ComponentStatus", "componentstatuses"),
+        ("PodDisruptionBudget", "poddisruptionbudgets"),
+        ("PriorityClass", "priorityclasses"),
+        ("CSIStorageCapacity", "csistoragecapacities"),
+        ("CustomResourceDefinition", "customresourcedefinitions"),
+        ("IPAddress", "ipaddresses"),
+        ("ServiceCIDR", "servicecidrs"),
+        ("Gateway", "gateways"),
+        ("PodMetrics", "pods"),
+        ("NodeMetrics", "nodes"),
+    ];
+    for (kind, name) in known {
+        assert_eq!(resource(&manifest, &Kind::new("v1", kind)), name, "the resource of {kind}");
+    }
+}
