@@ -388,7 +388,7 @@ impl Cluster {
             return error(WriteErrorClass::NotFound, format!("the server serves no {}", target.kind));
         }
         if self.unwritable.contains(&target.kind) {
-            let (resource, group) = (&*target.kind.kind, target.kind.group());
+            let (resource, group) = (format!("{}s", target.kind.kind.to_lowercase()), target.kind.group());
             let message = format!("User \"mortise\" cannot {verb} resource {resource:?} in API group {group:?}");
             return error(WriteErrorClass::Denied, message);
         }

@@ -147,7 +147,7 @@ impl World {
         }
         let denied = self.cluster.unreadable.contains(kind);
         denied.then(|| {
-            let (resource, group) = (&*kind.kind, kind.group());
+            let (resource, group) = (format!("{}s", kind.kind.to_lowercase()), kind.group());
             WatchError::Denied(format!("User \"mortise\" cannot list resource {resource:?} in API group {group:?}"))
         })
     }
