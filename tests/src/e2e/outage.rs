@@ -79,7 +79,7 @@ fn let_podset_run(world: &mut World) -> String {
 fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_without_a_restart() {
     let mut world = restricted_world("rights");
     let message = world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    for words in ["cannot watch resource", "verbs:", "resources:"] {
+    for words in ["cannot watch resource", "\"verbs\":", "\"resources\":"] {
         assert!(message.contains(words), "{words:?} does not stand in: {message}");
     }
     let role = let_podset_run(&mut world);
