@@ -93,7 +93,7 @@ impl Guests for Readers {
             Err(error) => CallResult::Failed(Failure::Retry(error.to_string())),
         };
         let conclusion = call.check.conclude(&call.object, result);
-        CallDone { conclusion, reads: call.view.into_reads(), elapsed_us: 10 }
+        CallDone { conclusion, reads: call.view.into_dependencies(), elapsed_us: 10 }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::figures::{Figures, Unit};
-use super::side::{Side, Spent, total};
+use super::side::{Side, Spent, Work, total};
 use crate::operator::Operator;
 use crate::programs::Host;
 use crate::reader::{self, Components, LISTS, Read};
@@ -40,19 +40,19 @@ pub(super) async fn podsets(hosts: &[Host], plugins: usize, rounds: usize) -> Re
     for (number, host) in hosts.iter().enumerate() {
         let side = Side::new(host).await?;
         variant::write(side.folder.path(), 1)?;
-        stop(side.start("one podset").await?.0).await?;
-        let (operator, one) = side.start("one podset, restarted").await?;
+        stop(side.start("one podset", Work::default()).await?.0).await?;
+        let (operator, one) = side.start("one podset, restarted", Work::default()).await?;
         stop(operator).await?;
         alone.push(one.spent.anonymous_bytes);
         variant::write(side.folder.path(), plugins)?;
-        let (operator, start) = side.start(&format!("{plugins} podsets")).await?;
+        let (operator, start) = side.start(&format!("{plugins} podsets"), Work::default()).await?;
         stop(operator).await?;
         start.rows(&mut figures, number, "first start", None);
         sides.push(side);
     }
     for _ in 0..rounds {
         for (number, side) in sides.iter().enumerate() {
-            let (operator, restart) = side.start(&format!("{plugins} podsets, restarted")).await?;
+            let (operator, restart) = side.start(&format!("{plugins} podsets, restarted"), Work::default()).await?;
             stop(operator).await?;
             restart.rows(&mut figures, number, "restart", Some(PODSETS_CPU_S));
             idle_row(&mut figures, number, alone[number], restart.spent.anonymous_bytes, plugins);
@@ -68,16 +68,17 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
         "{plugins} small plugins with kinds of their own x {objects} objects, {} Nodes (medians of {rounds})",
         cluster::NODES
     );
+    let looked_at = Work { calls: plugins * objects, statuses: 0 };
     let mut figures = figures(title, hosts);
     let mut sides = Vec::new();
     for (number, host) in hosts.iter().enumerate() {
         let side = Side::new(host).await?;
         cluster::set_up(&side.cluster, true).await?;
         write_plugins(&side, 1, true)?;
-        let (operator, one) = side.start("one plugin").await?;
+        let (operator, one) = side.start("one plugin", Work::default()).await?;
         stop(operator).await?;
         write_plugins(&side, plugins, true)?;
-        let (operator, start) = side.start(&format!("{plugins} plugins without objects")).await?;
+        let (operator, start) = side.start(&format!("{plugins} plugins without objects"), Work::default()).await?;
         start.rows(&mut figures, number, "first start, no objects", None);
         let bytes = start.spent.anonymous_bytes;
         idle_row(&mut figures, number, one.spent.anonymous_bytes, bytes, plugins);
@@ -89,7 +90,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
     for _ in 0..rounds {
         for (number, side) in sides.iter().enumerate() {
             let what = "restart, keys read nothing";
-            let (operator, restart) = side.start(what).await?;
+            let (operator, restart) = side.start(what, looked_at).await?;
             restart.rows(&mut figures, number, what, Some(FLEET_CPU_S));
             own_events(side, &operator, (plugins, objects), &mut figures, number).await?;
             beats(side, &operator, (Read::Node, plugins), "that nobody lists", &mut figures, number).await?;
@@ -102,7 +103,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
     for _ in 0..rounds {
         for (number, side) in sides.iter().enumerate() {
             let what = "restart, all keys list the Nodes";
-            let (operator, restart) = side.start(what).await?;
+            let (operator, restart) = side.start(what, looked_at).await?;
             restart.rows(&mut figures, number, what, Some(FLEET_CPU_S));
             for read in Read::ALL {
                 let keys = read.readers(plugins) * objects;
@@ -125,13 +126,14 @@ pub(super) async fn keys(hosts: &[Host], keys: usize, rounds: usize) -> Result<F
         write_plugins(&side, 1, false)?;
         write_configurations(&side, 1)?;
         // Its kind has to be there before its objects are.
-        stop(side.start("one plugin").await?.0).await?;
+        stop(side.start("one plugin", Work::default()).await?.0).await?;
         converge(&side, 1, keys, &mut figures, number).await?;
         sides.push(side);
     }
     for _ in 0..rounds {
         for (number, side) in sides.iter().enumerate() {
-            let (operator, restart) = side.start("restart").await?;
+            let looked_at = Work { calls: keys, statuses: 0 };
+            let (operator, restart) = side.start("restart", looked_at).await?;
             restart.rows(&mut figures, number, "restart", None);
             read_events(side, &operator, (Read::Node, 1), keys, &mut figures, number).await?;
             stop(operator).await?;
@@ -187,9 +189,7 @@ async fn converge(side: &Side<'_>, plugins: usize, objects: usize, figures: &mut
     side.progress(&format!("create {plugins} x {objects} objects"));
     cluster::create_objects(&side.cluster, plugins, objects).await?;
     let what = "start to converged";
-    let (operator, start) = side.start(what).await?;
-    let written = start.spent.writes.get("patch readers/status").copied().unwrap_or_default();
-    ensure!(written >= plugins * objects, "{written} statuses were written for {plugins} x {objects} objects");
+    let (operator, start) = side.start(what, Work { calls: plugins * objects, statuses: plugins * objects }).await?;
     start.rows(figures, host, what, None);
     let each = start.spent.anonymous_bytes as f64 / (plugins * objects) as f64 / KIB;
     figures.add(host, "converged: anonymous memory by objects", Unit::Kib, each);
@@ -232,7 +232,8 @@ async fn read_events(
     side.progress(&what);
     let mut all: Option<Spent> = None;
     for _ in 0..CHANGES {
-        let spent = side.phase(operator, cluster::change(&side.cluster, read)).await?;
+        let spent =
+            side.phase(operator, Work { calls: keys, statuses: 0 }, cluster::change(&side.cluster, read)).await?;
         ensure!(total(&spent.writes) == 0.0, "what is only read was answered by writes: {:?}", spent.writes);
         all = Some(match all {
             None => spent,
@@ -283,7 +284,7 @@ async fn enough(
     let mut last = None;
     for events in BATCHES {
         let spent = side
-            .phase(operator, async {
+            .phase(operator, Work::default(), async {
                 for event in 0..events {
                     send(event).await?;
                 }

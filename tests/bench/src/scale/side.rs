@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use mortise_control_plane::Usage;
 
 use super::figures::{Figures, Unit};
@@ -23,6 +23,15 @@ pub(super) struct Side<'a> {
     pub(super) cluster: Cluster,
     /// Its plugins.
     pub(super) folder: tempfile::TempDir,
+}
+
+/// What the host has to do in a phase, at least.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    /// Calls of guests.
+    pub(super) calls: usize,
+    /// Statuses of the plugins' objects.
+    pub(super) statuses: usize,
 }
 
 /// What a phase took until the host had nothing left to do.
@@ -75,25 +84,30 @@ impl<'a> Side<'a> {
         eprintln!("{}: {what}", self.host.name);
     }
 
-    /// Starts the host with the plugins of its folder and waits until it rests.
-    pub(super) async fn start(&self, what: &str) -> Result<(Operator, Start)> {
+    /// Starts the host with the plugins of its folder and waits until it has done this and rests.
+    pub(super) async fn start(&self, what: &str, work: Work) -> Result<(Operator, Start)> {
         self.progress(what);
         self.cluster.settle().await?;
         let mark = self.mark(None)?;
         let operator =
             Operator::mortise(&self.cluster, self.host, self.folder.path()).await.context("start the host")?;
         let (ready, ready_cpu) = (mark.at.elapsed(), operator.usage()?.cpu);
-        let spent = self.spent(&operator, &mark).await?;
+        let spent = self.spent(&operator, &mark, work).await?;
         let compilations = operator.metrics()?.compilations();
         eprintln!("   ready in {:.1} s, at rest in {:.1} s", ready.as_secs_f64(), spent.wall.as_secs_f64());
         Ok((operator, Start { ready, ready_cpu, compilations, spent }))
     }
 
-    /// Does something and waits until the host rests.
-    pub(super) async fn phase(&self, operator: &Operator, work: impl Future<Output = Result<()>>) -> Result<Spent> {
+    /// Does something and waits until the host has done what that makes it do, and rests.
+    pub(super) async fn phase(
+        &self,
+        operator: &Operator,
+        work: Work,
+        cause: impl Future<Output = Result<()>>,
+    ) -> Result<Spent> {
         let mark = self.mark(Some(operator))?;
-        work.await?;
-        self.spent(operator, &mark).await
+        cause.await?;
+        self.spent(operator, &mark, work).await
     }
 
     fn mark(&self, operator: Option<&Operator>) -> Result<Mark> {
@@ -111,25 +125,42 @@ impl<'a> Side<'a> {
         })
     }
 
-    async fn spent(&self, operator: &Operator, mark: &Mark) -> Result<Spent> {
-        let usage = operator.quiet_within(DEADLINE, IDLE).await?;
-        let wall = mark.at.elapsed();
-        let since = |now: Usage, then: Usage| Usage { cpu: now.cpu.saturating_sub(then.cpu), ..now };
-        let (api_server, etcd) = (self.cluster.api_server_usage()?, self.cluster.etcd_usage()?);
-        let metrics = operator.metrics()?;
-        let records = self.cluster.requests_since(mark.audit)?;
-        let own = records.iter().filter(|record| record.user == Which::Mortise.user() && record.is_write());
-        Ok(Spent {
-            cpu: usage.cpu.saturating_sub(mark.cpu),
-            anonymous_bytes: usage.anonymous_bytes,
-            wall,
-            calls: metrics.calls() - mark.calls,
-            skipped: metrics.skipped() - mark.skipped,
-            writes: tally(own),
-            api_server: since(api_server, mark.api_server),
-            etcd: since(etcd, mark.etcd),
-        })
+    /// A host that waits for a slow API server looks like one that rests, so what it has done is looked at too, when it seems
+    /// to be done: looking costs it time.
+    async fn spent(&self, operator: &Operator, mark: &Mark, work: Work) -> Result<Spent> {
+        let (mut read, mut writes) = (mark.audit, Requests::new());
+        loop {
+            let usage = operator.quiet_within(DEADLINE, IDLE).await?;
+            let wall = mark.at.elapsed();
+            let (api_server, etcd) = (self.cluster.api_server_usage()?, self.cluster.etcd_usage()?);
+            let metrics = operator.metrics()?;
+            let (records, end) = self.cluster.plane.audit_since(read)?;
+            read = end;
+            let own = records.iter().filter(|record| record.user == Which::Mortise.user() && record.is_write());
+            for (request, count) in tally(own) {
+                *writes.entry(request).or_default() += count;
+            }
+            let spent = Spent {
+                cpu: usage.cpu.saturating_sub(mark.cpu),
+                anonymous_bytes: usage.anonymous_bytes,
+                wall,
+                calls: metrics.calls() - mark.calls,
+                skipped: metrics.skipped() - mark.skipped,
+                writes: writes.clone(),
+                api_server: since(api_server, mark.api_server),
+                etcd: since(etcd, mark.etcd),
+            };
+            if spent.has_done(work) {
+                return Ok(spent);
+            }
+            ensure!(wall < DEADLINE, "after {DEADLINE:?} the host has not done {work:?}: {spent:?}");
+        }
     }
+}
+
+/// What was used since then; memory is what it is now.
+fn since(now: Usage, then: Usage) -> Usage {
+    Usage { cpu: now.cpu.saturating_sub(then.cpu), ..now }
 }
 
 impl Start {
@@ -152,6 +183,11 @@ impl Start {
 }
 
 impl Spent {
+    fn has_done(&self, work: Work) -> bool {
+        let statuses = self.writes.get("patch readers/status").copied().unwrap_or_default();
+        self.calls >= work.calls as f64 && statuses >= work.statuses
+    }
+
     /// What this phase and the one after it took together.
     pub(super) fn and(self, next: Self) -> Self {
         let sum = |one: Usage, other: Usage| Usage { cpu: one.cpu + other.cpu, ..other };
