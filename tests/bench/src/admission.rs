@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::measure::quantile;
 use crate::operator::Operator;
-use crate::programs::{self, Programs};
+use crate::programs::{self, Host};
 use crate::table::Table;
 
 const PLUGIN: &str = "mydaemonset";
@@ -30,11 +30,11 @@ const SERVED: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Measures and prints the table.
-pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
+pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(true).await?;
     let folder = tempfile::tempdir().context("make a folder for the plugin")?;
     fs::write(folder.path().join("mydaemonset.wasm"), programs::plugin(PLUGIN)?).context("write mydaemonset.wasm")?;
-    let host = Operator::mortise(&cluster, programs, folder.path()).await?;
+    let running = Operator::mortise(&cluster, host, folder.path()).await?;
     let webhook = webhook(&cluster).await?;
     let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
     for round in 0..rounds {
@@ -47,9 +47,12 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
             }
         }
     }
-    host.stop().await?;
-    let title =
-        format!("AdmissionReviews answered on loopback, {} of each (p99: target {TARGET_MS} ms)", rounds * REVIEWS);
+    running.stop().await?;
+    let title = format!(
+        "AdmissionReviews answered by host {} on loopback, {} of each (p99: target {TARGET_MS} ms)",
+        host.name,
+        rounds * REVIEWS
+    );
     let mut table = Table::new(title, &["from the request to its answer", "p50", "p99", "max"]);
     for (name, times) in rows {
         let cell = |share| format!("{:.2} ms", quantile(times.clone(), share));

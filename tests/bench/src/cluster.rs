@@ -14,7 +14,9 @@ use kube::api::{
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use mortise_control_plane::{ADMIN, AuditRecord, Binaries, ControlPlane, Options, Usage, print_progress, usage_of};
+use mortise_control_plane::{
+    ADMIN, AuditRecord, Binaries, Component, ControlPlane, Options, Usage, print_progress, usage_of,
+};
 use serde_json::{Value, json};
 
 use crate::operator::Which;
@@ -44,8 +46,18 @@ impl Cluster {
     pub(crate) async fn start(api_only: bool) -> Result<Self> {
         let binaries = Binaries::ensure(&mut print_progress()).context("build the control plane")?;
         let options = if api_only { Options::api_only() } else { Options::default() };
+        Self::start_with(&binaries, Options { audit_reads: true, ..options }).await
+    }
+
+    /// etcd and the API server, with an audit log of writes alone: a thousand watches are not looked at one by one.
+    pub(crate) async fn start_for_many() -> Result<Self> {
+        let binaries = Binaries::ensure(&mut print_progress()).context("build the control plane")?;
+        Self::start_with(&binaries, Options::api_only()).await
+    }
+
+    async fn start_with(binaries: &Binaries, options: Options) -> Result<Self> {
         let users = Which::ALL.map(|which| which.user().to_owned()).into();
-        let plane = ControlPlane::start(&binaries, &Options { users, audit_reads: true, ..options })?;
+        let plane = ControlPlane::start(binaries, &Options { users, ..options })?;
         for which in Which::ALL {
             let (name, user) = (format!("bench-{}", which.user()), format!("--user={}", which.user()));
             plane.kubectl_output(&["create", "clusterrolebinding", &name, "--clusterrole=cluster-admin", &user])?;
@@ -147,6 +159,11 @@ impl Cluster {
     /// What the API server has used so far.
     pub(crate) fn api_server_usage(&self) -> Result<Usage> {
         usage_of(self.plane.apiserver_pid()?)
+    }
+
+    /// What etcd has used so far.
+    pub(crate) fn etcd_usage(&self) -> Result<Usage> {
+        usage_of(self.plane.pid(Component::Etcd)?)
     }
 
     /// Waits until the API server has dealt with what came before, such as Pods that other components still collect: the

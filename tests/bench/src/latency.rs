@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, received_ms, set_name};
 use crate::measure::quantile;
 use crate::observer::{Observer, World};
 use crate::operator::{Operator, Which};
-use crate::programs::{self, Programs};
+use crate::programs::{self, Host};
 use crate::sample;
 use crate::table::Table;
 
@@ -33,17 +33,17 @@ const REPLICAS: usize = 3;
 const STEPS: usize = 200;
 
 /// Measures and prints the table.
-pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
+pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(false).await?;
     let folder = tempfile::tempdir().context("make a folder for the plugin")?;
     fs::write(folder.path().join("podset.wasm"), programs::podset()?).context("write podset.wasm")?;
-    let host = Operator::mortise(&cluster, programs, folder.path()).await?;
+    let running = Operator::mortise(&cluster, host, folder.path()).await?;
     let namespace = "bench-latency";
     cluster.create_namespace(namespace).await?;
     let observer = Observer::start(&cluster, namespace);
     cluster.create_pod_sets(namespace, SETS, REPLICAS, &sample::template()).await?;
     observer.until("every PodSet to have its Pods", |world| world.has_converged(SETS) && world.runs()).await?;
-    host.quiet().await?;
+    running.quiet().await?;
 
     let (mut from_request, mut from_event) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -63,9 +63,10 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
             from_event.push(write - event);
         }
     }
-    host.stop().await?;
+    running.stop().await?;
     let title = format!(
-        "From an event to the write that follows it, {} steps one by one on a real control plane",
+        "From an event to the write of host {} that follows it, {} steps one by one on a real control plane",
+        host.name,
         rounds * STEPS
     );
     let mut table = Table::new(title, &["from ... to mortise's write at the API server", "p50", "p99", "max"]);

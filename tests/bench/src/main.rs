@@ -11,21 +11,28 @@ mod cluster;
 mod latency;
 mod measure;
 mod memory;
+mod metrics;
 mod micro;
 mod observer;
 mod operator;
 mod peer;
 mod programs;
+mod reader;
 mod sample;
+mod scale;
 mod table;
 mod variant;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
+
+use self::programs::Programs;
+use self::scale::Sizes;
 
 /// The hidden first argument with which this program starts itself to compile a plugin, as the host does.
 const COMPILE: &str = "compile-component";
@@ -36,12 +43,18 @@ const COMPILE: &str = "compile-component";
 Everything is built as a release first. The parts other than `micro` start a control plane of their own on loopback.
 Run them on a quiet machine: a row whose rounds disagree by more than 5 per cent is marked as noisy.")]
 struct Arguments {
-    /// What to measure
-    #[arg(value_enum, default_value = "all")]
-    part: Part,
-    /// Rounds to take the median of [default: 11 for micro, 3 for the others]
+    /// What to measure [default: scale where --plugins says how large, else all]
+    #[arg(value_enum)]
+    part: Option<Part>,
+    /// Rounds to take the median of [default: 11 for micro, 3 for the others, of which `scale` repeats the cheap ones only]
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
+    /// A host to measure; of several, the rounds of `scale` and `peer` are interleaved, and the other parts come one after
+    /// the other [default: the release build of this tree]
+    #[arg(long, value_name = "PATH")]
+    host: Vec<PathBuf>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Measure what was built before, without looking whether it is up to date
     #[arg(long)]
     no_build: bool,
@@ -59,6 +72,8 @@ enum Part {
     Admission,
     /// The same operator with mortise and with kube-rs, on one API server
     Peer,
+    /// What grows with plugins and keys: starts, memory, and events that concern few of them
+    Scale,
     /// All of them
     All,
 }
@@ -77,11 +92,13 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let chosen = |part| arguments.part == part || arguments.part == Part::All;
+    let is_sized = arguments.sizes != Sizes::default();
+    let part = arguments.part.unwrap_or(if is_sized { Part::Scale } else { Part::All });
+    let chosen = |wanted| part == wanted || part == Part::All;
     let rounds = |default| arguments.rounds.map_or(default, NonZeroUsize::get);
     if cfg!(debug_assertions) {
         println!(
-            "This build is not optimised: it shows that the benchmarks work, and no figure of it means anything.\n"
+            "This program is not optimised: no figure of `micro` means anything, nor does one of a host as old.\n"
         );
     }
     if !arguments.no_build {
@@ -90,25 +107,38 @@ fn run(arguments: &Arguments) -> Result<()> {
     if chosen(Part::Micro) {
         micro::run(rounds(11))?;
     }
-    if arguments.part == Part::Micro {
+    if part == Part::Micro {
         return Ok(());
     }
+    if !arguments.no_build && arguments.host.is_empty() {
+        programs::build_host()?;
+    }
+    if !arguments.no_build && chosen(Part::Peer) {
+        programs::build_kube_rs()?;
+    }
+    let programs = Programs::find(&arguments.host)?;
+    for host in &programs.hosts {
+        println!("\nHost {}: {}", host.name, host.program.display());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    if !arguments.no_build {
-        programs::build_operators()?;
-    }
-    let programs = programs::find_operators()?;
-    if chosen(Part::Memory) {
-        runtime.block_on(memory::run(&programs, rounds(3)))?;
-    }
-    if chosen(Part::Latency) {
-        runtime.block_on(latency::run(&programs, rounds(3)))?;
-    }
-    if chosen(Part::Admission) {
-        runtime.block_on(admission::run(&programs, rounds(3)))?;
-    }
-    if chosen(Part::Peer) {
-        runtime.block_on(peer::run(&programs, rounds(3)))?;
-    }
-    Ok(())
+    runtime.block_on(async {
+        for host in &programs.hosts {
+            if chosen(Part::Memory) {
+                memory::run(host, rounds(3)).await?;
+            }
+            if chosen(Part::Latency) {
+                latency::run(host, rounds(3)).await?;
+            }
+            if chosen(Part::Admission) {
+                admission::run(host, rounds(3)).await?;
+            }
+        }
+        if chosen(Part::Peer) {
+            peer::run(&programs, rounds(3)).await?;
+        }
+        if chosen(Part::Scale) {
+            scale::run(&programs, &arguments.sizes, arguments.rounds).await?;
+        }
+        Ok(())
+    })
 }

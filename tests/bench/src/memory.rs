@@ -1,7 +1,6 @@
 //! Anonymous memory of the running host: how much one more idle plugin takes, and one more cached Pod. What is mapped
 //! from files (code, compiled plugins) can be dropped by the kernel at any time and is not counted.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -9,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::cluster::Cluster;
 use crate::measure::median;
 use crate::operator::Operator;
-use crate::programs::{self, Programs};
+use crate::programs::Host;
 use crate::table::{Table, verdict};
 use crate::{sample, variant};
 
@@ -22,51 +21,41 @@ const PLUGIN_TARGET_KIB: f64 = 64.0;
 const POD_TARGET: f64 = 1.5;
 
 /// Measures both and prints the tables.
-pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
+pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     // Nothing has to run here; only the API server is asked.
     let cluster = Cluster::start(true).await?;
     let folders = tempfile::tempdir().context("make a folder for plugins")?;
     let mut idle = Vec::new();
     for plugins in PLUGINS {
         let folder = folders.path().join(plugins.to_string());
-        write_plugins(&folder, plugins)?;
+        variant::write(&folder, plugins)?;
         // The first start compiles in child processes; from the second on, the host does what it does after any
         // restart.
-        let first = anonymous(&cluster, programs, &folder).await?;
+        let first = anonymous(&cluster, host, &folder).await?;
         let mut again = Vec::new();
         for _ in 0..rounds {
-            again.push(anonymous(&cluster, programs, &folder).await?);
+            again.push(anonymous(&cluster, host, &folder).await?);
         }
         idle.push((plugins, first, median(again)));
     }
-    print!("{}", plugins_table(&idle, rounds));
+    print!("{}", plugins_table(host, &idle, rounds));
 
     let folder = folders.path().join(PLUGINS[0].to_string());
     let (_, _, empty) = idle[0];
-    print!("{}", pods_table(&cluster, programs, &folder, empty, rounds).await?);
-    Ok(())
-}
-
-fn write_plugins(folder: &Path, plugins: usize) -> Result<()> {
-    let component = programs::podset()?;
-    fs::create_dir(folder).with_context(|| format!("create {}", folder.display()))?;
-    for number in 0..plugins {
-        let path = folder.join(format!("p{number:02}.wasm"));
-        fs::write(&path, variant::of(&component, number)?).with_context(|| format!("write {}", path.display()))?;
-    }
+    print!("{}", pods_table(&cluster, host, &folder, empty, rounds).await?);
     Ok(())
 }
 
 /// Starts the host with a folder of plugins, waits until it has nothing to do, and ends it.
-async fn anonymous(cluster: &Cluster, programs: &Programs, folder: &Path) -> Result<f64> {
-    let host = Operator::mortise(cluster, programs, folder).await?;
-    let usage = host.quiet().await?;
-    host.stop().await?;
+async fn anonymous(cluster: &Cluster, host: &Host, folder: &Path) -> Result<f64> {
+    let running = Operator::mortise(cluster, host, folder).await?;
+    let usage = running.quiet().await?;
+    running.stop().await?;
     Ok(usage.anonymous_bytes as f64)
 }
 
-fn plugins_table(idle: &[(usize, f64, f64)], rounds: usize) -> Table {
-    let title = format!("Anonymous memory of the host with idle plugins (restarts: median of {rounds})");
+fn plugins_table(host: &Host, idle: &[(usize, f64, f64)], rounds: usize) -> Table {
+    let title = format!("Anonymous memory of host {} with idle plugins (restarts: median of {rounds})", host.name);
     let mut table =
         Table::new(title, &["plugins", "after a first start", "after a restart", "per plugin", "target", ""]);
     let (fewest, _, base) = idle[0];
@@ -82,21 +71,23 @@ fn plugins_table(idle: &[(usize, f64, f64)], rounds: usize) -> Table {
     table
 }
 
-async fn pods_table(cluster: &Cluster, programs: &Programs, folder: &Path, empty: f64, rounds: usize) -> Result<Table> {
+async fn pods_table(cluster: &Cluster, host: &Host, folder: &Path, empty: f64, rounds: usize) -> Result<Table> {
     let namespace = "bench-memory";
     cluster.create_namespace(namespace).await?;
-    let host = Operator::mortise(cluster, programs, folder).await?;
-    host.quiet().await?;
+    let running = Operator::mortise(cluster, host, folder).await?;
+    running.quiet().await?;
     cluster.create_pods(namespace, PODS, &sample::template()).await?;
-    let watched = host.quiet().await?.anonymous_bytes as f64;
-    host.stop().await?;
+    let watched = running.quiet().await?.anonymous_bytes as f64;
+    running.stop().await?;
     let mut listed = Vec::new();
     for _ in 0..rounds {
-        listed.push(anonymous(cluster, programs, folder).await?);
+        listed.push(anonymous(cluster, host, folder).await?);
     }
     let raw = cluster.mean_pod_bytes(namespace).await?;
-    let title =
-        format!("Anonymous memory per cached Pod ({PODS} Pods of {raw:.0} bytes of JSON without managedFields)");
+    let title = format!(
+        "Anonymous memory of host {} per cached Pod ({PODS} Pods of {raw:.0} bytes of JSON without managedFields)",
+        host.name
+    );
     let mut table = Table::new(title, &["cache filled by", "host", "per Pod", "of its JSON", "target", ""]);
     for (how, bytes) in [("watch events", watched), ("a list, after a restart", median(listed))] {
         let each = (bytes - empty) / PODS as f64;

@@ -1,9 +1,11 @@
 //! What one step of the way costs, in this process: a watch event decoded and indexed, a driver step, a snapshot, a
-//! fresh guest call. `micro/` has one file per step; here is only the order of the rounds, and the table.
+//! fresh guest call; and what they cost where there are many plugins, keys or objects. `micro/` has one file per step; here
+//! is only the order of the rounds, and the tables.
 
 mod cycle;
 mod decode;
 mod plugin;
+mod readers;
 mod reconcile;
 mod snapshot;
 mod step;
@@ -30,15 +32,25 @@ pub(crate) fn run(rounds: usize) -> Result<()> {
     snapshot::cases(&stores, &mut cases);
     let figures = measure::rounds(&mut cases, rounds)?;
     drop(cases);
-    print!("{}", times(&figures, rounds));
+    print!("{}", times("One step of the way", &figures, rounds));
     print!("{}", reconcile::counts(&scene)?);
+    drop((cycle, stores));
+
+    let crowds = step::crowds(&podset)?;
+    let (listing, shared) = (readers::Readers::new(1, true), readers::shared());
+    let keys = listing.converged()?;
+    let mut cases = Vec::new();
+    step::crowd_cases(&crowds, &mut cases);
+    readers::cases(&listing, &keys, &shared, &mut cases);
+    let figures = measure::rounds(&mut cases, rounds)?;
+    drop(cases);
+    print!("{}", times("Among many", &figures, rounds));
     Ok(())
 }
 
-fn times(figures: &[Figure], rounds: usize) -> Table {
-    let title = format!(
-        "One step of the way (medians of {rounds} interleaved rounds; halves: even rounds by odd ones, 1.00 is quiet)"
-    );
+fn times(what: &str, figures: &[Figure], rounds: usize) -> Table {
+    let title =
+        format!("{what} (medians of {rounds} interleaved rounds; halves: even rounds by odd ones, 1.00 is quiet)");
     let mut table = Table::new(title, &["operation", "time", "halves", "allocations", "target", ""]);
     for figure in figures {
         let noisy = if figure.is_noisy() { " noisy" } else { "" };

@@ -1,16 +1,43 @@
-//! What is measured, built: the plugins' components and the two operators. Cargo decides what there is to do; paths
-//! come out.
+//! What is measured, built: the guests' components, the hosts, and the operator beside which they are measured. Cargo
+//! decides what there is to do; paths come out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+
+/// A build of mortise.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    /// A letter in the order of the command line: "A".
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+}
 
 /// The programs that run as processes of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    pub(crate) mortise: PathBuf,
+    /// One at least.
+    pub(crate) hosts: Vec<Host>,
     pub(crate) kube_rs: PathBuf,
+}
+
+impl Programs {
+    /// The hosts that were named, else the one that stands beside this program, as the other operator does.
+    pub(crate) fn find(hosts: &[PathBuf]) -> Result<Self> {
+        let own = std::env::current_exe().context("find this program")?;
+        let folder = own.parent().context("find the folder of this program")?;
+        let hosts = if hosts.is_empty() { vec![folder.join("mortise")] } else { hosts.to_vec() };
+        ensure!(hosts.len() <= 26, "{} hosts are more than there are letters", hosts.len());
+        let named = |(letter, program): (char, PathBuf)| {
+            if !program.is_file() {
+                bail!("{} is not there: name a host that is built, or run this without --no-build", program.display());
+            }
+            Ok(Host { name: letter.into(), program })
+        };
+        let hosts = ('A'..='Z').zip(hosts).map(named).collect::<Result<_>>()?;
+        Ok(Self { hosts, kube_rs: folder.join("kube-rs-podset") })
+    }
 }
 
 /// The component of the podset plugin.
@@ -20,7 +47,16 @@ pub(crate) fn podset() -> Result<Vec<u8>> {
 
 /// The component of a plugin.
 pub(crate) fn plugin(name: &str) -> Result<Vec<u8>> {
-    let path = root().join(format!("target/plugins/{name}.wasm"));
+    component(&format!("plugins/{name}.wasm"))
+}
+
+/// The component of a guest that only tests and benchmarks load.
+pub(crate) fn test_guest(name: &str) -> Result<Vec<u8>> {
+    component(&format!("test-guests/{name}.wasm"))
+}
+
+fn component(path: &str) -> Result<Vec<u8>> {
+    let path = root().join("target").join(path);
     std::fs::read(&path).with_context(|| format!("read {}", path.display()))
 }
 
@@ -38,33 +74,25 @@ pub(crate) fn compiler() -> Result<PathBuf> {
     Ok(host)
 }
 
-/// Builds the plugins' components.
+/// Builds the guests' components.
 pub(crate) fn build_guests() -> Result<()> {
     cargo(&["xtask", "guests"])
 }
 
-/// Builds the operators in the profile that this program was built in.
-pub(crate) fn build_operators() -> Result<()> {
-    // One at a time: built together, the host would be given the features of the dependencies that only the peer needs.
-    for selection in [&["--package", "mortise"][..], &["--package", "mortise-bench", "--bin", "kube-rs-podset"]] {
-        let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
-        cargo(&[&["build"], profile, selection].concat())?;
-    }
-    Ok(())
+/// Builds the host in the profile that this program was built in.
+pub(crate) fn build_host() -> Result<()> {
+    build(&["--package", "mortise"])
 }
 
-/// The built operators, which stand beside this program.
-pub(crate) fn find_operators() -> Result<Programs> {
-    let own = std::env::current_exe().context("find this program")?;
-    let folder = own.parent().context("find the folder of this program")?;
-    let program = |name: &str| {
-        let path = folder.join(name);
-        if !path.is_file() {
-            bail!("{} is not there: run this without --no-build", path.display());
-        }
-        Ok(path)
-    };
-    Ok(Programs { mortise: program("mortise")?, kube_rs: program("kube-rs-podset")? })
+/// Builds the other operator. Apart from the host, which would be given the features of the dependencies that only this
+/// one needs.
+pub(crate) fn build_kube_rs() -> Result<()> {
+    build(&["--package", "mortise-bench", "--bin", "kube-rs-podset"])
+}
+
+fn build(selection: &[&str]) -> Result<()> {
+    let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
+    cargo(&[&["build"], profile, selection].concat())
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

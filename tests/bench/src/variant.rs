@@ -1,17 +1,33 @@
 //! Many plugins out of one: podset's component with another API group written over its own, so that each is a component
 //! of its own digest that claims a kind of its own, and yet the code of a real plugin.
 
-use anyhow::{Result, ensure};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::programs;
 
 /// The group that podset has.
 const GROUP: &[u8] = b"app.example.com";
-/// Two digits stand for the number.
-pub(crate) const MOST: usize = 100;
+/// Four digits stand for the number.
+const MOST: usize = 10_000;
 
-/// The variant of this number: its group is `p00.example.com` to `p99.example.com`.
-pub(crate) fn of(component: &[u8], number: usize) -> Result<Vec<u8>> {
+/// Writes the first variants into a folder, beside those that are there.
+pub(crate) fn write(folder: &Path, variants: usize) -> Result<()> {
+    let component = programs::podset()?;
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    for number in 0..variants {
+        let path = folder.join(format!("p{number:04}.wasm"));
+        fs::write(&path, of(&component, number)?).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The variant of this number: its group is `p0000.bench.com` to `p9999.bench.com`.
+fn of(component: &[u8], number: usize) -> Result<Vec<u8>> {
     ensure!(number < MOST, "there are {MOST} variants of a plugin at most");
-    let group = format!("p{number:02}.example.com").into_bytes();
+    let group = format!("p{number:04}.bench.com").into_bytes();
     let mut variant = component.to_vec();
     let places = component.windows(GROUP.len()).enumerate().filter(|(_, window)| *window == GROUP).map(|(at, _)| at);
     let places = places.collect::<Vec<_>>();
@@ -30,7 +46,7 @@ mod tests {
     #[test]
     fn a_variant_differs_in_its_group_alone() {
         let component = b"\0asm app.example.com/v1alpha1 app.example.com";
-        assert_eq!(of(component, 7).unwrap(), b"\0asm p07.example.com/v1alpha1 p07.example.com");
+        assert_eq!(of(component, 7).unwrap(), b"\0asm p0007.bench.com/v1alpha1 p0007.bench.com");
         assert!(of(b"\0asm", 7).is_err());
         assert!(of(component, MOST).is_err());
     }

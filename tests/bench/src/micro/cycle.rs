@@ -1,11 +1,12 @@
-//! The driver with everything around it that it needs to go round: the real plugin for its calls, and for its writes a
-//! few lines that play the API server. Steps that are not measured run here; nothing here is timed.
+//! The driver with everything around it that it needs to go round: guests for its calls, and for its writes a few lines
+//! that play the API server. Steps that are not measured run here; nothing here is timed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Context, Result, bail};
 use mortise_core::call::{Call, CallDone};
 use mortise_core::component::{Compiled, Offer};
+use mortise_core::digest::Digest;
 use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
 use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
@@ -14,38 +15,54 @@ use mortise_core::watch::WatchEvent;
 use mortise_core::write::{Write, WriteOp, Written};
 use serde_json::{Value, json};
 
-use super::plugin::Podset;
-
-/// Steps until all is quiet; many times what a hundred PodSets need, so more is a loop.
-const MAX_STEPS: usize = 100_000;
+/// Steps until all is quiet; many times what a hundred thousand objects need, so more is a loop.
+const MAX_STEPS: usize = 10_000_000;
 /// Beyond this the driver only waits for its resync: as far as a benchmark goes, it is quiet.
 const QUIET_MS: u64 = 60_000;
 
+/// The plugins of a driver.
+pub(crate) trait Guests {
+    /// What each of them is offered as.
+    fn offers(&self) -> Vec<Offer>;
+    /// What compiling one gives.
+    fn compiled(&self, digest: &Digest) -> Compiled;
+    /// Runs one for a call.
+    fn call(&self, call: Call) -> CallDone;
+}
+
 /// A driver and its small world.
 pub(crate) struct Cycle<'a> {
-    podset: &'a Podset,
+    guests: &'a dyn Guests,
     driver: Engine,
     now: Now,
     wake_at: Option<u64>,
     version: u64,
     interner: Interner,
     watched: BTreeSet<Kind>,
-    objects: BTreeMap<ObjectRef, Value>,
+    objects: BTreeMap<Kind, BTreeMap<ObjectRef, Value>>,
     events: VecDeque<Event>,
     writes: usize,
 }
 
 impl<'a> Cycle<'a> {
-    /// A driver that has started and serves the plugin; the given objects are there from the beginning.
-    pub(crate) fn start(podset: &'a Podset, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
+    /// A driver that has started and serves the plugins; the given objects are there from the beginning.
+    pub(crate) fn start(guests: &'a dyn Guests, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
+        let mut cycle = Self::new(guests, objects)?;
+        cycle.settle()?;
+        Ok(cycle)
+    }
+
+    /// The same before its first step.
+    pub(crate) fn new(guests: &'a dyn Guests, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
         let mut cycle = Self {
-            podset,
+            guests,
             driver: Engine::new(Config {
                 instance: "bench".into(),
                 namespace: "mortise-system".into(),
                 call_slots: 4,
                 leader_election: false,
-                write_budget: WriteBudget::default(),
+                // A hundred thousand Pods at once are the benchmark's doing.
+                write_budget: WriteBudget { writes_per_minute: u32::MAX, creates_per_minute: u32::MAX },
                 audit_interval_ms: 0,
             }),
             now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
@@ -60,14 +77,9 @@ impl<'a> Cycle<'a> {
         for object in objects {
             cycle.put(object)?;
         }
-        let offer = Offer {
-            name: "podset".into(),
-            source: "file podset.wasm".into(),
-            digest: podset.plugin.digest().clone(),
-            config: "{}".into(),
-        };
-        cycle.events.extend([Event::Started, Event::PluginFound(offer), Event::SourcesListed]);
-        cycle.settle()?;
+        cycle.events.push_back(Event::Started);
+        cycle.events.extend(guests.offers().into_iter().map(Event::PluginFound));
+        cycle.events.push_back(Event::SourcesListed);
         Ok(cycle)
     }
 
@@ -77,8 +89,8 @@ impl<'a> Cycle<'a> {
     }
 
     /// The stored objects of a kind.
-    pub(crate) fn objects(&self, kind: &Kind) -> Vec<Value> {
-        self.objects.iter().filter(|(reference, _)| reference.kind == *kind).map(|(_, object)| object.clone()).collect()
+    pub(crate) fn objects(&self, kind: &Kind) -> impl Iterator<Item = &Value> {
+        self.objects.get(kind).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Stores an object under a new version, and returns the watch event that tells of it.
@@ -86,7 +98,7 @@ impl<'a> Cycle<'a> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let decoded = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
-        self.objects.insert(decoded.reference(), object);
+        self.objects.entry(decoded.kind.clone()).or_default().insert(decoded.reference(), object);
         Ok(Event::Watch(decoded.kind.clone(), WatchEvent::Applied(Box::new(decoded))))
     }
 
@@ -105,10 +117,7 @@ impl<'a> Cycle<'a> {
 
     /// Runs the guest for a call that a step has asked for.
     pub(crate) fn answer(&self, call: Call) -> Event {
-        let report = self.podset.plugin.call(call.object.json(), call.view, &call.limits);
-        let elapsed_us = report.stats.elapsed.as_micros() as u64;
-        let conclusion = call.check.conclude(&call.object, report.result);
-        Event::CallDone(call.id, CallDone { conclusion, reads: report.reads, elapsed_us })
+        Event::CallDone(call.id, self.guests.call(call))
     }
 
     fn put(&mut self, object: Value) -> Result<()> {
@@ -120,7 +129,8 @@ impl<'a> Cycle<'a> {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
+    /// Steps until nothing is left to do.
+    pub(crate) fn settle(&mut self) -> Result<()> {
         for _ in 0..MAX_STEPS {
             let event = match (self.events.pop_front(), self.wake_at) {
                 (Some(event), _) => event,
@@ -145,9 +155,7 @@ impl<'a> Cycle<'a> {
         match effect {
             Effect::StartWatch(kind) | Effect::Relist(kind) => self.list(kind)?,
             Effect::Compile(digest) => {
-                let manifest = self.podset.plugin.manifest().clone();
-                let component_bytes = self.podset.component_bytes as u64;
-                let compiled = Compiled { manifest, component_bytes, compile_ms: 0, cached: true };
+                let compiled = self.guests.compiled(&digest);
                 self.events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
             Effect::RegisterCrd { plugin, crd, .. } => {
@@ -172,7 +180,7 @@ impl<'a> Cycle<'a> {
 
     fn list(&mut self, kind: Kind) -> Result<()> {
         self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
-        for object in self.objects(&kind) {
+        for object in self.objects.get(&kind).into_iter().flat_map(BTreeMap::values) {
             let object = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
             self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listed(Box::new(object))));
         }
@@ -188,7 +196,8 @@ impl<'a> Cycle<'a> {
             // Pods and the Plugin are created, Events are applied.
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => self.created(target, body)?,
             WriteOp::PatchStatus { target, body } => {
-                let mut object = self.objects.get(target).cloned().with_context(|| format!("find {target}"))?;
+                let found = self.objects.get(&target.kind).and_then(|objects| objects.get(target));
+                let mut object = found.cloned().with_context(|| format!("find {target}"))?;
                 merge(&mut object, serde_json::from_str(body)?);
                 object
             }

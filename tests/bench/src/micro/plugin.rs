@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use mortise_core::call::{Call, CallDone};
+use mortise_core::component::{Compiled, Offer};
+use mortise_core::digest::Digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::object::Kind;
 use mortise_core::view::Access;
@@ -10,6 +13,7 @@ use mortise_wasm::compile::Compiler;
 use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
 
+use super::cycle::Guests;
 use crate::{COMPILE, programs};
 
 /// The loaded plugin.
@@ -34,6 +38,25 @@ impl Podset {
         // The folder may go: what is loaded stays mapped.
         let plugin = engine.load(artifact).context("load podset.wasm")?;
         Ok(Self { plugin, pooled: engine.pooled(), component_bytes: wasm.len(), artifact_bytes })
+    }
+}
+
+impl Guests for Podset {
+    fn offers(&self) -> Vec<Offer> {
+        let digest = self.plugin.digest().clone();
+        vec![Offer { name: "podset".into(), source: "file podset.wasm".into(), digest, config: "{}".into() }]
+    }
+
+    fn compiled(&self, _: &Digest) -> Compiled {
+        let manifest = self.plugin.manifest().clone();
+        Compiled { manifest, component_bytes: self.component_bytes as u64, compile_ms: 0, cached: true }
+    }
+
+    fn call(&self, call: Call) -> CallDone {
+        let report = self.plugin.call(call.object.json(), call.view, &call.limits);
+        let elapsed_us = report.stats.elapsed.as_micros() as u64;
+        let conclusion = call.check.conclude(&call.object, report.result);
+        CallDone { conclusion, reads: report.reads, elapsed_us }
     }
 }
 

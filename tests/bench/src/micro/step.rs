@@ -1,5 +1,6 @@
 //! One step of the driver in a host of a hundred converged PodSets with ten Pods each: an event that wakes a key, the
-//! answer that leaves nothing to write, and an event that changes nothing that anybody has read.
+//! answer that leaves nothing to write, and an event that changes nothing that anybody has read. And a key's whole turn
+//! among a thousand objects and among a hundred thousand.
 
 use std::cell::RefCell;
 
@@ -16,6 +17,10 @@ use crate::sample;
 
 const SETS: usize = 100;
 const PODS: usize = 10;
+/// Pods that a key has its own among.
+const CROWDS: [usize; 2] = [1_000, 100_000];
+/// Turns of a round.
+const TURNS: usize = 100;
 
 /// Which of the steps is under the stopwatch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,10 @@ enum Measured {
 
 /// A driver in which everything is as it should be.
 pub(crate) fn converged(podset: &Podset) -> Result<RefCell<Cycle<'_>>> {
+    converged_sets(podset, SETS, json!({"replicas": PODS, "template": sample::template()}))
+}
+
+fn converged_sets(podset: &Podset, sets: usize, spec: Value) -> Result<RefCell<Cycle<'_>>> {
     let set = |number: usize| {
         json!({
             "apiVersion": "app.example.com/v1alpha1", "kind": "PodSet",
@@ -33,16 +42,29 @@ pub(crate) fn converged(podset: &Podset) -> Result<RefCell<Cycle<'_>>> {
                 "name": format!("set-{number}"), "namespace": "default", "generation": 1,
                 "uid": sample::owner_uid(number + 1),
             },
-            "spec": {"replicas": PODS, "template": sample::template()},
+            "spec": spec,
         })
     };
-    let cycle = Cycle::start(podset, (0..SETS).map(set))?;
-    let pods = cycle.objects(&plugin::pod()).len();
-    ensure!(pods == SETS * PODS, "{SETS} PodSets have converged to {pods} Pods");
+    let cycle = Cycle::start(podset, (0..sets).map(set))?;
+    let pods = cycle.objects(&plugin::pod()).count();
+    ensure!(pods == sets * PODS, "{sets} PodSets have converged to {pods} Pods");
     for set in cycle.objects(&plugin::pod_set()) {
         ensure!(set["status"]["replicas"] == PODS, "a PodSet has the status {}", set["status"]);
     }
     Ok(RefCell::new(cycle))
+}
+
+/// Converged drivers with so many Pods. Without a template: a hundred thousand of its Pods would be gigabytes.
+pub(crate) fn crowds(podset: &Podset) -> Result<Vec<(usize, RefCell<Cycle<'_>>)>> {
+    CROWDS.iter().map(|pods| Ok((*pods, converged_sets(podset, pods / PODS, json!({"replicas": PODS}))?))).collect()
+}
+
+/// Rows of a key's whole turn.
+pub(crate) fn crowd_cases<'a>(crowds: &'a [(usize, RefCell<Cycle<'_>>)], cases: &mut Vec<Case<'a>>) {
+    for (pods, cycle) in crowds {
+        let name = format!("a key's turn, from a Pod's event to a plan without writes, among {pods} Pods");
+        cases.push(Case::new(name, move |stopwatch| turns(&mut cycle.borrow_mut(), *pods, stopwatch)));
+    }
 }
 
 /// The rows of this step.
@@ -58,12 +80,25 @@ pub(crate) fn cases<'a>(cycle: &'a RefCell<Cycle<'_>>, cases: &mut Vec<Case<'a>>
     }));
 }
 
+/// The same for a hundred Pods of as many sets, all steps of a turn together.
+fn turns(cycle: &mut Cycle<'_>, pods: usize, stopwatch: &mut Stopwatch) -> Result<()> {
+    for pod in every(cycle, pods / TURNS) {
+        let event = cycle.changed(other_phase(pod))?;
+        let writes = cycle.writes();
+        stopwatch.one(|| {
+            let mut effects = Vec::new();
+            cycle.step(event, &mut effects);
+            cycle.finish(effects)
+        })?;
+        ensure!(cycle.writes() == writes, "a converged PodSet was written to");
+    }
+    Ok(())
+}
+
 /// A Pod of each set goes from Running to Pending or back: podset reads the phase and comes to the same result.
 fn changes_that_matter(cycle: &mut Cycle<'_>, measured: Measured, stopwatch: &mut Stopwatch) -> Result<()> {
-    for mut pod in one_pod_of_each_set(cycle) {
-        let phase = if pod["status"]["phase"] == "Running" { "Pending" } else { "Running" };
-        pod["status"]["phase"] = phase.into();
-        let event = cycle.changed(pod)?;
+    for pod in every(cycle, PODS) {
+        let event = cycle.changed(other_phase(pod))?;
         let mut effects = Vec::new();
         match measured {
             Measured::Wake => stopwatch.one(|| cycle.step(event, &mut effects)),
@@ -86,7 +121,7 @@ fn changes_that_matter(cycle: &mut Cycle<'_>, measured: Measured, stopwatch: &mu
 
 /// A Pod of each set gets an annotation that podset does not read.
 fn changes_that_do_not_matter(cycle: &mut Cycle<'_>, stopwatch: &mut Stopwatch) -> Result<()> {
-    for mut pod in one_pod_of_each_set(cycle) {
+    for mut pod in every(cycle, PODS) {
         let number = pod["metadata"]["annotations"]["example.com/count"].as_u64().unwrap_or_default() + 1;
         pod["metadata"]["annotations"]["example.com/count"] = number.to_string().into();
         let event = cycle.changed(pod)?;
@@ -101,8 +136,15 @@ fn changes_that_do_not_matter(cycle: &mut Cycle<'_>, stopwatch: &mut Stopwatch) 
     Ok(())
 }
 
-fn one_pod_of_each_set(cycle: &Cycle<'_>) -> Vec<Value> {
-    cycle.objects(&plugin::pod()).into_iter().step_by(PODS).collect()
+/// One of so many Pods.
+fn every(cycle: &Cycle<'_>, step: usize) -> Vec<Value> {
+    cycle.objects(&plugin::pod()).step_by(step).cloned().collect()
+}
+
+fn other_phase(mut pod: Value) -> Value {
+    let phase = if pod["status"]["phase"] == "Running" { "Pending" } else { "Running" };
+    pod["status"]["phase"] = phase.into();
+    pod
 }
 
 fn take_call(effects: &mut Vec<Effect>) -> Option<Call> {

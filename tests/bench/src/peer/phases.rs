@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use mortise_control_plane::{AuditRecord, Usage};
 
-use super::Stage;
+use super::{Contender, Stage};
 use crate::cluster::{Requests, is_watching, received_ms, set_name, tally};
 use crate::observer::{Observer, World};
 use crate::operator::{Operator, Which};
@@ -41,7 +41,6 @@ pub(crate) struct Phase {
 /// What one operator's run came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    pub(crate) which: Which,
     pub(crate) converge: Phase,
     pub(crate) scale: Phase,
     /// Pods are deleted without a grace period: gone when they are seen to go.
@@ -75,10 +74,10 @@ struct Running<'a> {
 }
 
 /// Takes an operator through all phases, and leaves nothing behind but its namespace's name.
-pub(super) async fn run(stage: &Stage, which: Which, round: usize) -> Result<Run> {
-    let namespace = format!("bench-{}-{round}", which.user());
+pub(super) async fn run(stage: &Stage, contender: Contender<'_>, round: usize) -> Result<Run> {
+    let (namespace, which) = (format!("bench-{}-{round}", contender.name()), contender.which());
     stage.cluster.create_namespace(&namespace).await?;
-    let operator = stage.start(which).await?;
+    let operator = stage.start(contender).await?;
     let observer = Observer::start(&stage.cluster, &namespace);
     let mut running = Running { stage, which, namespace: &namespace, operator, observer };
     let (converge, converged) = running.converge().await.context("converge")?;
@@ -88,14 +87,13 @@ pub(super) async fn run(stage: &Stage, which: Which, round: usize) -> Result<Run
     let graceful = running.churn(false).await.context("delete Pods gracefully")?;
     running.operator.stop().await?;
     let (restart, restarted);
-    (running.operator, restart, restarted) = restarted_operator(stage, which).await.context("restart")?;
+    (running.operator, restart, restarted) = restarted_operator(stage, contender).await.context("restart")?;
     running.check_alive().await?;
     let Running { operator, observer, .. } = running;
     operator.stop().await?;
     stage.cluster.clear(&namespace).await?;
     observer.until("the namespace to be empty", |world| world.is_empty()).await?;
     Ok(Run {
-        which,
         converge,
         scale,
         churn,
@@ -181,12 +179,12 @@ impl Running<'_> {
 }
 
 /// Starts an operator whose PodSets are all as they should be, and waits until it has seen that.
-async fn restarted_operator(stage: &Stage, which: Which) -> Result<(Operator, Phase, Usage)> {
+async fn restarted_operator(stage: &Stage, contender: Contender<'_>) -> Result<(Operator, Phase, Usage)> {
     stage.cluster.settle().await?;
     let audit = stage.cluster.audit_mark()?;
     let api_server = stage.cluster.api_server_usage()?;
     let begin = Instant::now();
-    let operator = stage.start(which).await?;
+    let operator = stage.start(contender).await?;
     let wall = begin.elapsed();
     let usage = operator.quiet().await?;
     let records = stage.cluster.requests_since(audit)?;
@@ -195,7 +193,7 @@ async fn restarted_operator(stage: &Stage, which: Which) -> Result<(Operator, Ph
         quiet: begin.elapsed(),
         cpu: usage.cpu,
         api_cpu: stage.cluster.api_server_usage()?.cpu.saturating_sub(api_server.cpu),
-        ..asked_for(which, &records)
+        ..asked_for(contender.which(), &records)
     };
     Ok((operator, phase, usage))
 }
