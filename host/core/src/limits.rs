@@ -79,5 +79,13 @@ pub const STATUS_DEFER_MS: u64 = 1_000;
 pub const MAX_COMPONENT_BYTES: usize = 40 << 20;
 /// What the API server lets a ConfigMap hold.
 pub const CONFIG_MAP_BYTES: usize = 1 << 20;
+/// Controllers of one plugin. The largest operators that are known have some thirty; each costs the host a queue and metrics.
+pub const MAX_CONTROLLERS: usize = 64;
+/// CustomResourceDefinitions of one plugin. The host registers them at once, and each costs the API server CPU and memory.
+pub const MAX_CUSTOM_RESOURCES: usize = 64;
+/// Kinds that one plugin reads or owns: each is a watch, and a cache of all of its objects.
+pub const MAX_KINDS: usize = 128;
+/// Kinds that one plugin admits: each is a webhook that the API server calls at every write.
+pub const MAX_ADMISSION: usize = 64;
 /// Largest manifest.
 pub const MAX_MANIFEST_BYTES: usize = 1 << 20;

@@ -9,7 +9,10 @@ use serde::Deserialize;
 use self::controller::RawController;
 use self::place::{RawKind, refuse};
 use self::writes::WriteRule;
-use crate::limits::{CallLimits, MAX_DEADLINE_MS, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
+use crate::limits::{
+    CallLimits, MAX_ADMISSION, MAX_CONTROLLERS, MAX_CUSTOM_RESOURCES, MAX_DEADLINE_MS, MAX_KINDS, MAX_MANIFEST_BYTES,
+    MAX_MEMORY_BYTES,
+};
 use crate::refusal::Refusal;
 use crate::well_known::API_VERSION;
 
@@ -89,6 +92,14 @@ struct RawLimits {
     deadline_ms: Option<u64>,
 }
 
+/// Whether there are no more of something than a plugin may have.
+fn at_most(what: &str, count: usize, most: usize) -> Result<(), Refusal> {
+    if count <= most {
+        return Ok(());
+    }
+    refuse(format!("{what}: there are {count}, one plugin may have {most}; make several plugins of it"))
+}
+
 impl Manifest {
     /// Reads a manifest and checks everything that can be told without a cluster.
     ///
@@ -111,6 +122,9 @@ impl Manifest {
         if raw.controllers.is_empty() {
             return refuse("controllers: there is none, so there is nothing to reconcile");
         }
+        at_most("controllers", raw.controllers.len(), MAX_CONTROLLERS)?;
+        at_most("customResources", raw.custom_resources.len(), MAX_CUSTOM_RESOURCES)?;
+        at_most("admission", raw.admission.len(), MAX_ADMISSION)?;
         let custom_resources = raw
             .custom_resources
             .iter()
@@ -124,6 +138,8 @@ impl Manifest {
             .enumerate()
             .map(|(index, controller)| controller::parse(index, controller, &writes))
             .collect::<Result<Vec<_>, _>>()?;
+        let kinds: BTreeSet<_> = controllers.iter().flat_map(ControllerSpec::readable).collect();
+        at_most("controllers: kinds that they reconcile, own and read", kinds.len(), MAX_KINDS)?;
         writes::check_views(&writes, |kind| controllers.iter().any(|controller| controller.readable().contains(kind)))?;
         let mut primaries = BTreeSet::new();
         for controller in &controllers {

@@ -368,3 +368,36 @@ fn admission_that_makes_no_sense_is_refused_with_its_place() {
         ("/admission", json!([podset(json!({"validate": true, "failurePolicy": "Fail"}))]), "unknown field"),
     ]);
 }
+
+/// So many controllers, each of which reads so many kinds of its own.
+fn controllers(count: usize, kinds: usize) -> Value {
+    let kind = |name: String| json!({"apiVersion": "example.com/v1", "kind": name});
+    let controller = |number: usize| {
+        let reads: Vec<Value> = (1..kinds).map(|read| kind(format!("Kind{number}x{read}"))).collect();
+        json!({"for": kind(format!("Kind{number}")), "reads": reads})
+    };
+    with("/controllers", (0..count).map(controller).collect())
+}
+
+#[test]
+fn x10_a_manifest_has_a_bounded_number_of_everything_that_costs_others_something() {
+    for (place, most, at, beyond) in [
+        ("controllers:", MAX_CONTROLLERS, controllers(MAX_CONTROLLERS, 1), controllers(MAX_CONTROLLERS + 1, 1)),
+        ("own and read:", MAX_KINDS, controllers(4, MAX_KINDS / 4), controllers(1, MAX_KINDS + 1)),
+    ] {
+        Manifest::parse(&at.to_string()).unwrap();
+        let refusal = refusal(&beyond);
+        let words = format!("{place} there are {}, one plugin may have {most}", most + 1);
+        assert!(refusal.message.contains(&words), "{words:?} is not in {}", refusal.message);
+    }
+    let crd = |number: usize| {
+        let mut crd = manifest()["customResources"][0].clone();
+        crd["metadata"]["name"] = json!(format!("kind{number}s.app.example.com"));
+        crd["spec"]["names"] = json!({"kind": format!("Kind{number}"), "plural": format!("kind{number}s")});
+        crd
+    };
+    let crds = |count: usize| with("/customResources", (0..count).map(crd).collect());
+    Manifest::parse(&crds(MAX_CUSTOM_RESOURCES).to_string()).unwrap();
+    let refusal = refusal(&crds(MAX_CUSTOM_RESOURCES + 1));
+    assert!(refusal.message.contains("customResources: there are 65, one plugin may have 64"), "{}", refusal.message);
+}
