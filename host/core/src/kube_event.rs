@@ -19,7 +19,8 @@ const WINDOW_MS: u64 = 10 * 60 * 1_000;
 /// client-go's own burst per object, and its refill of one event in five minutes.
 const BURST: u32 = 25;
 const REFILL_MS: u64 = 5 * 60 * 1_000;
-/// What is remembered at most; beyond that the oldest is forgotten, which costs a repetition.
+/// What is remembered at most, with notes as they are sent: some 5 MiB. Beyond that the oldest is forgotten, which costs a
+/// repetition.
 const MAX_REMEMBERED: usize = 4_096;
 
 /// What happened.
@@ -69,6 +70,9 @@ impl EventLog {
     /// The write that tells of something about an object, or None when it was told often enough (X10).
     pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
         self.forget_old(now.mono_ms);
+        let EventRecord { warning, reason, mut note } = record;
+        note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
+        let record = EventRecord { warning, reason, note };
         let key = (Arc::clone(&about.uid), record);
         // What happens again after a while is news again: the API server has forgotten the old Event by then.
         if self.series.get(&key).is_some_and(|series| now.mono_ms.saturating_sub(series.last_ms) >= WINDOW_MS) {
@@ -138,7 +142,7 @@ impl EventLog {
             "reportingInstance": &*self.instance,
             "action": "Reconcile",
             "reason": reason,
-            "note": cut(note, MAX_NOTE_BYTES),
+            "note": note,
             "type": type_,
             "regarding": {
                 "apiVersion": &*about.kind.api_version,
@@ -174,12 +178,6 @@ fn keep_newest<K: Ord, V>(map: &mut BTreeMap<K, V>, at_ms: impl Fn(&V) -> u64) {
         excess -= usize::from(goes);
         !goes
     });
-}
-
-/// The longest beginning of a text that has at most this many bytes.
-fn cut(text: &str, bytes: usize) -> &str {
-    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]
@@ -240,6 +238,9 @@ mod tests {
         assert_eq!(note, "ä".repeat(512));
         let (_, _, note) = told(&mut log, 0, &pod, &format!("x{}", "ä".repeat(600))).unwrap();
         assert_eq!(note.len(), 1_023);
+        told(&mut log, 0, &pod, &"x".repeat(1 << 20));
+        let longest = log.series.keys().map(|(_, record)| record.note.len()).max();
+        assert_eq!(longest, Some(MAX_NOTE_BYTES), "nor is more of it remembered");
     }
 
     #[test]
