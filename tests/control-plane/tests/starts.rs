@@ -26,10 +26,10 @@ fn pods_run_identities_hold_and_the_api_server_comes_back_with_its_data() -> Res
     service_accounts_authenticate_with_tokens_signed_by_our_key(&plane)?;
     the_audit_log_tells_writes_and_no_reads(&plane)?;
     the_api_server_comes_back(&plane)?;
-    a_backup_brings_back_what_was_stored(&plane)?;
 
     // A deleted Pod goes, which takes the scheduler's binding and kwok's part of the kubelet.
     plane.kubectl_output(&["delete", "pod", "first", "-n", "trial", "--timeout=30s"])?;
+    a_backup_brings_back_what_was_stored(&plane)?;
     let pids = Component::ALL.iter().map(|part| plane.pid(*part)).collect::<Result<Vec<_>>>()?;
     let dir = plane.dir().to_owned();
     drop(plane);
@@ -102,13 +102,16 @@ fn the_api_server_comes_back(plane: &ControlPlane) -> Result<()> {
 }
 
 fn a_backup_brings_back_what_was_stored(plane: &ControlPlane) -> Result<()> {
-    let color =
-        || plane.kubectl_output(&["get", "pod", "first", "-n", "trial", "-o", "jsonpath={.metadata.labels.color}"]);
+    let label = |color: &str| {
+        plane.kubectl_output(&["label", "namespace", "trial", "--overwrite", &format!("color={color}")]).map(drop)
+    };
+    let color = || plane.kubectl_output(&["get", "namespace", "trial", "-o", "jsonpath={.metadata.labels.color}"]);
+    label("red")?;
     let backup = plane.back_up()?;
-    plane.kubectl_output(&["label", "pod", "first", "-n", "trial", "--overwrite", "color=blue"])?;
+    label("blue")?;
     plane.restore(&backup)?;
     assert_eq!(color()?, "red");
-    plane.kubectl_output(&["label", "pod", "first", "-n", "trial", "--overwrite", "color=green"])?;
+    label("green")?;
     assert_eq!(color()?, "green");
     Ok(())
 }
