@@ -192,6 +192,12 @@ mod tests {
     }
 
     #[test]
+    fn the_component_that_is_built_has_room_for_what_is_written_into_it() {
+        let components = Components::read().unwrap();
+        assert_ne!(components.of(0, true).unwrap(), components.of(9_999, true).unwrap());
+    }
+
+    #[test]
     fn one_plugin_reads_one_kind_of_samples_and_ten_read_the_other() {
         let readers = |read| (0..100).filter(|plugin| reads(*plugin, true).contains(&read)).count();
         assert_eq!(Read::ALL.map(readers), Read::ALL.map(|read| read.readers(100)));

@@ -3,7 +3,7 @@
 //! `scale/figures.rs` sets the hosts beside each other; here is the order.
 //!
 //! Each host has a control plane of its own, since what one writes the next would write anew. Their rounds are
-//! interleaved; while one is measured, the others do not run, and their API servers rest.
+//! interleaved; while one is measured, the others do not run, and their control planes are stopped where they stand.
 
 mod figures;
 mod scenes;

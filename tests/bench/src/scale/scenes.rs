@@ -38,7 +38,7 @@ pub(super) async fn podsets(hosts: &[Host], plugins: usize, rounds: usize) -> Re
     let mut figures = figures(title, hosts);
     let (mut sides, mut alone) = (Vec::new(), Vec::new());
     for (number, host) in hosts.iter().enumerate() {
-        let side = Side::new(host).await?;
+        let side = Side::new(host, hosts.len() > 1).await?;
         variant::write(side.folder.path(), 1)?;
         stop(side.start("one podset", Work::default()).await?.0).await?;
         let (operator, one) = side.start("one podset, restarted", Work::default()).await?;
@@ -48,14 +48,17 @@ pub(super) async fn podsets(hosts: &[Host], plugins: usize, rounds: usize) -> Re
         let (operator, start) = side.start(&format!("{plugins} podsets"), Work::default()).await?;
         stop(operator).await?;
         start.rows(&mut figures, number, "first start", None);
+        side.pause()?;
         sides.push(side);
     }
-    for _ in 0..rounds {
-        for (number, side) in sides.iter().enumerate() {
+    for round in 0..rounds {
+        for (number, side) in turns(&sides, round) {
+            side.resume()?;
             let (operator, restart) = side.start(&format!("{plugins} podsets, restarted"), Work::default()).await?;
             stop(operator).await?;
             restart.rows(&mut figures, number, "restart", Some(PODSETS_CPU_S));
             idle_row(&mut figures, number, alone[number], restart.spent.anonymous_bytes, plugins);
+            side.pause()?;
         }
     }
     Ok(figures)
@@ -72,7 +75,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
     let mut figures = figures(title, hosts);
     let mut sides = Vec::new();
     for (number, host) in hosts.iter().enumerate() {
-        let side = Side::new(host).await?;
+        let side = Side::new(host, hosts.len() > 1).await?;
         cluster::set_up(&side.cluster, true).await?;
         write_plugins(&side, 1, true)?;
         let (operator, one) = side.start("one plugin", Work::default()).await?;
@@ -85,23 +88,27 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
         at_rest(&side, &operator, &mut figures, number).await?;
         stop(operator).await?;
         converge(&side, plugins, objects, &mut figures, number).await?;
+        side.pause()?;
         sides.push(side);
     }
-    for _ in 0..rounds {
-        for (number, side) in sides.iter().enumerate() {
+    for round in 0..rounds {
+        for (number, side) in turns(&sides, round) {
+            side.resume()?;
             let what = "restart, keys read nothing";
             let (operator, restart) = side.start(what, looked_at).await?;
             restart.rows(&mut figures, number, what, Some(FLEET_CPU_S));
             own_events(side, &operator, (plugins, objects), &mut figures, number).await?;
             beats(side, &operator, (Read::Node, plugins), "that nobody lists", &mut figures, number).await?;
             stop(operator).await?;
+            side.pause()?;
         }
     }
     for side in &sides {
         write_configurations(side, plugins)?;
     }
-    for _ in 0..rounds {
-        for (number, side) in sides.iter().enumerate() {
+    for round in 0..rounds {
+        for (number, side) in turns(&sides, round) {
+            side.resume()?;
             let what = "restart, all keys list the Nodes";
             let (operator, restart) = side.start(what, looked_at).await?;
             restart.rows(&mut figures, number, what, Some(FLEET_CPU_S));
@@ -110,6 +117,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
                 read_events(side, &operator, (read, plugins), keys, &mut figures, number).await?;
             }
             stop(operator).await?;
+            side.pause()?;
         }
     }
     Ok(figures)
@@ -121,25 +129,33 @@ pub(super) async fn keys(hosts: &[Host], keys: usize, rounds: usize) -> Result<F
     let mut figures = figures(title, hosts);
     let mut sides = Vec::new();
     for (number, host) in hosts.iter().enumerate() {
-        let side = Side::new(host).await?;
+        let side = Side::new(host, hosts.len() > 1).await?;
         cluster::set_up(&side.cluster, false).await?;
         write_plugins(&side, 1, false)?;
         write_configurations(&side, 1)?;
         // Its kind has to be there before its objects are.
         stop(side.start("one plugin", Work::default()).await?.0).await?;
         converge(&side, 1, keys, &mut figures, number).await?;
+        side.pause()?;
         sides.push(side);
     }
-    for _ in 0..rounds {
-        for (number, side) in sides.iter().enumerate() {
+    for round in 0..rounds {
+        for (number, side) in turns(&sides, round) {
+            side.resume()?;
             let looked_at = Work { calls: keys, statuses: 0 };
             let (operator, restart) = side.start("restart", looked_at).await?;
             restart.rows(&mut figures, number, "restart", None);
             read_events(side, &operator, (Read::Node, 1), keys, &mut figures, number).await?;
             stop(operator).await?;
+            side.pause()?;
         }
     }
     Ok(figures)
+}
+
+/// The hosts with their numbers; each round begins with another one.
+fn turns<'a, 'h>(sides: &'a [Side<'h>], round: usize) -> impl Iterator<Item = (usize, &'a Side<'h>)> {
+    (0..sides.len()).map(move |turn| (turn + round) % sides.len()).map(|number| (number, &sides[number]))
 }
 
 fn figures(title: String, hosts: &[Host]) -> Figures {
@@ -169,8 +185,10 @@ fn write_configurations(side: &Side<'_>, plugins: usize) -> Result<()> {
 }
 
 fn idle_row(figures: &mut Figures, host: usize, alone: u64, all: u64, plugins: usize) {
-    let each = (all as f64 - alone as f64) / (plugins as f64 - 1.0) / KIB;
-    figures.add_for(host, "anonymous memory of one more idle plugin", Unit::Kib, each, IDLE_KIB);
+    if plugins > 1 {
+        let each = (all as f64 - alone as f64) / (plugins - 1) as f64 / KIB;
+        figures.add_for(host, "anonymous memory of one more idle plugin", Unit::Kib, each, IDLE_KIB);
+    }
 }
 
 async fn at_rest(side: &Side<'_>, operator: &Operator, figures: &mut Figures, host: usize) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use mortise_control_plane::Usage;
+use mortise_control_plane::{Component, ControlPlane, Usage};
 
 use super::figures::{Figures, Unit};
 use crate::cluster::{Cluster, Requests, tally};
@@ -23,6 +23,8 @@ pub(super) struct Side<'a> {
     pub(super) cluster: Cluster,
     /// Its plugins.
     pub(super) folder: tempfile::TempDir,
+    /// Whether other hosts are measured in turns with it.
+    takes_turns: bool,
 }
 
 /// What the host has to do in a phase, at least.
@@ -74,9 +76,25 @@ struct Mark {
 }
 
 impl<'a> Side<'a> {
-    pub(super) async fn new(host: &'a Host) -> Result<Self> {
+    pub(super) async fn new(host: &'a Host, takes_turns: bool) -> Result<Self> {
         let cluster = Cluster::start_for_many().await?;
-        Ok(Self { host, cluster, folder: tempfile::tempdir().context("make a folder for plugins")? })
+        let folder = tempfile::tempdir().context("make a folder for plugins")?;
+        Ok(Self { host, cluster, folder, takes_turns })
+    }
+
+    /// Holds its control plane while it is another's turn: the API server of a thousand kinds is never quite at rest.
+    pub(super) fn pause(&self) -> Result<()> {
+        self.each_component(ControlPlane::pause)
+    }
+
+    /// Its turn.
+    pub(super) fn resume(&self) -> Result<()> {
+        self.each_component(ControlPlane::resume)
+    }
+
+    fn each_component(&self, act: impl Fn(&ControlPlane, Component) -> Result<()>) -> Result<()> {
+        let components = Component::API.iter().filter(|_| self.takes_turns);
+        components.copied().try_for_each(|component| act(&self.cluster.plane, component))
     }
 
     /// Says on the standard error what goes on: these phases take minutes.
@@ -87,7 +105,9 @@ impl<'a> Side<'a> {
     /// Starts the host with the plugins of its folder and waits until it has done this and rests.
     pub(super) async fn start(&self, what: &str, work: Work) -> Result<(Operator, Start)> {
         self.progress(what);
-        self.cluster.settle().await?;
+        if self.cluster.settle().await.is_err() {
+            eprintln!("   the API server does not come to rest; it goes on all the same");
+        }
         let mark = self.mark(None)?;
         let operator =
             Operator::mortise(&self.cluster, self.host, self.folder.path()).await.context("start the host")?;
