@@ -218,7 +218,7 @@ pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, rec
 pub use name::child_name;
 pub use object::{CHILD_KEY_ANNOTATION, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
 pub use outcome::{Child, Condition, ConditionStatus, Event, MAX_CHILDREN, Outcome, Severity};
-pub use query::Query;
+pub use query::{FieldValue, Query};
 pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};
 pub use status::Status;

@@ -17,7 +17,8 @@ use crate::object::Resource;
 /// }
 ///
 /// let workers = Query::<Node>::new().selector("!node-role.kubernetes.io/control-plane").limit(100);
-/// # let _ = workers;
+/// let cordoned = Query::<Node>::new().field("spec.unschedulable", true);
+/// # let _ = (workers, cordoned);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Query<T> {
@@ -25,9 +26,51 @@ pub struct Query<T> {
     pub(crate) kind: String,
     pub(crate) namespace: Option<String>,
     pub(crate) selector: Option<String>,
+    pub(crate) field_selector: Vec<(String, FieldValue)>,
     pub(crate) fields: Vec<String>,
     pub(crate) limit: Option<u32>,
     target: PhantomData<fn() -> T>,
+}
+
+/// A value that [`Query::field`] looks for. Nothing is converted: `"3"` is not `3`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FieldValue {
+    /// A JSON string.
+    Text(String),
+    /// A JSON number without a fraction or an exponent.
+    Integer(i64),
+    /// True or false.
+    Boolean(bool),
+}
+
+impl From<&str> for FieldValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<&String> for FieldValue {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<String> for FieldValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<i64> for FieldValue {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<bool> for FieldValue {
+    fn from(value: bool) -> Self {
+        Self::Boolean(value)
+    }
 }
 
 impl<T: Resource> Query<T> {
@@ -52,6 +95,7 @@ impl<T> Query<T> {
             kind: kind.to_owned(),
             namespace: None,
             selector: None,
+            field_selector: Vec::new(),
             fields: Vec::new(),
             limit: None,
             target: PhantomData,
@@ -69,6 +113,18 @@ impl<T> Query<T> {
     #[must_use]
     pub fn selector(mut self, selector: &str) -> Self {
         self.selector = Some(selector.to_owned());
+        self
+    }
+
+    /// Only objects with this value at this path, such as the Pods of a node: `.field("spec.nodeName", "node-1")`. Said more than
+    /// once, all have to hold, at most 8. The path is as in [`Self::fields`]; one that meets an array, or ends at anything but a
+    /// text, an integer or a boolean, selects nothing.
+    ///
+    /// The host keeps an index of each field that plugins select by, so this costs what it selects, and the plugin is called again
+    /// only for objects that have the value or had it.
+    #[must_use]
+    pub fn field(mut self, path: &str, value: impl Into<FieldValue>) -> Self {
+        self.field_selector.push((path.to_owned(), value.into()));
         self
     }
 

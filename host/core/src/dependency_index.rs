@@ -2,24 +2,32 @@
 //!
 //! Equal dependencies are one here: ten thousand keys that list the same Nodes share it, a change of a Node is compared with
 //! it once, and its answer is computed once. A dependency is found under what every object of its answer has, its index key:
-//! a name, an owner, a label, a namespace, or the kind alone. An index key is kept as its hash; what a hash finds is compared
-//! with the change before it counts.
+//! a name, an owner, the value of a field, a label, a namespace, or the kind alone. An index key is kept as its hash; what a
+//! hash finds is compared with the change before it counts.
 //!
-//! A change looks up its own name, namespace, kind and owners, and of its labels only those that somebody selects by. So it
-//! costs what the dependencies under its index keys cost, however many others, keys and labels there are.
+//! A change looks up its own name, namespace, kind and owners, and of its fields and labels only those that somebody selects
+//! by. So it costs what the dependencies under its index keys cost, however many others, keys and labels there are.
 //!
 //! It knows keys, dependencies and changes: no guest, no plugin, and not what is done with the keys.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::dependencies::{Dependencies, Dependency, SharedDependency};
-use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::field_selector::{FieldPath, MAX_SELECTED_FIELDS};
+use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Change;
 use crate::workqueue::{ControllerId, Key};
 
+use self::index_key::{IndexKey, field_keys, other_key};
+use self::keys::Keys;
+use self::selected::{Selected, decrement};
+
+mod index_key;
+mod keys;
+mod selected;
 #[cfg(test)]
 mod tests;
 
@@ -40,12 +48,24 @@ pub struct DependencyIndex {
     free: Vec<u32>,
     /// Hashes of index keys, with the places of the dependencies that are found under them.
     postings: BTreeSet<(u64, u32)>,
-    /// The label keys in index keys, with how many dependencies have each.
-    label_keys: BTreeMap<Kind, BTreeMap<Arc<str>, usize>>,
+    selected: BTreeMap<Kind, Selected>,
+    /// Fields that are selected by now, or not any more, since this was taken last.
+    field_changes: Vec<FieldChange>,
     /// Keys of whose sets any change of a kind counts.
     whole: BTreeMap<Kind, BTreeSet<Key>>,
     /// Keys that an object holds up.
     conflicts: BTreeMap<ObjectRef, BTreeSet<Key>>,
+}
+
+/// A field of a kind that queries began or ceased to select by, for [`Store::select_field`](crate::store::Store::select_field).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FieldChange {
+    /// Which kind.
+    pub kind: Kind,
+    /// Which field.
+    pub path: FieldPath,
+    /// Whether some dependency selects by it.
+    pub is_selected: bool,
 }
 
 /// What a change concerns.
@@ -61,23 +81,6 @@ pub struct Affected {
 struct Entry {
     dependency: Arc<SharedDependency>,
     keys: Keys,
-}
-
-/// The keys of one dependency. Most have one, of an owner or a label of its own, and it takes no allocation.
-#[derive(Debug)]
-enum Keys {
-    One(Key),
-    Many(BTreeSet<Key>),
-}
-
-/// What every object of a dependency's answer has.
-#[derive(Hash)]
-enum IndexKey<'a> {
-    Object(&'a Name),
-    Owner(&'a str),
-    Label { key: &'a str, value: &'a str, namespace: Option<&'a str> },
-    Namespace(&'a str),
-    Kind,
 }
 
 impl DependencyIndex {
@@ -168,7 +171,15 @@ impl DependencyIndex {
         under(IndexKey::Namespace(namespace));
         under(IndexKey::Kind);
         distinct(before.and_then(owner_uid), after.and_then(owner_uid)).for_each(|uid| under(IndexKey::Owner(uid)));
-        for key in self.selected_labels(&object.kind, before, after) {
+        let Some(selected) = self.selected.get(&object.kind) else { return };
+        for path in selected.fields.keys() {
+            let [was, is] = [before, after].map(|side| Some(path.hash_of(&path.value_in(side?)?)));
+            for hash in is.into_iter().chain(was.filter(|was| is != Some(*was))) {
+                under(IndexKey::Field { hash, namespace: None });
+                under(IndexKey::Field { hash, namespace: Some(namespace) });
+            }
+        }
+        for key in selected.labels_of(before, after) {
             let values = [before, after].map(|side| side.and_then(|object| object.label(key)));
             for value in distinct(values[0], values[1]) {
                 under(IndexKey::Label { key, value, namespace: None });
@@ -177,34 +188,13 @@ impl DependencyIndex {
         }
     }
 
-    /// The label keys that somebody selects by and that one side may have. Costs as much as the fewer of both: neither an
-    /// object with ten thousand labels nor a plugin that selects by as many keys makes it long.
-    fn selected_labels<'a>(
-        &'a self,
-        kind: &Kind,
-        before: Option<&'a Object>,
-        after: Option<&'a Object>,
-    ) -> Box<dyn Iterator<Item = &'a str> + 'a> {
-        let Some(selected) = self.label_keys.get(kind) else { return Box::new(std::iter::empty()) };
-        let of_side = |side: Option<&'a Object>| side.map_or(&[][..], |object| &*object.labels);
-        if selected.len() <= of_side(before).len() + of_side(after).len() {
-            return Box::new(selected.keys().map(|key| &**key));
-        }
-        let is_new = move |key: &str| after.is_none_or(|after| after.label(key).is_none());
-        let gone = of_side(before).iter().filter(move |(key, _)| is_new(key));
-        let keys = of_side(after).iter().chain(gone).map(|(key, _)| &**key);
-        Box::new(keys.filter(|key| selected.contains_key(*key)))
+    /// The fields that queries began or ceased to select by since the last time.
+    pub fn take_field_changes(&mut self) -> Vec<FieldChange> {
+        std::mem::take(&mut self.field_changes)
     }
 
     fn add(&mut self, key: &Key, dependency: &Arc<SharedDependency>) {
-        let Some((kind, index_key)) = index_key(dependency.dependency()) else { return };
-        if let IndexKey::Label { key, .. } = index_key {
-            let selected = self.label_keys.entry(kind.clone()).or_default();
-            match selected.get_mut(key) {
-                Some(dependencies) => *dependencies += 1,
-                None => _ = selected.insert(key.into(), 1),
-            }
-        }
+        let Some(kind) = dependency.dependency().kind() else { return };
         let entry = Some(Entry { dependency: Arc::clone(dependency), keys: Keys::One(key.clone()) });
         let place = match self.free.pop() {
             Some(place) => place,
@@ -214,8 +204,34 @@ impl DependencyIndex {
             }
         };
         self.entries[place as usize] = entry;
-        self.postings.insert((index_key.hash_of(kind), place));
+        let hash = self.select(kind, dependency.dependency());
+        self.postings.insert((hash, place));
         self.places.insert(Arc::clone(dependency), place);
+    }
+
+    /// The hash of a new dependency's index key, which counts from now on.
+    fn select(&mut self, kind: &Kind, dependency: &Dependency) -> u64 {
+        for (path, index_key) in field_keys(dependency) {
+            let fields = &mut self.selected.entry(kind.clone()).or_default().fields;
+            if let Some(dependencies) = fields.get_mut(path) {
+                *dependencies += 1;
+            } else if fields.len() < MAX_SELECTED_FIELDS {
+                fields.insert(path.clone(), 1);
+                self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: true });
+            } else {
+                continue;
+            }
+            return index_key.hash_of(kind);
+        }
+        let index_key = other_key(dependency);
+        if let IndexKey::Label { key, .. } = index_key {
+            let labels = &mut self.selected.entry(kind.clone()).or_default().labels;
+            match labels.get_mut(key) {
+                Some(dependencies) => *dependencies += 1,
+                None => _ = labels.insert(key.into(), 1),
+            }
+        }
+        index_key.hash_of(kind)
     }
 
     fn remove_one(&mut self, key: &Key, dependency: &Arc<SharedDependency>) {
@@ -227,80 +243,29 @@ impl DependencyIndex {
         *entry = None;
         self.free.push(place);
         self.places.remove(dependency);
-        let Some((kind, index_key)) = index_key(dependency.dependency()) else { return };
-        self.postings.remove(&(index_key.hash_of(kind), place));
-        if let IndexKey::Label { key, .. } = index_key
-            && let Some(selected) = self.label_keys.get_mut(kind)
-            && let Some(dependencies) = selected.get_mut(key)
-        {
-            *dependencies -= 1;
-            if *dependencies == 0 {
-                selected.remove(key);
+        if let Some(kind) = dependency.dependency().kind() {
+            self.deselect(kind, dependency.dependency(), place);
+        }
+    }
+
+    /// Takes a dependency from under its index key.
+    fn deselect(&mut self, kind: &Kind, dependency: &Dependency, place: u32) {
+        let is_key = |(_, index_key): &(_, IndexKey<'_>)| self.postings.remove(&(index_key.hash_of(kind), place));
+        let field = field_keys(dependency).find(is_key);
+        let index_key = other_key(dependency);
+        if field.is_none() {
+            self.postings.remove(&(index_key.hash_of(kind), place));
+        }
+        let Some(selected) = self.selected.get_mut(kind) else { return };
+        match (field, index_key) {
+            (Some((path, _)), _) if decrement(&mut selected.fields, path) => {
+                self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: false });
             }
-            if selected.is_empty() {
-                self.label_keys.remove(kind);
-            }
+            (None, IndexKey::Label { key, .. }) => _ = decrement(&mut selected.labels, key),
+            _ => {}
         }
-    }
-}
-
-/// The kind of a dependency and the narrowest index key that every object of its answer has.
-fn index_key(dependency: &Dependency) -> Option<(&Kind, IndexKey<'_>)> {
-    let index_key = match dependency {
-        Dependency::Get(target) => IndexKey::Object(&target.name),
-        Dependency::Owned { owner_uid, .. } => IndexKey::Owner(owner_uid),
-        Dependency::List(query) | Dependency::Keys(query) => {
-            let namespace = query.namespace.as_deref();
-            match (query.selector.required().next(), namespace) {
-                (Some((key, value)), _) => IndexKey::Label { key, value, namespace },
-                (None, Some(namespace)) => IndexKey::Namespace(namespace),
-                (None, None) => IndexKey::Kind,
-            }
-        }
-        Dependency::Now | Dependency::Config => return None,
-    };
-    Some((dependency.kind()?, index_key))
-}
-
-impl IndexKey<'_> {
-    fn hash_of(&self, kind: &Kind) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (kind, self).hash(&mut hasher);
-        hasher.finish()
-    }
-}
-
-impl Keys {
-    fn first(&self) -> Option<&Key> {
-        match self {
-            Self::One(key) => Some(key),
-            Self::Many(keys) => keys.first(),
-        }
-    }
-
-    fn insert(&mut self, key: &Key) {
-        match self {
-            Self::One(known) if known == key => {}
-            Self::One(known) => *self = Self::Many([known.clone(), key.clone()].into()),
-            Self::Many(keys) => _ = keys.insert(key.clone()),
-        }
-    }
-
-    /// True when none is left.
-    fn remove(&mut self, key: &Key) -> bool {
-        match self {
-            Self::One(known) => known == key,
-            Self::Many(keys) => {
-                keys.remove(key);
-                keys.is_empty()
-            }
-        }
-    }
-
-    fn add_to(&self, all: &mut Vec<Key>) {
-        match self {
-            Self::One(key) => all.push(key.clone()),
-            Self::Many(keys) => all.extend(keys.iter().cloned()),
+        if selected.fields.is_empty() && selected.labels.is_empty() {
+            self.selected.remove(kind);
         }
     }
 }

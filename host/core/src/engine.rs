@@ -105,6 +105,7 @@ impl Engine {
         self.deliver(effects);
         self.with(effects, |machines, cx| machines.reconciler.run_queue(cx));
         self.deliver(effects);
+        self.store.build_indexes();
         self.set_wake(effects);
     }
 
@@ -174,6 +175,7 @@ impl Engine {
         while let Some(message) = self.messages.pop_front() {
             match &message {
                 Message::Forget(kind) => self.store.forget(kind),
+                Message::Field(field) => self.store.select_field(&field.kind, &field.path, field.is_selected),
                 Message::Restored { .. } => self.lifecycle.watched().for_each(|kind| self.store.rewind(kind)),
                 _ => {}
             }
@@ -181,7 +183,7 @@ impl Engine {
                 Message::ToLifecycle(message) => machines.lifecycle.take(message, cx),
                 Message::ToReconciler(message) => machines.reconciler.take(message, cx),
                 Message::ToOutbox(message) => machines.outbox.take(message, cx),
-                Message::Forget(_) => {}
+                Message::Forget(_) | Message::Field(_) => {}
                 Message::Restored { kind, lists, message } => {
                     machines.lifecycle.on_restored(kind, lists, message, cx);
                     machines.reconciler.on_restored(cx);

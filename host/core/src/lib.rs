@@ -25,6 +25,7 @@ pub mod engine;
 pub mod event;
 pub mod eviction;
 pub mod expectation;
+pub mod field_selector;
 pub mod finalizer;
 pub mod json;
 pub mod kube_event;

@@ -15,6 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use self::path::InvalidPath;
+pub(crate) use self::path::parse as parse_path;
 
 mod cut;
 mod path;

@@ -1,4 +1,4 @@
-//! What a guest asks of a snapshot: a kind, perhaps a namespace and a label selector, and the fields it wants.
+//! What a guest asks of a snapshot: a kind, perhaps a namespace, a label selector and values of fields, and the fields it wants.
 //!
 //! [`Query`] is the question as it was asked; [`CompiledQuery`] is the same question after its selector and field paths
 //! were parsed, and [`QueryCache`] remembers the step between them. Nothing here looks at a store: `view.rs` asks,
@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
+use crate::budget::Budget;
+use crate::field_selector::{self, FieldSelector, FieldValue, InvalidFieldSelector};
 use crate::object::{Kind, Object};
 use crate::projection::{InvalidPath, Projection};
 use crate::selector::{InvalidSelector, Selector};
@@ -35,6 +37,8 @@ pub struct Query {
     pub namespace: Option<String>,
     /// Kubernetes label selector syntax. None: all objects.
     pub selector: Option<String>,
+    /// Field paths with the values that every object has there. Empty: all objects.
+    pub field_selector: Vec<(String, FieldValue)>,
     /// Field paths to keep, and nothing else, in the syntax of [`crate::projection`]. Empty: whole objects.
     pub fields: Vec<String>,
     /// At most this many, counted in the order of namespace and name.
@@ -50,7 +54,9 @@ pub struct CompiledQuery {
     pub namespace: Option<Arc<str>>,
     /// Which labels.
     pub selector: Selector,
-    /// Which fields.
+    /// Which values of fields.
+    pub field_selector: FieldSelector,
+    /// Which fields of them to keep.
     pub fields: Projection,
     /// At most this many.
     pub limit: Option<u32>,
@@ -62,6 +68,9 @@ pub enum InvalidQuery {
     /// The selector cannot be read.
     #[error(transparent)]
     Selector(#[from] InvalidSelector),
+    /// The field selector cannot be used.
+    #[error(transparent)]
+    FieldSelector(#[from] InvalidFieldSelector),
     /// A field path cannot be read.
     #[error(transparent)]
     Path(#[from] InvalidPath),
@@ -70,7 +79,7 @@ pub enum InvalidQuery {
 impl Query {
     /// Everything of a kind, whole.
     pub fn all(kind: Kind) -> Self {
-        Self { kind, namespace: None, selector: None, fields: Vec::new(), limit: None }
+        Self { kind, namespace: None, selector: None, field_selector: Vec::new(), fields: Vec::new(), limit: None }
     }
 
     /// What the texts of the question take in memory.
@@ -81,6 +90,11 @@ impl Query {
             + self.kind.kind.len()
             + of_text(&self.namespace)
             + of_text(&self.selector)
+            + self
+                .field_selector
+                .iter()
+                .map(|(path, value)| size_of_val(path) + path.len() + value.bytes())
+                .sum::<usize>()
             + bytes_of_texts(&self.fields)
     }
 
@@ -95,6 +109,7 @@ impl Query {
             kind: self.kind.clone(),
             namespace: self.namespace.as_deref().map(Into::into),
             selector: self.selector.as_deref().map_or(Ok(Selector::everything()), Selector::parse)?,
+            field_selector: FieldSelector::parse(&self.field_selector)?,
             fields,
             limit: self.limit,
         })
@@ -107,14 +122,21 @@ impl CompiledQuery {
         size_of::<Self>()
             + self.namespace.as_ref().map_or(0, |namespace| namespace.len())
             + self.selector.bytes()
+            + self.field_selector.bytes()
             + self.fields.bytes()
     }
 
-    /// Whether the object is among those asked for, the limit aside.
-    pub fn matches(&self, object: &Object) -> bool {
-        object.kind == self.kind
+    /// Whether the object is among those asked for, the limit aside. Values of fields take units of the budget to look at; None
+    /// when there are not enough.
+    pub(crate) fn matches_within(&self, object: &Object, budget: &Budget) -> Option<bool> {
+        let may_match = object.kind == self.kind
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == object.name.namespace)
-            && self.selector.matches(&object.labels)
+            && self.selector.matches(&object.labels);
+        if may_match {
+            field_selector::matches_within(self.field_selector.requirements(), object, budget)
+        } else {
+            Some(false)
+        }
     }
 }
 

@@ -8,13 +8,14 @@
 //! ever replaced by a newer version, and a deletion is remembered for a while: no view is older than one before it (R3).
 //! Only when the API server's own versions went backwards does a list replace whatever is there ([`Store::rewind`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
 use crate::budget::Budget;
+use crate::field_selector::FieldPath;
 use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
@@ -22,10 +23,15 @@ use crate::selector::Selector;
 use self::listing::{Recent, Seen, Tombstones};
 use self::table::Table;
 
+mod field_index;
 pub(crate) mod listing;
 mod table;
 #[cfg(test)]
 mod tests;
+
+/// Bytes of objects that one step looks at to build indexes: some hundred microseconds. With 100,000 Pods of 5 KiB an index
+/// takes 8,000 steps, which are some seconds in a cluster of that size; until then its queries look at every object.
+const BUILD_BYTES: usize = 64 << 10;
 
 /// What one event changed: both sides are None when it changed nothing.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +65,8 @@ pub struct Store {
     tables: OrdMap<Kind, Arc<Table>>,
     /// The hasher has no random key: a run is the same each time.
     writing: HashMap<Kind, Writing, BuildHasherDefault<DefaultHasher>>,
+    /// Kinds with an index that is not complete.
+    building: BTreeSet<Kind>,
     /// Where a kind that comes back begins to count its changes: above all that were counted before.
     first_change: u64,
 }
@@ -181,6 +189,29 @@ impl Store {
         writing.listing = None;
         writing.tombstones = Tombstones::default();
         writing.rewound = true;
+    }
+
+    /// Somebody depends on a query that selects objects of the kind by this field, or nobody any more. Its index is built by
+    /// [`Self::build_indexes`], which does not change what snapshots answer, only what it costs.
+    pub fn select_field(&mut self, kind: &Kind, path: &FieldPath, is_selected: bool) {
+        if self.writing.contains_key(kind) {
+            self.kind(kind).0.select_field(path, is_selected);
+            self.building.insert(kind.clone());
+        }
+    }
+
+    /// Goes on with indexes that are not complete, for a bounded time. To be called at each step.
+    pub fn build_indexes(&mut self) {
+        let mut bytes = BUILD_BYTES;
+        while let Some(kind) = self.building.first().cloned() {
+            let left =
+                if self.writing.contains_key(&kind) { self.kind(&kind).0.build_fields(bytes) } else { Some(bytes) };
+            match left {
+                Some(left) => bytes = left,
+                None => return,
+            }
+            self.building.remove(&kind);
+        }
     }
 
     /// Drops all that is known of a kind, because nobody reads it or it may not be read any longer. Not a deletion of
@@ -359,7 +390,7 @@ impl Snapshot {
         selector: &'a Selector,
     ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + 'a> {
         match self.table(kind) {
-            Some(table) => table.list(namespace, selector, None),
+            Some(table) => table.list(namespace, selector, &[], None),
             None => Box::new(std::iter::empty()),
         }
     }
@@ -373,7 +404,8 @@ impl Snapshot {
     ) -> impl Iterator<Item = &'a Arc<Object>> {
         let most = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let table = self.table(&query.kind);
-        let objects = table.map(|table| table.list(query.namespace.as_deref(), &query.selector, Some(budget)));
+        let (namespace, fields) = (query.namespace.as_deref(), query.field_selector.requirements());
+        let objects = table.map(|table| table.list(namespace, &query.selector, fields, Some(budget)));
         objects.into_iter().flatten().take(most)
     }
 

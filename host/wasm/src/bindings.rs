@@ -2,11 +2,12 @@
 //! stay in this crate: a later minor version of the contract gets a module like this one, and the core stays as it is.
 
 use mortise_core::contract;
+use mortise_core::field_selector::FieldValue;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
 use mortise_core::view;
 
-use self::mortise::host::cluster::{AccessError, Query as GuestQuery};
+use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Query as GuestQuery};
 use self::mortise::host::objects::ObjectKey;
 use self::mortise::plugin::desired;
 
@@ -48,8 +49,19 @@ impl From<GuestQuery> for Query {
             kind: Kind::new(&query.api_version, &query.kind),
             namespace: query.namespace,
             selector: query.selector,
+            field_selector: query.field_selector.into_iter().map(|field| (field.path, field.value.into())).collect(),
             fields: query.fields,
             limit: query.limit,
+        }
+    }
+}
+
+impl From<GuestFieldValue> for FieldValue {
+    fn from(value: GuestFieldValue) -> Self {
+        match value {
+            GuestFieldValue::Text(text) => Self::Text(text.into()),
+            GuestFieldValue::Integer(number) => Self::Integer(number),
+            GuestFieldValue::Boolean(value) => Self::Boolean(value),
         }
     }
 }

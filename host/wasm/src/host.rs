@@ -5,7 +5,7 @@ use mortise_core::object::{Kind, ObjectRef};
 use wasmtime::component::{HasSelf, Linker, Resource};
 
 use crate::bindings::Snapshot;
-use crate::bindings::mortise::host::cluster::{AccessError, Host as ClusterHost, HostSnapshot, Query};
+use crate::bindings::mortise::host::cluster::{AccessError, FieldValue, Host as ClusterHost, HostSnapshot, Query};
 use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
 use crate::bindings::mortise::host::{clock, cluster, config, log, objects, schedule};
 use crate::bindings::mortise::plugin::desired;
@@ -29,10 +29,15 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
 
 /// Everything in a query whose length the guest chooses.
 fn texts(query: &Query) -> impl Iterator<Item = &str> {
+    let fields = query.field_selector.iter().flat_map(|field| match &field.value {
+        FieldValue::Text(text) => [&*field.path, text],
+        FieldValue::Integer(_) | FieldValue::Boolean(_) => [&*field.path, ""],
+    });
     [&*query.api_version, &*query.kind]
         .into_iter()
         .chain(query.namespace.as_deref())
         .chain(query.selector.as_deref())
+        .chain(fields)
         .chain(query.fields.iter().map(String::as_str))
 }
 

@@ -90,8 +90,6 @@ struct Pod<'a> {
     owners: Option<Vec<Owner>>,
     #[field("metadata.annotations[\"kubernetes.io/config.mirror\"]")]
     mirror: Option<&'a str>,
-    #[field("spec.nodeName")]
-    node: Option<&'a str>,
 }
 
 type Labels = std::collections::BTreeMap<String, String>;
@@ -123,8 +121,6 @@ struct Other<'a> {
     name: &'a str,
     #[field("metadata.deletionTimestamp")]
     deleted_at: Option<&'a str>,
-    #[field("spec.nodeName")]
-    node: &'a str,
 }
 
 #[reconciler(
@@ -150,8 +146,8 @@ fn reconcile(maintenance: &NodeMaintenance, cx: &Context) -> Result<Outcome, Fai
 fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Outcome, Failure> {
     let own = &maintenance.metadata.name;
     let is_ours = node.is_cordoned_by(own);
-    let on_node = |pod: &Pod| pod.node == Some(&*node.metadata.name) && !pod.stays();
-    let pods: Vec<Pod> = cx.list(&Query::<Pod>::new())?.into_iter().filter(on_node).collect();
+    let on_node = Query::<Pod>::new().field("spec.nodeName", &node.metadata.name);
+    let pods: Vec<Pod> = cx.list(&on_node)?.into_iter().filter(|pod| !pod.stays()).collect();
     let status = NodeMaintenanceStatus { cordoned: is_ours || !node.spec.unschedulable, pods_left: pods.len() };
     let mut outcome = Outcome::new().status(&status);
     if !node.spec.unschedulable {
@@ -184,9 +180,8 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
 fn give_back(maintenance: &NodeMaintenance, node: Option<&Node>, cx: &Context) -> Result<Outcome, Failure> {
     let own = &maintenance.metadata.name;
     let Some(node) = node.filter(|node| node.is_cordoned_by(own)) else { return Ok(Outcome::new().finalized()) };
-    let others: Vec<Other> = cx.list(&Query::<Other>::new())?;
-    let takes_over =
-        |other: &&Other| other.node == node.metadata.name && other.name != own && other.deleted_at.is_none();
+    let others: Vec<Other> = cx.list(&Query::<Other>::new().field("spec.nodeName", &node.metadata.name))?;
+    let takes_over = |other: &&Other| other.name != own && other.deleted_at.is_none();
     let heir = others.iter().find(takes_over).map(|other| other.name);
     Ok(Outcome::new().action(cordon(node, heir)).finalized())
 }

@@ -48,7 +48,9 @@ fn node(name: &str, labels: Value) -> Value {
 fn names(reconcile: Reconcile) -> Result<Value, Failure> {
     let mut cluster = cluster(reconcile);
     cluster.add(&node("b", json!({"tier": "web", "zone": "1"})));
-    cluster.add(&node("a", json!({"tier": "db"})));
+    let mut sized = node("a", json!({"tier": "db"}));
+    sized["spec"]["size"] = 3.into();
+    cluster.add(&sized);
     cluster.add(&node("c", json!({})));
     Ok(cluster.reconcile(&team())?.status_value()["found"].take())
 }
@@ -74,6 +76,22 @@ fn lists_are_ordered_and_narrowed_by_selectors_and_limits() {
     assert_eq!(names(|_, cx| answer(cx.list(&nodes().namespace("default"))?)).unwrap(), json!([]));
     let malformed = names(|_, cx| answer(cx.list(&nodes().selector("tier in web"))?)).unwrap_err();
     assert!(malformed.message().contains("tier in web"), "{malformed}");
+}
+
+#[test]
+fn lists_are_narrowed_by_the_values_of_fields() {
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("metadata.name", "b"))?)).unwrap(), json!(["b"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("spec.big", true))?)).unwrap(), json!(["a", "b", "c"]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("spec.big", "true"))?)).unwrap(), json!([]));
+    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("spec.size", 3))?)).unwrap(), json!(["a"]));
+    let both = |_: &str, cx: &Context| answer(cx.list(&nodes().field("spec.big", true).field("metadata.name", "a"))?);
+    assert_eq!(names(both).unwrap(), json!(["a"]));
+    let malformed = names(|_, cx| answer(cx.list(&nodes().field("spec..big", true))?)).unwrap_err();
+    assert!(malformed.message().contains("spec..big"), "{malformed}");
+    let many = |_: &str, cx: &Context| {
+        answer(cx.list(&(0..9).fold(nodes(), |nodes, number| nodes.field("spec.size", number)))?)
+    };
+    assert!(names(many).unwrap_err().message().contains("9 requirements"));
 }
 
 #[test]

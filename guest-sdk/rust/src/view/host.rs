@@ -4,7 +4,7 @@ use super::questions::Questions;
 use crate::bindings::mortise::host::{clock, cluster, config, objects, schedule};
 use crate::error::ReadError;
 use crate::object::ObjectKey;
-use crate::query::Query;
+use crate::query::{FieldValue, Query};
 
 /// The snapshot that the host handed over for this call.
 pub(crate) struct View(cluster::Snapshot);
@@ -57,7 +57,17 @@ fn contract_query<T>(query: &Query<T>) -> cluster::Query {
         kind: query.kind.clone(),
         namespace: query.namespace.clone(),
         selector: query.selector.clone(),
+        field_selector: query.field_selector.iter().map(contract_field).collect(),
         fields: query.fields.clone(),
         limit: query.limit,
     }
+}
+
+fn contract_field((path, value): &(String, FieldValue)) -> cluster::FieldRequirement {
+    let value = match value.clone() {
+        FieldValue::Text(text) => cluster::FieldValue::Text(text),
+        FieldValue::Integer(number) => cluster::FieldValue::Integer(number),
+        FieldValue::Boolean(value) => cluster::FieldValue::Boolean(value),
+    };
+    cluster::FieldRequirement { path: path.clone(), value }
 }

@@ -1,5 +1,5 @@
 //! Reads in native tests: from the objects that a test wrote down, under the host's rules (declared kinds only, projected
-//! fields, label selectors, the same order).
+//! fields, label and field selectors, the same order).
 
 use serde_json::{Map, Value};
 
@@ -12,6 +12,9 @@ use crate::query::Query;
 mod fields;
 pub(crate) mod selector;
 pub(crate) mod tree;
+
+/// Fields that a query may select by.
+const MAX_REQUIREMENTS: usize = 8;
 
 /// What a native [`Context`](crate::Context) asks.
 pub(crate) struct View {
@@ -47,6 +50,14 @@ impl View {
                 let labels = object.pointer("/metadata/labels").and_then(Value::as_object).unwrap_or(&none);
                 requirements.iter().all(|requirement| requirement.holds(labels))
             });
+        }
+        if query.field_selector.len() > MAX_REQUIREMENTS {
+            let count = query.field_selector.len();
+            return Err(ReadError::Invalid(format!("the field selector has {count} requirements, and 8 are the most")));
+        }
+        for (path, value) in &query.field_selector {
+            let path = fields::parse(path).map_err(ReadError::Invalid)?;
+            found.retain(|object| fields::has(object, &path, value));
         }
         found.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
         Ok(found)

@@ -92,38 +92,47 @@ impl Dependency {
         (!budget.is_overdrawn()).then(|| answer.hash())
     }
 
-    /// Whether the change is one of the answer. It is taken for one when the budget does not last to cut the fields out
-    /// of both sides.
+    /// Whether the change is one of the answer. It is taken for one when the budget does not last to look at the fields of
+    /// both sides.
     pub(crate) fn is_touched(&self, change: &Change, budget: &Budget) -> bool {
-        match self {
+        let differs = match self {
             Self::Get(target) => {
-                let is_target = |object: &Object| object.kind == target.kind && object.name == target.name;
+                let is_target = |object: &Object| Some(object.kind == target.kind && object.name == target.name);
                 differs(change, is_target, |object| Some(object.content_hash()))
             }
             Self::Owned { kind, owner_uid, fields } => {
-                let is_owned = |object: &Object| {
-                    object.kind == *kind && object.controller.as_ref().is_some_and(|owner| owner.uid == *owner_uid)
-                };
+                let owner = |object: &Object| object.controller.as_ref().is_some_and(|owner| owner.uid == *owner_uid);
+                let is_owned = |object: &Object| Some(object.kind == *kind && owner(object));
                 differs(change, is_owned, |object| fields.projected_hash_within(object, budget))
             }
             Self::List(query) => {
                 let hash = |object: &Object| query.fields.projected_hash_within(object, budget);
-                differs(change, |object| query.matches(object), hash)
+                differs(change, |object| query.matches_within(object, budget), hash)
             }
-            Self::Keys(query) => differs(change, |object| query.matches(object), |_| Some(ABSENT)),
-            Self::Now | Self::Config => false,
-        }
+            Self::Keys(query) => differs(change, |object| query.matches_within(object, budget), |_| Some(ABSENT)),
+            Self::Now | Self::Config => Some(false),
+        };
+        differs.unwrap_or(true)
     }
 }
 
-/// Whether an object entered or left an answer, or stayed in it with another hash or with one that nobody knows.
-fn differs(change: &Change, is_in: impl Fn(&Object) -> bool, hash: impl Fn(&Object) -> Option<u64>) -> bool {
-    let before = change.before.as_deref().filter(|object| is_in(object));
-    let after = change.after.as_deref().filter(|object| is_in(object));
-    match (before, after) {
-        (None, None) => false,
-        (Some(before), Some(after)) => hash(before).zip(hash(after)).is_none_or(|(before, after)| before != after),
-        _ => true,
+/// Whether an object entered or left an answer, or stayed in it with another hash; None when one of that is not known.
+fn differs(
+    change: &Change,
+    is_in: impl Fn(&Object) -> Option<bool>,
+    hash: impl Fn(&Object) -> Option<u64>,
+) -> Option<bool> {
+    let in_answer = |side: &'_ Option<Arc<Object>>| match side {
+        Some(object) => is_in(object),
+        None => Some(false),
+    };
+    match (in_answer(&change.before)?, in_answer(&change.after)?) {
+        (false, false) => Some(false),
+        (true, true) => {
+            let [before, after] = [&change.before, &change.after].map(|side| side.as_deref().and_then(&hash));
+            Some(before? != after?)
+        }
+        _ => Some(true),
     }
 }
 

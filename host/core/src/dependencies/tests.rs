@@ -142,6 +142,24 @@ fn w1_queries_wake_when_an_object_matches_before_or_after() {
 }
 
 #[test]
+fn w1_queries_by_a_field_wake_when_an_object_has_the_value_before_or_after() {
+    let on_node = |view: &mut View| {
+        let field_selector = vec![("spec.nodeName".to_owned(), "n".into())];
+        drop(view.list(&Query { field_selector, ..list(None, None, &["status.phase"]) }).unwrap());
+    };
+    let on =
+        |node: &str, state: &str| pod("a").body(&format!(r#""spec":{{"nodeName":"{node}"}},{}"#, phase(state, "")));
+    check(on_node, None, Some(on("n", "Running")), true);
+    check(on_node, Some(on("n", "Running")), None, true);
+    check(on_node, Some(pod("a")), Some(on("n", "Running").version(2)), true);
+    check(on_node, Some(on("n", "Running")), Some(on("m", "Running").version(2)), true);
+    check(on_node, Some(on("n", "Pending")), Some(on("n", "Running").version(2)), true);
+    check(on_node, Some(on("n", "Running")), Some(on("n", "Running").version(2).label("x", "y")), false);
+    check(on_node, Some(on("m", "Pending")), Some(on("m", "Running").version(2)), false);
+    check(on_node, None, Some(on("m", "Running")), false);
+}
+
+#[test]
 fn w1_a_query_for_names_does_not_wake_for_content() {
     let keys = |view: &mut View| drop(view.keys(&list(Some("app=web"), None, &[])).unwrap());
     let web = || pod("a").label("app", "web");

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::allocations::{Count, counted};
+use crate::field_selector::FieldValue;
+use crate::object::Name;
 use crate::object::tests::Sample;
 use crate::query::Query;
 use crate::store::Snapshot;
@@ -119,6 +121,54 @@ fn a_query_is_found_by_its_label_and_namespace_together() {
     check("app!=web", None, [1, 1, 1, 1]);
 }
 
+fn by_field(path: &str, value: &str, namespace: Option<&str>) -> Query {
+    let field_selector = vec![(path.to_owned(), value.into())];
+    Query { field_selector, ..query(pods(), "app=web", namespace, "status.phase") }
+}
+
+#[test]
+fn a_query_is_found_by_the_value_of_its_field_and_its_namespace_together() {
+    let check = |namespace: Option<&str>, expected: [usize; 3]| {
+        let mut index = DependencyIndex::default();
+        for number in 0..1_000 {
+            let query = by_field("spec.nodeName", &format!("n{number}"), namespace);
+            index.insert(&key(1, number), &mut read(|view| drop(view.keys(&query).unwrap())));
+        }
+        let on = |namespace, node: &str| {
+            Sample::pod(namespace, "a").label("app", "web").body(&format!(r#""spec":{{"nodeName":"{node}"}}"#))
+        };
+        let changes = [new(&on("shop", "n7")), new(&on("elsewhere", "n7")), change(on("shop", "n7"), on("shop", "n8"))];
+        assert_eq!(changes.map(|change| index.affected(&change).evaluated), expected);
+    };
+    check(None, [1, 1, 2]);
+    check(Some("shop"), [1, 0, 2]);
+}
+
+#[test]
+fn q4_fields_that_find_no_place_in_the_index_still_wake_their_keys() {
+    let mut index = DependencyIndex::default();
+    let mut sets: Vec<_> = (0..MAX_SELECTED_FIELDS + 2)
+        .map(|field| read(|view| list(view, &by_field(&format!("spec.f{field}"), "x", None))))
+        .collect();
+    for (number, set) in sets.iter_mut().enumerate() {
+        index.insert(&key(1, number), set);
+    }
+    let changes = |index: &mut DependencyIndex| {
+        let changes = index.take_field_changes().into_iter();
+        changes.map(|change| (format!("{:?}", change.path), change.is_selected)).collect::<Vec<_>>()
+    };
+    let selected = changes(&mut index);
+    assert_eq!((selected.len(), &selected[0]), (MAX_SELECTED_FIELDS, &("spec.f0".to_owned(), true)));
+    let last = MAX_SELECTED_FIELDS + 1;
+    let with = |field: usize| new(&pod().label("app", "web").body(&format!(r#""spec":{{"f{field}":"x"}}"#)));
+    assert_eq!(index.affected(&with(last)).keys, [key(1, last)]);
+    assert_eq!(index.affected(&with(0)).keys, [key(1, 0)]);
+    sets.iter().enumerate().for_each(|(number, set)| index.remove(&key(1, number), set));
+    let left = changes(&mut index);
+    assert!(left.len() == MAX_SELECTED_FIELDS && left.iter().all(|(_, is_selected)| !is_selected));
+    assert!(index.postings.is_empty() && index.selected.is_empty());
+}
+
 #[test]
 fn what_a_label_costs_depends_on_neither_the_other_labels_nor_the_other_selectors() {
     let many = |changed: &str| {
@@ -227,7 +277,12 @@ impl Seed {
             for _ in 0..reads {
                 let field = ["spec.x", "status.y"][self.below(2)];
                 let selector = ["", "l0=1", "l1=2,l0=1", "l1!=1", "l2"][self.below(5)];
-                let query = query(pods(), selector, [None, Some("shop")][self.below(2)], field);
+                let mut query = query(pods(), selector, [None, Some("shop")][self.below(2)], field);
+                for _ in 0..self.below(3) {
+                    let path =
+                        format!("{}{}", ["spec.x", "spec.z"][self.below(2)], ["", "1", "2", "3", "4"][self.below(5)]);
+                    query.field_selector.push((path, FieldValue::Integer([0, 1][self.below(2)])));
+                }
                 match self.below(4) {
                     0 => drop(view.get(&pod().build().reference()).unwrap()),
                     1 => drop(view.owned(&pods(), &[field.to_owned()]).unwrap()),
@@ -261,7 +316,7 @@ fn w1_the_index_finds_whom_a_look_at_every_dependency_would_find() {
         assert_eq!(index.affected(&change).keys, expected, "{change:?}");
     }
     sets.iter().for_each(|(key, set)| index.remove(key, set));
-    assert!(index.places.is_empty() && index.postings.is_empty() && index.label_keys.is_empty());
+    assert!(index.places.is_empty() && index.postings.is_empty() && index.selected.is_empty());
     assert_eq!(index.free.len(), index.entries.len());
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::component::Version;
+use crate::dependency_index::FieldChange;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Object};
@@ -19,6 +20,8 @@ pub(super) enum Message {
     ToOutbox(ToOutbox),
     /// To the store: nobody watches this kind any more.
     Forget(Kind),
+    /// To the store: queries began or ceased to select by a field.
+    Field(FieldChange),
     /// To all: the API server's versions went backwards, by what the informer of this kind has seen. Whether that lists anew
     /// by itself.
     Restored {

@@ -11,6 +11,13 @@ use crate::projection::Projection;
 /// is remembered, a cut reads the text.
 const CUT_UNITS_PER_KIB: u64 = 16;
 
+impl Object {
+    /// What reading through the object's text takes of a budget.
+    pub(crate) fn text_units(&self) -> u64 {
+        (self.json.len() as u64 / 1_024 + 1) * CUT_UNITS_PER_KIB
+    }
+}
+
 impl Projection {
     /// The kept fields as one JSON object, members in the order of the object's own text. The object remembers the
     /// result, so asking again costs a pointer.
@@ -32,8 +39,7 @@ impl Projection {
         if let Some((_, hash)) = object.projections.get(self) {
             return Some(hash);
         }
-        let units = (object.json.len() as u64 / 1_024 + 1) * CUT_UNITS_PER_KIB;
-        budget.spend(units).then(|| self.memoized(object).1)
+        budget.spend(object.text_units()).then(|| self.memoized(object).1)
     }
 
     /// Text and hash in one lookup.

@@ -18,7 +18,7 @@ pub struct InvalidPath {
 }
 
 /// `metadata.annotations["a.b/c"]` is ["metadata", "annotations", "a.b/c"].
-pub(super) fn parse(path: &str) -> Result<Vec<String>, InvalidPath> {
+pub(crate) fn parse(path: &str) -> Result<Vec<String>, InvalidPath> {
     if path.len() > MAX_PATH_BYTES {
         return Err(invalid(path, MAX_PATH_BYTES, "it is longer than 1024 bytes"));
     }

@@ -16,26 +16,42 @@ fn queries_that_ask_the_same_are_equal_however_they_are_written() {
     let left = written("a=1,b in (2, 3)", ["spec.x", "status.y"]);
     assert_eq!(left, written("a == 1, b in (3,2)", ["status.y", "spec.x"]));
     assert_ne!(left, written("a=1", ["spec.x", "status.y"]));
+    let on_node = |node: &str| {
+        let field_selector = vec![("spec.nodeName".to_owned(), node.into())];
+        Query { field_selector, ..query() }.compile().unwrap()
+    };
+    assert_eq!(on_node("a"), on_node("a"));
+    assert_ne!(on_node("a"), on_node("b"));
+}
+
+fn matches(query: &Query, object: &Object) -> bool {
+    query.compile().unwrap().matches_within(object, &Budget::unlimited()).unwrap()
 }
 
 #[test]
-fn a_query_matches_by_kind_namespace_and_labels() {
-    let pod = Sample::pod("shop", "a").label("app", "web").build();
+fn a_query_matches_by_kind_namespace_labels_and_fields() {
+    let pod = Sample::pod("shop", "a").label("app", "web").body(r#""spec":{"nodeName":"n"}"#).build();
+    for (node, expected) in [("n", true), ("m", false)] {
+        let field_selector = vec![("spec.nodeName".to_owned(), node.into())];
+        assert_eq!(matches(&Query { field_selector, ..query() }, &pod), expected);
+    }
     let check = |namespace: Option<&str>, selector: Option<&str>, expected: bool| {
         let query = Query { namespace: namespace.map(str::to_owned), selector: selector.map(str::to_owned), ..query() };
-        assert_eq!(query.compile().unwrap().matches(&pod), expected, "{query:?}");
+        assert_eq!(matches(&query, &pod), expected, "{query:?}");
     };
     check(None, None, true);
     check(Some("shop"), Some("app=web"), true);
     check(Some("other"), None, false);
     check(None, Some("app!=web"), false);
-    assert!(!Query::all(Kind::new("v1", "Node")).compile().unwrap().matches(&pod));
+    assert!(!matches(&Query::all(Kind::new("v1", "Node")), &pod));
 }
 
 #[test]
 fn a_malformed_part_is_named() {
     let error = Query { selector: Some("a b".into()), ..query() }.compile().unwrap_err();
     assert!(error.to_string().starts_with("the label selector \"a b\" is invalid at byte 2"), "{error}");
+    let error = Query { field_selector: vec![("a..b".into(), "x".into())], ..query() }.compile().unwrap_err();
+    assert!(error.to_string().starts_with("the field path \"a..b\" is invalid at byte 2"), "{error}");
     let error = Query { fields: vec!["a..b".into()], ..query() }.compile().unwrap_err();
     assert!(error.to_string().starts_with("the field path \"a..b\" is invalid at byte 2"), "{error}");
 }

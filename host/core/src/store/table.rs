@@ -1,4 +1,5 @@
-//! All objects of one kind, with the indexes that answer every read: by name, by namespace, by controller, by label.
+//! All objects of one kind, with the indexes that answer every read: by name, by namespace, by controller, by label, and by
+//! the values of fields that somebody selects by.
 //!
 //! Each object has a slot, a small number that stays its own as long as it lives. Indexes hold slots, never objects, so
 //! the usual event, a change of a status, replaces one pointer and touches no index. An index over strings holds hashes
@@ -11,7 +12,9 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
+use super::field_index::FieldIndex;
 use crate::budget::Budget;
+use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS};
 use crate::object::{Label, Name, Object, ResourceVersion};
 use crate::selector::Selector;
 
@@ -23,6 +26,7 @@ pub(super) struct Table {
     names: Postings,
     controllers: Postings,
     labels: Postings,
+    pub(super) fields: Vec<FieldIndex>,
     /// Has been listed completely.
     pub(super) synced: bool,
     /// Everything up to here is in the table.
@@ -81,6 +85,7 @@ impl Table {
             is.iter().for_each(|uid| self.controllers.insert(hash(*uid), slot));
         }
         self.reindex_labels(slot, &before.labels, &object.labels);
+        self.fields.iter_mut().for_each(|field| field.replace(slot, Some(&before), Some(&object)));
         before
     }
 
@@ -106,22 +111,48 @@ impl Table {
         objects
     }
 
-    /// The budget is as in [`Self::owned`].
+    /// Somebody selects by a field from now on, or nobody any more. A field that finds no place has no index.
+    pub(super) fn select_field(&mut self, path: &FieldPath, is_selected: bool) {
+        if let Some(known) = self.fields.iter_mut().find(|field| field.path == *path) {
+            known.is_selected = is_selected;
+        } else if is_selected && self.fields.len() < MAX_SELECTED_FIELDS {
+            self.fields.push(FieldIndex::new(path.clone()));
+        } else if is_selected && let Some(idle) = self.fields.iter_mut().find(|field| !field.is_selected) {
+            *idle = FieldIndex::new(path.clone());
+        }
+    }
+
+    /// Goes on with the indexes of fields that are not complete, as far as so many bytes of objects. Returns what is left of
+    /// these once all are.
+    pub(super) fn build_fields(&mut self, bytes: usize) -> Option<usize> {
+        let Self { fields, objects, .. } = self;
+        fields.iter_mut().try_fold(bytes, |bytes, field| field.build(objects, bytes))
+    }
+
+    /// The budget is as in [`Self::owned`]; values of fields take of it what they take to look at.
     pub(super) fn list<'a>(
         &'a self,
         namespace: Option<&'a str>,
         selector: &'a Selector,
+        fields: &'a [FieldRequirement],
         budget: Option<&'a Budget>,
     ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + 'a> {
+        let is_selected = move |object: &&Arc<Object>| {
+            let unlimited = Budget::unlimited();
+            selector.matches(&object.labels)
+                && field_selector::matches_within(fields, object, budget.unwrap_or(&unlimited)) == Some(true)
+        };
         let mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>> =
             selector.required().map(|label| self.labels.walk(hash(&label))).map(|walk| Box::new(walk) as _).collect();
+        let by_field = fields.iter().filter_map(|field| self.fields.iter().find_map(|index| index.walk(field)));
+        walks.extend(by_field.map(|walk| Box::new(walk) as Box<dyn Iterator<Item = u32> + 'a>));
         if walks.is_empty() {
             let slots: Box<dyn Iterator<Item = u32>> = match namespace {
                 Some(namespace) => Box::new(self.in_namespace(namespace)),
                 None => Box::new(self.ordered.values().copied()),
             };
             let objects = slots.take_while(move |_| may_look(budget)).filter_map(|slot| self.object(slot));
-            return Box::new(objects.filter(|object| selector.matches(&object.labels)));
+            return Box::new(objects.filter(is_selected));
         }
         if let Some(namespace) = namespace {
             walks.push(Box::new(self.in_namespace(namespace)));
@@ -130,7 +161,7 @@ impl Table {
             .into_iter()
             .filter_map(|slot| self.object(slot))
             .filter(|object| namespace.is_none_or(|namespace| *object.name.namespace == *namespace))
-            .filter(|object| selector.matches(&object.labels))
+            .filter(is_selected)
             .collect();
         objects.sort_by(|left, right| left.name.cmp(&right.name));
         Box::new(objects.into_iter())
@@ -150,6 +181,7 @@ impl Table {
             self.controllers.insert(hash(uid), slot);
         }
         self.reindex_labels(slot, &[], &object.labels);
+        self.fields.iter_mut().for_each(|field| field.replace(slot, None, Some(object)));
     }
 
     fn unindex(&mut self, slot: u32, object: &Object) {
@@ -157,6 +189,7 @@ impl Table {
             self.controllers.remove(hash(uid), slot);
         }
         self.reindex_labels(slot, &object.labels, &[]);
+        self.fields.iter_mut().for_each(|field| field.replace(slot, Some(object), None));
     }
 
     /// Walks both lists side by side, sorted as they are, and touches the index for what differs.
@@ -227,6 +260,10 @@ impl Postings {
 
     pub(super) fn remove(&mut self, hash: u64, slot: u32) {
         self.0.remove(&(hash, slot));
+    }
+
+    pub(super) fn contains(&self, hash: u64, slot: u32) -> bool {
+        self.0.contains(&(hash, slot))
     }
 
     /// The lowest slot of a hash that is `from` or above. Costs no allocation, as a walk does.

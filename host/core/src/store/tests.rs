@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::field_selector::FieldValue;
 use crate::object::tests::Sample;
+use crate::query::Query;
 
 mod bytes;
 
@@ -301,7 +303,7 @@ impl Twin {
         if seed.below(3) > 0 {
             sample = sample.owner(&format!("owner{}", seed.below(4)));
         }
-        let object = sample.build();
+        let object = sample.body(&format!(r#""spec":{{"n":{}}}"#, seed.below(3))).build();
         if seed.below(4) == 0 {
             let change = self.store.remove(&pods(), &object.name, ResourceVersion(self.version));
             let expected = self.model.remove(&object.name);
@@ -309,6 +311,20 @@ impl Twin {
         } else {
             let after = self.store.apply(object).after.unwrap();
             self.model.insert(after.name.clone(), after);
+        }
+    }
+
+    /// Queries by the label `l0` and the field `spec.n`, whether an index knows the field or not.
+    fn compare_fields(&self) {
+        let snapshot = self.store.snapshot();
+        for (selector, number) in [(None, 0), (None, 1), (None, 7), (Some("l0=v0"), 1), (Some("!l0"), 2)] {
+            let field_selector = vec![("spec.n".to_owned(), FieldValue::Integer(number))];
+            let query = Query { selector: selector.map(str::to_owned), field_selector, ..Query::all(pods()) };
+            let query = query.compile().unwrap();
+            let (looks, unlimited) = (Budget::unlimited(), Budget::unlimited());
+            let found = names(snapshot.select_within(&query, &looks));
+            let expected = self.model.values().filter(|pod| query.matches_within(pod, &unlimited) == Some(true));
+            assert_eq!(found, names(expected), "{query:?}");
         }
     }
 
@@ -359,8 +375,71 @@ fn every_index_answers_as_a_scan_would() {
             let _held = twin.store.snapshot();
             (0..40).for_each(|_| twin.step(&mut seed));
             twin.compare(&mut seed);
+            twin.compare_fields();
+            let paths = ["spec.n", "spec.m"].map(|path| FieldPath::parse(path).unwrap());
+            twin.store.select_field(&pods(), &paths[seed.below(2)], seed.below(3) > 0);
+            if seed.below(2) == 0 {
+                twin.store.build_indexes();
+            }
         }
     }
+}
+
+fn on_node(node: &str) -> CompiledQuery {
+    let field_selector = vec![("spec.nodeName".to_owned(), node.into())];
+    Query { field_selector, ..Query::all(pods()) }.compile().unwrap()
+}
+
+#[test]
+fn a_query_by_a_field_looks_at_what_it_selects_once_the_index_is_built() {
+    let mut store = Store::new();
+    let pod = |number: usize, node: usize| {
+        let body = format!(r#""spec":{{"nodeName":"n{node}","padding":"{}"}}"#, "x".repeat(900));
+        Sample::pod("a", &format!("p{number:05}")).version(1 + number as u64).body(&body)
+    };
+    (0..1_000).for_each(|number| _ = store.apply(pod(number, number % 100).build()));
+    let looks = |store: &Store| {
+        let budget = Budget::unlimited();
+        assert_eq!(store.snapshot().select_within(&on_node("n7"), &budget).count(), 10);
+        budget.spent()
+    };
+    // Each takes a look, and 32 for its text, which has between one and two KiB.
+    assert_eq!(looks(&store), 1_000 * 33);
+    let path = FieldPath::parse("spec.nodeName").unwrap();
+    store.select_field(&pods(), &path, true);
+    let mut steps = 0;
+    while !store.building.is_empty() {
+        assert_eq!(looks(&store), 1_000 * 33, "an index that is not complete is not asked");
+        store.build_indexes();
+        steps += 1;
+    }
+    assert!((10..40).contains(&steps), "{steps} steps for a MiB of Pods");
+    assert_eq!(looks(&store), 10 * 33);
+    store.select_field(&pods(), &path, false);
+    store.select_field(&pods(), &path, true);
+    store.build_indexes();
+    assert_eq!(looks(&store), 10 * 33, "it was kept while nobody asked");
+}
+
+#[test]
+fn a_kind_has_so_many_field_indexes_and_one_that_nobody_asks_gives_its_place_up() {
+    let mut store = Store::new();
+    store.apply(Sample::pod("a", "x").build());
+    let path = |number: usize| FieldPath::parse(&format!("spec.f{number}")).unwrap();
+    let mut select = |number, is_selected| {
+        store.select_field(&pods(), &path(number), is_selected);
+        let known = store.tables[&pods()].fields.iter().map(|field| format!("{:?}", field.path).replace("spec.f", ""));
+        known.collect::<String>()
+    };
+    (0..8).for_each(|number| _ = select(number, true));
+    assert_eq!(select(8, true), "01234567");
+    select(3, false);
+    assert_eq!(select(9, true), "01294567");
+    store.select_field(&Kind::new("v1", "Node"), &path(0), true);
+    assert!(!store.snapshot().tables.contains_key(&Kind::new("v1", "Node")), "nobody reads it");
+    store.forget(&pods());
+    store.build_indexes();
+    assert!(store.building.is_empty());
 }
 
 #[test]

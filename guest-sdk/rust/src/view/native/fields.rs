@@ -1,7 +1,9 @@
-//! Field projections as the host does them: "status.phase" and `metadata.annotations["a.b/c"]` cut objects down.
-//! Knows JSON and paths, not kinds.
+//! Field projections and field selectors as the host does them: "status.phase" and `metadata.annotations["a.b/c"]` cut objects
+//! down, or tell which objects are meant. Knows JSON and paths, not kinds.
 
 use serde_json::{Map, Value};
+
+use crate::query::FieldValue;
 
 /// The objects as a JSON array, cut down to the fields; whole when none is named.
 pub(super) fn project(objects: &[&Value], fields: &[&str]) -> Result<String, String> {
@@ -23,6 +25,16 @@ pub(super) fn project(objects: &[&Value], fields: &[&str]) -> Result<String, Str
     Ok(Value::Array(cut).to_string())
 }
 
+/// Whether an object has this value at this path.
+pub(super) fn has(object: &Value, path: &[String], value: &FieldValue) -> bool {
+    let found = path.iter().try_fold(object, |object, name| object.as_object()?.get(name));
+    found.is_some_and(|found| match value {
+        FieldValue::Text(text) => found.as_str() == Some(text),
+        FieldValue::Integer(number) => found.as_i64() == Some(*number),
+        FieldValue::Boolean(value) => found.as_bool() == Some(*value),
+    })
+}
+
 fn copy(from: &Value, path: &[&str], to: &mut Value) {
     let Some(value) = path.iter().try_fold(from, |value, name| value.get(name)) else { return };
     let Some((last, parents)) = path.split_last() else { return };
@@ -37,7 +49,7 @@ fn copy(from: &Value, path: &[&str], to: &mut Value) {
 }
 
 /// The segments of a field path.
-fn parse(path: &str) -> Result<Vec<String>, String> {
+pub(super) fn parse(path: &str) -> Result<Vec<String>, String> {
     let malformed = || format!("{path:?} is no field path");
     let mut segments = Vec::new();
     let mut rest = path;

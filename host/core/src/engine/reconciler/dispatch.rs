@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Reconciler;
 use crate::engine::context::Context;
+use crate::engine::message::Message;
 use crate::observation::Observation;
 use crate::workqueue::{ControllerId, Key, Lane, MayRun};
 
@@ -23,6 +24,7 @@ impl Reconciler {
         for (plugin, _) in self.throttled.extract_if(.., |_, until_ms| *until_ms <= cx.now.mono_ms) {
             self.queue.unpark_plugin(&plugin);
         }
+        cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
         while !cx.draining && cx.may_write {
             let has_room = |plugin: &Arc<str>| {
                 !self.throttled.contains_key(plugin)

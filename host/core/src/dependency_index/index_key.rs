@@ -1,0 +1,62 @@
+//! What dependencies are found under.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::dependencies::Dependency;
+use crate::field_selector::FieldPath;
+use crate::object::{Kind, Name};
+
+/// What every object of a dependency's answer has.
+#[derive(Hash)]
+pub(super) enum IndexKey<'a> {
+    Object(&'a Name),
+    Owner(&'a str),
+    Label {
+        key: &'a str,
+        value: &'a str,
+        namespace: Option<&'a str>,
+    },
+    /// The hash of a path and a value.
+    Field {
+        hash: u64,
+        namespace: Option<&'a str>,
+    },
+    Namespace(&'a str),
+    Kind,
+}
+
+impl IndexKey<'_> {
+    pub(super) fn hash_of(&self, kind: &Kind) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (kind, self).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// The index keys that a dependency may have by the fields that it selects by, if these find a place.
+pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&FieldPath, IndexKey<'_>)> {
+    let query = match dependency {
+        Dependency::List(query) | Dependency::Keys(query) => Some(query),
+        Dependency::Get(_) | Dependency::Owned { .. } | Dependency::Now | Dependency::Config => None,
+    };
+    let requirements = query.into_iter().flat_map(|query| query.field_selector.requirements());
+    let namespace = query.and_then(|query| query.namespace.as_deref());
+    requirements.map(move |field| (&field.path, IndexKey::Field { hash: field.hash(), namespace }))
+}
+
+/// The narrowest index key without a field that every object of a dependency's answer has.
+pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
+    match dependency {
+        Dependency::Get(target) => IndexKey::Object(&target.name),
+        Dependency::Owned { owner_uid, .. } => IndexKey::Owner(owner_uid),
+        Dependency::List(query) | Dependency::Keys(query) => {
+            let namespace = query.namespace.as_deref();
+            match (query.selector.required().next(), namespace) {
+                (Some((key, value)), _) => IndexKey::Label { key, value, namespace },
+                (None, Some(namespace)) => IndexKey::Namespace(namespace),
+                (None, None) => IndexKey::Kind,
+            }
+        }
+        Dependency::Now | Dependency::Config => IndexKey::Kind,
+    }
+}
