@@ -61,7 +61,7 @@ impl WebhookRequest {
     /// It was answered.
     pub fn ends(self, code: u16, elapsed: Duration) {
         let families = &self.metrics.families;
-        let labels = WebhookCodeLabels { webhook: self.labels.webhook.clone(), code };
+        let labels = WebhookCodeLabels { webhook: self.labels.webhook.clone(), code: code.to_string() };
         families.webhooks.requests.of(&labels).inc();
         families.webhooks.seconds.of(&self.labels).observe(elapsed.as_secs_f64());
     }
@@ -258,7 +258,7 @@ impl Metrics {
 
     /// Notes how long a component took to compile.
     pub fn compiled(&self, compile_ms: u64, cached: bool) {
-        let labels = families::CompileLabels { cached };
+        let labels = families::CompileLabels { cached: if cached { "true" } else { "false" } };
         self.families.compile_seconds.of(&labels).observe(compile_ms as f64 / 1e3);
     }
 

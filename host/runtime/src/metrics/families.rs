@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Metric;
 
-use super::series::{AllSeries, LabelSet, LabelText, Labels, Series};
+use super::series::{AllSeries, LabelSet, Labels, Series};
 
 /// controller-runtime's own 40 buckets of `controller_runtime_reconcile_time_seconds`.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -30,7 +30,7 @@ macro_rules! labels {
         impl Labels for $name {
             fn value(&self, label: &str) -> Option<&str> {
                 match label {
-                    $(stringify!($field) => self.$field.text(),)+
+                    $(stringify!($field) => Some(self.$field.as_ref()),)+
                     _ => None,
                 }
             }
@@ -68,11 +68,11 @@ labels! {
     /// controller-runtime's label of webhooks: the path.
     WebhookLabels { webhook: String }
     /// The same with the HTTP status.
-    WebhookCodeLabels { webhook: String, code: u16 }
+    WebhookCodeLabels { webhook: String, code: String }
     /// How a question about an object that is not stored yet was answered.
     ReviewLabels { controller: Arc<str>, operation: &'static str, result: &'static str }
     /// Whether the compiler ran.
-    CompileLabels { cached: bool }
+    CompileLabels { cached: &'static str }
 }
 
 /// A gauge of seconds.

@@ -15,7 +15,7 @@ pub(super) const MAX_SERIES: usize = 100_000;
 
 /// Labels that can be asked for their values.
 pub(super) trait Labels: Debug {
-    /// The text of a label; None when there is no such label, or it is a number.
+    /// The value of a label.
     fn value(&self, label: &str) -> Option<&str>;
 }
 
@@ -23,34 +23,6 @@ pub(super) trait Labels: Debug {
 pub(super) trait LabelSet: Labels + EncodeLabelSet + Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl<L: Labels + EncodeLabelSet + Clone + Eq + Hash + Send + Sync + 'static> LabelSet for L {}
-
-/// The text in a label's value.
-pub(super) trait LabelText {
-    fn text(&self) -> Option<&str> {
-        None
-    }
-}
-
-impl LabelText for Arc<str> {
-    fn text(&self) -> Option<&str> {
-        Some(self)
-    }
-}
-
-impl LabelText for String {
-    fn text(&self) -> Option<&str> {
-        Some(self)
-    }
-}
-
-impl LabelText for &'static str {
-    fn text(&self) -> Option<&str> {
-        Some(self)
-    }
-}
-
-impl LabelText for u16 {}
-impl LabelText for bool {}
 
 /// The series of one name. Clones share them.
 #[derive(Clone, Debug)]

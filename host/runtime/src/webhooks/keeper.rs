@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::admission::AdmissionBackend;
-use mortise_core::admission::configuration::name_of;
 use mortise_core::conversion::ConversionBackend;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
@@ -189,7 +188,7 @@ impl Keeper {
         for (name, serving, progress) in self.configurations(admission, known, &endpoint).await {
             let result = match progress {
                 Progress::Done => Ok(()),
-                Progress::Foreign => Err(belongs_to_others(&name)),
+                Progress::Foreign(refusal) => Err(refusal),
                 Progress::Held => {
                     is_held = true;
                     self.state.later.insert(name);
@@ -291,12 +290,4 @@ impl Keeper {
         self.state.listening = true;
         Ok(())
     }
-}
-
-fn belongs_to_others(name: &str) -> Refusal {
-    let message = format!(
-        "a webhook configuration named {:?} exists and is none of mortise's; delete or rename it, or rename the plugin",
-        name_of(name)
-    );
-    Refusal::new("WebhookForeign", message)
 }

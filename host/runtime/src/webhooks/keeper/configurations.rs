@@ -115,7 +115,9 @@ impl Keeper {
                 Ok(Progress::Done)
             }
             // The list shows what carries the host's label alone.
-            Err(error) if error.class == WriteErrorClass::AlreadyExists => Ok(Progress::Foreign),
+            Err(error) if error.class == WriteErrorClass::AlreadyExists => {
+                Ok(Progress::Foreign(belongs_to_others(name)))
+            }
             Err(error) => Err((error.class, refused(of, verb, &error))),
         }
     }
@@ -131,4 +133,12 @@ fn refused(of: Configuration, verb: &str, error: &WriteError) -> Refusal {
         of.resource()
     );
     Refusal::new("Forbidden", message)
+}
+
+fn belongs_to_others(name: &str) -> Refusal {
+    let message = format!(
+        "a webhook configuration named {:?} exists and is none of mortise's; delete or rename it, or rename the plugin",
+        name_of(name)
+    );
+    Refusal::new("WebhookForeign", message)
 }

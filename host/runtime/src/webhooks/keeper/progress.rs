@@ -23,7 +23,7 @@ pub(super) enum Progress {
     /// As they are wanted.
     Done,
     /// One is somebody else's.
-    Foreign,
+    Foreign(Refusal),
     /// One is to be written, and this host may not (X7).
     Held,
     /// One could not be read or written.
@@ -35,7 +35,7 @@ impl Progress {
     pub(super) fn and(self, other: Self) -> Self {
         let rank = |progress: &Self| match progress {
             Self::Done => 0,
-            Self::Foreign => 1,
+            Self::Foreign(_) => 1,
             Self::Held => 2,
             Self::Failed(_) => 3,
         };
