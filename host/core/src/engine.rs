@@ -228,6 +228,8 @@ impl Engine {
                 self.store.progress(kind, version);
                 self.on_progress(kind, effects);
             }
+            // One restore is noticed by many watches.
+            WatchEvent::Restored { .. } if !self.store.synced(kind) => self.store.rewind(kind),
             WatchEvent::Restored { before, now } => {
                 let message = format!("its version is {} now and was {}", now.0, before.0);
                 self.messages.push_back(Message::Restored { kind: kind.clone(), lists: true, message });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::digest::name_hash;
+use crate::digest::{fingerprint, name_hash};
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::time;
 use crate::time::Now;
@@ -19,9 +19,13 @@ const WINDOW_MS: u64 = 10 * 60 * 1_000;
 /// client-go's own burst per object, and its refill of one event in five minutes.
 const BURST: u32 = 25;
 const REFILL_MS: u64 = 5 * 60 * 1_000;
-/// What is remembered at most, with notes as they are sent: some 5 MiB. Beyond that the oldest is forgotten, which costs a
+/// Events of one plugin that are remembered: 20 objects that each use up their burst. An entry has a fixed size of some 60
+/// bytes with its place in the map, so these are 32 KiB. Beyond that the plugin's oldest are forgotten, which costs a
 /// repetition.
-const MAX_REMEMBERED: usize = 4_096;
+const MAX_OF_A_PLUGIN: usize = 512;
+/// Events of all plugins together, and objects whose bursts are counted: 16 for each of a thousand plugins, 1 MiB. Beyond that
+/// every plugin keeps an equal share.
+const MAX_IN_ALL: usize = 16_384;
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -48,12 +52,17 @@ struct Bucket {
     refilled_ms: u64,
 }
 
+/// A hash of what an event says and of the object that it is about: a note may be as long as a guest likes.
+type Fingerprint = u128;
+
 /// The events that were sent a short while ago.
 #[derive(Clone, Debug)]
 pub struct EventLog {
     instance: Arc<str>,
-    series: BTreeMap<(Arc<str>, EventRecord), Series>,
-    buckets: BTreeMap<Arc<str>, Bucket>,
+    /// By plugin; those of the host itself are under "".
+    series: BTreeMap<Arc<str>, BTreeMap<Fingerprint, Series>>,
+    /// By object.
+    buckets: BTreeMap<Fingerprint, Bucket>,
 }
 
 impl EventLog {
@@ -69,16 +78,14 @@ impl EventLog {
 
     /// The write that tells of something about an object, or None when it was told often enough (X10).
     pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
-        self.forget_old(now.mono_ms);
         let EventRecord { warning, reason, mut note } = record;
         note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
-        let record = EventRecord { warning, reason, note };
-        let key = (Arc::clone(&about.uid), record);
+        let type_ = if warning { "Warning" } else { "Normal" };
+        let key = fingerprint(&[&about.uid, type_, &reason, &note]);
+        let told = self.series_of(plugin.unwrap_or_default(), now.mono_ms);
         // What happens again after a while is news again: the API server has forgotten the old Event by then.
-        if self.series.get(&key).is_some_and(|series| now.mono_ms.saturating_sub(series.last_ms) >= WINDOW_MS) {
-            self.series.remove(&key);
-        }
-        let series = match self.series.get_mut(&key) {
+        let known = told.get_mut(&key).filter(|series| now.mono_ms.saturating_sub(series.last_ms) < WINDOW_MS);
+        let series = match known {
             Some(series) => {
                 series.count += 1;
                 series.last_ms = now.mono_ms;
@@ -89,19 +96,42 @@ impl EventLog {
                 series.clone()
             }
             None => {
-                if !self.spend(now.mono_ms, &about.uid) {
+                let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
+                if !self.spend(now.mono_ms, fingerprint(&[&about.uid])) {
                     return None;
                 }
-                let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
-                self.series.insert(key.clone(), series.clone());
+                self.series_of(plugin.unwrap_or_default(), now.mono_ms).insert(key, series.clone());
                 series
             }
         };
-        Some(self.body(now, plugin, about, &key.1, &series))
+        Some(self.body(now, plugin, about, (type_, &reason, &note), &series))
     }
 
-    fn spend(&mut self, now_ms: u64, uid: &Arc<str>) -> bool {
-        let bucket = self.buckets.entry(Arc::clone(uid)).or_insert(Bucket { tokens: BURST, refilled_ms: now_ms });
+    /// The series of one plugin, with room for one more.
+    fn series_of(&mut self, plugin: &str, now_ms: u64) -> &mut BTreeMap<Fingerprint, Series> {
+        let is_known = self.series.contains_key(plugin);
+        if self.series.values().map(BTreeMap::len).sum::<usize>() >= MAX_IN_ALL {
+            let share = keep(MAX_IN_ALL) / (self.series.len() + usize::from(!is_known));
+            for series in self.series.values_mut() {
+                series.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
+                keep_newest(series, share, |series| series.last_ms);
+            }
+            self.series.retain(|_, series| !series.is_empty());
+        }
+        let own = self.series.entry(Arc::from(plugin)).or_default();
+        if own.len() >= MAX_OF_A_PLUGIN {
+            own.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
+            keep_newest(own, keep(MAX_OF_A_PLUGIN), |series| series.last_ms);
+        }
+        own
+    }
+
+    fn spend(&mut self, now_ms: u64, object: Fingerprint) -> bool {
+        if self.buckets.len() >= MAX_IN_ALL {
+            self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.refilled_ms) < REFILL_MS * u64::from(BURST));
+            keep_newest(&mut self.buckets, keep(MAX_IN_ALL), |bucket| bucket.refilled_ms);
+        }
+        let bucket = self.buckets.entry(object).or_insert(Bucket { tokens: BURST, refilled_ms: now_ms });
         let earned = u32::try_from(now_ms.saturating_sub(bucket.refilled_ms) / REFILL_MS).unwrap_or(BURST);
         if earned > 0 {
             bucket.tokens = bucket.tokens.saturating_add(earned).min(BURST);
@@ -114,20 +144,14 @@ impl EventLog {
         true
     }
 
-    fn forget_old(&mut self, now_ms: u64) {
-        if self.series.len() >= MAX_REMEMBERED {
-            self.series.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
-            keep_newest(&mut self.series, |series| series.last_ms);
-        }
-        if self.buckets.len() >= MAX_REMEMBERED {
-            self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.refilled_ms) < REFILL_MS * u64::from(BURST));
-            keep_newest(&mut self.buckets, |bucket| bucket.refilled_ms);
-        }
-    }
-
-    fn body(&self, now: Now, plugin: Option<&str>, about: &Object, record: &EventRecord, series: &Series) -> WriteOp {
-        let EventRecord { warning, reason, note } = record;
-        let type_ = if *warning { "Warning" } else { "Normal" };
+    fn body(
+        &self,
+        now: Now,
+        plugin: Option<&str>,
+        about: &Object,
+        (type_, reason, note): (&str, &str, &str),
+        series: &Series,
+    ) -> WriteOp {
         // Events live in namespaces; those about cluster-scoped objects in "default", where kubectl looks for them.
         let namespace = if about.name.namespace.is_empty() { "default" } else { &about.name.namespace };
         let hash = name_hash(&[&about.uid, type_, reason, note, &series.first_unix_ms.to_string()]);
@@ -162,9 +186,14 @@ impl EventLog {
     }
 }
 
-/// Makes room for a quarter of what may be remembered, so that a flood does not look for the oldest at every event.
-fn keep_newest<K: Ord, V>(map: &mut BTreeMap<K, V>, at_ms: impl Fn(&V) -> u64) {
-    let most = MAX_REMEMBERED - MAX_REMEMBERED / 4;
+/// How much is kept of what may be remembered: room for a quarter is made at once, so that a flood does not look for the oldest
+/// at every event.
+fn keep(most: usize) -> usize {
+    most - most / 4
+}
+
+/// Forgets the oldest beyond so many.
+fn keep_newest<K: Ord, V>(map: &mut BTreeMap<K, V>, most: usize, at_ms: impl Fn(&V) -> u64) {
     if map.len() <= most {
         return;
     }
@@ -187,11 +216,14 @@ mod tests {
     use super::*;
     use crate::object::tests::Sample;
 
+    fn record(note: &str) -> EventRecord {
+        EventRecord { warning: true, reason: "Trap".to_owned(), note: note.to_owned() }
+    }
+
     /// What was sent: the Event's name, its count and its note.
     fn told(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
-        let record = EventRecord { warning: true, reason: "Trap".to_owned(), note: note.to_owned() };
-        let op = log.tell(now, Some("podset"), about, record)?;
+        let op = log.tell(now, Some("podset"), about, record(note))?;
         let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
         let body: Value = serde_json::from_str(&body).unwrap();
         let note = body["note"].as_str().unwrap().to_owned();
@@ -238,21 +270,45 @@ mod tests {
         assert_eq!(note, "ä".repeat(512));
         let (_, _, note) = told(&mut log, 0, &pod, &format!("x{}", "ä".repeat(600))).unwrap();
         assert_eq!(note.len(), 1_023);
-        told(&mut log, 0, &pod, &"x".repeat(1 << 20));
-        let longest = log.series.keys().map(|(_, record)| record.note.len()).max();
-        assert_eq!(longest, Some(MAX_NOTE_BYTES), "nor is more of it remembered");
+    }
+
+    /// Tells of `count` objects of a plugin, each once, a millisecond apart.
+    fn flood(log: &mut EventLog, plugin: &str, count: usize) {
+        for number in 0..count as u64 {
+            let about = Sample::pod("a", "x").uid(&format!("{plugin}/{number}")).build();
+            let record = EventRecord { warning: true, reason: "Trap".to_owned(), note: "x".repeat(1 << 16) };
+            log.tell(Now { mono_ms: number, unix_ms: number }, Some(plugin), &about, record);
+        }
     }
 
     #[test]
-    fn the_log_forgets_the_oldest_first() {
+    fn a_plugin_that_floods_forgets_its_own_oldest_events_and_nobody_elses() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
-        told(&mut log, 0, &pod, "first");
-        let record = |number: u64| EventRecord { warning: true, reason: "Trap".to_owned(), note: number.to_string() };
-        for number in 0..u64::try_from(MAX_REMEMBERED).unwrap() + 10 {
-            let about = Sample::pod("a", "x").uid(&number.to_string()).build();
-            log.tell(Now { mono_ms: 1 + number, unix_ms: 1 + number }, None, &about, record(number));
+        log.tell(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
+        flood(&mut log, "loud", MAX_OF_A_PLUGIN);
+        assert_eq!(log.series["loud"].len(), MAX_OF_A_PLUGIN, "at the bound nothing is forgotten");
+        let newest = *log.series["loud"].iter().max_by_key(|(_, series)| series.last_ms).unwrap().0;
+        flood(&mut log, "more", MAX_OF_A_PLUGIN + 1);
+        assert_eq!(log.series["more"].len(), keep(MAX_OF_A_PLUGIN) + 1);
+        flood(&mut log, "loud", 3 * MAX_OF_A_PLUGIN);
+        assert!(log.series["loud"].len() <= MAX_OF_A_PLUGIN && log.series["quiet"].len() == 1);
+        assert!(!log.series["loud"].contains_key(&newest), "it is the oldest by now");
+    }
+
+    #[test]
+    fn all_plugins_together_have_a_bound_and_equal_shares_at_it() {
+        let mut log = log();
+        let plugins = MAX_IN_ALL / MAX_OF_A_PLUGIN;
+        for plugin in 0..plugins {
+            flood(&mut log, &plugin.to_string(), MAX_OF_A_PLUGIN);
         }
-        assert!(log.series.len() <= MAX_REMEMBERED);
-        assert!(!log.series.keys().any(|(_, record)| record.note == "first"));
+        let remembered = |log: &EventLog| log.series.values().map(BTreeMap::len).sum::<usize>();
+        assert_eq!(remembered(&log), MAX_IN_ALL);
+        flood(&mut log, "one more", 1);
+        let share = keep(MAX_IN_ALL) / (plugins + 1);
+        assert_eq!(remembered(&log), share * plugins + 1);
+        assert!(log.series.values().all(|series| series.len() <= share), "whoever has more than a share gives it up");
+        flood(&mut log, "many objects", 2 * MAX_IN_ALL);
+        assert!(log.buckets.len() <= MAX_IN_ALL && remembered(&log) <= MAX_IN_ALL);
     }
 }

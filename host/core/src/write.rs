@@ -30,6 +30,13 @@ pub struct WriteError {
     pub message: String,
 }
 
+impl WriteError {
+    /// The result of what was sent before etcd was restored, whatever the API server said of it.
+    pub(crate) fn undone() -> Self {
+        Self { class: WriteErrorClass::Unknown, message: "etcd was restored before the answer came".to_owned() }
+    }
+}
+
 /// The classes of write errors that lead to different decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteErrorClass {

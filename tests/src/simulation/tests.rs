@@ -21,7 +21,7 @@ const TRACE_LINES: u64 = 60;
 /// Seeds within which every mistake has to be found.
 const MUTANT_SEEDS: u64 = 200;
 
-fn number_from(variable: &str) -> Option<u64> {
+pub fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
@@ -31,9 +31,14 @@ fn run(seed: u64, mutant: Mutant) -> (World, Result<(), Violation>) {
     (world, result)
 }
 
+/// Lines of the story that a failing seed tells.
+pub fn trace_lines() -> usize {
+    usize::try_from(number_from("MORTISE_TRACE").unwrap_or(TRACE_LINES)).unwrap_or(usize::MAX)
+}
+
 /// A failing seed once more, to tell how it went.
 fn story(seed: u64, mutant: Mutant) -> String {
-    let mut world = World::new(seed, mutant).traced(number_from("MORTISE_TRACE").unwrap_or(TRACE_LINES) as usize);
+    let mut world = World::new(seed, mutant).traced(trace_lines());
     let violation = world.run(CHAOS_MS).err();
     let lines: Vec<String> = world.trace.into_iter().flatten().collect();
     let violation = violation.map_or_else(|| "it holds when repeated".to_owned(), |violation| violation.to_string());

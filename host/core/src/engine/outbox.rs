@@ -30,6 +30,8 @@ pub(super) struct Outbox {
     held_back: bool,
     in_flight: Map<WriteId, (Owner, WriteOp)>,
     last_write: u64,
+    /// Writes up to this one were sent before etcd was restored.
+    void_up_to: u64,
     events: EventLog,
     budgets: Budgets,
 }
@@ -42,6 +44,7 @@ impl Outbox {
             held_back: false,
             in_flight: Map::default(),
             last_write: 0,
+            void_up_to: 0,
             events: EventLog::new(instance),
             budgets: Budgets::new(budget),
         }
@@ -78,6 +81,8 @@ impl Outbox {
     }
 
     pub fn on_wrote(&mut self, id: WriteId, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
+        let is_void = id.0 <= self.void_up_to;
+        let result = result.and_then(|written| if is_void { Err(WriteError::undone()) } else { Ok(written) });
         match self.in_flight.remove(&id) {
             Some((Owner::Key(key), op)) => cx.notify_reconciler(ToReconciler::Wrote { key, op, result }),
             Some((Owner::Lifecycle(write), op)) => cx.notify_lifecycle(ToLifecycle::Wrote { write, op, result }),
@@ -90,9 +95,11 @@ impl Outbox {
         }
     }
 
-    /// Events that were recorded are gone from the cluster with whatever else happened since the backup.
+    /// Events that were recorded are gone from the cluster with whatever else happened since the backup, and so may be what is
+    /// in flight.
     pub fn on_restored(&mut self) {
         self.events.forget();
+        self.void_up_to = self.last_write;
     }
 
     /// Nothing is in flight.

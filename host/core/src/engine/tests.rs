@@ -91,6 +91,8 @@ struct Host {
     conversion: Vec<(Arc<str>, Option<Arc<crate::conversion::ConversionBackend>>)>,
     /// Definitions as they were last registered.
     definitions: BTreeMap<Arc<str>, Value>,
+    /// Registrations that were begun.
+    registered: usize,
 }
 
 fn plugin_name(number: usize) -> Arc<str> {
@@ -224,6 +226,7 @@ impl Host {
             admission: Vec::new(),
             conversion: Vec::new(),
             definitions: BTreeMap::new(),
+            registered: 0,
         }
     }
 
@@ -299,6 +302,7 @@ impl Host {
                 events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
+                self.registered += 1;
                 self.definitions.insert(Arc::clone(&crd), serde_json::from_str(&body).unwrap());
                 let may_write = not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
                 let is_there = self.crds.contains(&crd) || (may_write && self.crds.insert(Arc::clone(&crd)));

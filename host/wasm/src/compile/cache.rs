@@ -1,6 +1,7 @@
 //! Compiled components on disk with what their trials have shown, which components failed, and which are being compiled.
-//! Native code is run as it is found, so the folder belongs to this user alone, every artifact's sha256 is compared before
-//! it is given out, and what does not match is forgotten and compiled again.
+//! Native code is run as it is found, so the folder belongs to this user alone, and an artifact is given out only as it was
+//! delivered: its sha256 is compared, unless the kernel says that the file was not changed since that was done last. What
+//! does not match is forgotten and compiled again.
 //!
 //! The folder has a bound in bytes and in entries; `room.rs` says what goes when it is full.
 
@@ -45,7 +46,11 @@ pub(super) enum Entry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Record {
     Compiled {
+        /// The artifact's sha256.
         code: String,
+        /// The [`stamp`] of the file that had it.
+        #[serde(default)]
+        stamp: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trial: Option<Tried>,
     },
@@ -116,8 +121,8 @@ impl Cache {
     /// What is known about a component. An entry that cannot be used is as good as none.
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
         match self.record(digest)? {
-            Record::Compiled { code, trial } => {
-                let Some(file) = self.intact(digest, &code) else {
+            Record::Compiled { code, stamp, trial } => {
+                let Some(file) = self.intact(digest, &code, &stamp) else {
                     warn!(%digest, folder = %self.folder.display(), "a compiled component is damaged; it is compiled again");
                     self.forget(digest);
                     return None;
@@ -153,8 +158,12 @@ impl Cache {
     }
 
     /// The artifact, if it is what its record says.
-    fn intact(&self, digest: &Digest, code: &str) -> Option<File> {
+    fn intact(&self, digest: &Digest, code: &str, known_stamp: &str) -> Option<File> {
         let mut file = File::open(self.artifact_path(digest)).ok()?;
+        let stamp = stamp(&file).ok()?;
+        if stamp == known_stamp {
+            return Some(file);
+        }
         let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK_BYTES]);
         loop {
             match file.read(&mut chunk).ok()? {
@@ -201,15 +210,17 @@ impl Cache {
             debug!(record = %record.display(), "forgetting an entry of the compile cache");
             remove(&record);
         }
+        // Else a machine that fails might leave a file of this length with something else in it.
+        draft.as_file().sync_data().map_err(failed)?;
         draft.persist(&path).map_err(|error| failed(error.error))?;
-        let code = hasher.finish().to_string();
-        self.write_record(digest, &Record::Compiled { code, trial: None })?;
+        let (code, stamp) = (hasher.finish().to_string(), stamp(&file).map_err(failed)?);
+        self.write_record(digest, &Record::Compiled { code, stamp, trial: None })?;
         Ok(self.give_out(digest, file))
     }
 
     /// Remembers what the trial of a component has shown, if its artifact is kept.
     pub(super) fn accept(&self, digest: &Digest, trial: &Trial) -> Result<(), CompileError> {
-        let Some(Record::Compiled { code, .. }) = self.record(digest) else { return Ok(()) };
+        let Some(Record::Compiled { code, stamp, .. }) = self.record(digest) else { return Ok(()) };
         let trial = Tried {
             host: self.host.clone(),
             component_bytes: trial.component_bytes,
@@ -217,7 +228,7 @@ impl Cache {
             conversion: trial.exports.conversion,
             manifest: Arc::clone(&trial.manifest),
         };
-        self.write_record(digest, &Record::Compiled { code, trial: Some(trial) })
+        self.write_record(digest, &Record::Compiled { code, stamp, trial: Some(trial) })
     }
 
     /// Remembers that a component does not compile.
@@ -327,6 +338,13 @@ impl Write for Draft {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// What changes when anybody changes a file, or puts another in its place. The ctime is the kernel's own, so nobody sets it back.
+fn stamp(file: &File) -> io::Result<String> {
+    let file = file.metadata()?;
+    let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
+    Ok(format!("{} bytes of {modified:?} in inode {} since {changed:?}", file.len(), file.ino()))
 }
 
 /// Removes an entry: first the record, so that nothing vouches for code that is half gone.

@@ -86,7 +86,7 @@ fn g3_the_cache_is_for_this_user_alone() {
 fn g3_a_damaged_cache_entry_is_compiled_again() {
     let (compiler, folder) = compiler("cat");
     let digest = compiler.compile(b"code").unwrap().digest;
-    fs::write(compiler.cache.artifact_path(&digest), b"evil").unwrap();
+    fs::write(compiler.cache.artifact_path(&digest), b"wicked").unwrap();
     let again = compiler.compile(b"code").unwrap();
     assert!(!again.cached);
     assert_eq!(code_of(&again), b"code");
@@ -286,6 +286,20 @@ fn files(folder: &TempDir) -> Vec<String> {
     names
 }
 
+#[test]
+fn g3_an_artifact_that_was_copied_counts_by_its_hash() {
+    let (compiler, _folder) = compiler("cat");
+    let artifact = compiler.cache.artifact_path(&compiler.compile(b"code").unwrap().digest);
+    let copy = |content: &[u8]| {
+        fs::write(artifact.with_extension("copy"), content).unwrap();
+        fs::rename(artifact.with_extension("copy"), &artifact).unwrap();
+    };
+    copy(b"code");
+    assert!(compiler.compile(b"code").unwrap().cached);
+    copy(b"evil");
+    assert!(!compiler.compile(b"code").unwrap().cached, "another file, of the same length");
+}
+
 /// Starts a host that loads components in this order and keeps them loaded; says which came from the cache.
 fn start(folder: &TempDir, bounds: Bounds, components: impl IntoIterator<Item = u16>) -> Vec<u16> {
     let mut compiler = in_folder("cat", folder.path());
@@ -351,7 +365,7 @@ fn g7_what_a_trial_has_shown_is_known_to_the_same_host_alone_and_while_the_code_
     let another = Compiler::new("/bin/cat".into(), Vec::new(), &folder.path().join("cache"), &engine()).unwrap();
     assert!(another.tried(&digest).unwrap().is_none(), "another build may refuse what this one accepts");
     assert!(another.compile(b"code").unwrap().cached);
-    fs::write(restarted.cache.artifact_path(&digest), b"evil").unwrap();
+    fs::write(restarted.cache.artifact_path(&digest), b"wicked").unwrap();
     assert!(restarted.tried(&digest).unwrap().is_none());
 }
 

@@ -3,8 +3,8 @@
 //!
 //! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its time; one that takes longer is
 //! given up and comes back with the next pace, to be run from its beginning: a guest's call cannot be suspended, but it is a
-//! pure function. Of `n` workers, one plugin occupies at most n - 1; slow and spinning calls of all plugins together at most
-//! n - 1, spinning ones n - 2. So however many plugins spin, there is a worker whose calls end after [`QUICK`], and one whose calls
+//! pure function. Of `n` workers, one plugin occupies at most n - 1; slow and long calls of all plugins together at most
+//! n - 1, long ones n - 2. So however many plugins spin, there is a worker whose calls end after [`QUICK`], and one whose calls
 //! end after [`SLOW`].
 //!
 //! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or came longest ago; its
@@ -42,32 +42,32 @@ pub(super) enum Pace {
     Quick,
     Slow,
     /// As long as the plugin's deadline allows.
-    Spinning,
+    Long,
 }
 
 impl Pace {
-    const ALL: [Self; PACES] = [Self::Quick, Self::Slow, Self::Spinning];
+    const ALL: [Self; PACES] = [Self::Quick, Self::Slow, Self::Long];
 
     pub(super) fn limit(self) -> Option<Duration> {
         match self {
             Self::Quick => Some(QUICK),
             Self::Slow => Some(SLOW),
-            Self::Spinning => None,
+            Self::Long => None,
         }
     }
 
     /// The quickest one that a call fits.
     fn of(call: Duration) -> Self {
         let fits = |pace: &Self| pace.limit().is_none_or(|limit| call <= limit);
-        Self::ALL.into_iter().find(fits).unwrap_or(Self::Spinning)
+        Self::ALL.into_iter().find(fits).unwrap_or(Self::Long)
     }
 
     fn slower(self) -> Self {
-        if self == Self::Quick { Self::Slow } else { Self::Spinning }
+        if self == Self::Quick { Self::Slow } else { Self::Long }
     }
 
     fn quicker(self) -> Self {
-        if self == Self::Spinning { Self::Slow } else { Self::Quick }
+        if self == Self::Long { Self::Slow } else { Self::Quick }
     }
 }
 

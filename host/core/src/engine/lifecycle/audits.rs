@@ -1,12 +1,14 @@
 //! Audits of the informers, and what is forgotten when the API server's versions went backwards: whatever waits for one.
 
 use super::Lifecycle;
+use super::crds::CRD_RETRY_MS;
 use crate::audit::{Act, Answer};
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::event::Effect;
 use crate::object::Kind;
 use crate::observation::Observation;
+use crate::plugin_object;
 
 impl Lifecycle {
     pub fn on_audit(&mut self, kind: &Kind, answer: Answer, cx: &mut Context<'_>) {
@@ -44,6 +46,10 @@ impl Lifecycle {
             plugin.object.expected = None;
         }
         self.orphans.clear();
+        // Definitions went back like everything else. Registrations that are under way have ended by then.
+        for kind in self.definitions.keys().cloned().chain([plugin_object::kind()]).collect::<Vec<_>>() {
+            self.restore_crd(&kind, CRD_RETRY_MS, cx);
+        }
         self.touched.extend(self.plugins.keys().cloned());
         self.settle_touched(cx);
         cx.observe(Observation::Restored { kind, message });

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::Reconciler;
 use super::key::{KeyState, Work};
+use super::live_reads::LiveRead;
+use super::turn::CallInFlight;
 use crate::component::Version;
 use crate::engine::context::Context;
 use crate::finalizer;
@@ -130,10 +132,12 @@ impl Reconciler {
         }
     }
 
-    /// The API server's versions went backwards: nothing that waits for a version waits any more, and what was sent may be
-    /// undone.
+    /// The API server's versions went backwards: nothing that waits for a version waits any more, and what was sent or read may
+    /// be undone.
     pub fn on_restored(&mut self, cx: &mut Context<'_>) {
         self.waiting.clear();
+        self.calls.values_mut().for_each(CallInFlight::make_void);
+        self.live_reads.values_mut().for_each(LiveRead::make_void);
         for id in self.controllers.keys().copied().collect::<Vec<_>>() {
             self.keys.states_of(id).for_each(KeyState::forget_versions);
             self.enqueue_all(id, cx);

@@ -29,6 +29,14 @@ pub(super) enum Reason {
 pub(super) struct LiveRead {
     asked_ms: u64,
     by: BTreeSet<(Key, Reason)>,
+    is_void: bool,
+}
+
+impl LiveRead {
+    /// It was sent before etcd was restored.
+    pub fn make_void(&mut self) {
+        self.is_void = true;
+    }
 }
 
 type Found = Result<Option<Arc<Object>>, WriteError>;
@@ -43,7 +51,9 @@ impl Reconciler {
     }
 
     pub fn on_live_read(&mut self, target: &ObjectRef, result: &Found, cx: &mut Context<'_>) {
-        let LiveRead { asked_ms, by } = self.live_reads.remove(target).unwrap_or_default();
+        let LiveRead { asked_ms, by, is_void } = self.live_reads.remove(target).unwrap_or_default();
+        let undone = Err(WriteError::undone());
+        let result = if is_void { &undone } else { result };
         for (key, why) in by {
             match why {
                 Reason::Exists => {
@@ -92,7 +102,8 @@ impl Reconciler {
         state.expectations.pending.retain(|write| {
             let same = live.as_ref().filter(|live| live.uid == write.uid);
             let still_holds = match write.version {
-                Some(_) => same.is_some(),
+                // An older state than the write made means that it was undone.
+                Some(version) => same.is_some_and(|live| live.resource_version >= version),
                 None => same.is_none_or(|live| live.deleting),
             };
             write.target != *target || still_holds

@@ -144,12 +144,14 @@ impl Reconciler {
             plugin: Arc::clone(&controller.plugin),
             label: Arc::clone(&controller.label),
             object: primary,
+            is_void: false,
         };
         self.calls.insert(id, call);
     }
 
     pub fn on_call_done(&mut self, id: CallId, done: CallDone, cx: &mut Context<'_>) {
-        let Some(CallInFlight { key, version, plugin, label, object: called_with }) = self.calls.remove(&id) else {
+        let Some(CallInFlight { key, version, plugin, label, object: called_with, is_void }) = self.calls.remove(&id)
+        else {
             return;
         };
         self.call_ended(key.controller, &plugin);
@@ -166,7 +168,7 @@ impl Reconciler {
         };
         let changed = primary.uid != called_with.uid || primary.generation != called_with.generation;
         let of_another_state = primary.uid != called_with.uid || primary.deleting != called_with.deleting;
-        let is_moot = of_another_state || controller.version != version || !controller.reconciles(&primary);
+        let is_moot = is_void || of_another_state || controller.version != version || !controller.reconciles(&primary);
         if is_moot || !cx.may_write || (changed && state.discarded < MAX_DISCARDED) {
             // L1: what a replaced version returned is thrown away too; the new one is called instead. And X7: what may not be
             // written any more is computed again by whoever may.
@@ -349,4 +351,12 @@ pub(super) struct CallInFlight {
     plugin: Arc<str>,
     label: Arc<str>,
     object: Arc<Object>,
+    is_void: bool,
+}
+
+impl CallInFlight {
+    /// Its view is of before etcd was restored.
+    pub fn make_void(&mut self) {
+        self.is_void = true;
+    }
 }

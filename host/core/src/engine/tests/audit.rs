@@ -70,9 +70,8 @@ fn versions_that_went_backwards_are_waited_for_no_more_and_every_kind_is_listed_
     host.step(Event::Wrote(id, Ok(written)));
     let calls = host.calls;
     host.listed.clear();
-    let restored = WatchEvent::Restored { before: ResourceVersion(900), now: ResourceVersion(5) };
     host.version = 5;
-    host.step(Event::Watch(kind_of(0), restored));
+    notice(&mut host);
     assert!(host.observed.iter().any(|seen| matches!(seen, Observation::Restored { .. })));
     let others: BTreeSet<Kind> = host.watched.iter().filter(|kind| **kind != kind_of(0)).cloned().collect();
     assert_eq!(
@@ -81,10 +80,67 @@ fn versions_that_went_backwards_are_waited_for_no_more_and_every_kind_is_listed_
         "the one that has noticed lists by itself"
     );
     assert_eq!(host.calls, calls, "R4: nothing is called before the kind is listed");
+    list(&mut host);
+    assert!(host.calls > calls, "and then nothing waits for version 1000");
+    assert!(!host.creates.is_empty(), "the child that was taken back is created again");
+}
+
+/// A host whose object's child is being created, and that has just noticed a restore.
+fn restored() -> Host {
+    let mut host = auditing();
+    host.create_objects(0, 1);
+    host.version = 5;
+    host.listed.clear();
+    notice(&mut host);
+    host
+}
+
+fn notice(host: &mut Host) {
+    let restored = WatchEvent::Restored { before: ResourceVersion(900), now: ResourceVersion(5) };
+    host.step(Event::Watch(kind_of(0), restored));
+}
+
+/// The kind that has noticed is listed.
+fn list(host: &mut Host) {
     let object = host.objects[&ObjectRef { kind: kind_of(0), name: Name::new("default", "object-0") }].clone();
     host.step(Event::Watch(kind_of(0), WatchEvent::Listing));
     host.step(Event::Watch(kind_of(0), WatchEvent::Listed(decoded(&object))));
     host.step(Event::Watch(kind_of(0), WatchEvent::ListDone(ResourceVersion(5))));
-    assert!(host.calls > calls, "and then nothing waits for version 1000");
-    assert!(!host.creates.is_empty(), "the child that was taken back is created again");
+}
+
+#[test]
+fn what_was_written_before_a_restore_is_not_waited_for_when_its_answer_comes_after_it() {
+    let mut host = restored();
+    let (id, _) = host.creates.pop().unwrap();
+    host.step(Event::Wrote(id, Ok(Written { uid: "child".into(), resource_version: ResourceVersion(1_000) })));
+    list(&mut host);
+    host.pass(1_000);
+    assert!(!host.creates.is_empty(), "the key waits for version 1000");
+}
+
+#[test]
+fn what_was_called_before_a_restore_is_called_again() {
+    let mut host = auditing();
+    host.slow_guests = true;
+    host.create_objects(0, 1);
+    host.version = 5;
+    notice(&mut host);
+    list(&mut host);
+    let (calls, done) = (host.calls, host.answers.pop().expect("a call is under way"));
+    host.step(done);
+    assert_eq!((host.calls, host.creates.len()), (calls + 1, 0), "its view was of before");
+}
+
+#[test]
+fn one_restore_that_many_watches_notice_lists_each_kind_once_and_registers_each_definition_anew() {
+    let mut host = restored();
+    let listed = host.listed.len();
+    let registered = host.registered;
+    notice(&mut host);
+    assert_eq!(host.listed.len(), listed, "it is being listed anew already");
+    list(&mut host);
+    host.pass(10_000);
+    assert!(host.registered >= registered + 2, "the host's own and the plugin's");
+    notice(&mut host);
+    assert!(host.listed.len() > listed, "and then etcd was restored once more");
 }

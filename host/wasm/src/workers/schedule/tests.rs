@@ -172,8 +172,8 @@ fn a_plugin_has_its_quicker_pace_again_after_some_calls_that_fit_it() {
         entry.pace
     };
     let long = SLOW + Duration::from_millis(1);
-    assert_eq!(pace_after(1, long), Pace::Spinning);
-    assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Spinning);
+    assert_eq!(pace_after(1, long), Pace::Long);
+    assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Long);
     assert_eq!(pace_after(1, SLOW), Pace::Slow);
     assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Slow);
     assert_eq!(pace_after(1, SLOW), Pace::Slow, "it begins anew");
