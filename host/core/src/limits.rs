@@ -72,8 +72,9 @@ pub const WRITE_TIMEOUT_MS: u64 = 10_000;
 
 /// Longest a key waits to see its own writes before the host reads live (R2).
 pub const CONSISTENCY_TIMEOUT_MS: u64 = 30_000;
-/// Longest a status waits for the writes of its own plan to show (X11).
-pub const STATUS_DEFER_MS: u64 = 1_000;
+/// Longest a status waits for the writes of its own plan to show (X11). The kubelet looks at its containers once a second (its
+/// PLEG), so a Pod that ends at once is gone within two, and its replacement needs no status between.
+pub const STATUS_DEFER_MS: u64 = 2_000;
 
 /// Largest component that a source delivers, after decompression: Python's are 18 MB, so twice that.
 pub const MAX_COMPONENT_BYTES: usize = 40 << 20;

@@ -2,8 +2,8 @@
 //! Sources come in as text, the circles come out as sentences; where the files lie is the caller's business.
 //!
 //! A file is a module, and its inline modules belong to it. An edge leads to the file that defines an item, through every
-//! `pub use`, so a `mod` line and a module that re-exports its children make none. Calls of methods show no path and are
-//! not seen: the `impl` block that a child writes for its parent's type is, because it names that type.
+//! `pub use`, so a `mod` line and a module that re-exports its children make none. Neither does a child with an `impl` block of
+//! its parent's type: one type's methods may lie in several files below its own. Calls of methods show no path and are not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +29,8 @@ struct Module {
     /// The file that it is in, by the path of that file's own module.
     file: Path,
     items: BTreeSet<String>,
+    /// The types that it has methods of.
+    extends: BTreeSet<String>,
     /// The names that `use` brings into scope, with what they are there; two under one name are for two targets.
     imports: Vec<(String, Path)>,
     /// The modules and enums whose items `use` brings into scope.
@@ -93,7 +95,9 @@ impl Crate {
         let mut edges = Edges::new();
         for (name, module) in &self.modules {
             for path in module.paths.iter().chain(module.imports.iter().map(|(_, path)| path)) {
-                if let Some(Target::Item(found, item)) = self.resolve(name, path, 0) {
+                if let Some(Target::Item(found, item)) = self.resolve(name, path, 0)
+                    && !(name.starts_with(&found) && module.extends.contains(&item))
+                {
                     self.add(&mut edges, module, &found, item);
                 }
             }
@@ -225,6 +229,9 @@ fn read_module(path: &Path, file: &Path, items: Vec<Item>, modules: &mut BTreeMa
                 }
             }
             Item::Impl(mut block) => {
+                if let (None, syn::Type::Path(of)) = (&block.trait_, &*block.self_ty) {
+                    module.extends.extend(of.path.segments.last().map(|segment| segment.ident.to_string()));
+                }
                 block.items.retain(
                     |item| !matches!(item, syn::ImplItem::Fn(function) if function.attrs.iter().any(is_for_tests)),
                 );
@@ -379,12 +386,12 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_implements_its_parents_type_is_not_its_parents_to_import() {
-        let parent = |line: &str| format!("mod child; {line} pub struct Parent;");
-        let child = "use super::Parent; pub struct Item; impl Parent { fn f(&self) {} }";
-        assert_eq!(circles(&[("parent.rs", &parent("")), ("parent/child.rs", child)]), [""; 0]);
-        let found = circles(&[("parent.rs", &parent("use self::child::Item;")), ("parent/child.rs", child)]);
-        assert_eq!(found, ["parent imports Item of parent::child\n    parent::child imports Parent of parent"]);
+    fn a_child_may_have_methods_of_its_parents_type_and_import_nothing_else_of_it() {
+        let parent = "mod child; use self::child::Item; pub struct Parent; pub const MAX: u32 = 1;";
+        let child = |import: &str| format!("use super::{import}; pub struct Item; impl Parent {{ fn f(&self) {{}} }}");
+        assert_eq!(circles(&[("parent.rs", parent), ("parent/child.rs", &child("Parent"))]), [""; 0]);
+        let found = circles(&[("parent.rs", parent), ("parent/child.rs", &child("{MAX, Parent}"))]);
+        assert_eq!(found, ["parent imports Item of parent::child\n    parent::child imports MAX of parent"]);
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Guests for Readers {
             kind: Read::Node.kind(),
             namespace: None,
             selector: None,
+            field_selector: Vec::new(),
             fields: vec!["metadata.name".to_owned(), "spec.unschedulable".to_owned()],
             limit: None,
         };
