@@ -49,8 +49,19 @@ pub enum MayRun {
     Yes,
     /// Not this one, for it is not ready or has as many calls under way as it may: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// None of its plugin, whose share of what all plugins use is used up: parked until [`WorkQueue::unpark_plugin`].
-    NotThisPlugin,
+    /// None of its plugin, whose share of this is used up: parked until [`WorkQueue::unpark_plugin`].
+    NotThisPlugin(Shared),
+}
+
+/// What the plugins share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Shared {
+    /// Calls in flight.
+    Calls,
+    /// Keys that are being written.
+    Writes,
+    /// Each plugin has its own, so nothing that another one does changes it.
+    Budget,
 }
 
 /// What [`WorkQueue::take`] hands out.
@@ -69,14 +80,15 @@ pub struct Taken {
 ///
 /// - [`Self::unpark`] a controller when a call of it has ended, when its concurrency was raised, and when it has become ready;
 /// - [`Self::unpark_plugin`] when a call or the writes of it have ended, or its own bound has changed;
-/// - [`Self::unpark_plugins`] when that leaves room for others.
+/// - [`Self::unpark_plugins`] when that leaves some of it to others.
 #[derive(Default, Debug)]
 pub struct WorkQueue {
     lines: BTreeMap<ControllerId, Line>,
     shares: BTreeMap<Arc<str>, Share>,
     /// The plugins with a key that may be taken, by what they have used and when they had their last turn.
     runnable: BTreeSet<(u64, u64, Arc<str>)>,
-    parked: BTreeSet<Arc<str>>,
+    /// The plugins that were refused, by what they have used up.
+    parked: BTreeMap<Shared, BTreeSet<Arc<str>>>,
     /// What the plugin that was taken last had used by then.
     reached_us: u64,
     delayed: BTreeSet<(u64, Key)>,
@@ -112,7 +124,7 @@ struct Share {
     occupied: usize,
     /// The first keys of its lines that are not parked.
     fronts: BTreeSet<(Lane, u64, ControllerId)>,
-    is_parked: bool,
+    parked: Option<Shared>,
     /// Where it is in [`WorkQueue::runnable`].
     place: Option<(u64, u64)>,
 }
@@ -209,8 +221,9 @@ impl WorkQueue {
         if let Some(share) = self.shares.get_mut(&line.plugin) {
             share.lines -= 1;
             if share.lines == 0 {
-                self.shares.remove(&line.plugin);
-                self.parked.remove(&line.plugin);
+                let share = self.shares.remove(&line.plugin);
+                let parked = share.and_then(|share| self.parked.get_mut(&share.parked?));
+                parked.map(|parked| parked.remove(&line.plugin));
             }
         }
     }
@@ -243,10 +256,10 @@ impl WorkQueue {
                     return Some(Taken { key: Key { controller, name }, queued_ms });
                 }
                 MayRun::NotThisController => _ = self.change(controller, |line| line.is_parked = true),
-                MayRun::NotThisPlugin => {
-                    share.is_parked = true;
+                MayRun::NotThisPlugin(shared) => {
+                    share.parked = Some(shared);
                     share.settle(&mut self.runnable);
-                    self.parked.insert(plugin);
+                    self.parked.entry(shared).or_default().insert(plugin);
                 }
             }
         }
@@ -261,15 +274,17 @@ impl WorkQueue {
 
     /// The plugin may run again, perhaps.
     pub fn unpark_plugin(&mut self, plugin: &str) {
-        if let Some(share) = self.shares.get_mut(plugin).filter(|_| self.parked.remove(plugin)) {
-            share.is_parked = false;
+        if let Some(share) = self.shares.get_mut(plugin)
+            && let Some(shared) = share.parked.take()
+        {
+            self.parked.get_mut(&shared).map(|parked| parked.remove(plugin));
             share.settle(&mut self.runnable);
         }
     }
 
-    /// Every plugin may run again, perhaps. Costs as much as were refused.
-    pub fn unpark_plugins(&mut self) {
-        while let Some(plugin) = self.parked.first().cloned() {
+    /// Every plugin that was refused because of this may run again, perhaps. Costs as much as they are.
+    pub fn unpark_plugins(&mut self, shared: Shared) {
+        while let Some(plugin) = self.parked.get(&shared).and_then(BTreeSet::first).cloned() {
             self.unpark_plugin(&plugin);
         }
     }
@@ -331,16 +346,7 @@ impl Line {
 impl Share {
     fn new(plugin: &Arc<str>) -> Self {
         let plugin = Arc::clone(plugin);
-        Self {
-            plugin,
-            used_us: 0,
-            turn: 0,
-            lines: 0,
-            occupied: 0,
-            fronts: BTreeSet::new(),
-            is_parked: false,
-            place: None,
-        }
+        Self { plugin, used_us: 0, turn: 0, lines: 0, occupied: 0, fronts: BTreeSet::new(), parked: None, place: None }
     }
 
     /// One more of its lines has a key. A plugin that had nothing to do until now does not bring along credit from its idle
@@ -368,7 +374,7 @@ impl Share {
 
     /// Puts the plugin where it belongs among those with a key that may be taken.
     fn settle(&mut self, runnable: &mut BTreeSet<(u64, u64, Arc<str>)>) {
-        let place = (!self.is_parked && !self.fronts.is_empty()).then_some((self.used_us, self.turn));
+        let place = (self.parked.is_none() && !self.fronts.is_empty()).then_some((self.used_us, self.turn));
         if place != self.place {
             self.place.map(|(used_us, turn)| runnable.remove(&(used_us, turn, Arc::clone(&self.plugin))));
             place.map(|(used_us, turn)| runnable.insert((used_us, turn, Arc::clone(&self.plugin))));

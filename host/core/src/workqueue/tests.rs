@@ -145,7 +145,7 @@ fn q4_a_plugin_whose_share_is_used_up_waits_with_all_its_controllers_until_somet
     let mut asked = Vec::new();
     let taken = queue.take(0, |controller| {
         asked.push(controller.0);
-        if controller.0 < 2 { MayRun::NotThisPlugin } else { MayRun::Yes }
+        if controller.0 < 2 { MayRun::NotThisPlugin(Shared::Calls) } else { MayRun::Yes }
     });
     assert_eq!((taken.unwrap().key, asked), (key(2, "c"), vec![0, 2]));
     queue.charge("greedy", 10);
@@ -154,8 +154,10 @@ fn q4_a_plugin_whose_share_is_used_up_waits_with_all_its_controllers_until_somet
     queue.unpark_plugin("other");
     assert_eq!(take(&mut queue, 1), None);
     queue.unpark_plugin("greedy");
-    assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin), None);
-    queue.unpark_plugins();
+    assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin(Shared::Calls)), None);
+    queue.unpark_plugins(Shared::Writes);
+    assert_eq!(queue.take(1, |_| MayRun::Yes), None, "what has ended was not what the plugin had used up");
+    queue.unpark_plugins(Shared::Calls);
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(order, ["a", "b", "d"]);
 }

@@ -6,7 +6,7 @@ use super::Reconciler;
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::observation::Observation;
-use crate::workqueue::{ControllerId, Key, Lane, MayRun};
+use crate::workqueue::{ControllerId, Key, Lane, MayRun, Shared};
 
 /// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's own budget
 /// for one client is some hundred requests in flight; more keys would only wait there instead of here, where they are sorted.
@@ -26,14 +26,18 @@ impl Reconciler {
         }
         cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
         while !cx.draining && cx.may_write {
-            let has_room = |plugin: &Arc<str>| {
-                !self.throttled.contains_key(plugin)
-                    && self.calling.has_room(plugin, self.call_slots)
-                    && self.writing.has_room(plugin, MAX_KEYS_WRITING)
+            let used_up = |plugin: &Arc<str>| {
+                if self.throttled.contains_key(plugin) {
+                    Some(Shared::Budget)
+                } else if !self.calling.has_room(plugin, self.call_slots) {
+                    Some(Shared::Calls)
+                } else {
+                    (!self.writing.has_room(plugin, MAX_KEYS_WRITING)).then_some(Shared::Writes)
+                }
             };
             let may_run = |id| match self.controllers.get(&id) {
                 Some(controller) if controller.ready && controller.calls < controller.spec.concurrency => {
-                    if has_room(&controller.plugin) { MayRun::Yes } else { MayRun::NotThisPlugin }
+                    used_up(&controller.plugin).map_or(MayRun::Yes, MayRun::NotThisPlugin)
                 }
                 _ => MayRun::NotThisController,
             };
@@ -45,22 +49,22 @@ impl Reconciler {
     pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
         self.calling.end(plugin);
         self.queue.unpark(controller);
-        self.unpark(plugin, self.calling.is_full(self.call_slots));
+        self.unpark(plugin, Shared::Calls, self.calling.is_full(self.call_slots));
     }
 
     /// A key is written no more: its run is through, or it is forgotten. Its controller is there still.
     pub(super) fn writing_ended(&mut self, key: &Key) {
         let Some(plugin) = self.plugin_of(key) else { return };
         self.writing.end(&plugin);
-        self.unpark(&plugin, self.writing.is_full(MAX_KEYS_WRITING));
+        self.unpark(&plugin, Shared::Writes, self.writing.is_full(MAX_KEYS_WRITING));
     }
 
-    /// Something of a plugin has ended, so it may begin one more, and the others may unless what they share is full.
-    fn unpark(&mut self, plugin: &str, is_full: bool) {
-        if is_full {
-            self.queue.unpark_plugin(plugin);
-        } else {
-            self.queue.unpark_plugins();
+    /// Something of a plugin has ended, so it may begin one more. Others that were refused for the same may, unless it is used up
+    /// still: they are fewer than it has places, since each has one.
+    fn unpark(&mut self, plugin: &str, shared: Shared, is_full: bool) {
+        self.queue.unpark_plugin(plugin);
+        if !is_full {
+            self.queue.unpark_plugins(shared);
         }
     }
 }
