@@ -57,6 +57,7 @@ impl Guest for Reader {
                     kind: kind.to_owned(),
                     namespace: None,
                     selector: None,
+                    field_selector: Vec::new(),
                     fields: FIELDS.map(str::to_owned).to_vec(),
                     limit: None,
                 };
