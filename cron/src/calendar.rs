@@ -1,8 +1,8 @@
-//! An expression on the calendar: the first wall minute from one on, the last before one, and how many there are between
-//! two. Wall time alone: every day has 24 hours here.
+//! An expression on the calendar, in wall time: its first minute from one on, its last before one, and the number
+//! between two. Every day has 24 hours here.
 //!
-//! A month's days are the bits of one word, so each step is over a month, of which the calendar has 4800 before it
-//! repeats itself; a day's minutes are two words and need no steps at all.
+//! The days of a month are bits of one word, so each step is a month, of which the calendar has 4800 before it repeats;
+//! the minutes of a day are two words and need no steps.
 
 use std::ops::Range;
 
@@ -13,10 +13,9 @@ use crate::expression::{DayRule, Expression};
 /// Whole minutes of a wall clock.
 pub(crate) type Walls = Range<DateTime>;
 
-/// The months of 400 years, which are 20,871 weeks exactly: the calendar repeats itself, weekdays included. A schedule
-/// that does not fire within them never does.
+/// The months of 400 years, which are exactly 20,871 weeks: the calendar repeats, weekdays included. A schedule that
+/// does not fire within them never does.
 const CYCLE_MONTHS: i32 = 400 * 12;
-/// Minutes of an hour.
 const HOUR: u32 = 60;
 /// One bit for the first day of each of the six weeks that a month may touch.
 const WEEKS: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28 | 1 << 35;
@@ -44,18 +43,17 @@ impl Expression {
         Some(at(self.last_day_before(date)?, self.last_minute_before(24 * HOUR)?))
     }
 
-    /// How many wall minutes there are.
+    /// The number of wall minutes in the range.
     pub(crate) fn count(&self, walls: Walls) -> u64 {
         let before = |wall: DateTime| if self.has(wall.date()) { self.minutes_before(minute_of(wall)) } else { 0 };
         if walls.is_empty() {
             return 0;
         }
-        // All of the first day and the days between, without what lies before, with what there is of the last day.
+        // The first day and those between in full, less what precedes the start, plus the part of the last day.
         let days = self.days_between(walls.start.date(), walls.end.date());
         days * self.minutes_before(24 * HOUR) + before(walls.end) - before(walls.start)
     }
 
-    /// How many days there are from one to before another.
     fn days_between(&self, from: Date, to: Date) -> u64 {
         let days_before = |date: Date| {
             let before = (1 << date.day()) - 1;
@@ -119,7 +117,7 @@ impl Expression {
         days & existing
     }
 
-    /// How many minutes of a day lie before one of its minutes.
+    /// The number of minutes of a day before this one.
     fn minutes_before(&self, minute: u32) -> u64 {
         let (hour, minute) = (minute / HOUR, minute % HOUR);
         let per_hour = u64::from(self.minutes.count_ones());
@@ -157,7 +155,7 @@ fn at(date: Date, minute: u32) -> DateTime {
     date.at((minute / HOUR) as i8, (minute % HOUR) as i8, 0, 0)
 }
 
-/// A month of a year, counted from year 0 on.
+/// A month, counted from January of year 0.
 #[derive(Clone, Copy)]
 struct Month(i32);
 
@@ -171,7 +169,7 @@ impl Month {
         self.0.rem_euclid(12) + 1
     }
 
-    /// One of its days; None outside of the years that have dates.
+    /// One of its days; None outside the range of dates.
     fn day(self, day: u32) -> Option<Date> {
         Date::new(i16::try_from(self.0.div_euclid(12)).ok()?, self.number() as i8, i8::try_from(day).ok()?).ok()
     }

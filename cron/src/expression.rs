@@ -1,14 +1,14 @@
-//! From a cron expression's text to sets of bits, or to a sentence about what is wrong with it and where. Knows neither
-//! calendar nor zones.
+//! Parses a cron expression into bit sets, or into a sentence that says what is wrong and where. Knows neither calendar
+//! nor zones.
 //!
-//! The grammar is that of Vixie's cron with what Kubernetes' CronJob accepts beside it: five fields; `*` and `?`; numbers,
-//! ranges, steps (`*/5`, `10-30/5`, `10/5` for "from 10 on") and lists of them; the first three letters of months and
-//! weekdays in any case; Sunday as 0 and 7; and the macros, except `@reboot` and `@every`, which name no wall time.
+//! The grammar is that of Vixie's cron with what Kubernetes' CronJob accepts beside it: five fields; `*` and `?`;
+//! numbers, ranges, steps (`*/5`, `10-30/5`, `10/5` for "from 10 on") and lists of them; the first three letters of
+//! months and weekdays in any case; Sunday as 0 and 7; and the macros, except `@reboot` and `@every`, which name no
+//! wall time.
 
-/// The longest expression. A list of every minute has 170 bytes; what is longer is no schedule that a person wrote, and is
-/// not looked at.
+/// The longest expression. A list of every minute has 170 bytes; nobody wrote a longer one by hand.
 const MAX_BYTES: usize = 1024;
-/// How much of an expression is quoted that is too long.
+/// How much of a too long expression the error quotes.
 const QUOTED_CHARS: usize = 60;
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -37,20 +37,19 @@ pub(crate) struct Expression {
     pub(crate) months: u64,
     /// Bits 0 to 6, from Sunday on.
     pub(crate) weekdays: u64,
-    /// Which days are meant by days of the month and of the week together.
+    /// How days of the month and of the week combine.
     pub(crate) day_rule: DayRule,
 }
 
-/// Vixie's rule for the two fields that say the day.
+/// Vixie's rule for the two day fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DayRule {
-    /// A field begins with `*`: a day is in both.
+    /// A field begins with `*`: a day must match both.
     Both,
-    /// Both are restricted: a day is in either.
+    /// Both are restricted: a day must match either.
     Either,
 }
 
-/// One of the five fields.
 struct Field {
     name: &'static str,
     min: u8,
@@ -66,7 +65,7 @@ const MONTH: Field = Field { name: "month", min: 1, max: 12, names: MONTHS };
 const WEEKDAY: Field = Field { name: "day of week", min: 0, max: 7, names: WEEKDAYS };
 
 impl Expression {
-    /// Reads an expression; blanks around it are fine.
+    /// Parses an expression; ignores blanks around it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             let begin: String = text.chars().take(QUOTED_CHARS).collect();
@@ -80,11 +79,11 @@ fn expression(text: &str) -> Result<Expression, String> {
     if text.starts_with('@') {
         let known = MACROS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
         let names = MACROS.map(|(name, _)| name).join(", ");
-        let (_, meaning) = known.ok_or_else(|| format!("of macros there are {names}"))?;
+        let (_, meaning) = known.ok_or_else(|| format!("the macros are {names}"))?;
         return expression(meaning);
     }
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
-        return Err("a time zone does not belong into the expression; it is given beside it".to_owned());
+        return Err("a time zone is not part of the expression but a field of its own".to_owned());
     }
     let fields: Vec<&str> = text.split_whitespace().collect();
     let [minute, hour, day, month, weekday] = fields[..] else {
@@ -108,13 +107,12 @@ fn expression(text: &str) -> Result<Expression, String> {
 }
 
 impl Field {
-    /// The bits of a field: items with commas in between.
     fn parse(&self, text: &str) -> Result<u64, String> {
         let bits = text.split(',').try_fold(0, |bits, item| Ok(bits | self.item(item)?));
         bits.map_err(|why: String| format!("{} {text:?}: {why}", self.name))
     }
 
-    /// `*`, a value or a range, each with a step or without.
+    /// `*`, a value or a range, with or without a step.
     fn item(&self, item: &str) -> Result<u64, String> {
         let (range, step) = match item.split_once('/') {
             Some((range, step)) => (range, Some(step)),
@@ -161,7 +159,7 @@ impl Field {
     }
 }
 
-/// A decimal number without a sign. What does not fit is above every bound that is compared with it.
+/// An unsigned decimal number. One that does not fit is above every bound.
 fn number(text: &str) -> Option<u8> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u8::MAX))

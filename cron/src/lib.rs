@@ -1,20 +1,20 @@
-//! Cron: an expression, an IANA zone and instants in Unix milliseconds go in, the instants at which it fires come out.
-//! [`next`] and [`latest`] are the contract's interface `schedule`, word for word; the host answers guests with them, and
-//! the SDK answers native tests. Pure: no clock, no I/O, and the same time zone database wherever the code runs.
+//! Cron: an expression, an IANA zone and instants in Unix milliseconds in, the instants at which it fires out. [`next`]
+//! and [`latest`] are the contract's interface `schedule`; the host serves guests with them, and the SDK native tests.
+//! Pure: no clock, no I/O, and the same time zone database everywhere.
 //!
-//! # What fires when
+//! # When it fires
 //!
-//! An expression is a set of wall minutes. A zone's clock jumps, so a wall minute may come twice or never; either way it
-//! fires once, **at the first instant at which the clock shows it or has passed it**. Hence a repeated wall time runs the
-//! first time only, also that of `* * * * *`; a skipped one runs at the first instant after the jump, together with
-//! whatever else the jump skipped; and an instant follows from a wall time in one way, so that nothing can run twice.
+//! An expression is a set of wall minutes. A zone's clock jumps, so a wall minute may come twice or never; either way
+//! it fires once, **at the first instant at which the clock shows it or has passed it**. Hence a repeated wall time
+//! runs the first time only, also that of `* * * * *`; skipped ones run together at the first instant after the jump.
+//! Each wall time has one instant, so nothing can run twice.
 //!
 //! # Why the matching is our own
 //!
-//! Libraries for cron walk from one occurrence to the next: ten years of a schedule of minutes are five million steps, and
-//! how many ticks a guest asks about is its own choice. Here both questions are arithmetic on bits: a month is a word with
-//! a bit for each day, so costs grow with the months and with the jumps of a zone's clock between two instants, never with
-//! what was missed. (croner, the best kept of them, also runs schedules with wildcards in both passes of a repeated hour.)
+//! Cron libraries walk from one occurrence to the next: ten years of a schedule of minutes are five million steps, and
+//! a guest chooses how many. Here both functions are arithmetic on bits: a month is a word with a bit for each day, so
+//! costs grow with the months and with the jumps of a zone's clock between two instants, never with missed ticks.
+//! (croner, the best maintained of them, also runs schedules with wildcards in both passes of a repeated hour.)
 //! Calendar and zones are jiff's.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
@@ -29,8 +29,8 @@ mod expression;
 mod tests;
 mod zone;
 
-/// The first instant strictly after `after_ms` at which the expression fires in the IANA zone; None when it never does
-/// again. Nothing fires after the year 9999.
+/// The first instant strictly after `after_ms` at which the expression fires in the IANA zone; None when there is none.
+/// Nothing fires after the year 9999.
 ///
 /// ```
 /// // From midnight to nine o'clock on 1 July 2026, a Wednesday.
@@ -39,7 +39,7 @@ mod zone;
 /// ```
 ///
 /// # Errors
-/// The expression or the zone is invalid: a sentence that quotes it and says what is wrong, and where.
+/// The expression or the zone is invalid; the sentence quotes it and says what is wrong and where.
 pub fn next(expression: &str, zone: &str, after_ms: u64) -> Result<Option<u64>, String> {
     let (expression, zone) = (Expression::parse(expression)?, Zone::named(zone)?);
     let Some(after) = timestamp(after_ms) else { return Ok(None) };
@@ -47,8 +47,8 @@ pub fn next(expression: &str, zone: &str, after_ms: u64) -> Result<Option<u64>, 
     Ok(wall.and_then(|wall| zone.tick_of(wall)).map(milliseconds))
 }
 
-/// The last instant at or before `until_ms` and strictly after `after_ms` at which the expression fires in the IANA zone,
-/// and how many such instants there are in between; None when there is none. Nothing fires after the year 9999.
+/// The last instant at or before `until_ms` and strictly after `after_ms` at which the expression fires in the IANA
+/// zone, and the number of such instants; None when there is none. Nothing fires after the year 9999.
 ///
 /// ```
 /// let (hour, day) = (3_600_000, 86_400_000);
@@ -68,18 +68,17 @@ pub fn latest(expression: &str, zone: &str, after_ms: u64, until_ms: u64) -> Res
     let (from, to) = (zone.first_later(after), zone.first_later(until));
     let Some(wall) = expression.last_before(to).filter(|wall| *wall >= from) else { return Ok(None) };
     let Some(tick) = zone.tick_of(wall) else { return Ok(None) };
-    // What one jump skips fires at one instant, however many wall minutes it is.
+    // The wall minutes that one jump skips fire together.
     let merged = |skipped: calendar::Walls| expression.count(skipped).saturating_sub(1);
     let count = expression.count(from..to) - zone.jumps(after, until).map(merged).sum::<u64>();
     Ok(Some((milliseconds(tick), count)))
 }
 
-/// None is later than anything that can be computed.
+/// None is later than any tick.
 fn timestamp(unix_ms: u64) -> Option<Timestamp> {
     Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()
 }
 
-/// Ticks are later than an instant that was given as a number without a sign.
 fn milliseconds(tick: Timestamp) -> u64 {
-    u64::try_from(tick.as_millisecond()).expect("a tick is later than the start of 1970")
+    u64::try_from(tick.as_millisecond()).expect("a tick is later than the start, which is not before 1970")
 }

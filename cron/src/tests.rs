@@ -1,5 +1,4 @@
-//! What cron's own documentation says, what Kubernetes' CronJob does, what expressions mean on a zone's clock, and what is
-//! said of expressions that mean nothing.
+//! cron's own documentation, Kubernetes' CronJob, the jumps of zones' clocks, and the errors of invalid expressions.
 
 use std::time::Instant;
 
@@ -16,18 +15,16 @@ fn ms(at: &str) -> u64 {
     at.as_millisecond().try_into().unwrap()
 }
 
-/// An instant as RFC 3339.
-fn told(unix_ms: u64) -> String {
+fn rfc3339(unix_ms: u64) -> String {
     Timestamp::from_millisecond(unix_ms.try_into().unwrap()).unwrap().to_string()
 }
 
-/// The first ticks after an instant.
 fn ticks(expression: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), ms(after));
     while found.len() < count
         && let Some(tick) = next(expression, zone, after).unwrap()
     {
-        found.push(told(tick));
+        found.push(rfc3339(tick));
         after = tick;
     }
     found
@@ -84,7 +81,7 @@ fn numbers_ranges_steps_lists_and_names_are_read_alike() {
 }
 
 #[test]
-fn macros_stand_for_what_the_manual_says() {
+fn macros_mean_what_the_manual_says() {
     check("@monthly", &["02-01 00:00", "03-01 00:00"]);
     check("@weekly", &["01-04 00:00", "01-11 00:00"]);
     check("@daily", &["01-02 00:00", "01-03 00:00"]);
@@ -130,7 +127,7 @@ fn a_zone_shifts_what_an_expression_means() {
     assert_eq!(ticks("0 0 * * *", "Etc/GMT+12", "2026-01-04T00:00:00Z", 1), ["2026-01-04T12:00:00Z"]);
 }
 
-/// Ticks of a day as the zone's clock shows them.
+/// Checks the ticks of a day, as the zone's clock shows them.
 #[track_caller]
 fn check_day(expression: &str, zone: &str, day: &str, expected: &[&str]) {
     let clock = TimeZoneDatabase::bundled().get(zone).unwrap();
@@ -159,7 +156,7 @@ fn a_repeated_wall_time_runs_once() {
         "2026-10-25",
         &["25 01:15 +02", "25 01:45 +02", "25 02:15 +02", "25 02:45 +02", "25 03:15 +01", "25 03:45 +01"],
     );
-    // Lord Howe Island goes back by half an hour, from 02:00 to 01:30.
+    // Lord Howe Island sets its clocks back by half an hour, from 02:00 to 01:30.
     check_day(
         "*/30 1-2 5 4 *",
         "Australia/Lord_Howe",
@@ -215,13 +212,13 @@ fn the_end_of_time_is_no_error() {
     assert_eq!(all, Some((ms("9999-01-01T00:00:00Z"), 8029)));
     for zone in ["Pacific/Kiritimati", "Etc/GMT+12", "America/New_York"] {
         let (last, count) = latest("@daily", zone, 0, u64::MAX).unwrap().unwrap();
-        assert!(last <= end && count > 8_000 * 365, "{zone}: {count} up to {}", told(last));
+        assert!(last <= end && count > 8_000 * 365, "{zone}: {count} up to {}", rfc3339(last));
         assert_eq!(next("@daily", zone, last), Ok(None), "{zone}");
     }
 }
 
 #[test]
-fn times_before_whole_minutes_were_kept_are_told_too() {
+fn ticks_may_have_seconds_where_a_zones_offset_had() {
     // Monrovia was 44 minutes and 30 seconds behind until 7 January 1972.
     let after = "1972-01-01T00:00:00Z";
     assert_eq!(ticks("0 0 * * *", "Africa/Monrovia", after, 1), ["1972-01-01T00:44:30Z"]);
@@ -263,10 +260,10 @@ fn an_expression_that_does_not_parse_is_quoted_with_what_is_wrong_and_where() {
     check_error("*5 * * * *", "minute \"*5\": \"*5\" is not a number");
     let months = "jan, feb, mar, apr, may, jun, jul, aug, sep, oct, nov, dec";
     check_error("* * * januar *", &format!("month \"januar\": \"januar\" is not a number, nor one of {months}"));
-    let macros = "of macros there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly";
+    let macros = "the macros are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly";
     check_error("@every 5m", macros);
     check_error("@reboot", macros);
-    check_error("TZ=UTC 0 0 * * *", "a time zone does not belong into the expression; it is given beside it");
+    check_error("TZ=UTC 0 0 * * *", "a time zone is not part of the expression but a field of its own");
     check_error("* * \u{1f550} * *", "day of month \"\u{1f550}\": \"\u{1f550}\" is not a number");
     let long = next(&"*,".repeat(1000), "UTC", 0).unwrap_err();
     assert!(

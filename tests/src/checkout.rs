@@ -1,10 +1,9 @@
-//! Where the tests find the checkout, and what `cargo xtask` has built in it before they run.
+//! The checkout, and the files that `cargo xtask` has built in it.
 
 use std::path::{Path, PathBuf};
 
-/// The checkout.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package lies in the checkout").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is in the checkout").to_owned()
 }
 
 /// A file under target/.

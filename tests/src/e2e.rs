@@ -1,7 +1,7 @@
-//! The host as a user meets it: the real binary, the real API server, real clients. Every test takes the one control
-//! plane for itself, with a host, a namespace and a clean cluster of its own.
+//! End-to-end tests: the real binary, the real API server, real clients. Each test has the one control plane for
+//! itself, with a host and a namespace of its own.
 //!
-//! Counts that take long (kills, reloads) are small here and can be raised by environment variables that each test names.
+//! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 
 mod admission;
 mod conversion;
@@ -17,7 +17,6 @@ mod isolation;
 mod kinds;
 mod lifecycle;
 mod mydaemonset;
-mod neighbours;
 mod node_storm;
 mod observe;
 mod outage;
@@ -28,5 +27,6 @@ mod reload;
 mod restore;
 mod rights;
 mod shutdown;
+mod two_hosts;
 mod world;
 mod writes;

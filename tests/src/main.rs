@@ -1,8 +1,8 @@
 //! Every test that needs more than one crate, in one binary.
 //!
-//! `simulation` runs the real driver against a model API server with faults, `scenarios` runs it through short stories
-//! that are written as data, `e2e` runs the host on a real control plane, `outcomes` holds the native tests of the SDK to the
-//! rules of the host, `tidy` the repository to its own.
+//! `simulation` runs the real engine against a model API server with faults, `scenarios` runs it through short tests
+//! that are data, `e2e` runs the host on a real control plane, `outcomes` compares the rules of the SDK's native tests
+//! with the host's, `tidy` checks the repository.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod checkout;

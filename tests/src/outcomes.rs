@@ -1,6 +1,6 @@
-//! What the SDK's native tests refuse about an outcome is what the host refuses, in the same words: each outcome here goes
-//! through `mortise_core::plan` and through `mortise_sdk::testing`, which share no code. An author who tests natively
-//! would otherwise learn on a cluster what the rules are.
+//! The SDK's native tests refuse an outcome exactly when the host does, with the same message: each outcome here passes
+//! `mortise_core::plan` and `mortise_sdk::testing`, which share no code. Otherwise authors would first learn the
+//! rules on a cluster.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use mortise_sdk::{
 use serde_json::{Value, json};
 
 thread_local! {
-    /// What the plugin answers: a plugin is a plain function, so it cannot carry its answer along.
-    static ANSWER: RefCell<Outcome> = RefCell::default();
+    /// The plugin's outcome: a plugin is a plain function and cannot carry it.
+    static OUTCOME: RefCell<Outcome> = RefCell::default();
 }
 
 const fn owned(kind: &'static str) -> Owned {
@@ -37,13 +37,13 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
         writes: WRITES,
         finalize: true,
         concurrency: None,
-        reconcile: |_, _| Ok(ANSWER.with_borrow(Outcome::clone)),
+        reconcile: |_, _| Ok(OUTCOME.with_borrow(Outcome::clone)),
         admission: None,
         conversion: &[],
     }
 }
 
-/// What they may write besides.
+/// The declared writes to objects that are not children.
 const WRITES: &[Write] = &[
     write("v1", "Pod", &[Verb::Evict], &[]),
     write("apps/v1", "Deployment", &[Verb::Patch, Verb::Delete], &["scale"]),
@@ -51,7 +51,7 @@ const WRITES: &[Write] = &[
     write("example.com/v1", "Team", &[Verb::Patch], &["status"]),
 ];
 
-/// The reconciled kinds: one that is a plugin's own, and one of Kubernetes itself.
+/// The reconciled kinds: a plugin's own, and one of Kubernetes.
 const TEAM: (&str, &str) = ("example.com/v1", "Team");
 const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
@@ -71,7 +71,6 @@ const fn write(
     Write { kind: mortise_sdk::Kind { api_version, kind }, verbs, subresources }
 }
 
-/// The same in the host's types.
 fn rules() -> Vec<WriteRule> {
     let verb = |verb: &Verb| match verb {
         Verb::Apply => WriteVerb::Apply,
@@ -110,8 +109,7 @@ fn object((api_version, kind): (&str, &str), namespace: Option<&str>) -> Value {
     object
 }
 
-/// The outcome as it crosses to the host.
-fn crossed(outcome: &Outcome) -> contract::Outcome {
+fn converted(outcome: &Outcome) -> contract::Outcome {
     let child =
         |child: &Child| contract::Child { key: child.key.as_str().into(), object: child.object.text().unwrap().into() };
     let condition = |condition: &Condition| contract::Condition {
@@ -163,40 +161,34 @@ fn crossed(outcome: &Outcome) -> contract::Outcome {
     }
 }
 
-/// What both say about an outcome for a Team; empty when both take it.
+/// The refusal of an outcome of this controller, by both; empty when both accept it.
 #[track_caller]
-fn verdict(outcome: &Outcome, namespace: Option<&str>) -> String {
-    verdict_of(TEAM, outcome, namespace)
-}
-
-/// The same for a kind.
-#[track_caller]
-fn verdict_of(kind: (&str, &str), outcome: &Outcome, namespace: Option<&str>) -> String {
+fn refusal(kind: (&str, &str), outcome: &Outcome, namespace: Option<&str>) -> String {
     let object = object(kind, namespace);
     let primary = Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap();
-    let host = match plan::prepare(&spec(kind), &primary, &crossed(outcome), None) {
+    let host = match plan::prepare(&spec(kind), &primary, &converted(outcome), None) {
         Ok(_) => String::new(),
         Err(GuestFault::BadOutcome { message }) => message,
         Err(fault) => panic!("{fault:?}"),
     };
-    ANSWER.set(outcome.clone());
+    OUTCOME.set(outcome.clone());
     let sdk = match Cluster::of(&PLUGIN).reconcile(&object) {
         Ok(_) => String::new(),
         Err(failure) => failure.message().trim_start_matches("the host would refuse this outcome: ").to_owned(),
     };
-    assert_eq!(sdk, host, "the SDK's tests (left) and the host (right) differ about {outcome:?}");
+    assert_eq!(sdk, host, "the SDK's tests (left) and the host (right) differ on {outcome:?}");
     host
 }
 
 #[track_caller]
 fn accepted(outcome: &Outcome) {
-    assert_eq!(verdict(outcome, Some("default")), "");
+    assert_eq!(refusal(TEAM, outcome, Some("default")), "");
 }
 
 #[track_caller]
 fn refused(outcome: &Outcome, why: &str) {
-    let told = verdict(outcome, Some("default"));
-    assert!(!told.is_empty() && told.contains(why), "expected {why:?}, told {told:?}");
+    let found = refusal(TEAM, outcome, Some("default"));
+    assert!(!found.is_empty() && found.contains(why), "expected {why:?}, found {found:?}");
 }
 
 fn child(key: &str, metadata: &Value) -> Child {
@@ -233,7 +225,7 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_child() {
         refused(&one(&json!({field: value})), &format!("metadata.{field} is {value}, not "));
     }
     refused(&one(&json!({"namespace": "kube-system"})), "a child lives in its owner's namespace");
-    assert_eq!(verdict(&one(&json!({"namespace": "kube-system"})), None), "", "the owner is cluster-scoped");
+    assert_eq!(refusal(TEAM, &one(&json!({"namespace": "kube-system"})), None), "", "the owner is cluster-scoped");
     for name in ["", "A", "a_b", "-a", "a-", "a..b", "../a", "a/b", "ä", &"a".repeat(254)] {
         refused(&one(&json!({"name": name})), "is not a name that Kubernetes accepts");
     }
@@ -257,7 +249,7 @@ fn x3_native_tests_refuse_what_the_host_refuses_about_keys_and_names() {
     let named = json!({"name": "x"});
     refused(&Outcome::children([child("a", &named), child("b", &named)]), "ConfigMap default/x is there twice");
     let twice = Outcome::children([child("a", &named), child("b", &named)]);
-    assert!(verdict(&twice, None).contains("ConfigMap x is there twice"));
+    assert!(refusal(TEAM, &twice, None).contains("ConfigMap x is there twice"));
 }
 
 #[test]
@@ -356,10 +348,16 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
 
 #[test]
 fn x6_native_tests_leave_the_status_of_kubernetes_own_kinds_alone() {
-    let told = |outcome: &Outcome| verdict_of(DEPLOYMENT, outcome, Some("default"));
-    assert!(told(&Outcome::new().status(&json!({}))).starts_with("status: apps/v1/Deployment is a kind of Kubernetes"));
-    assert!(told(&Outcome::new().ready(true, "A", "")).starts_with("conditions: apps/v1/Deployment"));
-    assert_eq!(told(&Outcome::children([]).event(Event::normal("A", "")).requeue_after(Duration::from_secs(1))), "");
+    let refusal_of = |outcome: &Outcome| refusal(DEPLOYMENT, outcome, Some("default"));
+    assert!(
+        refusal_of(&Outcome::new().status(&json!({})))
+            .starts_with("status: apps/v1/Deployment is a kind of Kubernetes")
+    );
+    assert!(refusal_of(&Outcome::new().ready(true, "A", "")).starts_with("conditions: apps/v1/Deployment"));
+    assert_eq!(
+        refusal_of(&Outcome::children([]).event(Event::normal("A", "")).requeue_after(Duration::from_secs(1))),
+        ""
+    );
 }
 
 #[test]
@@ -384,5 +382,5 @@ fn x10_native_tests_have_the_hosts_caps() {
     let events = |count: usize| (0..count).fold(Outcome::new(), |outcome, _| outcome.event(Event::normal("A", "")));
     accepted(&events(MAX_EVENTS));
     refused(&events(MAX_EVENTS + 1), "events: there are 17, the most is 16");
-    assert_eq!(mortise_sdk::MAX_CHILDREN, MAX_CHILDREN, "what authors are told is what the host has");
+    assert_eq!(mortise_sdk::MAX_CHILDREN, MAX_CHILDREN, "the SDK documents the host's limit");
 }

@@ -1,8 +1,8 @@
-//! Scenarios: short stories about the driver, written as data. `tests/data/scenarios/NAME.yaml` says what is there and
-//! what happens, `NAME.txt` what the host did about it, and every story ends in a fixed point: nothing more is called or
-//! written, neither by the host that is there nor by one that starts anew.
+//! Scenarios: short tests of the engine, written as data. `tests/data/scenarios/NAME.yaml` has the objects and the
+//! steps, `NAME.txt` what the host did. Every scenario ends in a fixed point: no more calls or writes, also after a
+//! restart.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p mortise-tests scenarios` writes the texts anew; read the difference before committing.
+//! `UPDATE_EXPECT=1 cargo test -p mortise-tests scenarios` updates the texts; read the difference before committing.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,29 @@ use serde_json::{Value, json};
 
 use crate::simulation::cluster::{Cluster, Life, config_map, pod};
 use crate::simulation::guests::{Guest, Program, census_kind, keeper_kind, podset_kind, site_kind, widget_kind};
-use crate::simulation::shell::Answer;
+use crate::simulation::shell::Response;
 use crate::simulation::world::{Mutant, World};
 
-/// Simulated time in which a step has to come to rest.
+/// Simulated time of each step, after which the host has to be quiet.
 const STEP_MS: u64 = 120_000;
-/// How long a lost watch is away.
+/// How long a lost watch has no connection.
 const WATCH_AWAY_MS: u64 = 10_000;
-/// What a story that does not end in a fixed point shows of its end.
+/// Trace of a scenario that does not end in a fixed point.
 const TRACE_LINES: usize = 100;
-/// Alike lines in a row that are written out one by one.
+/// Similar lines in a row that are not summarised.
 const ALIKE_LINES: usize = 6;
-/// Longest block of lines that is recognised when it comes again and again.
+/// Longest block of lines whose repetitions are summarised.
 const MAX_BLOCK: usize = 6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Scenario {
-    /// What it shows; for whoever reads the file.
+    /// What it shows, for readers.
     says: String,
     #[serde(default = "scripted")]
     plugin: String,
     #[serde(default)]
     config: Value,
-    /// Objects that are there before the host.
     #[serde(default)]
     given: Vec<Value>,
     steps: Vec<Step>,
@@ -50,7 +49,7 @@ struct Step {
     acts: Vec<Act>,
 }
 
-/// Something that others do. Objects are written as "Pod default/web-0".
+/// An action of others. Objects are written as "Pod default/web-0".
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Act {
@@ -63,23 +62,20 @@ enum Act {
         object: String,
         status: Value,
     },
-    /// As a person does it: Pods go gracefully.
+    /// A delete, with a grace period for Pods.
     Delete(String),
-    /// Gone at once.
     Vanish(String),
-    /// A PodDisruptionBudget: so many Pods with this value of the label `app` have to be left by evictions.
+    /// A PodDisruptionBudget: evictions have to leave this many Pods with this value of the label `app`.
     Budget {
         app: String,
         least: usize,
     },
-    /// The plugin gets another configuration.
     Config(Value),
-    /// Another version of the plugin is offered.
     Version(u32),
-    /// A second plugin of this name, doing the same.
+    /// A second plugin with this name and the same program.
     Rival(String),
     Withdraw(String),
-    /// The next write that begins so is answered so.
+    /// The response to the next write whose line has this prefix.
     Answer {
         to: String,
         class: String,
@@ -89,19 +85,19 @@ enum Act {
     DenyRead(String),
     DenyWrite(String),
     Allow,
-    /// The watch of a kind is lost; it is listed again after a while.
+    /// The watch of a kind fails; it is listed again later.
     LoseWatch(String),
     DeleteCrd(String),
     Restart,
     /// Milliseconds.
     Wait(u64),
-    /// Somebody deletes the children of this key of an object, whenever there is one, ten times a second.
+    /// Deletes the children of this key, ten times a second.
     Fight {
         kind: String,
         key: String,
         times: u32,
     },
-    /// Somebody edits an object by these patches in turn, ten times a second.
+    /// Edits an object by these patches in turn, ten times a second.
     Flip {
         object: String,
         patches: Vec<Value>,
@@ -119,10 +115,12 @@ fn data() -> PathBuf {
 
 fn kind(name: &str) -> Kind {
     let all = [pod(), config_map(), podset_kind(), site_kind(), census_kind(), widget_kind(), keeper_kind()];
-    all.into_iter().find(|kind| &*kind.kind == name).unwrap_or_else(|| panic!("{name:?} is no kind of the scenarios"))
+    all.into_iter()
+        .find(|kind| &*kind.kind == name)
+        .unwrap_or_else(|| panic!("{name:?} is not a kind of the scenarios"))
 }
 
-/// "Pod default/a" is that Pod; "Pod default/web#0" is the one that is the child "0" of the object named web.
+/// "Pod default/a" is that Pod; "Pod default/web#0" is the child "0" of the object named web.
 fn object(cluster: &Cluster, text: &str) -> ObjectRef {
     let parts = text.split_once(' ').and_then(|(kind, name)| Some((kind, name.split_once('/')?)));
     let (kind_name, (namespace, name)) = parts.expect("an object is written as \"Pod default/a\"");
@@ -146,17 +144,17 @@ fn class(name: &str) -> WriteErrorClass {
         "Invalid" => WriteErrorClass::Invalid,
         "Denied" => WriteErrorClass::Denied,
         "TooManyRequests" => WriteErrorClass::TooManyRequests { retry_after_ms: 3_000 },
-        other => panic!("{other:?} is no class of write errors"),
+        other => panic!("{other:?} is not a class of write errors"),
     }
 }
 
-struct Story {
+struct Run {
     world: World,
     guest: Guest,
     config: String,
 }
 
-impl Story {
+impl Run {
     fn begin(scenario: &Scenario) -> Self {
         let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted, Program::Keeper];
         let program = programs.into_iter().find(|program| Guest::new(*program, 1).name() == scenario.plugin);
@@ -170,7 +168,7 @@ impl Story {
         for object in &scenario.given {
             world.cluster.put(object.clone()).expect("given objects can be created");
         }
-        world.start().expect("a start breaks no rule");
+        world.start().expect("a start violates no rule");
         Self { world, guest, config }
     }
 
@@ -181,19 +179,19 @@ impl Story {
     fn act(&mut self, act: Act) {
         let cluster = &mut self.world.cluster;
         match act {
-            Act::Create(object) => drop(cluster.put(object).expect("a person can create it")),
+            Act::Create(object) => drop(cluster.put(object).expect("the object can be created")),
             Act::Edit { object: target, patch } => {
                 let target = object(cluster, &target);
-                assert!(cluster.edit(&target, &patch), "{target} is not there, or is so already");
+                assert!(cluster.edit(&target, &patch), "{target} does not exist, or is unchanged");
             }
             Act::PatchStatus { object: target, status } => {
                 let (target, patch) = (object(cluster, &target), json!({"status": status}));
-                drop(cluster.patch_status(&target, "kubelet", &patch).expect("it is there"));
+                drop(cluster.patch_status(&target, "kubelet", &patch).expect("the object exists"));
             }
-            Act::Delete(target) => drop(cluster.delete(&object(cluster, &target), None).expect("it is there")),
+            Act::Delete(target) => drop(cluster.delete(&object(cluster, &target), None).expect("the object exists")),
             Act::Vanish(target) => {
                 let target = object(cluster, &target);
-                assert!(cluster.get(&target).is_some(), "{target} is not there");
+                assert!(cluster.get(&target).is_some(), "{target} does not exist");
                 cluster.remove(&target);
             }
             Act::Budget { app, least } => drop(cluster.budgets.insert(app, least)),
@@ -209,13 +207,12 @@ impl Story {
             Act::Withdraw(name) => self.world.withdraw(&name),
             Act::Answer { to, class: name, lands } => {
                 let error = WriteError { class: class(&name), message: format!("{name}, says the scenario") };
-                self.world.answers.push_back(Answer { to, error, lands });
+                self.world.responses.push_back(Response { to, error, lands });
             }
             other => self.act_on_host(other),
         }
     }
 
-    /// What befalls the host rather than the objects.
     fn act_on_host(&mut self, act: Act) {
         let holds = match act {
             Act::DenyRead(name) => {
@@ -251,7 +248,7 @@ impl Story {
             Act::Flip { object: target, patches, times } => {
                 let target = object(&self.world.cluster, &target);
                 patches.iter().cycle().take(times).try_for_each(|patch| {
-                    assert!(self.world.cluster.edit(&target, patch), "{target} is not there, or is so already");
+                    assert!(self.world.cluster.edit(&target, patch), "{target} does not exist, or is unchanged");
                     self.world.run_until(self.world.now_ms + 100)
                 })
             }
@@ -260,14 +257,13 @@ impl Story {
         holds.unwrap_or_else(|violation| panic!("{violation}"));
     }
 
-    /// Runs until nothing happens any more, and says what has happened.
+    /// Runs until the host is quiet, and returns the log.
     fn rest(&mut self) -> Vec<String> {
         self.world.rest(STEP_MS).unwrap_or_else(|violation| panic!("{violation}"));
-        std::mem::take(self.world.log.as_mut().expect("stories keep a log"))
+        std::mem::take(self.world.log.as_mut().expect("scenarios keep a log"))
     }
 }
 
-/// What comes again and again is told once.
 fn shortened(lines: &[String]) -> String {
     let (mut text, mut at) = (String::new(), 0);
     while at < lines.len() {
@@ -277,27 +273,26 @@ fn shortened(lines: &[String]) -> String {
         let repeated = (1..=MAX_BLOCK).map(|block| (block, repeats(block))).find(|(_, repeats)| *repeats > 3);
         let alike = rest.iter().take_while(|line| head(line) == head(&rest[0])).count();
         if let Some((block, repeats)) = repeated {
-            rest[..block].iter().for_each(|line| tell(&mut text, line));
-            tell(&mut text, &format!("(and so {} more times)", repeats - 1));
+            rest[..block].iter().for_each(|line| push(&mut text, line));
+            push(&mut text, &format!("(and so {} more times)", repeats - 1));
             at += block * repeats;
         } else if alike > ALIKE_LINES {
-            tell(&mut text, &format!("{} ({alike} in a row)", head(&rest[0])));
+            push(&mut text, &format!("{} ({alike} in a row)", head(&rest[0])));
             at += alike;
         } else {
-            tell(&mut text, &rest[0]);
+            push(&mut text, &rest[0]);
             at += 1;
         }
     }
     text
 }
 
-/// Verb and kind of a request.
 fn head(line: &str) -> &str {
     let end = line.match_indices(' ').nth(1).map_or(line.len(), |(at, _)| at);
     &line[..end]
 }
 
-fn tell(text: &mut String, line: &str) {
+fn push(text: &mut String, line: &str) {
     let _ = writeln!(text, "  {}", line.trim_end().replace('\n', "\n    "));
 }
 
@@ -306,21 +301,21 @@ fn check(name: &str) {
     let path = data().join(format!("{name}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let scenario: Scenario = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}.yaml: {error}"));
-    let mut story = Story::begin(&scenario);
-    let mut told = format!("{}\n\nthe host starts\n{}", scenario.says.trim(), shortened(&story.rest()));
+    let mut run = Run::begin(&scenario);
+    let mut found = format!("{}\n\nthe host starts\n{}", scenario.says.trim(), shortened(&run.rest()));
     for step in scenario.steps {
-        step.acts.into_iter().for_each(|act| story.act(act));
-        let _ = write!(told, "\n{}\n{}", step.when, shortened(&story.rest()));
+        step.acts.into_iter().for_each(|act| run.act(act));
+        let _ = write!(found, "\n{}\n{}", step.when, shortened(&run.rest()));
     }
-    if let Err(violation) = story.world.check_quiet() {
-        let trace: Vec<String> = story.world.trace.into_iter().flatten().collect();
+    if let Err(violation) = run.world.check_quiet() {
+        let trace: Vec<String> = run.world.trace.into_iter().flatten().collect();
         panic!("{name}: {violation}\n{}", trace.join("\n"));
     }
-    let before = story.world.requests.len();
-    story.world.crash().unwrap_or_else(|violation| panic!("{name}: {violation}"));
-    story.rest();
-    assert_eq!(story.world.requests[before..], Vec::<String>::new()[..], "{name}: a restart writes");
-    expect_test::expect_file![data().join(format!("{name}.txt"))].assert_eq(&told);
+    let before = run.world.requests.len();
+    run.world.crash().unwrap_or_else(|violation| panic!("{name}: {violation}"));
+    run.rest();
+    assert_eq!(run.world.requests[before..], Vec::<String>::new()[..], "{name}: a restart writes");
+    expect_test::expect_file![data().join(format!("{name}.txt"))].assert_eq(&found);
 }
 
 macro_rules! scenarios {
@@ -342,31 +337,31 @@ macro_rules! scenarios {
 scenarios! {
     x1_children_come_before_deletes_and_deletes_before_the_status: "x1-order",
     x1_actions_come_after_children_and_before_the_status: "x1-actions",
-    x1_an_object_is_kept_before_anything_is_done_for_it_until_it_is_cleaned_up_after: "x1-finalizer",
+    x1_the_finalizer_comes_before_the_first_write_and_stays_until_the_cleanup_is_done: "x1-finalizer",
     x2_children_are_created_by_post_or_by_apply_as_the_manifest_says: "x2-create-or-apply",
     x3_names_follow_from_owner_and_key_so_that_a_repeated_create_meets_its_first_try: "x3-names",
-    x3_an_object_of_somebody_else_is_a_condition_and_never_taken: "x3-taken",
+    x3_an_object_of_another_owner_is_a_condition_and_never_adopted: "x3-taken",
     x3_an_apply_never_merges_into_an_object_that_is_not_ours: "x3-unseen",
-    x4_what_is_gone_already_is_deleted_once_and_then_waited_for: "x4-uid",
-    x5_what_stands_as_wanted_is_not_written: "x5-no-op",
+    x4_a_child_that_is_gone_already_is_deleted_once_and_then_awaited: "x4-uid",
+    x5_a_converged_object_is_not_written: "x5-no-op",
     x6_an_outcome_that_breaks_a_rule_is_refused_and_nothing_of_it_is_written: "x6-refusals",
     x8_every_write_is_safe_to_repeat: "x8-repeat",
-    x9_a_fight_is_stopped_and_told: "x9-breaker",
+    x9_a_fight_opens_the_breaker_and_is_reported: "x9-breaker",
     x9_an_eviction_that_a_budget_forbids_waits_and_holds_up_nothing: "x9-evictions",
-    x9_following_what_is_only_read_is_no_fight: "x9-following",
+    x9_changes_of_a_kind_that_is_only_read_open_no_breaker: "x9-following",
     x10_children_and_deletes_are_capped: "x10-caps",
-    x11_a_status_waits_for_the_children_it_tells_of: "x11-status",
+    x11_a_status_waits_for_the_children_that_it_counts: "x11-status",
     r5_a_kind_that_may_not_be_read_blocks_its_plugin_and_is_never_an_empty_list: "r5-denied",
-    r5_nothing_is_made_for_an_object_that_may_be_gone_unseen: "r5-lost",
-    r6_what_vanished_while_a_watch_was_lost_wakes_its_owner: "r6-relist",
-    w1_what_a_call_has_read_wakes_it_and_nothing_else_does: "w1-reads",
-    w2_w3_unchanged_inputs_are_not_asked_about_again: "w2-unchanged",
-    q3_a_guest_that_asks_to_be_called_again_is: "q3-requeue",
+    r5_nothing_is_written_for_an_object_while_its_watch_is_lost: "r5-lost",
+    r6_a_child_that_vanished_while_a_watch_was_lost_wakes_its_owner: "r6-relist",
+    w1_only_what_a_call_has_read_wakes_its_key: "w1-reads",
+    w2_w3_a_call_with_unchanged_inputs_is_not_repeated: "w2-unchanged",
+    q3_a_requeue_is_honoured: "q3-requeue",
     l1_a_bad_version_leaves_the_old_one_serving: "l1-reload",
     l2_a_kind_has_one_plugin: "l2-claims",
     l3_a_plugin_that_is_removed_takes_nothing_with_it: "l3-removed",
-    l3_finalizers_of_a_plugin_that_is_removed_are_told_and_those_of_one_that_finalizes_no_more_go: "l3-finalizers",
+    l3_finalizers_of_a_removed_plugin_are_reported_and_a_version_without_finalizer_removes_them: "l3-finalizers",
     l4_a_crd_that_is_deleted_is_created_again: "l4-crd",
-    l5_a_trap_is_told_once_and_forgotten_when_it_is_over: "l5-trap",
-    l5_a_write_that_is_forbidden_is_a_condition_until_it_is_allowed: "l5-forbidden",
+    l5_a_trap_is_reported_once_and_cleared_when_it_is_over: "l5-trap",
+    l5_a_forbidden_write_is_a_condition_until_it_is_allowed: "l5-forbidden",
 }

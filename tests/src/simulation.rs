@@ -1,10 +1,10 @@
-//! The simulation: the real driver against a model API server on one thread, one clock and one seed, with every fault
-//! that a host meets. It must not know tokio, a socket or a real clock.
+//! The simulation: the real engine against a model API server with one thread, one clock and one seed, under every
+//! fault that a host meets. It must not know tokio, a socket or a real clock.
 //!
-//! `world.rs` is the loop, `shell.rs` performs the driver's effects, `cluster.rs` is the API server, `environment.rs` what
-//! others do to the cluster, `oracle.rs` what must hold at each step and `converged.rs` what must hold at the end.
-//! `recovery.rs` is what no watch tells of: lost events, and a restored etcd. `election.rs` is a simulation of its own, of
-//! several hosts that ask for one Lease; `crontabs.rs` is days of the real crontab, with a host that dies.
+//! `world.rs` is the loop, `shell.rs` performs the engine's effects, `cluster.rs` is the API server, `environment.rs`
+//! changes the cluster as others would, `oracle.rs` checks every step and `converged.rs` the end. `recovery.rs` has
+//! what no watch reports: lost events, and a restored etcd. `election.rs` simulates several hosts with one Lease;
+//! `crontabs.rs` runs the real crontab for days, with a host that dies.
 
 pub mod cluster;
 pub mod component;

@@ -1,5 +1,4 @@
-//! The checkout that xtask works in: its paths, its cargo, and the one way to run a command of which only success
-//! matters.
+//! The checkout: its paths, its cargo, and how to run a command whose success alone matters.
 
 use std::env;
 use std::io::ErrorKind;
@@ -7,9 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
-
-/// Paths of the checkout.
-#[derive(Debug)]
 pub(crate) struct Checkout {
     root: PathBuf,
     target: PathBuf,
@@ -18,9 +14,9 @@ pub(crate) struct Checkout {
 impl Checkout {
     /// The checkout that this binary was built from.
     pub(crate) fn here() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lives in the checkout's root")?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
         if !root.join("Cargo.toml").is_file() {
-            bail!("{} is gone: run `cargo xtask` inside a checkout", root.display());
+            bail!("{} does not exist: run `cargo xtask` inside a checkout", root.display());
         }
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
         Ok(Self { root: root.to_owned(), target })
@@ -36,21 +32,19 @@ impl Checkout {
         self.target.join(relative)
     }
 
-    /// The path as seen from the checkout's root, for people and for commands that run there.
+    /// The path relative to the checkout's root.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 
-    /// The cargo that runs this xtask, in the checkout's root.
     pub(crate) fn cargo(&self) -> Command {
         self.tool(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
 
-    /// Any program, in the checkout's root.
     pub(crate) fn tool(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
-        // Settings that `cargo run` made for xtask would count as changes to other packages and rebuild them.
+        // Variables that `cargo run` sets for xtask would count as changes to other packages and rebuild them.
         for (name, _) in env::vars_os() {
             let name_text = name.to_string_lossy();
             if name_text.starts_with("CARGO_PKG_") || name_text.starts_with("CARGO_MANIFEST_") {
@@ -60,25 +54,23 @@ impl Checkout {
         command
     }
 
-    /// Builds the host and returns its binary.
     pub(crate) fn build_host(&self) -> Result<PathBuf> {
         execute(self.cargo().args(["build", "--package", "mortise"]))?;
         let binary = self.target("debug/mortise");
         if !binary.is_file() {
-            bail!("cargo built the package mortise, but left no {}", binary.display());
+            bail!("cargo built the package mortise, but {} is missing", binary.display());
         }
         Ok(binary)
     }
 }
 
-/// The command as a person would type it, for errors and echoes.
+/// The command as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy());
     words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
-/// The word as a shell takes it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -88,7 +80,7 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Starts a command; a program that is not installed is an error that says where to get it.
+/// Starts a command. The error for a missing program says where to get it.
 pub(crate) fn start(command: &mut Command) -> Result<Child> {
     command.spawn().map_err(|error| {
         let missing = error.kind() == ErrorKind::NotFound;
@@ -103,7 +95,7 @@ pub(crate) fn start(command: &mut Command) -> Result<Child> {
     })
 }
 
-/// Runs a command to its end, its output going where ours goes.
+/// Runs a command to its end, with this process's output.
 pub(crate) fn execute(command: &mut Command) -> Result<()> {
     let status = start(command)?.wait().with_context(|| format!("wait for `{}`", line(command)))?;
     if !status.success() {
@@ -117,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_echoed_command_can_be_typed_again() {
+    fn an_echoed_command_is_quoted_for_a_shell() {
         let mut command = Command::new("/usr/bin/kubectl");
         command.args(["get", "pods", "-o", "jsonpath={.status}", "it's", ""]);
         assert_eq!(line(&command), r"kubectl get pods -o 'jsonpath={.status}' 'it'\''s' ''");

@@ -1,4 +1,4 @@
-//! The control plane's binaries, with the progress of their build shown to whoever waits.
+//! Builds the control plane's binaries and shows the progress.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use mortise_control_plane::{Binaries, Progress, print_progress};
 
 use crate::terminal;
 
-/// Builds what the cache lacks.
 pub(crate) fn binaries() -> Result<Binaries> {
     let built = if terminal::can_animate() { with_spinner() } else { Binaries::ensure(&mut print_progress()) };
     built.context("build the control plane")

@@ -1,14 +1,14 @@
-//! `cargo xtask demo`: what mortise is, told by kubectl on a real control plane. Each kubectl command is shown as it is
-//! typed, with its own output; every wait is on a condition with a deadline. Each system has a story in a file of its own,
-//! and this one says which are told; `stage` is what they are played on.
+//! `cargo xtask demo`: shows mortise through kubectl on a real control plane. It prints each kubectl command as it is
+//! typed, with its output; every wait has a condition and a deadline. Each plugin has a demo in a file of its own; this
+//! one selects them, and `cluster` is what they run on.
 
+mod cluster;
 mod crontab;
 mod drain;
 mod eru;
 mod foo;
 mod mydaemonset;
 mod podset;
-mod stage;
 
 use anyhow::{Context, Result};
 
@@ -16,35 +16,32 @@ use crate::checkout::Checkout;
 use crate::guests;
 use crate::terminal::headline;
 
-use stage::{After, Stage};
+use cluster::{After, Cluster};
 
-/// How much is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Length {
-    /// The first story.
+    /// The first one.
     Short,
-    /// Each system's in turn.
     All,
 }
 
-/// A system's story. It may leave its sample's objects behind.
-struct Story {
-    /// The system's folder under plugins/.
+/// The demo of one plugin. It may leave its sample's objects behind.
+struct Demo {
     plugin: &'static str,
-    tell: fn(&Checkout, &Stage) -> Result<()>,
+    run: fn(&Checkout, &Cluster) -> Result<()>,
 }
 
-/// In the order in which they are told. A new plugin's is one more line and one more file.
-const STORIES: &[Story] = &[
-    Story { plugin: "podset", tell: podset::tell },
-    Story { plugin: "foo", tell: foo::tell },
-    Story { plugin: "mydaemonset", tell: mydaemonset::tell },
-    Story { plugin: "crontab", tell: crontab::tell },
-    Story { plugin: "eru", tell: eru::tell },
-    Story { plugin: "drain", tell: drain::tell },
+/// In the order in which they run.
+const DEMOS: &[Demo] = &[
+    Demo { plugin: "podset", run: podset::run },
+    Demo { plugin: "foo", run: foo::run },
+    Demo { plugin: "mydaemonset", run: mydaemonset::run },
+    Demo { plugin: "crontab", run: crontab::run },
+    Demo { plugin: "eru", run: eru::run },
+    Demo { plugin: "drain", run: drain::run },
 ];
 
-/// What follows `demo` on the command line; None when something else does.
+/// Parses the arguments of `demo`; None when one is unknown.
 pub(crate) fn options(args: &[&str]) -> Option<(Length, After)> {
     let (mut length, mut after) = (Length::Short, After::End);
     for arg in args {
@@ -57,29 +54,28 @@ pub(crate) fn options(args: &[&str]) -> Option<(Length, After)> {
     Some((length, after))
 }
 
-/// Builds what is missing, and tells the stories. On a failure the end of the host's log is shown, and all logs are kept.
+/// Builds what is missing and runs the demos. On a failure it prints the end of the host's log and keeps all logs.
 pub(crate) fn run(checkout: &Checkout, length: Length, after: After) -> Result<()> {
     headline("Building the plugins and the host");
     guests::build(checkout)?;
     let host = checkout.build_host()?;
-    let stage = Stage::open(checkout, &host)?;
-    let stories = match length {
-        Length::Short => &STORIES[..1],
-        Length::All => STORIES,
+    let cluster = Cluster::start(checkout, &host)?;
+    let demos = match length {
+        Length::Short => &DEMOS[..1],
+        Length::All => DEMOS,
     };
-    match tell(checkout, &stage, stories) {
-        Ok(()) => stage.close(after),
-        Err(error) => Err(stage.fail(error)),
+    match run_all(checkout, &cluster, demos) {
+        Ok(()) => cluster.close(after),
+        Err(error) => Err(cluster.fail(error)),
     }
 }
 
-/// Each story in turn. What one has left behind goes before the next begins, so that `kubectl get` shows one system alone.
-fn tell(checkout: &Checkout, stage: &Stage, stories: &[Story]) -> Result<()> {
-    for (at, story) in stories.iter().enumerate() {
-        let tell = || (story.tell)(checkout, stage);
-        tell().with_context(|| format!("tell the story of {}", story.plugin))?;
-        if at + 1 < stories.len() {
-            stage.collect(story.plugin)?;
+/// Deletes what one demo left behind before the next begins, so that `kubectl get` shows one plugin alone.
+fn run_all(checkout: &Checkout, cluster: &Cluster, demos: &[Demo]) -> Result<()> {
+    for (at, demo) in demos.iter().enumerate() {
+        (demo.run)(checkout, cluster).with_context(|| format!("run the demo of {}", demo.plugin))?;
+        if at + 1 < demos.len() {
+            cluster.clean_up(demo.plugin)?;
         }
     }
     Ok(())
@@ -90,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_taken_in_any_order_and_others_are_refused() {
+    fn options_are_accepted_in_any_order_and_others_are_refused() {
         assert_eq!(options(&[]), Some((Length::Short, After::End)));
         assert_eq!(options(&["--all"]), Some((Length::All, After::End)));
         assert_eq!(options(&["--keep", "--all"]), Some((Length::All, After::Keep)));
@@ -98,12 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn every_plugin_has_a_story_and_a_sample() {
+    fn every_plugin_has_a_demo_and_a_sample() {
         let plugins = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins");
-        let told = STORIES.iter().map(|story| story.plugin.to_owned()).collect::<std::collections::BTreeSet<_>>();
+        let demos = DEMOS.iter().map(|demo| demo.plugin.to_owned()).collect::<std::collections::BTreeSet<_>>();
         let entries = std::fs::read_dir(&plugins).unwrap().map(Result::unwrap);
-        let there = entries.filter(|entry| entry.path().join("sample.yaml").is_file());
-        let there = there.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        assert_eq!(told, there);
+        let samples = entries.filter(|entry| entry.path().join("sample.yaml").is_file());
+        assert_eq!(demos, samples.map(|entry| entry.file_name().into_string().unwrap()).collect());
     }
 }

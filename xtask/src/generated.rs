@@ -1,5 +1,5 @@
-//! `cargo xtask gen`: the parts of deploy/ that the host knows better than any person. The host prints them, git holds
-//! them, and the check finds the moment when the two part.
+//! `cargo xtask gen`: the generated parts of deploy/. The host prints them, git stores them, and the check finds
+//! differences.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::checkout::{Checkout, line, start};
 
-/// What `mortise` is asked, and the file that holds its answer.
+/// Arguments of `mortise`, and the file of its output.
 const PARTS: &[(&[&str], &str)] = &[(&["crd"], "deploy/base/crd.yaml"), (&["rbac", "--host"], "deploy/base/rbac.yaml")];
 
-/// Writes every part anew.
 pub(crate) fn write(checkout: &Checkout) -> Result<()> {
     let host = checkout.build_host()?;
     for (args, file) in PARTS {
@@ -30,7 +29,7 @@ pub(crate) fn write(checkout: &Checkout) -> Result<()> {
     Ok(())
 }
 
-/// Fails, with the lines that differ, when a part is not what the host prints.
+/// Fails, with the differing lines, when a file is not what the host prints.
 pub(crate) fn check(checkout: &Checkout) -> Result<()> {
     let host = checkout.build_host()?;
     let mut stale = Vec::new();
@@ -46,7 +45,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<()> {
         }
     }
     if !stale.is_empty() {
-        bail!("{} must be generated anew: run `cargo xtask gen` and commit the result", stale.join(" and "));
+        bail!("{} must be regenerated: run `cargo xtask gen` and commit the result", stale.join(" and "));
     }
     Ok(())
 }
@@ -61,7 +60,7 @@ fn print(checkout: &Checkout, host: &Path, args: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no UTF-8", line(&command)))
 }
 
-/// The lines between the common beginning and the common end, as `-` found and `+` wanted.
+/// The differing lines, as `-` found and `+` wanted, without the common beginning and end.
 fn difference(found: &str, wanted: &str) -> Option<String> {
     if found == wanted {
         return None;
@@ -85,14 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_files_have_no_difference() {
-        assert_eq!(difference("a\nb\n", "a\nb\n"), None);
-    }
-
-    #[test]
     fn a_difference_is_the_changed_lines_alone() {
         let found = difference("a\nb\nc\n", "a\nx\ny\nc\n").unwrap();
         assert_eq!(found, "@@ from line 2 on\n-b\n+x\n+y");
+        assert_eq!(difference("a\n", "a\n"), None);
         assert_eq!(difference("", "a\n").unwrap(), "@@ from line 1 on\n+a");
         assert_eq!(difference("a\na\n", "a\n").unwrap(), "@@ from line 2 on\n-a");
         assert_eq!(difference("a", "a\n").unwrap(), "only the line ends differ");

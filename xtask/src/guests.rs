@@ -1,5 +1,5 @@
-//! `cargo xtask guests`: plugins and the tests' guest programs, from Rust packages to components in known places. Which
-//! packages there are, cargo itself tells; nothing here lists them.
+//! `cargo xtask guests`: builds plugins and the tests' guests into components in known places. cargo lists the
+//! packages.
 
 use std::env;
 use std::fs;
@@ -11,29 +11,28 @@ use serde_json::Value;
 
 use crate::checkout::{Checkout, execute, line, start};
 
-/// The only target that a plugin is built for: its output is a component, with nothing else to install.
+/// The target of all guests: cargo's output is a component, and no other tool is needed.
 const TARGET: &str = "wasm32-wasip2";
 
-/// The largest podset.wasm, in bytes. A plugin travels in a ConfigMap, of which etcd takes about 1 MB; the simplest plugin
-/// must leave most of that to the others, and its size is what the SDK adds to every plugin.
+/// The largest podset.wasm, in bytes. A ConfigMap holds about 1 MB, and the size of the simplest plugin is what the SDK
+/// adds to every plugin.
 const PODSET_LIMIT: u64 = 250_000;
 
-/// A workspace of guests, and where its components go.
+/// The workspaces of guests, and the folders of their components.
 const WORKSPACES: &[(&str, &str)] = &[(PLUGINS, "plugins"), (TEST_GUESTS, TEST_OUTPUT)];
 pub(crate) const PLUGINS: &str = "plugins";
 pub(crate) const TEST_GUESTS: &str = "tests/guests";
 const TEST_OUTPUT: &str = "test-guests";
 
-/// A plugin built another way, for tests and the demo: (package, cargo feature). It becomes `PACKAGE-FEATURE.wasm`
-/// beside the tests' guests.
+/// Other builds of plugins, for tests and the demo: (package, cargo feature). The component is `PACKAGE-FEATURE.wasm`
+/// with the tests' guests.
 const VARIANTS: &[(&str, &str)] = &[("podset", "next")];
 
-/// Where cargo builds all guests, apart from the host, whose profiles and features are others.
+/// cargo's target directory for guests. Not the host's, which has other profiles and features.
 pub(crate) fn target_dir(checkout: &Checkout) -> PathBuf {
     checkout.target("guests")
 }
 
-/// The component of a plugin.
 pub(crate) fn plugin(checkout: &Checkout, name: &str) -> PathBuf {
     checkout.target("plugins").join(format!("{name}.wasm"))
 }
@@ -43,7 +42,7 @@ pub(crate) fn test_guest(checkout: &Checkout, name: &str) -> PathBuf {
     checkout.target(TEST_OUTPUT).join(format!("{name}.wasm"))
 }
 
-/// Builds every guest, copies the components, prints their sizes, and refuses a podset that has grown too large.
+/// Builds every guest, copies the components, prints their sizes, and checks podset's.
 pub(crate) fn build(checkout: &Checkout) -> Result<()> {
     ensure_target(checkout)?;
     for (workspace, output) in WORKSPACES {
@@ -54,7 +53,7 @@ pub(crate) fn build(checkout: &Checkout) -> Result<()> {
         }
         for (package, feature) in VARIANTS {
             if let Some((_, file)) = built.iter().find(|(name, _)| name == package && *workspace == PLUGINS) {
-                // The same file as before: cargo puts whichever build came last in its place.
+                // The same file: cargo overwrites it with the last build.
                 cargo_build(checkout, workspace, &["--package", package, "--features", feature])?;
                 copy(checkout, file, &test_guest(checkout, &format!("{package}-{feature}")))?;
             }
@@ -67,7 +66,7 @@ fn check_size(podset: &Path) -> Result<()> {
     let size = fs::metadata(podset).with_context(|| format!("measure {}", podset.display()))?.len();
     if size > PODSET_LIMIT {
         bail!(
-            "podset.wasm has {size} bytes, more than the {PODSET_LIMIT} that it may have: `cargo bloat` or `twiggy` on {} \
+            "podset.wasm has {size} bytes, more than its limit of {PODSET_LIMIT}: `cargo bloat` or `twiggy` on {} \
              shows what grew",
             podset.display()
         );
@@ -84,34 +83,33 @@ fn ensure_target(checkout: &Checkout) -> Result<()> {
         return Ok(());
     }
     execute(checkout.tool("rustup").args(["target", "add", TARGET]))
-        .with_context(|| format!("add the Rust target {TARGET}, which plugins are built for"))
+        .with_context(|| format!("add the Rust target {TARGET} for plugins"))
 }
 
 fn cargo_build(checkout: &Checkout, workspace: &str, more: &[&str]) -> Result<()> {
     let mut cargo = checkout.cargo();
     cargo.args(["build", "--release", "--locked", "--target", TARGET]).arg("--target-dir").arg(target_dir(checkout));
     cargo.arg("--config").arg(remapped(&checkout.path("."), &cargo_home()?)?);
-    // Flags of the user's own, such as a linker for the host, do not fit this target.
+    // The user's flags, such as a linker for the host, do not fit this target.
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     execute(cargo.args(more).current_dir(checkout.path(workspace)))
         .with_context(|| format!("build the guests in {workspace}/"))
 }
 
-/// The setting that keeps this machine's folders out of a component, whose panics name source files. Cargo adds it to the
-/// flags of the workspace's own .cargo/config.toml, where `RUSTFLAGS` would take their place.
+/// Remaps this machine's paths in a component, whose panics name source files. As a setting, since `RUSTFLAGS` would
+/// replace the flags of the workspace's own .cargo/config.toml.
 fn remapped(checkout: &Path, cargo_home: &Path) -> Result<String> {
     let mut flags = Vec::new();
     for (folder, name) in [(checkout, "/mortise"), (cargo_home, "/cargo")] {
-        // As rustc is given them: without a dot or a slash at the end.
+        // As rustc gets them: without a dot or a slash at the end.
         let folder = fs::canonicalize(folder).with_context(|| format!("find {}", folder.display()))?;
         let folder = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
         flags.push(format!("--remap-path-prefix={folder}={name}"));
     }
-    // A JSON list of such texts is TOML as well.
+    // A JSON list of strings is also TOML.
     Ok(format!("target.{TARGET}.rustflags={}", Value::from(flags)))
 }
 
-/// Where cargo keeps the sources of dependencies.
 fn cargo_home() -> Result<PathBuf> {
     if let Some(home) = env::var_os("CARGO_HOME") {
         return Ok(home.into());
@@ -120,7 +118,7 @@ fn cargo_home() -> Result<PathBuf> {
     Ok(home.join(".cargo"))
 }
 
-/// The packages of a workspace that become components, and the files that cargo leaves for them.
+/// The packages of a workspace that become components, and cargo's output files.
 fn components(checkout: &Checkout, workspace: &str) -> Result<Vec<(String, PathBuf)>> {
     let dir = checkout.path(workspace);
     if !dir.join("Cargo.toml").is_file() {
@@ -132,12 +130,12 @@ fn components(checkout: &Checkout, workspace: &str) -> Result<Vec<(String, PathB
     if !output.status.success() {
         bail!("`{}` failed in {workspace}/ ({})", line(&cargo), output.status);
     }
-    let metadata = serde_json::from_slice(&output.stdout).context("parse what `cargo metadata` printed")?;
+    let metadata = serde_json::from_slice(&output.stdout).context("parse the output of `cargo metadata`")?;
     let release = target_dir(checkout).join(TARGET).join("release");
     Ok(artifacts(&metadata).into_iter().map(|(name, file)| (name, release.join(file))).collect())
 }
 
-/// (name, file that cargo leaves) of each library that is a component and each program.
+/// (name, cargo's output file) of each component library and each program.
 fn artifacts(metadata: &Value) -> Vec<(String, String)> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut found = Vec::new();
@@ -146,8 +144,8 @@ fn artifacts(metadata: &Value) -> Vec<(String, String)> {
             let is = |kind: &str| list(&target["kind"]).iter().any(|value| value == kind);
             let Some(target) = target["name"].as_str() else { continue };
             if is("cdylib") {
-                // Named by the target, since two versions of one plugin are two packages of the same name. Its dashes have
-                // become underscores, which no Kubernetes name may hold.
+                // By target, since two versions of one plugin are two packages of the same name; with hyphens, since
+                // Kubernetes names have no underscores.
                 found.push((target.replace('_', "-"), format!("{}.wasm", target.replace('-', "_"))));
             } else if is("bin") {
                 found.push((target.to_owned(), format!("{target}.wasm")));
@@ -157,14 +155,13 @@ fn artifacts(metadata: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// Puts a whole new file in place of the old one, since a host may be watching the directory; one that would be the same
-/// is left alone.
+/// Replaces the file atomically, since a host may be watching the directory; keeps an unchanged one.
 fn copy(checkout: &Checkout, from: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(from).with_context(|| format!("read {}, which cargo should have built", from.display()))?;
     if fs::read(to).is_ok_and(|old| old == bytes) {
         return report(checkout, to, bytes.len(), "unchanged");
     }
-    let dir = to.parent().context("a component goes into a directory")?;
+    let dir = to.parent().context("a component's path has no directory")?;
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let partial = to.with_extension("wasm.partial");
     fs::write(&partial, &bytes)
@@ -183,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn components_are_found_by_what_cargo_says_of_their_packages() {
+    fn components_are_found_in_cargo_metadata() {
         let metadata = serde_json::json!({"packages": [
             {"name": "pod-set", "targets": [{"name": "pod_set", "kind": ["cdylib", "rlib"]}, {"name": "t", "kind": ["test"]}]},
             {"name": "tools", "targets": [{"name": "tools", "kind": ["lib"]}]},
@@ -194,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_this_machine_get_names_that_are_the_same_everywhere() {
+    fn paths_of_this_machine_are_remapped() {
         let home = tempfile::tempdir().unwrap();
         let home_path = fs::canonicalize(home.path()).unwrap();
         let setting = remapped(&home.path().join("."), home.path()).unwrap();
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_podset_over_its_limit_is_refused_with_both_numbers() {
+    fn a_podset_over_its_limit_is_refused_with_size_and_limit() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(PODSET_LIMIT).unwrap();
         assert!(check_size(file.path()).is_ok());

@@ -1,22 +1,20 @@
-//! `cargo xtask COMMAND`: everything that a person types to build, test and see mortise. It runs cargo, kubectl and the
-//! binaries that they make; it links none of the host's crates, so that it starts at once and still works when the host
-//! does not compile.
+//! `cargo xtask COMMAND`: builds, tests and demonstrates mortise. It runs cargo, kubectl and the binaries that they
+//! make; it links none of the host's crates, so it starts at once and works when the host does not compile.
 
-mod bench;
 mod checkout;
 mod control_plane;
 mod demo;
 mod generated;
 mod guests;
 mod suite;
-mod tally;
+mod summary;
 mod terminal;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::checkout::Checkout;
+use crate::checkout::{Checkout, execute};
 use crate::suite::Extent;
 
 const HELP: &str = "\
@@ -24,24 +22,23 @@ Usage: cargo xtask COMMAND
 
 Commands:
   demo [--all] [--keep]
-                     Show mortise at work on a real control plane: a plugin arrives in a ConfigMap, makes Pods, heals
-                     them, and is replaced while it runs. --all goes on with the other systems under plugins/, one after
-                     another. --keep leaves all up until Ctrl-C, for your own kubectl.
+                     Show mortise on a real control plane: install a plugin, create its Pods, delete one, replace the
+                     plugin while it runs. --all shows the other plugins under plugins/ too, one after another. --keep
+                     leaves everything running until Ctrl-C, for your own kubectl.
   test [--full] [FILTER]
-                     Everything that must hold: formatting, lints, generated files, unit tests, simulation, end to end.
-                     FILTER names one step, or a part of the names of integration tests (such as `e2e`). With --full,
-                     the end-to-end tests that take longer the more they do get the numbers of a release, which is
-                     minutes more: 100 kills of the host, 200 PodSets and 20 reloads under load, 300 PodSets and 60 s
-                     of quiet, an API server away for 60 s, 50 nodes that come and go for 120 s (MORTISE_E2E_KILLS,
-                     _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S, _NODES, _NODES_S; what the environment
-                     sets of these stays as it is).
+                     All checks: formatting, lints, generated files, unit tests, simulation, end to end. FILTER names one
+                     step, or a part of the names of integration tests (such as `e2e`). --full gives the end-to-end tests
+                     that scale the numbers of a release, which takes minutes more: 100 kills of the host, 200 PodSets
+                     and 20 reloads under load, 300 PodSets and 60 s of quiet, 60 s without API server, 50 nodes that
+                     come and go for 120 s (MORTISE_E2E_KILLS, _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S,
+                     _NODES, _NODES_S; variables that are set already take precedence).
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
-  bench [ARGS...]    Measure. ARGS go to the benchmark; `cargo xtask bench --help` lists them.
-  gen [--check]      Write the generated parts of deploy/ anew; with --check, fail when they differ.
+  bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
+  gen [--check]      Regenerate the generated parts of deploy/; with --check, fail when they differ.
   help               This text.
 
-The first run builds a Kubernetes control plane from Go modules, which takes minutes; it is kept in $MORTISE_CACHE or the
-user's cache directory for all later ones.
+The first run builds a Kubernetes control plane from Go modules, which takes minutes; later runs find it in $MORTISE_CACHE
+or the user's cache directory.
 ";
 
 fn main() -> ExitCode {
@@ -68,14 +65,16 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["test"] => return suite::run(&checkout, None, Extent::Quick),
         ["test", filter] if !filter.starts_with('-') => return suite::run(&checkout, Some(filter), Extent::Quick),
         ["guests"] => guests::build(&checkout),
-        ["bench", rest @ ..] => bench::run(&checkout, rest),
+        ["bench", rest @ ..] => {
+            execute(checkout.cargo().args(["run", "--release", "--package", "mortise-bench", "--"]).args(rest))
+        }
         ["gen"] => generated::write(&checkout),
         ["gen", "--check"] => generated::check(&checkout),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
         }
-        [] => bail!("no command was given\n\n{HELP}"),
+        [] => bail!("a command is missing\n\n{HELP}"),
         _ => bail!("`cargo xtask {}` is not a command\n\n{HELP}", args.join(" ")),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: every check of the project, one after another, each under a headline with its time. A step that fails
-//! does not stop the others, unless they need what it makes; the sum at the end counts all.
+//! `cargo xtask test`: runs every check of the project, each under a headline with its time. A failed step stops only
+//! those that need it; the summary counts all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write, stdout};
@@ -10,19 +10,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::checkout::{Checkout, execute, line, start};
 use crate::guests::{PLUGINS, TEST_GUESTS, target_dir};
-use crate::tally::{Line, Tally, Tests};
+use crate::summary::{Line, Summary, Tests};
 use crate::terminal::{headline, time};
 use crate::{control_plane, generated, guests};
 
 /// The package of the integration tests: tidy, scenarios, simulation, end to end. They need everything built first.
 const INTEGRATION: &str = "mortise-tests";
 
-/// The top-level modules that the integration tests have to have. A new one is found by itself; one of these that is not
-/// there was unhooked from the test binary, and everything that it holds the project to with it.
+/// Top-level modules that the integration tests must have; the list of tests reveals new ones. A missing one would
+/// silently turn off all of its checks.
 const GROUPS: [&str; 5] = ["tidy", "outcomes", "scenarios", "simulation", "e2e"];
 
-/// The numbers of the end-to-end tests in a full run: each names what a release is held to. The tests have smaller ones of
-/// their own, with which they take seconds.
+/// The numbers of the end-to-end tests in a full run, as for a release. The tests' defaults are smaller and take
+/// seconds.
 const FULL: [(&str, &str); 13] = [
     ("MORTISE_E2E_KILLS", "100"),
     ("MORTISE_E2E_RELOAD_SETS", "200"),
@@ -39,17 +39,16 @@ const FULL: [(&str, &str); 13] = [
     ("MORTISE_E2E_CRON_MINUTES", "10"),
 ];
 
-/// How much the end-to-end tests do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extent {
-    /// What finds most mistakes, at every change.
+    /// Finds most mistakes; for every change.
     Quick,
-    /// What is shown of a release.
+    /// For a release.
     Full,
 }
 
 impl Extent {
-    /// The variables to set, of which those stay that somebody has set already.
+    /// The environment variables to set; existing ones take precedence.
     fn variables(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let all = match self {
             Self::Quick => &[][..],
@@ -59,7 +58,6 @@ impl Extent {
     }
 }
 
-/// What a step does: a check that holds or not, or tests that are counted.
 enum Act {
     Check(fn(&Checkout) -> Result<()>),
     Tests(fn(&Checkout) -> Command),
@@ -73,44 +71,31 @@ struct Step {
     act: Act,
 }
 
-/// In the order in which they run: what is quick to fail comes first, and each step behind those that it needs.
+/// In the order in which they run: steps that fail fast first, and each after those that it needs.
 const STEPS: &[Step] = &[
-    Step { name: "fmt", about: "formatting", needs: &[], act: Act::Check(format) },
-    Step { name: "clippy", about: "lints, warnings are errors", needs: &[], act: Act::Check(clippy) },
-    Step { name: "guests", about: "plugins and the tests' guests", needs: &[], act: Act::Check(guests::build) },
-    Step {
-        name: "host",
-        about: "the binary mortise",
-        needs: &[],
-        act: Act::Check(|checkout| checkout.build_host().map(drop)),
-    },
-    Step { name: "gen", about: "generated files", needs: &["host"], act: Act::Check(generated::check) },
-    Step {
-        name: "control-plane",
-        about: "binaries of the control plane",
-        needs: &[],
-        act: Act::Check(|_| control_plane::binaries().map(drop)),
-    },
-    Step {
-        name: "unit",
-        about: "tests of every crate",
-        needs: &["guests", "host", "control-plane"],
-        act: Act::Tests(unit),
-    },
-    Step { name: "plugins", about: "native tests of the plugins", needs: &[], act: Act::Tests(plugins) },
-    Step {
-        name: "integration",
-        about: "integration tests",
-        needs: &["guests", "host", "control-plane"],
-        act: Act::Integration,
-    },
+    step("fmt", "formatting", &[], Act::Check(format)),
+    step("clippy", "lints, warnings are errors", &[], Act::Check(clippy)),
+    step("guests", "plugins and the tests' guests", &[], Act::Check(guests::build)),
+    step("host", "the binary mortise", &[], Act::Check(|checkout| checkout.build_host().map(drop))),
+    step("gen", "generated files", &["host"], Act::Check(generated::check)),
+    step("control-plane", "control plane binaries", &[], Act::Check(|_| control_plane::binaries().map(drop))),
+    step("unit", "tests of every crate", BUILT, Act::Tests(unit)),
+    step("plugins", "native tests of the plugins", &[], Act::Tests(plugins)),
+    step("integration", "integration tests", BUILT, Act::Integration),
 ];
 
-/// Runs all steps, or those that `filter` selects together with what they need. The last line that it prints is the sum.
+/// The steps that build what tests run.
+const BUILT: &[&str] = &["guests", "host", "control-plane"];
+
+const fn step(name: &'static str, about: &'static str, needs: &'static [&'static str], act: Act) -> Step {
+    Step { name, about, needs, act }
+}
+
+/// Runs all steps, or those that `filter` selects with their needs. Prints the summary last.
 pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent) -> Result<ExitCode> {
     let began = Instant::now();
     let (selected, tests) = select(filter);
-    let mut suite = Suite { checkout, extent, tally: Tally::default(), broken: BTreeSet::new() };
+    let mut suite = Suite { checkout, extent, summary: Summary::default(), broken: BTreeSet::new() };
     for step in STEPS.iter().filter(|step| selected.contains(step.name)) {
         match step.act {
             Act::Check(check) => suite.step(step, step.name, || Outcome::of_check(check(checkout))),
@@ -118,13 +103,13 @@ pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent) -> 
             Act::Integration => suite.integration(step, tests),
         }
     }
-    print!("\n{}", suite.tally.summary(began.elapsed()));
+    print!("\n{}", suite.summary.text(began.elapsed()));
     stdout().flush().context("write the summary")?;
-    Ok(if suite.tally.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if suite.summary.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The names of the steps to run, and the filter for the integration tests. A filter that names no step is a part of the
-/// names of integration tests.
+/// The names of the steps to run, and the filter for the integration tests. A filter that names no step is a part of
+/// the names of integration tests.
 fn select(filter: Option<&str>) -> (BTreeSet<&'static str>, Option<&str>) {
     let named = |name: &str| STEPS.iter().find(|step| step.name == name);
     let (mut wanted, tests) = match filter {
@@ -143,7 +128,6 @@ fn select(filter: Option<&str>) -> (BTreeSet<&'static str>, Option<&str>) {
     (selected, tests)
 }
 
-/// How a step went: what it counted, and why it failed if it did.
 struct Outcome {
     tests: Option<Tests>,
     error: Option<String>,
@@ -154,7 +138,6 @@ impl Outcome {
         Self { tests: None, error: result.err().map(|error| format!("{error:#}")) }
     }
 
-    /// Failed before any test could run.
     fn failed(error: impl Into<String>) -> Self {
         Self { tests: None, error: Some(error.into()) }
     }
@@ -163,8 +146,8 @@ impl Outcome {
 struct Suite<'a> {
     checkout: &'a Checkout,
     extent: Extent,
-    tally: Tally,
-    /// Steps that failed: those that need them are not worth their time.
+    summary: Summary,
+    /// Failed steps; the steps that need them do not run.
     broken: BTreeSet<&'static str>,
 }
 
@@ -184,18 +167,18 @@ impl Suite<'_> {
                 self.broken.insert(step.name);
             }
         }
-        self.tally.add(Line { name: name.to_owned(), tests, error, elapsed });
+        self.summary.add(Line { name: name.to_owned(), tests, error, elapsed });
     }
 
-    /// Each top-level module of the integration tests is a step of its own. Which there are, the test binary itself tells, so
-    /// that none is forgotten; those that have to be there fail when they are not.
+    /// Runs each top-level module of the integration tests as a step of its own. The test binary lists them, so none is
+    /// forgotten; required ones that are missing fail.
     fn integration(&mut self, step: &Step, filter: Option<&str>) {
         let blocked = step.needs.iter().any(|need| self.broken.contains(need));
         let groups = if blocked { Ok(BTreeMap::new()) } else { integration_groups(self.checkout, filter) };
         match groups {
             Ok(groups) if !groups.is_empty() => {
-                let missing = if filter.is_none() { missing(&groups) } else { Vec::new() };
-                for group in missing {
+                let required = if filter.is_none() { missing(&groups) } else { Vec::new() };
+                for group in required {
                     let error = format!("the package {INTEGRATION} has no tests in the module `{group}`");
                     self.step(step, group, || Outcome::failed(error));
                 }
@@ -229,7 +212,7 @@ fn format(checkout: &Checkout) -> Result<()> {
 
 fn clippy(checkout: &Checkout) -> Result<()> {
     execute(checkout.cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    // Natively, since a plugin's own tests are linted too and run here.
+    // Natively, as a plugin's tests run.
     for workspace in [PLUGINS, TEST_GUESTS] {
         let mut guests = checkout.cargo();
         guests.args(["clippy", "--workspace", "--all-targets", "--locked", "--target-dir"]).arg(target_dir(checkout));
@@ -257,7 +240,7 @@ fn integration(checkout: &Checkout) -> Command {
     command
 }
 
-/// The integration tests whose names hold `filter`, by top-level module.
+/// The integration tests whose names contain `filter`, by top-level module.
 fn integration_groups(checkout: &Checkout, filter: Option<&str>) -> Result<BTreeMap<String, Vec<String>>> {
     let mut command = integration(checkout);
     command.args(["--", "--list", "--format=terse"]).args(filter).stdout(Stdio::piped());
@@ -268,7 +251,7 @@ fn integration_groups(checkout: &Checkout, filter: Option<&str>) -> Result<BTree
     Ok(groups(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// From lines such as `e2e::reload::a_name: test`.
+/// Parses lines such as `e2e::reload::a_name: test`.
 fn groups(list: &str) -> BTreeMap<String, Vec<String>> {
     let mut groups = BTreeMap::<String, Vec<String>>::new();
     for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
@@ -278,13 +261,12 @@ fn groups(list: &str) -> BTreeMap<String, Vec<String>> {
     groups
 }
 
-/// The groups that have to be there and are not.
 fn missing(groups: &BTreeMap<String, Vec<String>>) -> Vec<&'static str> {
     GROUPS.into_iter().filter(|group| !groups.contains_key(*group)).collect()
 }
 
-/// Runs a test harness, its output passed on as it comes, and counts what it says. That no test ran is a failure: a filter
-/// or a moved module must not turn a check off unseen.
+/// Runs a test harness with its output shown, and counts its tests. It fails if no test ran: a filter or a moved module
+/// must not turn off a check unnoticed.
 fn run_tests(command: &mut Command) -> Outcome {
     match count_tests(command) {
         Err(error) => Outcome::failed(format!("{error:#}")),
@@ -305,7 +287,7 @@ fn count_tests(command: &mut Command) -> Result<(Tests, ExitStatus)> {
     let output = child.stdout.take().context("read the output of the tests")?;
     let mut tests = Tests::default();
     for bytes in BufReader::new(output).split(b'\n') {
-        // A test may print anything; what is no UTF-8 is shown as well as it can be.
+        // A test may print anything, also invalid UTF-8.
         let text = String::from_utf8_lossy(&bytes.context("read the output of the tests")?).into_owned();
         tests.count(&text);
         println!("{text}");
@@ -321,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_comes_behind_those_that_it_needs() {
+    fn every_step_comes_after_those_that_it_needs() {
         for (i, step) in STEPS.iter().enumerate() {
             for need in step.needs {
                 assert!(STEPS[..i].iter().any(|earlier| earlier.name == *need), "{} needs {need}", step.name);
@@ -357,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_integration_tests_that_is_not_there_is_missed() {
+    fn missing_groups_of_integration_tests_are_found() {
         let some = groups("e2e::a: test\ntidy::b: test\nsimulation::tests::c: test\nnew::d: test\n");
         assert_eq!(missing(&some), ["outcomes", "scenarios"]);
         let all = groups("e2e::a: test\ntidy::b: test\nsimulation::c: test\nscenarios::d: test\noutcomes::e: test\n");

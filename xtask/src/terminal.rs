@@ -1,17 +1,15 @@
-//! How xtask speaks to a person: headlines, and a line that moves while something long goes on. Where no terminal is, as
-//! in CI, plain lines take their place.
+//! Terminal output: headlines, durations, and whether progress can be animated.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::time::Duration;
 
-/// A headline above the output of what it names.
 pub(crate) fn headline(text: &str) {
     if stdout().is_terminal() {
         println!("\n\x1b[1m==> {text}\x1b[0m");
     } else {
         println!("\n==> {text}");
     }
-    // What runs next may write to the same place by itself.
+    // The next command may write to the terminal directly.
     let _ = stdout().flush();
 }
 
@@ -25,7 +23,7 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
-/// Whether a line may be overwritten while something goes on.
+/// Whether a progress line may be overwritten.
 pub(crate) fn can_animate() -> bool {
     stderr().is_terminal()
 }
@@ -35,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_well_at_every_size() {
+    fn times_have_the_unit_that_fits() {
         assert_eq!(time(Duration::from_millis(440)), "0.4 s");
         assert_eq!(time(Duration::from_secs(185)), "3 min 05 s");
     }

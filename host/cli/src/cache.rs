@@ -1,4 +1,4 @@
-//! Which folder compiled plugins are kept in. What lies there is executed, so it is made for this user alone.
+//! Chooses the folder of compiled plugins. The host executes what is in it, so nobody else may write there.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -6,14 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The folder that was asked for, or the first of the usual ones that can be made.
-///
-/// # Errors
-/// When it cannot be made, or others could write into it.
-pub fn folder(asked: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    if let Some(asked) = asked {
-        make(&asked)?;
-        return Ok(asked);
+/// The given folder, or else the first of the usual ones that can be made. Refuses one that others could write into.
+pub fn folder(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(given) = given {
+        make(&given)?;
+        return Ok(given);
     }
     let mut last = None;
     for candidate in candidates() {
@@ -22,12 +19,12 @@ pub fn folder(asked: Option<PathBuf>) -> anyhow::Result<PathBuf> {
             Err(error) => last = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| anyhow::anyhow!("there is no place for one")))
+    Err(last.unwrap_or_else(|| anyhow::anyhow!("neither $HOME nor /var/cache is usable")))
         .context("no folder for compiled plugins can be made; name one with --cache-dir")
 }
 
 fn candidates() -> Vec<PathBuf> {
-    // An empty variable counts as absent, as the XDG specification has it.
+    // The XDG specification treats an empty variable as absent.
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     let folders = [user, Some(PathBuf::from("/var/cache")), Some(std::env::temp_dir())];
@@ -41,17 +38,17 @@ fn make(folder: &Path) -> anyhow::Result<()> {
         .mode(0o700)
         .create(folder)
         .with_context(|| format!("making the folder {name}"))?;
-    // A link is not followed: who owns it could lead it elsewhere later.
-    let metadata = std::fs::symlink_metadata(folder).with_context(|| format!("looking at the folder {name}"))?;
+    // Does not follow a link: its owner could point it elsewhere later.
+    let metadata = std::fs::symlink_metadata(folder).with_context(|| format!("inspecting the folder {name}"))?;
     if !metadata.is_dir() {
-        anyhow::bail!("{name} is not a folder itself; name the folder that it leads to");
+        anyhow::bail!("{name} is not a folder; if it is a link, name its target");
     }
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         anyhow::bail!("the folder {name} belongs to another user, who could put native code into it");
     }
     if metadata.permissions().mode() & 0o022 != 0 {
         anyhow::bail!(
-            "other users may write into the folder {name}, and what lies there is executed; name a folder of your own"
+            "other users may write into the folder {name}, and the host executes its files; name a folder of your own"
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `mortise finalizers`: objects that a plugin which is gone keeps from being deleted, and letting them go.
+//! `mortise finalizers`: removes the finalizers of a removed plugin, so that its objects can be deleted.
 
 use std::path::PathBuf;
 
@@ -15,17 +15,13 @@ use crate::{kubernetes, words};
 
 /// The field manager of what this command writes.
 const MANAGER: &str = "mortise-finalizers";
-/// Objects of one page of a list: kubectl's own.
+/// Objects per page of a list, as kubectl has it.
 const PAGE: u32 = 500;
-/// How often an object that changes under the patch is looked at again. Whoever changes it more often than that is asked for
-/// by the message.
+/// Attempts per object when others change it between read and patch. After that the user has to repeat the command.
 const MAX_TRIES: u32 = 5;
-/// 409.
 const CONFLICT: u16 = 409;
-/// 404.
 const NOT_FOUND: u16 = 404;
 
-/// What was typed.
 #[derive(Debug, Args)]
 pub struct FinalizersArgs {
     #[command(subcommand)]
@@ -34,36 +30,36 @@ pub struct FinalizersArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Take a plugin's finalizer off the objects that have it
+    /// Remove a plugin's finalizer from all objects
     Release(ReleaseArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  Which objects a plugin keeps from being deleted:
+  List the objects that have a plugin's finalizer:
       mortise finalizers release drain --dry-run
 
-  Let them go, without what the plugin would have done for them:
+  Remove it, without the plugin's cleanup:
       mortise finalizers release drain
 
-  Those of one kind only:
+  From objects of one kind only:
       mortise finalizers release drain --kind maintenance.mortise.dev/v1alpha1/NodeMaintenance
 
-A plugin that cleans up after its objects puts the finalizer mortise.dev/PLUGIN on them. When it is
-removed, they cannot be deleted any more: either bring it back, and it cleans up, or release them
-here. Without --kind every kind that the API server lists is looked through.")]
+A plugin that cleans up after its objects puts the finalizer mortise.dev/PLUGIN on them. Once the
+plugin is removed, they cannot be deleted any more: either install it again, and it cleans up, or
+release them here. Without --kind the command lists every kind that the API server serves.")]
 struct ReleaseArgs {
     /// The plugin
     #[arg(value_name = "PLUGIN")]
     plugin: String,
-    /// Look at this kind only, such as "example.com/v1/Team" or "v1/ConfigMap"
+    /// Only objects of this kind, such as "example.com/v1/Team" or "v1/ConfigMap"
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Print what has the finalizer, and change nothing
+    /// Print the objects that have the finalizer, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Release although the plugin is there
+    /// Release although the plugin is installed
     #[arg(long)]
     force: bool,
     /// Kubeconfig to reach the API server; without it, $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config
@@ -71,11 +67,11 @@ struct ReleaseArgs {
     kubeconfig: Option<PathBuf>,
 }
 
-/// Says of every object that has the finalizer what became of it.
+/// Prints the outcome for every object that has the finalizer.
 pub fn run(args: &FinalizersArgs) -> anyhow::Result<()> {
     let Command::Release(args) = &args.command;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting I/O")?;
-    runtime.block_on(release(args)).with_context(|| format!("cannot release what {} keeps", args.plugin))
+    let released = kubernetes::block_on(release(args))?;
+    released.with_context(|| format!("cannot release the objects of {}", args.plugin))
 }
 
 async fn release(args: &ReleaseArgs) -> anyhow::Result<()> {
@@ -88,17 +84,17 @@ async fn release(args: &ReleaseArgs) -> anyhow::Result<()> {
     for resource in resources(&client, args.kind.as_deref()).await? {
         let held = match held(&client, &resource, &finalizer).await {
             Ok(held) => held,
-            // Somebody who may not read all kinds may still release those that they can.
+            // A user without the right to read some kinds may still release objects of the others.
             Err(error) if args.kind.is_none() => {
                 failed += 1;
-                words::print(&format!("{} could not be looked through: {error}\n", resource.plural))?;
+                words::print(&format!("{} cannot be listed: {error}\n", resource.plural))?;
                 continue;
             }
             Err(error) => return Err(error).with_context(|| format!("listing {}", resource.plural)),
         };
         for object in held {
             found += 1;
-            let what = spoken(&resource, &object);
+            let what = display(&resource, &object);
             if args.dry_run {
                 words::print(&format!("{what} has {finalizer}\n"))?;
                 continue;
@@ -121,28 +117,28 @@ async fn release(args: &ReleaseArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Released objects go without their cleanup, which a plugin that is there would have done.
+/// A plugin that is installed does its cleanup itself.
 async fn refuse_while_it_serves(client: &Client, plugin: &str) -> anyhow::Result<()> {
     let kind = plugin_object::kind();
     let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(kind.group(), kind.version(), &kind.kind));
     let plugins: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     match plugins.get_opt(plugin).await {
         Ok(Some(_)) => bail!(
-            "the plugin is there and cleans up by itself: delete the objects and wait, withdraw the plugin first, or \
+            "the plugin is installed and cleans up by itself: delete the objects and wait, withdraw the plugin first, or \
              release without its cleanup by --force"
         ),
         Ok(None) => Ok(()),
-        Err(error) => Err(error).context("looking whether the plugin is there"),
+        Err(error) => Err(error).context("reading the Plugin object"),
     }
 }
 
-/// The kinds to look through: one, or all that can be listed and patched, each in the version that the API server prefers.
+/// The kinds to list: one, or all that support list and patch, each in the API server's preferred version.
 async fn resources(client: &Client, kind: Option<&str>) -> anyhow::Result<Vec<ApiResource>> {
     let can = |capabilities: &ApiCapabilities| {
         capabilities.supports_operation(verbs::LIST) && capabilities.supports_operation(verbs::PATCH)
     };
     let Some(kind) = kind else {
-        let discovery = Discovery::new(client.clone()).run().await.context("asking which kinds there are")?;
+        let discovery = Discovery::new(client.clone()).run().await.context("discovering the API server's kinds")?;
         let all = discovery.groups().flat_map(|group| group.recommended_resources());
         return Ok(all.filter(|(_, capabilities)| can(capabilities)).map(|(resource, _)| resource).collect());
     };
@@ -157,7 +153,6 @@ async fn resources(client: &Client, kind: Option<&str>) -> anyhow::Result<Vec<Ap
     Ok(vec![resource])
 }
 
-/// The objects of a kind that have the finalizer.
 async fn held(
     client: &Client,
     resource: &ApiResource,
@@ -176,7 +171,8 @@ async fn held(
     }
 }
 
-/// Takes the finalizer off one object; the list is replaced as a whole, so it has to be the list that was seen.
+/// Removes the finalizer from one object. The patch replaces the whole list, so it carries the resourceVersion that was
+/// read.
 async fn release_one(
     client: &Client,
     resource: &ApiResource,
@@ -191,29 +187,29 @@ async fn release_one(
     for _ in 0..MAX_TRIES {
         let left: Vec<&String> = object.finalizers().iter().filter(|name| *name != finalizer).collect();
         if left.len() == object.finalizers().len() {
-            return Ok("is released already");
+            return Ok("was released already");
         }
-        let goes = object.metadata.deletion_timestamp.is_some() && left.is_empty();
+        let is_last = object.metadata.deletion_timestamp.is_some() && left.is_empty();
         let patch = json!({"metadata": {
             "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": left,
         }});
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match api.patch(&name, &params, &Patch::Merge(&patch)).await {
-            Ok(_) if goes => return Ok("is released and deleted"),
+            Ok(_) if is_last => return Ok("is released and deleted"),
             Ok(_) => return Ok("is released"),
-            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok("is gone already"),
+            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok("was deleted already"),
             Err(kube::Error::Api(status)) if status.code == CONFLICT => match api.get_metadata_opt(&name).await? {
                 Some(newer) => object = newer,
-                None => return Ok("is gone already"),
+                None => return Ok("was deleted already"),
             },
             Err(kube::Error::Api(status)) => bail!("{}", status.message),
             Err(error) => return Err(error.into()),
         }
     }
-    bail!("it changed {MAX_TRIES} times while it was being released; run the command again")
+    bail!("it changed {MAX_TRIES} times during the release; run the command again")
 }
 
-fn spoken(resource: &ApiResource, object: &PartialObjectMeta<DynamicObject>) -> String {
+fn display(resource: &ApiResource, object: &PartialObjectMeta<DynamicObject>) -> String {
     match object.namespace() {
         Some(namespace) => format!("{} {namespace}/{}", resource.kind, object.name_any()),
         None => format!("{} {}", resource.kind, object.name_any()),

@@ -1,4 +1,4 @@
-//! `mortise inspect`: what a plugin is, what it asks for and what it weighs, for a person or as JSON.
+//! `mortise inspect`: shows a plugin's manifest, imports and sizes, as text or as JSON.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,14 +14,13 @@ use serde_json::value::RawValue;
 use crate::component::{self, Component};
 use crate::words;
 
-/// What was typed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  What a plugin is and may do:
+  Show a plugin's manifest, imports and sizes:
       mortise inspect podset.wasm
 
-  Its digest, for a script:
+  Print its digest, for a script:
       mortise inspect podset.wasm -o json | jq -r .digest
 
 Exit status:
@@ -31,7 +30,7 @@ pub struct InspectArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]
     file: PathBuf,
-    /// How the answer looks
+    /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Output,
     /// Folder for compiled plugins, as of `mortise run`
@@ -45,7 +44,6 @@ enum Output {
     Json,
 }
 
-/// The answer, in the order in which a person reads it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected<'a> {
@@ -68,7 +66,6 @@ struct Sizes {
     custom_bytes: u64,
 }
 
-/// Loads the plugin as the host would and prints what it is.
 pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let component = component::load(&args.file, args.cache_dir.clone())?;
     let scanned = component.scan.sizes;
@@ -97,7 +94,7 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What a component takes in a ConfigMap, whether it fits or not.
+/// The component's size in a ConfigMap, even if it is too large for one.
 fn packed_bytes(component: &[u8], compression: Compression) -> anyhow::Result<u64> {
     match pack("namespace", "plugin", component, None, compression) {
         Ok(packed) => Ok(packed.packed_bytes as u64),
@@ -112,7 +109,7 @@ fn text(component: &Component, sizes: Sizes) -> Result<String, std::fmt::Error> 
     writeln!(text, "{} {}", manifest.name, manifest.version)?;
     writeln!(text, "  digest   {}", component.scan.digest)?;
     let smallest = sizes.component_bytes.min(sizes.gzip_bytes).min(sizes.zstd_bytes);
-    // The API server counts a ConfigMap's bytes as they are before base64.
+    // The API server counts a ConfigMap's bytes before base64.
     let fits = if smallest <= CONFIG_MAP_BYTES as u64 { "fits a ConfigMap" } else { "too large for a ConfigMap" };
     writeln!(
         text,
@@ -147,7 +144,7 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
         describe_controller(text, controller)?;
     }
     if !manifest.writes.is_empty() {
-        writeln!(text, "\nWrites besides, to objects that are no children")?;
+        writeln!(text, "\nWrites objects that are not children")?;
         for rule in manifest.writes.iter() {
             let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
             write!(text, "  {:<7}{}", verbs.join(", "), words::kind(&rule.kind))?;
@@ -158,13 +155,13 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
         }
     }
     if !manifest.custom_resources.is_empty() {
-        writeln!(text, "\nBrings the CustomResourceDefinitions")?;
+        writeln!(text, "\nCustomResourceDefinitions")?;
         for crd in &manifest.custom_resources {
             let scope = if crd.namespaced { "namespaced" } else { "cluster-scoped" };
             let versions: Vec<&str> = crd.kinds.iter().map(|kind| kind.version()).collect();
             write!(text, "  {} ({scope}; {})", crd.name, versions.join(", "))?;
             let is_converted = manifest.conversion.iter().any(|spec| spec.crd == crd.name);
-            writeln!(text, "{}", if is_converted { ", whose versions it converts" } else { "" })?;
+            writeln!(text, "{}", if is_converted { ", converted between versions" } else { "" })?;
         }
     }
     for spec in &manifest.admission {
@@ -177,16 +174,15 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
 
 fn describe_admission(text: &mut String, spec: &AdmissionSpec) -> std::fmt::Result {
     let Operations { create, update, delete } = spec.operations;
-    let operations = [(create, "created"), (update, "changed"), (delete, "deleted")];
-    let operations: Vec<&str> =
-        operations.into_iter().filter_map(|(is_meant, word)| is_meant.then_some(word)).collect();
-    writeln!(text, "\nIs asked before {} is {}", words::kind(&spec.kind), operations.join(", "))?;
+    let operations = [(create, "create"), (update, "update"), (delete, "delete")];
+    let operations: Vec<&str> = operations.into_iter().filter_map(|(is_on, word)| is_on.then_some(word)).collect();
+    writeln!(text, "\nAdmission of {}, on {}", words::kind(&spec.kind), operations.join(", "))?;
     if spec.mutate {
-        writeln!(text, "  fills in defaults")?;
+        writeln!(text, "  sets defaults")?;
     }
     if spec.validate {
-        let otherwise = if spec.is_own() { "refused" } else { "admitted unchecked" };
-        writeln!(text, "  checks; what is written while no host answers is {otherwise}")?;
+        let otherwise = if spec.is_own() { "refuses" } else { "admits" };
+        writeln!(text, "  validates; while no host responds, the API server {otherwise} these writes")?;
     }
     Ok(())
 }
@@ -197,16 +193,16 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
         writeln!(text, "  where  {}", controller.selection)?;
     }
     if controller.finalize {
-        writeln!(text, "  cleans up after them before they go, by a finalizer")?;
+        writeln!(text, "  cleans up before their deletion, by a finalizer")?;
     }
     for owned in &controller.owns {
         let how = match owned.update {
-            Update::Apply => "changed in place".to_owned(),
-            Update::Recreate => "deleted and created anew when it has to change".to_owned(),
+            Update::Apply => "updated in place".to_owned(),
+            Update::Recreate => "replaced when changed".to_owned(),
             Update::RollingRecreate { max_unavailable } => {
-                format!("deleted and created anew when it has to change, with {max_unavailable} unavailable at most")
+                format!("replaced when changed, at most {max_unavailable} unavailable")
             }
-            Update::OnDelete => "created anew once somebody has deleted it".to_owned(),
+            Update::OnDelete => "replaced once it has been deleted".to_owned(),
         };
         writeln!(text, "  owns   {}, {how}", words::kind(&owned.kind))?;
     }

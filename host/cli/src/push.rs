@@ -1,4 +1,4 @@
-//! `mortise push`: a component into a labelled ConfigMap of the host's namespace.
+//! `mortise push`: writes a component into a labelled ConfigMap of the host's namespace.
 
 use std::path::PathBuf;
 
@@ -7,18 +7,16 @@ use clap::Args;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
-use mortise_core::refusal::Refusal;
 use mortise_core::well_known::PLUGIN;
 use mortise_runtime::config::Namespace;
 use mortise_source::configmap::CONFIG_KEY;
-use mortise_source::pack::{Compression, Packed, pack};
+use mortise_source::pack::{Compression, pack};
 
 use crate::{component, kubernetes, words};
 
 /// The field manager of what this command writes.
 const MANAGER: &str = "mortise-push";
 
-/// What was typed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -31,9 +29,9 @@ Examples:
   As a manifest for a repository, without a cluster:
       mortise push podset.wasm --dry-run > podset.yaml
 
-A running host compiles a new build beside the one that serves, and changes over between two calls.
-A build that it refuses leaves the old one serving; `kubectl get plugins -o wide` says why. Without
---config, a configuration that is there stays.")]
+A running host compiles the new build while the old one serves, and switches between two calls. If it
+refuses the new build, the old one keeps serving; `kubectl get plugins -o wide` says why. Without
+--config, an existing configuration stays.")]
 pub struct PushArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]
@@ -58,14 +56,11 @@ pub struct PushArgs {
     dry_run: bool,
 }
 
-/// Packs the component and creates or replaces its ConfigMap.
 pub fn run(args: &PushArgs) -> anyhow::Result<()> {
     let file = args.file.display();
     let name = kubernetes::plugin_name(args.name.as_deref(), &args.file)?;
     let bytes = component::read(&args.file)?;
-    mortise_wasm::scan::prescan(&bytes)
-        .map_err(|Refusal { reason, message, .. }| anyhow::anyhow!("{reason}: {message}"))
-        .with_context(|| format!("the host would refuse {file}"))?;
+    mortise_wasm::scan::prescan(&bytes).map_err(|refusal| component::refused(refusal, &args.file))?;
     let config = args.config.as_ref().map(|path| {
         std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))
     });
@@ -79,25 +74,19 @@ pub fn run(args: &PushArgs) -> anyhow::Result<()> {
     if args.dry_run {
         return words::print(&crate::yaml::documents(&[config_map])?);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting I/O")?;
-    let done = runtime
-        .block_on(send(args, config_map))
+    let done = kubernetes::block_on(send(args, config_map))?
         .map_err(|error| in_words(error, args.namespace.as_str()))
         .with_context(|| format!("cannot push {file} to ConfigMap {}/{name}", args.namespace))?;
-    words::print(&report(args, &name, done, &packed))
-}
-
-fn report(args: &PushArgs, name: &str, done: &str, packed: &Packed) -> String {
-    format!(
+    words::print(&format!(
         "ConfigMap {}/{name} {done}\n  digest  {}\n  size    {}, packed {}\nNext: kubectl get plugins {name} -o wide\n",
         args.namespace,
         packed.digest,
         words::size(packed.component_bytes as u64),
         words::size(packed.packed_bytes as u64),
-    )
+    ))
 }
 
-/// An answer of the API server in its own words, with what to do where that is known.
+/// The API server's message, with what to do where that is known.
 fn in_words(error: anyhow::Error, namespace: &str) -> anyhow::Error {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if status.code == 404 && status.message.contains("namespaces") => {
@@ -108,8 +97,8 @@ fn in_words(error: anyhow::Error, namespace: &str) -> anyhow::Error {
     }
 }
 
-/// Creates the ConfigMap, or replaces the one that is there. Two that push at once are told apart by its version: the
-/// second gets a conflict and not the mixture of both.
+/// Creates the ConfigMap, or replaces the existing one. The replacement carries the resourceVersion that was read: of
+/// two pushes at once one gets a conflict.
 async fn send(args: &PushArgs, mut wanted: ConfigMap) -> anyhow::Result<&'static str> {
     let client = kubernetes::client(args.kubeconfig.as_deref()).await?;
     let api: Api<ConfigMap> = Api::namespaced(client, args.namespace.as_str());
@@ -121,7 +110,7 @@ async fn send(args: &PushArgs, mut wanted: ConfigMap) -> anyhow::Result<&'static
     };
     if live.metadata.labels.as_ref().and_then(|labels| labels.get(PLUGIN)).map(String::as_str) != Some("true") {
         bail!(
-            "it is there and is no plugin: it has no label {PLUGIN}=true; take another name with --name, or label it with \
+            "it exists and is not a plugin: it has no label {PLUGIN}=true; choose another name with --name, or label it with \
              kubectl -n {} label configmap {name} {PLUGIN}=true",
             args.namespace
         );
@@ -131,7 +120,7 @@ async fn send(args: &PushArgs, mut wanted: ConfigMap) -> anyhow::Result<&'static
     Ok("replaced")
 }
 
-/// What a push leaves as it is: other labels and annotations, and the configuration when none is given.
+/// Keeps other labels and annotations, and the configuration if none is given.
 fn take_over(wanted: &mut ConfigMap, live: ConfigMap) {
     let mut metadata = live.metadata;
     metadata.managed_fields = None;
@@ -152,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_replaces_the_component_and_keeps_what_it_does_not_bring() {
+    fn a_push_replaces_the_component_and_keeps_labels_and_configuration() {
         let live = config_map(serde_json::json!({
             "metadata": {"name": "podset", "resourceVersion": "7", "labels": {"team": "web", PLUGIN: "true"}},
             "data": {CONFIG_KEY: "a: 1", "plugin.wasm": "text"},
@@ -163,7 +152,7 @@ mod tests {
             "binaryData": {"plugin.wasm.zst": "AAA="},
         }));
         take_over(&mut wanted, live.clone());
-        assert_eq!(wanted.metadata.resource_version.as_deref(), Some("7"), "a change in between is a conflict");
+        assert_eq!(wanted.metadata.resource_version.as_deref(), Some("7"), "a concurrent change is a conflict");
         assert_eq!(wanted.metadata.labels.as_ref().unwrap().len(), 2);
         assert_eq!(wanted.data.as_ref().unwrap().keys().collect::<Vec<_>>(), [CONFIG_KEY]);
         assert_eq!(wanted.binary_data.as_ref().unwrap().keys().collect::<Vec<_>>(), ["plugin.wasm.zst"]);

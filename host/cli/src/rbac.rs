@@ -1,6 +1,6 @@
-//! `mortise rbac`: the exact rights that a plugin, or the host itself, needs, as roles. The core says which rights a manifest
-//! needs, by kind; roles name resources. A manifest's own CRDs have the names of theirs. No cluster is asked, so all others are
-//! guessed, as kube guesses them: right for Kubernetes' own kinds.
+//! `mortise rbac`: prints the rights that a plugin, or the host itself, needs, as roles. The core derives rights by
+//! kind; roles name resources. For kinds of the plugin's own CRDs the CRD has the name. Others are guessed as kube
+//! guesses them, without a cluster: correct for Kubernetes' own kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,7 +22,6 @@ use crate::yaml::documents;
 #[cfg(test)]
 mod tests;
 
-/// What was typed.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "mortise rbac <FILE.wasm> [OPTIONS]\n       mortise rbac --host [OPTIONS]",
@@ -35,9 +34,9 @@ Examples:
       mortise rbac --host | kubectl apply -f -
 
 A plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes
-adds its rules to the host's ClusterRole; delete it to take them back. The resources of kinds that
-the plugin brings no CRD for are the English plurals of the kinds, as Kubernetes names its own;
-correct the resource of another's kind whose CRD has another plural."
+aggregates its rules into the host's ClusterRole; delete it to revoke them. For kinds without a CRD in
+the plugin, the resource is the English plural of the kind, as with Kubernetes' own kinds; correct it
+where another CRD has another plural."
 )]
 pub struct RbacArgs {
     /// The plugin
@@ -57,7 +56,6 @@ pub struct RbacArgs {
     cache_dir: Option<PathBuf>,
 }
 
-/// Prints the roles as YAML.
 pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
         return crate::words::print(&host(args.namespace.as_str())?);
@@ -67,13 +65,13 @@ pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     crate::words::print(&documents(&[plugin(&name, &component.manifest)])?)
 }
 
-/// The ClusterRole that gives the host what one plugin needs. Kubernetes aggregates it into the host's role.
+/// The ClusterRole with the rights that one plugin needs. Kubernetes aggregates it into the host's role.
 fn plugin(name: &str, manifest: &Manifest) -> ClusterRole {
     let metadata = aggregated(metadata(&format!("mortise-plugin-{name}"), None));
     ClusterRole { metadata, rules: Some(rules(manifest)), aggregation_rule: None }
 }
 
-/// The rules that a plugin needs, sorted. Resources of one group that need the same verbs share a rule.
+/// The rules that a plugin needs, sorted. Resources of one group that need the same verbs share one rule.
 fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
     for Permission { kind, verb, subresource } in needed(manifest) {
@@ -103,8 +101,8 @@ fn resource(manifest: &Manifest, kind: &Kind) -> String {
     }
 }
 
-/// What the host itself needs, without any plugin, in the cluster and in its own namespace; and the role that gathers this
-/// and every plugin's role, bound to its account.
+/// The rights of the host without any plugin, in the cluster and in its own namespace; and the role that aggregates
+/// them with every plugin's, bound to the host's ServiceAccount.
 fn host(namespace: &str) -> anyhow::Result<String> {
     let label = LabelSelector { match_labels: Some(label(AGGREGATE_LABEL, "true")), ..LabelSelector::default() };
     let gathered = ClusterRole {
@@ -129,13 +127,13 @@ fn host(namespace: &str) -> anyhow::Result<String> {
 
 fn of_the_cluster() -> Vec<PolicyRule> {
     vec![
-        // By which the API server knows that a plugin is to be asked. They carry the host's label; others' are left alone.
+        // Admission webhooks. The host writes only those with its own label.
         rule(
             "admissionregistration.k8s.io",
             &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
             &["list", "create", "update", "delete"],
         ),
-        // CRDs are never deleted: their objects would go with them.
+        // No delete: the API server would delete all objects of a deleted CRD.
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create", "update"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule(GROUP, &["plugins"], &["get", "list", "watch", "create", "delete"]),
@@ -144,11 +142,11 @@ fn of_the_cluster() -> Vec<PolicyRule> {
 }
 
 fn of_the_namespace() -> Vec<PolicyRule> {
-    // The key by which the API server knows the host's webhooks. A rule that names an object cannot allow to create it.
+    // The webhooks' certificate. RBAC cannot restrict `create` by name, so it has a rule of its own.
     let of_secret = rule("", &["secrets"], &["get", "update"]);
     vec![
         rule("", &["configmaps"], &["get", "list", "watch"]),
-        // For --leader-elect. RBAC cannot bind `create` to a name, so the Lease's name is left open.
+        // For --leader-elect. Without a name, since RBAC cannot restrict `create` by name.
         rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
         PolicyRule { resource_names: Some(vec![WEBHOOK_SECRET.to_owned()]), ..of_secret },
         rule("", &["secrets"], &["create"]),

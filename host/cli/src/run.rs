@@ -1,4 +1,4 @@
-//! `mortise run`: what the command line says, turned into a checked [`Config`]; the host itself is in the runtime crate.
+//! `mortise run`: turns command line arguments into a validated [`Config`]; the host itself is in the runtime crate.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,7 +13,6 @@ use mortise_runtime::log;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::warn;
 
-/// What was typed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,46 +29,45 @@ Plugins:
       kubectl -n mortise-system create configmap podset --from-file=plugin.wasm=podset.wasm
       kubectl -n mortise-system label configmap podset mortise.dev/plugin=true
   With --plugin-dir, also every NAME.wasm in that folder, with NAME.yaml as its configuration.
-  `kubectl get plugins` shows what became of each.
+  `kubectl get plugins` shows the state of each.
 
 Several hosts:
   Two hosts that write to one cluster undo each other's work. With --leader-elect any number of them may
   run: one leads, the others stand by with warm caches and compiled plugins and write nothing. A leader
-  that ends gives its Lease back and another goes on at once; when one is lost, another leads after 15 s.
-  Without --leader-elect, run one host per cluster and let it end before the next one begins; hosts of
-  different clusters know nothing of each other and need none of this.
+  that shuts down releases its Lease and another takes over at once; after a crash, within 15 s. Without
+  --leader-elect, run one host per cluster and let it end before the next one starts.
 
 Signals:
-  SIGTERM or SIGINT ends the host: writes in flight are finished, nothing new begins, at most 10 s.
-  A second one ends it at once; every write is safe to repeat, so nothing is lost either way.")]
+  SIGTERM or SIGINT shuts the host down: it finishes writes in flight and starts no others, 10 s at most.
+  A second signal ends it at once. Every write is safe to repeat, so nothing is lost either way.")]
 pub struct RunArgs {
     /// Kubeconfig to reach the API server; without it, $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Namespace in which plugins' ConfigMaps are looked for
+    /// Namespace of the plugins' ConfigMaps
     #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
     namespace: Namespace,
-    /// Folder with NAME.wasm files as a second source of plugins; where both have a name, the folder's plugin is taken
+    /// Folder with NAME.wasm files as a second source of plugins; it takes precedence over a ConfigMap of the same name
     #[arg(long, value_name = "DIR")]
     plugin_dir: Option<PathBuf>,
     /// Folder that only this host writes, for compiled plugins [default: a folder `mortise` in $XDG_CACHE_HOME,
     /// ~/.cache, /var/cache or the system's temporary folder, the first that can be made]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Threads that run reconciles, at least 3; admission and conversion have half as many of their own, at least 3 too
-    /// [default: one more than there are cores]
+    /// Threads that run reconciles, at least 3; admission and conversion have half as many, also at least 3
+    /// [default: the number of cores plus one]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Writes that each plugin may send in a minute; one that is over is slowed down and says so
+    /// Writes that each plugin may send in a minute; the host slows down a plugin that exceeds it, and reports it
     #[arg(long, value_name = "N", default_value_t = WriteBudget::default().writes_per_minute)]
     plugin_writes_per_minute: u32,
-    /// Of these, objects that it may create
+    /// Creates among these
     #[arg(long, value_name = "N", default_value_t = WriteBudget::default().creates_per_minute)]
     plugin_creates_per_minute: u32,
-    /// How often each kind in the cache is compared with a live list, and what differs is listed anew; 0 is off
+    /// How often the host compares each kind in its cache with a live list, and relists it on a difference; 0 is off
     #[arg(long, value_name = "N", default_value_t = 60)]
     audit_interval_minutes: u64,
-    /// Write only while this host holds a Lease, so that several hosts may run in one cluster and one of them leads
+    /// Write only while this host holds a Lease, so that several hosts may run in one cluster
     #[arg(long)]
     leader_elect: bool,
     /// Namespace of that Lease [default: the namespace of --namespace]
@@ -84,22 +82,21 @@ pub struct RunArgs {
     /// Where /healthz and /readyz are served; "0" is off
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     health_probe_bind_address: BindAddress,
-    /// Port on which the API server asks plugins before it stores objects, and has them convert between versions; 0 is off.
-    /// Nothing listens until a plugin needs it
+    /// Port of the admission and conversion webhooks; 0 is off. Nothing listens until a plugin needs it
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     webhook_port: u16,
     /// How the API server reaches that port [default: the Service mortise-webhook inside a cluster, else
     /// https://127.0.0.1:PORT]
     #[arg(long, value_name = "URL")]
     webhook_url: Option<WebhookUrl>,
-    /// Folder with tls.crt, tls.key and ca.crt for that port, such as of cert-manager, instead of certificates that the host
-    /// makes itself; read again when they change
+    /// Folder with tls.crt, tls.key and ca.crt for that port, such as from cert-manager, instead of certificates that
+    /// the host issues itself; reloaded when they change
     #[arg(long, value_name = "DIR")]
     webhook_cert_path: Option<PathBuf>,
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     log_format: LogFormat,
-    /// What is logged: error, warn, info, debug or trace, or per crate such as "info,mortise_kube=debug"
+    /// Log level: error, warn, info, debug or trace, or per crate such as "info,mortise_kube=debug"
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: log::Level,
 }
@@ -110,7 +107,7 @@ enum LogFormat {
     Json,
 }
 
-/// Runs the host until it is told to end.
+/// Runs the host until a signal ends it.
 pub fn run(args: RunArgs) -> anyhow::Result<()> {
     let format = match args.log_format {
         LogFormat::Human => log::Format::Human,
@@ -150,17 +147,17 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
     mortise_runtime::run(config)
 }
 
-/// Lets this process open as many files as it may. A plugin takes two, its compiled form and a connection that watches, and
-/// the soft limit is often 1024 for the sake of programs that still call `select`.
+/// Raises the limit of open files to the hard limit. A plugin takes two, its compiled form and the connection of its
+/// watches, and the soft limit is often 1024, for programs that still call `select`.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "the limit of open files stays as it is; some hundred plugins may reach it");
+        warn!(%error, "cannot raise the limit of open files; a few hundred plugins may reach it");
     }
 }
 
-/// The pod's name: from the manifest that asks for it, else the name that the kubelet gives the pod's host.
+/// The pod's name, from the downward API or the hostname.
 fn instance() -> String {
     let named = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     named("POD_NAME").or_else(|| named("HOSTNAME")).unwrap_or_else(|| "mortise".to_owned())

@@ -1,4 +1,4 @@
-//! How things are put to a person: errors, sizes, kinds.
+//! Output for people: errors, sizes, kinds, capabilities.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
@@ -6,16 +6,16 @@ use std::io::{ErrorKind, Write as _};
 use anyhow::Context;
 use mortise_core::object::Kind;
 
-/// Prints an answer. A reader that has seen enough, such as `head`, is no error.
+/// Prints to standard output. A reader that closes it early, such as `head`, is no error.
 pub fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot print the answer"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot print the output"),
         _ => Ok(()),
     }
 }
 
-/// An error as a person reads it: what failed, then each cause on a line of its own. A cause that only repeats the end
-/// of the line above is left out.
+/// An error for a person: what failed, then each cause on a line of its own, except one that repeats the end of the
+/// line above.
 pub fn failure(error: &anyhow::Error) -> String {
     let mut text = format!("error: {error}\n");
     let mut above = error.to_string();
@@ -30,7 +30,6 @@ pub fn failure(error: &anyhow::Error) -> String {
     text
 }
 
-/// "105 213 bytes" is hard to compare, "103 KiB" is not.
 pub fn size(bytes: u64) -> String {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
@@ -41,19 +40,17 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// "PodSet (app.example.com/v1alpha1)".
 pub fn kind(kind: &Kind) -> String {
     format!("{} ({})", kind.kind, kind.api_version)
 }
 
-/// What a component's imports let it do, for somebody who decides whether to trust it: one line a meaning, with the
-/// imports that have it.
+/// What a component can do through its imports: each capability, with the imports that grant it.
 pub fn capabilities(imports: &[String]) -> Vec<(&'static str, Vec<&str>)> {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
     for import in imports {
         let meaning = meaning(import.split('@').next().unwrap_or(import));
         match lines.iter_mut().find(|(known, _)| *known == meaning) {
-            Some((_, of_it)) => of_it.push(import),
+            Some((_, granting)) => granting.push(import),
             None => lines.push((meaning, vec![import])),
         }
     }
@@ -65,14 +62,14 @@ fn meaning(name: &str) -> &'static str {
         "mortise:host/cluster" => "reads objects of the kinds that its manifest declares",
         "mortise:host/config" => "reads its own configuration",
         "mortise:host/log" | "wasi:cli/stdout" | "wasi:cli/stderr" => "writes log lines, within bounds",
-        "mortise:host/clock" => "knows the time, which stands still during a call",
-        "mortise:host/schedule" => "asks when cron expressions fire",
-        "mortise:host/objects" | "mortise:plugin/desired" => "only types",
-        _ if name.starts_with("wasi:clocks/") => "knows the time, which stands still during a call",
-        _ if name.starts_with("wasi:random/") => "draws random numbers, the same for the same object",
-        _ if name.starts_with("wasi:filesystem/") => "finds no files",
-        _ if name.starts_with("wasi:sockets/") => "finds no network",
-        _ if name.starts_with("wasi:") => "what its language's library asks for, with nothing behind it",
+        "mortise:host/clock" => "reads the time, which is constant during a call",
+        "mortise:host/schedule" => "evaluates cron expressions",
+        "mortise:host/objects" | "mortise:plugin/desired" => "types only",
+        _ if name.starts_with("wasi:clocks/") => "reads the time, which is constant during a call",
+        _ if name.starts_with("wasi:random/") => "gets pseudorandom numbers, seeded by the object",
+        _ if name.starts_with("wasi:filesystem/") => "has an empty file system",
+        _ if name.starts_with("wasi:sockets/") => "has no network",
+        _ if name.starts_with("wasi:") => "required by its language's runtime; no effect",
         _ => "unknown to this host",
     }
 }
@@ -88,7 +85,7 @@ mod tests {
         let error = Err::<(), _>(anyhow!("connection refused"))
             .context("asking 127.0.0.1:1: connection refused")
             .context("cannot push podset.wasm")
-            .expect_err("it is one");
+            .expect_err("an error");
         assert_eq!(
             failure(&error),
             "error: cannot push podset.wasm\n  because: asking 127.0.0.1:1: connection refused\n"
@@ -101,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_told_by_what_they_give() {
+    fn imports_are_grouped_by_capability() {
         let imports =
             ["wasi:cli/stdout@0.2.6", "mortise:host/cluster@0.1.0", "mortise:host/log@0.1.0", "wasi:sockets/tcp@0.2.6"];
         let imports = imports.map(str::to_owned);
@@ -110,7 +107,7 @@ mod tests {
             [
                 ("writes log lines, within bounds", vec!["wasi:cli/stdout@0.2.6", "mortise:host/log@0.1.0"]),
                 ("reads objects of the kinds that its manifest declares", vec!["mortise:host/cluster@0.1.0"]),
-                ("finds no network", vec!["wasi:sockets/tcp@0.2.6"]),
+                ("has no network", vec!["wasi:sockets/tcp@0.2.6"]),
             ]
         );
     }

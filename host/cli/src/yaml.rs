@@ -1,9 +1,8 @@
-//! YAML as `kubectl apply` reads it: one document an object, each with its own `---`.
+//! YAML for `kubectl apply`: documents separated by `---`.
 
 use anyhow::Context;
 use serde::Serialize;
 
-/// The documents, in this order.
 pub fn documents<T: Serialize>(objects: &[T]) -> anyhow::Result<String> {
     let mut text = String::new();
     for object in objects {

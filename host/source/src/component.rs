@@ -1,5 +1,5 @@
-//! A component as it is packed: its name, its compressed forms, its digest and its configuration. Packed bytes come in; a
-//! digest comes out when it is offered, and the component itself when it is compiled.
+//! A packed component: its name, compression, digest and configuration. Packed bytes come in; the digest comes out when
+//! the component is offered, and the component itself when it is compiled.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -10,13 +10,12 @@ use mortise_core::refusal::Refusal;
 use crate::fingerprint::Fingerprint;
 use crate::{MAX_DNS_LABEL_BYTES, is_dns_label};
 
-/// Largest configuration, as YAML and as the JSON that it becomes: it is handed to every call.
+/// Largest configuration, as YAML and as JSON: every call gets it.
 pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
-/// Largest window that a zstd frame may ask for: 64 MiB, the first power of two above the largest component. It is the most
-/// memory that unpacking takes, whatever is packed.
+/// Largest window of a zstd frame: 64 MiB, the first power of two above the largest component. It bounds the memory of
+/// decompression.
 const ZSTD_WINDOW_LOG: u32 = 26;
 
-/// A component that is ready to be offered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Component {
     pub digest: Digest,
@@ -24,7 +23,6 @@ pub(crate) struct Component {
     pub config: Arc<str>,
 }
 
-/// How a component is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Wasm,
@@ -35,7 +33,6 @@ pub(crate) enum Form {
 impl Form {
     pub(crate) const ALL: [Self; 3] = [Self::Wasm, Self::Gzip, Self::Zstd];
 
-    /// The key of a ConfigMap under which this form stands.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Wasm => "plugin.wasm",
@@ -44,20 +41,19 @@ impl Form {
         }
     }
 
-    /// The digest of what is packed, which is not believed to become what a small input claims: it is a stream that ends at
-    /// the largest component.
+    /// The digest of the component. Reads a stream that ends at the limit, since a small input may claim any size.
     pub(crate) fn digest(self, packed: &[u8]) -> Result<Digest, Refusal> {
         let seen = self.reader(packed).and_then(Fingerprint::of);
         seen.map_err(|error| self.broken(&error))?.digest
     }
 
-    /// Unpacks a component of this digest; None when something else is packed here.
+    /// Unpacks a component; None when its digest is another.
     pub(crate) fn unpack(self, packed: &[u8], digest: &Digest) -> Option<Vec<u8>> {
         let seen = self.reader(packed).and_then(Fingerprint::of).ok()?;
         if seen.digest.ok().as_ref() != Some(digest) {
             return None;
         }
-        // Room for exactly that: a buffer that grows would be half as large again.
+        // The exact capacity: a growing buffer would be half as large again.
         let mut bytes = Vec::with_capacity(seen.bytes);
         self.reader(packed).and_then(|mut reader| reader.read_to_end(&mut bytes)).ok()?;
         Some(bytes)
@@ -80,7 +76,7 @@ impl Form {
     }
 }
 
-/// A plugin's name becomes a field manager, a label's value and part of metrics, so it is a DNS-1123 label.
+/// A plugin's name becomes a field manager, a label value and part of metrics, so it has to be a DNS-1123 label.
 pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
     if is_dns_label(name) {
         return Ok(());
@@ -88,18 +84,18 @@ pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
     Err(Refusal::new(
         "InvalidName",
         format!(
-            "{name:?} cannot be a plugin's name: it has to be of at most {MAX_DNS_LABEL_BYTES} of the characters a-z, 0-9 and \
+            "{name:?} cannot be a plugin's name: it must have at most {MAX_DNS_LABEL_BYTES} of the characters a-z, 0-9 and \
              '-', and begin and end with a letter or digit; rename it"
         ),
     ))
 }
 
-/// A configuration's YAML as a JSON object. Empty text is an empty object.
+/// Parses a configuration's YAML into a JSON object. Empty text is an empty object.
 pub(crate) fn config(yaml: &str) -> Result<Arc<str>, Refusal> {
     if yaml.len() > MAX_CONFIG_BYTES {
         return Err(config_too_large());
     }
-    // The parser bounds aliases and depth by itself.
+    // The parser bounds aliases and depth.
     let value: serde_json::Value =
         serde_saphyr::from_str(yaml).map_err(|error| invalid_config(&format!("is not valid YAML: {error}")))?;
     match value {
@@ -108,7 +104,7 @@ pub(crate) fn config(yaml: &str) -> Result<Arc<str>, Refusal> {
             let text = value.to_string();
             if text.len() > MAX_CONFIG_BYTES { Err(config_too_large()) } else { Ok(text.into()) }
         }
-        other => Err(invalid_config(&format!("has to be a mapping of keys to values, and is {other}"))),
+        other => Err(invalid_config(&format!("must be a mapping of keys to values, not {other}"))),
     }
 }
 
@@ -168,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_unpacks_to_too_much_is_given_up_at_the_limit() {
+    fn decompression_stops_at_the_size_limit() {
         let mut large = b"\0asm\x0d\0\x01\0".to_vec();
         large.resize(MAX_COMPONENT_BYTES + 1, 0);
         for (form, packed) in [(Form::Zstd, zstd(&large)), (Form::Gzip, gzip(&large))] {
@@ -178,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unpacked_is_what_the_digest_is_of_or_nothing() {
+    fn only_a_component_with_the_offered_digest_is_unpacked() {
         let component = b"\0asm\x0d\0\x01\0 and more".repeat(9);
         for (form, packed) in
             [(Form::Wasm, component.clone()), (Form::Gzip, gzip(&component)), (Form::Zstd, zstd(&component))]
@@ -191,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_unpacked_names_its_key() {
+    fn a_refusal_of_broken_compression_names_the_key() {
         for form in [Form::Gzip, Form::Zstd] {
             let refusal = form.digest(b"\0asm").unwrap_err();
             assert_eq!(refusal.reason, "BrokenCompression");

@@ -1,5 +1,5 @@
-//! A plugin in a ConfigMap: the object's JSON in, an offer or a refusal out; and once more in, the component out. The watch
-//! that brings the JSON is the kube crate's. Nothing of a ConfigMap is kept: what is compiled is read again.
+//! A plugin in a ConfigMap: the object's JSON in, an offer or a refusal out; later the JSON in again, the component
+//! out. The kube crate watches ConfigMaps. Nothing of a ConfigMap is kept between the two.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::component::{Component, Form, check_name, config};
 use crate::{Origin, SourceEvent};
 
-/// The label by which ConfigMaps offer plugins, as a selector.
+/// Label selector of ConfigMaps that hold plugins.
 pub const SELECTOR: &str = "mortise.dev/plugin=true";
 /// The key of `data` that holds the plugin's configuration.
 pub const CONFIG_KEY: &str = "config.yaml";
@@ -27,17 +27,17 @@ struct ConfigMap {
     binary_data: Option<BTreeMap<String, String>>,
 }
 
-/// How a source that is a ConfigMap is called.
+/// A ConfigMap's source name.
 pub fn source(name: &Name) -> String {
     format!("ConfigMap {name}")
 }
 
-/// Reads a ConfigMap. It decodes, decompresses and hashes up to 40 MiB, so it is called off the I/O threads.
+/// Reads a ConfigMap. It decodes, decompresses and hashes up to 40 MiB, so call it off the I/O threads.
 pub fn read(name: &Name, json: &str) -> SourceEvent {
     SourceEvent::of(&name.name, &source(name), Origin::ConfigMap(name.clone()), component(name, json))
 }
 
-/// The component of this digest, unpacked; None when the ConfigMap holds it no longer.
+/// Unpacks the component of this digest; None when the ConfigMap no longer holds it.
 pub fn unpack(name: &Name, json: &str, digest: &Digest) -> Option<Vec<u8>> {
     let Packed { form, bytes, .. } = packed(name, json).ok()?;
     form.unpack(&bytes, digest)
@@ -50,7 +50,6 @@ fn component(name: &Name, json: &str) -> Result<Component, Refusal> {
     Ok(Component { digest: packed.form.digest(&packed.bytes)?, config })
 }
 
-/// What a ConfigMap holds of a plugin.
 struct Packed {
     form: Form,
     bytes: Vec<u8>,
@@ -74,7 +73,7 @@ fn packed(name: &Name, json: &str) -> Result<Packed, Refusal> {
         (Some(text), _) => {
             STANDARD.decode(text).map_err(|error| unreadable(format!(", {}: not valid base64: {error}", form.key())))?
         }
-        // kubectl puts a file into `data` when it happens to be UTF-8, as a component of a few bytes may be.
+        // kubectl puts a file that happens to be valid UTF-8 into `data`, even a small component.
         (None, Some(text)) => text.into_bytes(),
         (None, None) => Vec::new(),
     };
@@ -84,11 +83,11 @@ fn packed(name: &Name, json: &str) -> Result<Packed, Refusal> {
 fn no_candidate<'a>(name: &Name, found: impl Iterator<Item = &'a String>) -> Refusal {
     let expected = Form::ALL.map(Form::key).join(", ");
     let found: Vec<&str> = found.map(String::as_str).collect();
-    let found = if found.is_empty() { "no keys at all".to_owned() } else { found.join(", ") };
+    let found = if found.is_empty() { "no keys".to_owned() } else { found.join(", ") };
     Refusal::new(
         "NoComponent",
         format!(
-            "ConfigMap {name} holds none of the keys {expected}; it has {found}. Put a component into it with: mortise push \
+            "ConfigMap {name} holds none of the keys {expected}; it has {found}. Create one with: mortise push \
              FILE.wasm --name {} --namespace {}",
             name.name, name.namespace
         ),
@@ -99,10 +98,7 @@ fn many_candidates(name: &Name, candidates: &[Form]) -> Refusal {
     let keys: Vec<&str> = candidates.iter().map(|form| form.key()).collect();
     Refusal::new(
         "ManyComponents",
-        format!(
-            "ConfigMap {name} holds {}, and only one of them can be the plugin; remove the others",
-            keys.join(" and ")
-        ),
+        format!("ConfigMap {name} holds {}, but must hold only one of them; remove the others", keys.join(" and ")),
     )
 }
 
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_in_any_form_is_what_is_offered() {
+    fn a_pushed_component_is_offered_whatever_its_compression() {
         for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
             let packed = pack("mortise-system", "podset", WASM, Some("replicas: 3\n"), compression).unwrap();
             let name = Name::new("mortise-system", "podset");
@@ -146,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_that_kubectl_took_for_text_is_read_as_bytes() {
+    fn a_component_that_kubectl_stored_as_text_is_read_as_bytes() {
         let SourceEvent::Found { offer, .. } = read_json(&json!({"data": {"plugin.wasm": "\0asm\r\0\u{1}\0"}})) else {
             panic!("not offered");
         };
@@ -154,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_told_with_those_that_are_there() {
+    fn a_refusal_for_a_missing_key_lists_the_existing_ones() {
         let (reason, message) = refusal(&json!({"binaryData": {"podset.wasm": "AA=="}, "data": {"config.yaml": ""}}));
         assert_eq!(reason, "NoComponent");
         assert!(message.contains("none of the keys plugin.wasm, plugin.wasm.gz, plugin.wasm.zst"), "{message}");
         assert!(message.contains("it has podset.wasm, config.yaml"), "{message}");
-        assert!(refusal(&json!({})).1.contains("no keys at all"));
+        assert!(refusal(&json!({})).1.contains("no keys"));
     }
 
     #[test]
-    fn two_candidates_are_both_named() {
+    fn a_refusal_of_two_components_names_both_keys() {
         let (reason, message) = refusal(&json!({"binaryData": {"plugin.wasm": "AA==", "plugin.wasm.gz": "AA=="}}));
         assert_eq!(reason, "ManyComponents");
         assert!(message.contains("plugin.wasm and plugin.wasm.gz"), "{message}");
@@ -178,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_whose_name_is_no_plugin_name_is_refused() {
+    fn a_config_map_with_an_invalid_plugin_name_is_refused() {
         let event = read(&Name::new("mortise-system", "a.b"), r#"{"binaryData":{"plugin.wasm":"AA=="}}"#);
         assert!(matches!(event, SourceEvent::Unreadable { refusal, .. } if refusal.reason == "InvalidName"));
     }
 
     #[test]
-    fn what_a_config_map_holds_no_longer_is_not_unpacked() {
+    fn a_component_that_the_config_map_no_longer_holds_is_not_unpacked() {
         let name = Name::new("mortise-system", "podset");
         let packed = pack("mortise-system", "podset", WASM, None, Compression::Gzip).unwrap();
         assert_eq!(unpack(&name, &packed.config_map, &digest::of(b"an older one")), None);
@@ -193,7 +189,7 @@ mod tests {
 
     /// Each of sixty ConfigMaps holds 40 MiB, packed into a few KB.
     #[test]
-    fn sixty_bombs_are_refused_by_their_first_bytes() {
+    fn sixty_compression_bombs_are_refused_by_their_first_bytes() {
         let zeros = vec![0; mortise_core::limits::MAX_COMPONENT_BYTES];
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         std::io::Write::write_all(&mut gzip, &zeros).unwrap();

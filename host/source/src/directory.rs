@@ -1,9 +1,9 @@
-//! Plugins in a directory, `<name>.wasm` with an optional `<name>.yaml` beside it: what the file system says comes in,
-//! offers and disappearances go out. The decisions, when a file is looked at again and when it is whole, are in
-//! `directory/folder.rs`; here is what touches files.
+//! Plugins in a directory: `<name>.wasm` with an optional `<name>.yaml`. File system notifications come in; offers,
+//! refusals and removals go out. `directory/folder.rs` decides when to read a file and when it is complete; this file
+//! does the I/O.
 //!
-//! The kernel's notifications only say when to look: every decision is made from what a look finds, so a notification
-//! that is lost, doubled or out of order changes nothing but the moment.
+//! A notification only triggers a scan, and every decision follows from scans, so a lost, repeated or reordered
+//! notification costs nothing but time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,57 +29,56 @@ use crate::{Origin, SourceEvent};
 
 mod folder;
 
-use folder::{Folder, PATIENCE, Stamp, Stamps};
+use folder::{Folder, MAX_WAIT, Stamp, Stamps};
 
-/// Looks without a notification: network file systems send none, and queues of notifications overflow. A look reads
-/// names, sizes and times only.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Plugins of one directory, ten times what a host is built for; more is a directory of something else.
+/// Interval of scans without a notification: network file systems send none, and notification queues overflow. A scan
+/// reads names, sizes and times only.
+const SCAN_INTERVAL: Duration = Duration::from_secs(10);
+/// Plugins per directory, ten times what a host is built for. More files mean that the directory is the wrong one.
 const MAX_FILES: usize = 10_000;
 
 /// Why a directory cannot be watched.
 #[derive(Debug, Error)]
 pub enum DirectoryError {
-    /// It is not there, or is a file.
+    /// It does not exist or is not a directory.
     #[error("the plugin directory {path} cannot be read; create it, or name another with --plugin-dir")]
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The system gives no notifications.
+    /// The system provides no notifications.
     #[error("the plugin directory {path} cannot be watched")]
     Unwatchable {
         /// The directory.
         path: PathBuf,
-        /// Why; on Linux mostly that fs.inotify.max_user_watches or max_user_instances is used up.
+        /// The cause; on Linux mostly an exhausted fs.inotify.max_user_watches or max_user_instances.
         source: notify::Error,
     },
 }
 
-/// A directory that is being watched.
+/// A watched directory.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     changes: Receiver<()>,
     stopped: Arc<AtomicBool>,
-    /// Notifications come for as long as this lives.
+    /// Dropping it ends the notifications.
     _watcher: RecommendedWatcher,
 }
 
-/// Whether [`SourceEvent::Listed`] was told.
+/// Whether [`SourceEvent::Listed`] was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Listing {
-    /// The directory could not be read yet.
+    /// The directory was not readable yet.
     Unread,
-    /// It was read, and is told as listed at this moment at the latest.
+    /// It was read; `Listed` is sent at this time at the latest.
     Due(Instant),
-    /// It was told.
-    Reported,
+    Sent,
 }
 
-/// Ends [`Directory::run`] when it is dropped.
+/// Stops [`Directory::run`] when dropped.
 #[derive(Debug)]
 pub struct Stop {
     stopped: Arc<AtomicBool>,
@@ -89,21 +88,21 @@ pub struct Stop {
 impl Drop for Stop {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Release);
-        // When a wake-up is already waiting, that one will do.
+        // A full channel holds a wake-up already.
         let _ = self.wake.try_send(());
     }
 }
 
 impl Directory {
-    /// Begins to watch a directory.
+    /// Starts to watch a directory.
     pub fn open(path: &Path) -> Result<(Self, Stop), DirectoryError> {
         std::fs::read_dir(path).map_err(|source| DirectoryError::Unreadable { path: path.to_owned(), source })?;
-        // One waiting notification is as good as many: it only says that there is something to look at.
+        // One pending notification is as good as many: it only triggers a scan.
         let (wake, changes) = sync_channel(1);
         let unwatchable = |source| DirectoryError::Unwatchable { path: path.to_owned(), source };
         let sender = wake.clone();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.as_ref().map_or(true, |event| says_something_changed(event.kind)) {
+            if event.as_ref().map_or(true, |event| is_change(event.kind)) {
                 let _ = sender.try_send(());
             }
         })
@@ -114,38 +113,37 @@ impl Directory {
         Ok((Self { path: path.to_owned(), changes, stopped, _watcher: watcher }, stop))
     }
 
-    /// Tells what the directory holds and whatever changes in it, until its [`Stop`] is dropped. It blocks, reads and
-    /// hashes files, so it runs on a thread of its own.
+    /// Reports the contents of the directory and every change to `sink`, until its [`Stop`] is dropped. It blocks,
+    /// reads and hashes files, so it needs a thread of its own.
     pub fn run(self, mut sink: impl FnMut(SourceEvent)) {
         let mut folder = Folder::default();
         let mut listing = Listing::Unread;
         while !self.stopped.load(Ordering::Acquire) {
             let wait = match self.list() {
                 Ok(found) => {
-                    let wait = self.look(&mut folder, found, &mut sink);
-                    self.tell_listed(&mut listing, &mut folder, wait, &mut sink)
+                    let wait = self.update(&mut folder, found, &mut sink);
+                    self.report_listed(&mut listing, &mut folder, wait, &mut sink)
                 }
                 Err(error) => {
-                    // What was offered stays, and nothing counts as listed: a directory that cannot be read is not an
-                    // empty one, and whoever is told that it is takes its plugins away.
+                    // Plugins stay, and `Listed` is not sent: an unreadable directory is not an empty one, and the
+                    // receiver of an empty list would remove its plugins.
                     tracing::warn!(
-                        directory = %self.path.display(), %error, retry_s = LOOK_EVERY.as_secs(),
-                        "the plugin directory cannot be read"
+                        directory = %self.path.display(), %error, retry_s = SCAN_INTERVAL.as_secs(),
+                        "cannot read the plugin directory"
                     );
                     None
                 }
             };
-            match self.changes.recv_timeout(wait.unwrap_or(LOOK_EVERY)) {
+            match self.changes.recv_timeout(wait.unwrap_or(SCAN_INTERVAL)) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    /// Says that everything was told as soon as everything has come to rest, or when the patience with what does not is
-    /// at its end: one file that is written without end must not keep all others from serving. Gives back how long to
-    /// wait for the next look.
-    fn tell_listed(
+    /// Sends `Listed` once every file is stable, or after [`MAX_WAIT`]: one file that never stops changing must not
+    /// keep all others from serving. Returns the time to the next scan.
+    fn report_listed(
         &self,
         listing: &mut Listing,
         folder: &mut Folder,
@@ -154,8 +152,8 @@ impl Directory {
     ) -> Option<Duration> {
         let now = Instant::now();
         let due = match *listing {
-            Listing::Reported => return wait,
-            Listing::Unread => now + PATIENCE,
+            Listing::Sent => return wait,
+            Listing::Unread => now + MAX_WAIT,
             Listing::Due(due) => due,
         };
         match wait {
@@ -164,10 +162,10 @@ impl Directory {
                 Some(wait.min(due - now))
             }
             _ => {
-                for name in folder.give_up_on_untold() {
+                for name in folder.give_up_on_unreported() {
                     sink(self.event(&name, Err(still_written())));
                 }
-                *listing = Listing::Reported;
+                *listing = Listing::Sent;
                 sink(SourceEvent::Listed);
                 wait
             }
@@ -179,8 +177,8 @@ impl Directory {
         SourceEvent::of(name, &format!("file {}", path.display()), Origin::File(path), read)
     }
 
-    /// Takes what was found into account, and says when something has to be looked at again.
-    fn look(
+    /// Processes the result of a scan. Returns the time to the next one, if some file needs it.
+    fn update(
         &self,
         folder: &mut Folder,
         found: BTreeMap<String, Stamps>,
@@ -197,7 +195,7 @@ impl Directory {
                 }
                 Err(refusal) => (Err(refusal), true),
             };
-            // What changed while it was read is read again when it has come to rest.
+            // The file changed during the read: it is read again once it is stable.
             if stamps_of(&self.path, &name).as_ref() != Some(&stamps) {
                 continue;
             }
@@ -205,10 +203,9 @@ impl Directory {
                 sink(self.event(&name, read));
             }
         }
-        folder.next_look(now)
+        folder.next_scan(now)
     }
 
-    /// Passes over a component, and reads its configuration.
     fn fingerprint(&self, name: &str) -> Result<(Fingerprint, Arc<str>), Refusal> {
         check_name(name)?;
         let unreadable = |path: &Path, error: std::io::Error| {
@@ -237,12 +234,12 @@ impl Directory {
             if path.extension() != Some(OsStr::new("wasm")) {
                 continue;
             }
-            // Editors write hidden files beside the one that they replace.
+            // Editors write hidden temporary files.
             let Some(name) = path.file_stem().and_then(OsStr::to_str).filter(|name| !name.starts_with('.')) else {
                 continue;
             };
             if found.len() == MAX_FILES {
-                tracing::warn!(directory = %self.path.display(), "more than {MAX_FILES} plugins, the rest is not read");
+                tracing::warn!(directory = %self.path.display(), "more than {MAX_FILES} plugins; the host ignores the others");
                 break;
             }
             if let Some(stamps) = stamps_of(&self.path, name) {
@@ -253,30 +250,27 @@ impl Directory {
     }
 }
 
-/// Told of a file that stands there and could not be read, so that it does not count as gone.
+/// Reports a file that could not be read yet, so that the plugin does not count as removed.
 fn still_written() -> Refusal {
     Refusal::new(
         "StillBeingWritten",
         format!(
-            "the file changes all the time, for {} s by now; it is read as soon as it stays as it is for a moment: write \
-             it under another name and rename it",
-            PATIENCE.as_secs()
+            "the file has kept changing for {} s; the host reads it once it is stable: write it under another name, then \
+             rename it",
+            MAX_WAIT.as_secs()
         ),
     )
 }
 
-/// Reading a file is a notification too, and would make every look the cause of the next.
-fn says_something_changed(kind: EventKind) -> bool {
+/// Reading a file sends a notification too, and every scan would trigger the next.
+fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
         _ => true,
     }
 }
 
-/// The component of this digest; None when the file holds it no longer, or is gone.
-///
-/// # Errors
-/// When the file is there and cannot be read.
+/// The component of this digest; None when the file no longer has it, or no longer exists.
 pub fn read(path: &Path, digest: &Digest) -> std::io::Result<Option<Vec<u8>>> {
     match read_bounded(path, MAX_COMPONENT_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -284,8 +278,7 @@ pub fn read(path: &Path, digest: &Digest) -> std::io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// What a regular file holds; None when that is more than `limit`. A file that grows while it is read is cut at the limit,
-/// whatever its size was said to be.
+/// The content of a regular file; None when it is larger than `limit`, even if it grows during the read.
 fn read_bounded(path: &Path, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
     let (file, length) = open_regular(path)?;
     if length > limit as u64 {
@@ -296,8 +289,7 @@ fn read_bounded(path: &Path, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
     Ok((bytes.len() <= limit).then_some(bytes))
 }
 
-/// A regular file and its length. Anything else under the name is an error: a pipe would be waited for and a device read
-/// without end.
+/// A regular file and its length. Refuses a pipe, which would block, and a device, which may have no end.
 fn open_regular(path: &Path) -> std::io::Result<(File, u64)> {
     let file = open_at_once(path)?;
     let metadata = file.metadata()?;
@@ -307,7 +299,7 @@ fn open_regular(path: &Path) -> std::io::Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// Opens a file to read it. Opening a pipe would wait for a writer; asked not to block, it does not.
+/// Opens a file to read it. O_NONBLOCK, since opening a pipe would wait for a writer.
 #[cfg(unix)]
 fn open_at_once(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
@@ -320,7 +312,7 @@ fn open_at_once(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
-/// None when there is no such file, or no longer.
+/// None when the file does not exist.
 fn stamps_of(directory: &Path, name: &str) -> Option<Stamps> {
     let wasm = stamp(&directory.join(format!("{name}.wasm")))?;
     Some(Stamps { wasm, config: stamp(&directory.join(format!("{name}.yaml"))) })
@@ -332,7 +324,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some(Stamp { bytes: metadata.len(), modified, file: file_id(&metadata) })
 }
 
-/// Tells a file from the one that was renamed over it within the clock's resolution.
+/// The inode: distinguishes a file from one renamed over it within the clock's resolution.
 #[cfg(unix)]
 fn file_id(metadata: &std::fs::Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)

@@ -1,6 +1,6 @@
-//! What one pass over a component's bytes tells: their digest, how many they are and whether they end where a binary does,
-//! or why they are no component. The bytes come as a stream and are kept by nobody, so a pass costs one chunk of memory,
-//! whatever they would be unpacked; what does not begin as a component is not read any further.
+//! One pass over a component's bytes: their digest, their number and whether the binary is complete, or why they are
+//! not a component. A pass keeps one chunk in memory, however large the component is, and stops after a head that is
+//! not a component's.
 
 use std::io::{self, Read};
 
@@ -9,28 +9,26 @@ use mortise_core::digest::{Digest, Hasher};
 use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::refusal::Refusal;
 
-/// Bytes that are in memory at once: larger ones make a pass no faster.
+/// Bytes in memory at once: a larger chunk makes a pass no faster.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a pass has told.
 #[derive(Debug)]
 pub(crate) struct Fingerprint {
-    /// What the bytes hash to, or why they are no component.
+    /// The digest, or why the bytes are not a component.
     pub digest: Result<Digest, Refusal>,
-    /// Bytes that were read.
     pub bytes: usize,
-    /// False when they may be the beginning of what somebody is still writing.
+    /// False when somebody may still be writing the rest.
     pub whole: bool,
 }
 
 impl Fingerprint {
-    /// Reads to the end, or as far as it takes to refuse.
+    /// Reads to the end, or as far as a refusal needs.
     pub(crate) fn of(reader: impl Read) -> io::Result<Self> {
         let mut reader = reader.take(MAX_COMPONENT_BYTES as u64 + 1);
         let mut head = Vec::with_capacity(HEAD_BYTES);
         reader.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
         if let Err(refusal) = check_head(&head) {
-            // Files are made empty, or full of zeros, before they are written. A module's head is written by nobody else.
+            // A file may be empty or zeros before it is written, but a core module's head is final.
             return Ok(Self { digest: Err(refusal), bytes: head.len(), whole: head.starts_with(b"\0asm") });
         }
         let (mut hasher, mut frame, mut bytes) = (Hasher::default(), Frame::Between, head.len());
@@ -55,8 +53,8 @@ impl Fingerprint {
     }
 }
 
-/// Where in a binary a stream is, after its head: sections, each of an id, a size and as many bytes. Modules and components
-/// share this frame.
+/// Position in a binary after its head, which is a series of sections: id, size, content. Modules and components share
+/// this format.
 #[derive(Clone, Copy, Debug)]
 enum Frame {
     Between,
@@ -99,7 +97,6 @@ impl Frame {
     }
 }
 
-/// The refusal of a component that is too large, by whomever it is measured.
 pub(crate) fn too_large() -> Refusal {
     Refusal::new(
         "ComponentTooLarge",
@@ -117,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives out a few bytes at a time, and counts them.
+    /// Returns a few bytes at a time, and counts them.
     struct Trickle<'a> {
         bytes: &'a [u8],
         read: &'a mut usize,
@@ -136,16 +133,12 @@ mod tests {
 
     fn whole(bytes: &[u8]) -> bool {
         let seen = Fingerprint::of(Trickle { bytes, read: &mut 0 }).unwrap();
-        assert_eq!(
-            Fingerprint::of(bytes).unwrap().whole,
-            seen.whole,
-            "it depends on the pieces that {bytes:?} come in"
-        );
+        assert_eq!(Fingerprint::of(bytes).unwrap().whole, seen.whole, "the chunks of {bytes:?} make a difference");
         seen.whole
     }
 
     #[test]
-    fn a_binary_is_whole_when_its_last_section_ends_with_it() {
+    fn a_binary_is_complete_when_its_last_section_is() {
         let mut wasm = b"\0asm\x0d\0\x01\0".to_vec();
         assert!(whole(&wasm));
         wasm.extend_from_slice(&[0, 0x81, 0x01]);
@@ -158,11 +151,11 @@ mod tests {
         }
         assert!(!whole(b"not wasm at all"));
         assert!(!whole(b"\0asm\x0d\0\x01\0\x00\xff\xff\xff\xff\xff\xff"));
-        assert!(whole(b"\0asm\x01\0\0\0\x00\xff"), "nobody waits for the rest of a module, which is refused");
+        assert!(whole(b"\0asm\x01\0\0\0\x00\xff"), "a module is refused at once");
     }
 
     #[test]
-    fn what_does_not_begin_as_a_component_is_read_no_further_than_its_head() {
+    fn only_the_head_is_read_of_what_is_not_a_component() {
         let mut read = 0;
         let zeros = vec![0; MAX_COMPONENT_BYTES];
         let seen = Fingerprint::of(Trickle { bytes: &zeros, read: &mut read }).unwrap();

@@ -1,11 +1,11 @@
-//! Where plugins come from: ConfigMaps and directories in, offers with their digest and configuration out, and components
-//! when they are compiled; and the way back, a component packed into a ConfigMap for `mortise push`.
+//! Where plugins come from: ConfigMaps and directories in, offers with digest and configuration out, and components
+//! when they are compiled; and the reverse, a component packed into a ConfigMap for `mortise push`.
 //!
-//! Nothing here keeps a component's bytes: an offer says where they are ([`Origin`]), and whoever compiles them has them read
-//! again. So a thousand plugins that wait cost no more memory than their names, and those that are refused cost none.
+//! Nothing here keeps a component's bytes: an offer has an [`Origin`], from which the component is read again to
+//! compile it. A thousand waiting plugins cost no more memory than their names.
 //!
-//! Nothing here knows what a component does, and nothing here speaks to the API server: ConfigMaps come in as the JSON
-//! that was read. When two sources offer one name, the core decides.
+//! Knows neither manifests nor the API server: ConfigMaps come in as JSON. If two sources offer one name, the core
+//! decides.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ mod fingerprint;
 mod name;
 pub mod pack;
 
-/// Where a component is, to be read again when it is compiled.
+/// Where to read a component again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A ConfigMap; [`configmap::unpack`] reads it.
@@ -32,33 +32,32 @@ pub enum Origin {
     File(PathBuf),
 }
 
-/// What a source tells.
+/// An event of a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceEvent {
-    /// A plugin, new or changed. The same offer may come again.
+    /// A new or changed plugin. The same offer may be repeated.
     Found {
         /// Name, source, digest and configuration.
         offer: Offer,
-        /// Where the component is that the digest is of.
+        /// Where the component is.
         origin: Origin,
     },
-    /// Something stands under this name that cannot be read as a plugin.
+    /// The file or ConfigMap of this name is not a readable plugin.
     Unreadable {
         /// The name.
         name: Arc<str>,
         /// Where it is.
         source: Arc<str>,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         refusal: Refusal,
     },
-    /// Nothing stands under this name any more.
+    /// The file or ConfigMap of this name was removed.
     Gone(Arc<str>),
-    /// Everything that was there when the source was opened has been told.
+    /// Everything that existed when the source was opened has been reported.
     Listed,
 }
 
 impl SourceEvent {
-    /// The event of one attempt to read something.
     fn of(name: &str, source: &str, origin: Origin, read: Result<component::Component, Refusal>) -> Self {
         let (name, source) = (name.into(), source.into());
         match read {

@@ -3,8 +3,8 @@
 /// Kubernetes' limit for a DNS-1123 label.
 pub const MAX_DNS_LABEL_BYTES: usize = 63;
 
-/// Whether a text is a DNS-1123 label, as the names of plugins and of namespaces have to be: a-z, 0-9 and '-', beginning and
-/// ending with a letter or digit.
+/// Whether a text is a DNS-1123 label: a-z, 0-9 and '-', beginning and ending with a letter or digit. Names of plugins
+/// and of namespaces have to be.
 pub fn is_dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_outer = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');

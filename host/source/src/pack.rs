@@ -1,5 +1,5 @@
-//! Packs a component into a labelled ConfigMap for `mortise push`. Bytes in, the ConfigMap's JSON out, or an error that
-//! says how much too large it is and what else can be done. Nothing is sent here.
+//! Packs a component into a labelled ConfigMap for `mortise push`. Bytes in, the ConfigMap's JSON out, or an error with
+//! the sizes and alternatives. No I/O.
 
 use std::io::Write as _;
 
@@ -17,18 +17,18 @@ use crate::component::{Form, check_name, config};
 use crate::configmap::CONFIG_KEY;
 use crate::fingerprint::too_large;
 
-/// zstd's level: 19 is the last one whose window any decoder takes by default, and a component is packed once.
+/// zstd's level: 19 is the last whose window every decoder accepts by default.
 const ZSTD_LEVEL: i32 = 19;
 
 /// How to pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compression {
-    /// As it is.
+    /// Uncompressed.
     None,
-    /// gzip at its best: what `gzip -9` makes, and what everybody can look into.
+    /// As `gzip -9`, which every tool can decompress.
     #[default]
     Gzip,
-    /// zstd: smaller, by a tenth or so.
+    /// About a tenth smaller than gzip.
     Zstd,
 }
 
@@ -47,24 +47,25 @@ impl Compression {
 pub struct Packed {
     /// The ConfigMap's JSON, ready to be applied.
     pub config_map: String,
-    /// What it is the digest of is the component, whatever the packing.
+    /// The component's digest, independent of the compression.
     pub digest: Digest,
     /// The component's size.
     pub component_bytes: usize,
-    /// What counts against the ConfigMap's limit.
+    /// The bytes that count towards the ConfigMap's limit.
     pub packed_bytes: usize,
 }
 
 /// Why a component cannot be packed.
 #[derive(Debug, Error)]
 pub enum PackError {
-    /// The name, the component or the configuration breaks a rule that the host has.
+    /// The host would refuse the name, the component or the configuration.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It does not fit into a ConfigMap.
     #[error(
-        "{name} has {component_bytes} bytes and takes {packed_bytes} {how}, and a ConfigMap holds \
-         {CONFIG_MAP_BYTES} (1 MiB). {advice}build it with opt-level = \"s\" and strip = true, or give the host the file with --plugin-dir. OCI registries are not \
+        "{name} has {component_bytes} bytes, {packed_bytes} {how}, and a ConfigMap holds {CONFIG_MAP_BYTES} (1 MiB). \
+         {advice}build it with opt-level = \"s\" and strip = true, or give the host the file with --plugin-dir. OCI \
+         registries are not \
          supported yet"
     )]
     TooLarge {
@@ -72,14 +73,14 @@ pub enum PackError {
         name: String,
         /// The component's size.
         component_bytes: usize,
-        /// What was to be stored.
+        /// The bytes to store.
         packed_bytes: usize,
         /// "uncompressed", "with gzip", "with zstd".
         how: &'static str,
-        /// The next form to try, when there is one.
+        /// A better compression, if there is one.
         advice: &'static str,
     },
-    /// The compressor failed, which only a lack of memory explains.
+    /// The compressor failed, probably out of memory.
     #[error("cannot compress {name}")]
     Compress {
         /// The plugin.
@@ -106,7 +107,7 @@ pub fn pack(
     }
     let packed =
         compress(component, compression).map_err(|source| PackError::Compress { name: name.into(), source })?;
-    // The API server counts the values of both maps, base64 undone.
+    // The API server counts the values of both maps, decoded from base64.
     let packed_bytes = packed.len() + config_yaml.map_or(0, str::len);
     if packed_bytes > CONFIG_MAP_BYTES {
         let (how, advice) = match compression {
@@ -149,7 +150,7 @@ fn compress(component: &[u8], compression: Compression) -> std::io::Result<Vec<u
 mod tests {
     use super::*;
 
-    /// Bytes that no compressor makes smaller, the same in each run.
+    /// Incompressible bytes, the same in each run.
     fn noise(length: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut bytes = Vec::with_capacity(length + 8);
@@ -164,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn a_component_over_the_limit_is_told_its_size_the_limit_and_the_other_ways() {
+    fn an_error_for_a_large_component_has_sizes_the_limit_and_alternatives() {
         let component = noise(CONFIG_MAP_BYTES + 1);
         let error = pack("ns", "podset", &component, None, Compression::None).unwrap_err().to_string();
         for part in [
-            "podset has 1048577 bytes and takes 1048577 uncompressed",
+            "podset has 1048577 bytes, 1048577 uncompressed",
             "holds 1048576 (1 MiB)",
             "Let it be compressed",
             "--plugin-dir",

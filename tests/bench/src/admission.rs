@@ -1,5 +1,5 @@
-//! What an object waits for its plugin before it is stored: AdmissionReviews as the API server sends them, over TLS on
-//! loopback, to a host that serves mydaemonset. The API server's own share is not in it.
+//! The latency of admission: AdmissionReviews as the API server sends them, over TLS on loopback, to a host that serves
+//! mydaemonset. Without the API server's own share.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,20 +19,18 @@ use crate::programs::{self, Host};
 use crate::table::Table;
 
 const PLUGIN: &str = "mydaemonset";
-/// Reviews of each kind and concurrency in a round. The 99th percentile needs some hundreds.
+/// Reviews of each kind and concurrency per round. The 99th percentile needs some hundreds.
 const REVIEWS: usize = 1_000;
-/// One at a time, and as many as a busy API server asks.
+/// One at a time, and as many as a busy API server sends.
 const AT_ONCE: [usize; 2] = [1, 20];
-/// What the 99th percentile is to stay under.
 const TARGET_MS: f64 = 5.0;
-/// Ten times what writing the configurations takes.
+/// Ten times what it takes to write the webhook configurations.
 const SERVED: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Measures and prints the table.
 pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(true).await?;
-    let folder = tempfile::tempdir().context("make a folder for the plugin")?;
+    let folder = tempfile::tempdir().context("create a folder for the plugin")?;
     fs::write(folder.path().join("mydaemonset.wasm"), programs::plugin(PLUGIN)?).context("write mydaemonset.wasm")?;
     let running = Operator::mortise(&cluster, host, folder.path()).await?;
     let webhook = webhook(&cluster).await?;
@@ -49,11 +47,11 @@ pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     }
     running.stop().await?;
     let title = format!(
-        "AdmissionReviews answered by host {} on loopback, {} of each (p99: target {TARGET_MS} ms)",
+        "AdmissionReviews by host {} on loopback, {} of each (p99: target {TARGET_MS} ms)",
         host.name,
         rounds * REVIEWS
     );
-    let mut table = Table::new(title, &["from the request to its answer", "p50", "p99", "max"]);
+    let mut table = Table::new(title, &["from request to response", "p50", "p99", "max"]);
     for (name, times) in rows {
         let cell = |share| format!("{:.2} ms", quantile(times.clone(), share));
         table.row([name, cell(0.5), cell(0.99), cell(1.0)]);
@@ -62,7 +60,7 @@ pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// A client of the host's webhooks, which believes whom the API server was told to believe.
+/// A client of the host's webhooks, with the CA bundle of their configuration.
 async fn webhook(cluster: &Cluster) -> Result<Client> {
     let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
     let resource = ApiResource::from_gvk(&kind);
@@ -76,7 +74,7 @@ async fn webhook(cluster: &Cluster) -> Result<Client> {
         tokio::time::sleep(POLL).await;
     };
     let url = config["url"].as_str().context("the webhook has no URL")?;
-    let server = url.strip_suffix("/validate/mydaemonset").context("the webhook's URL ends otherwise")?;
+    let server = url.strip_suffix("/validate/mydaemonset").context("the webhook's URL has another path")?;
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
         "clusters": [{"name": "w", "cluster": {"server": server, "certificate-authority-data": config["caBundle"]}}],
         "users": [{"name": "w", "user": {}}],
@@ -87,16 +85,16 @@ async fn webhook(cluster: &Cluster) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// How long each review took, in milliseconds.
+/// The duration of each review, in milliseconds.
 async fn reviews(webhook: &Client, path: &str, at_once: usize) -> Result<Vec<f64>> {
     let one = |number: usize| async move {
         let body = serde_json::to_vec(&review(number))?;
         let request = Request::post(format!("/{path}/{PLUGIN}?timeout=10s")).header("Content-Type", "application/json");
         let request = request.body(body)?;
         let begin = Instant::now();
-        let answer: Value = webhook.request(request).await.context("ask the webhook")?;
+        let response: Value = webhook.request(request).await.context("call the webhook")?;
         let elapsed = begin.elapsed();
-        ensure!(answer["response"]["allowed"] == true, "it refused: {answer}");
+        ensure!(response["response"]["allowed"] == true, "it refused: {response}");
         Ok(elapsed.as_secs_f64() * 1e3)
     };
     stream::iter(0..REVIEWS).map(one).buffer_unordered(at_once).try_collect().await

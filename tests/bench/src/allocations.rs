@@ -1,15 +1,15 @@
-//! Counts the allocations of each thread. A count is the same in every run, so it shows a change that a clock on a busy
-//! machine would hide.
+//! Counts the allocations of each thread. A count is the same in every run, so it shows changes that a clock on a busy
+//! machine does not.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    // Const and without a destructor: reaching it allocates nothing, at any moment of a thread's life.
+    // Const and without a destructor: access never allocates.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has allocated or grown memory so far.
+/// The allocations and reallocations of this thread so far.
 pub(crate) fn count() -> u64 {
     COUNT.get()
 }
@@ -24,12 +24,11 @@ fn add_one() {
 }
 
 #[expect(unsafe_code, reason = "there is no other way to count allocations than to be the allocator")]
-// SAFETY: every call goes to the system's allocator with the arguments that it came with, and counting allocates
-// nothing.
+// SAFETY: every call is passed to the system's allocator unchanged, and counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add_one();
-        // SAFETY: the caller keeps the contract of this very function.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -56,7 +55,7 @@ mod tests {
     use super::count;
 
     #[test]
-    fn what_this_thread_allocates_is_counted_and_what_others_do_is_not() {
+    fn only_this_threads_allocations_are_counted() {
         let before = count();
         let boxed = std::hint::black_box(Box::new(1));
         assert_eq!(count() - before, 1);

@@ -1,5 +1,5 @@
-//! The control plane that operators are measured on, and what the benchmarks do to it as a user would: namespaces,
-//! PodSets, their scale, deletions. Operators have users of their own, so the audit log tells whose each request is.
+//! The control plane of the measurements, and what a user would do to it: namespaces, PodSets, their scale, deletions.
+//! Operators have users of their own, by which the audit log identifies their requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,35 +21,34 @@ use serde_json::{Value, json};
 
 use crate::operator::Which;
 
-/// Requests of the benchmark's own that are in flight at once: enough to keep an operator busy, far below the budget of
-/// the API server.
+/// The benchmark's own requests in flight: enough to keep an operator busy, far below the API server's budget.
 const IN_FLIGHT: usize = 20;
 
-/// CPU time that a second may take of an API server at rest: leases and probes take a few hundredths.
+/// CPU time per second of an idle API server: leases and probes take a few hundredths.
 const CALM: Duration = Duration::from_millis(200);
-/// Longest that it may take to come to rest; the garbage collector is done with a thousand Pods in ten seconds.
+/// Bound of the wait until it is idle; the garbage collector takes ten seconds for a thousand Pods.
 const CALM_SECONDS: usize = 60;
 
-/// A running control plane, with a client of its administrator.
+/// A running control plane, with an administrator's client.
 pub(crate) struct Cluster {
     pub(crate) plane: ControlPlane,
     pub(crate) client: Client,
-    /// How far the audit log has been read.
+    /// The position in the audit log.
     audit: Mutex<u64>,
 }
 
-/// How often each verb was asked for, with the resource: "create pods", "patch podsets/status".
+/// Number of requests by verb and resource: "create pods", "patch podsets/status".
 pub(crate) type Requests = BTreeMap<String, usize>;
 
 impl Cluster {
-    /// A control plane with everything that makes Pods run, or only its API.
+    /// A control plane that runs Pods, or only its API.
     pub(crate) async fn start(api_only: bool) -> Result<Self> {
         let binaries = Binaries::ensure(&mut print_progress()).context("build the control plane")?;
         let options = if api_only { Options::api_only() } else { Options::default() };
         Self::start_with(&binaries, Options { audit_reads: true, ..options }).await
     }
 
-    /// etcd and the API server, with an audit log of writes alone: a thousand watches are not looked at one by one.
+    /// etcd and the API server, with an audit log of writes alone, without a thousand watches.
     pub(crate) async fn start_for_many() -> Result<Self> {
         let binaries = Binaries::ensure(&mut print_progress()).context("build the control plane")?;
         Self::start_with(&binaries, Options::api_only()).await
@@ -68,19 +67,16 @@ impl Cluster {
         Ok(Self { client: Client::try_from(config)?, plane, audit: Mutex::default() })
     }
 
-    /// Creates a namespace.
     pub(crate) async fn create_namespace(&self, name: &str) -> Result<()> {
         let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
         let created = Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
         created.map(drop).with_context(|| format!("create namespace {name}"))
     }
 
-    /// The PodSets of a namespace.
     pub(crate) fn pod_sets(&self, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &pod_set_resource())
     }
 
-    /// Creates PodSets, as many at once as a user's tool would.
     pub(crate) async fn create_pod_sets(
         &self,
         namespace: &str,
@@ -99,14 +95,13 @@ impl Cluster {
         created.with_context(|| format!("create PodSets in {namespace}"))
     }
 
-    /// Sets spec.replicas.
     pub(crate) async fn scale(&self, namespace: &str, set: &str, replicas: usize) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         let patched = self.pod_sets(namespace).patch(set, &PatchParams::default(), &patch).await;
         patched.map(drop).with_context(|| format!("scale PodSet {namespace}/{set}"))
     }
 
-    /// Deletes Pods by name: at once and for good, or as kubectl does it, which leaves them a while to end.
+    /// Deletes Pods by name, without a grace period or, as kubectl does, with theirs.
     pub(crate) async fn delete_pods(&self, namespace: &str, names: Vec<String>, at_once: bool) -> Result<()> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let params = DeleteParams { grace_period_seconds: at_once.then_some(0), ..DeleteParams::default() };
@@ -118,7 +113,6 @@ impl Cluster {
         deleted.with_context(|| format!("delete Pods in {namespace}"))
     }
 
-    /// Creates Pods that belong to nobody.
     pub(crate) async fn create_pods(&self, namespace: &str, count: usize, template: &Value) -> Result<()> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let create = |number: usize| {
@@ -156,18 +150,16 @@ impl Cluster {
         pods.delete_collection(&now, &all).await.map(drop).with_context(cleared)
     }
 
-    /// What the API server has used so far.
     pub(crate) fn api_server_usage(&self) -> Result<Usage> {
-        usage_of(self.plane.apiserver_pid()?)
+        usage_of(self.plane.pid(Component::ApiServer)?)
     }
 
-    /// What etcd has used so far.
     pub(crate) fn etcd_usage(&self) -> Result<Usage> {
         usage_of(self.plane.pid(Component::Etcd)?)
     }
 
-    /// Waits until the API server has dealt with what came before, such as Pods that other components still collect: the
-    /// next phase must not be charged for it.
+    /// Waits until the API server is idle, so that the next phase is not charged for earlier work, such as garbage
+    /// collection.
     pub(crate) async fn settle(&self) -> Result<()> {
         let mut before = self.api_server_usage()?.cpu;
         for _ in 0..CALM_SECONDS {
@@ -178,35 +170,31 @@ impl Cluster {
             }
             before = now;
         }
-        bail!("the API server did not come to rest within {CALM_SECONDS} s")
+        bail!("the API server was not idle within {CALM_SECONDS} s")
     }
 
-    /// The present end of the audit log.
     pub(crate) fn audit_mark(&self) -> Result<u64> {
-        // A log of many rounds is long, so each part of it is read past once only.
+        // The log of many rounds is long, so read each part only once.
         let mut known = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
         (_, *known) = self.plane.audit_since(*known)?;
         Ok(*known)
     }
 
-    /// All requests behind a mark of the audit log.
+    /// All requests after a mark of the audit log.
     pub(crate) fn requests_since(&self, mark: u64) -> Result<Vec<AuditRecord>> {
         Ok(self.plane.audit_since(mark)?.0)
     }
 }
 
-/// The name of a PodSet by its number.
 pub(crate) fn set_name(number: usize) -> String {
     format!("set-{number}")
 }
 
-/// The resource of PodSets.
 pub(crate) fn pod_set_resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("app.example.com", "v1alpha1", "PodSet"))
 }
 
-/// Counts requests by what they asked for.
-pub(crate) fn tally<'a>(records: impl IntoIterator<Item = &'a AuditRecord>) -> Requests {
+pub(crate) fn count_requests<'a>(records: impl IntoIterator<Item = &'a AuditRecord>) -> Requests {
     let mut requests = Requests::new();
     for record in records {
         let what = match (record.resource.as_str(), record.subresource.as_str()) {
@@ -220,7 +208,7 @@ pub(crate) fn tally<'a>(records: impl IntoIterator<Item = &'a AuditRecord>) -> R
     requests
 }
 
-/// Whether a request opens or keeps up a view of the cluster, rather than being made for one object.
+/// Whether a request is part of an informer or of discovery, not of one object.
 pub(crate) fn is_watching(record: &AuditRecord) -> bool {
     matches!(record.verb.as_str(), "list" | "watch") || record.resource.is_empty()
 }
@@ -231,7 +219,7 @@ pub(crate) fn received_ms(record: &AuditRecord) -> Result<f64> {
     Ok(at.as_microsecond() as f64 / 1e3)
 }
 
-/// Asks again and again until there is an answer, without keeping a thread from its other work.
+/// Polls without blocking the thread.
 pub(crate) async fn until<T>(
     what: &str,
     deadline: Duration,
@@ -243,7 +231,7 @@ pub(crate) async fn until<T>(
         if let Some(value) = probe().with_context(|| format!("wait for {what}"))? {
             return Ok(value);
         }
-        anyhow::ensure!(begin.elapsed() < deadline, "waited {} s for {what}, in vain", deadline.as_secs());
+        anyhow::ensure!(begin.elapsed() < deadline, "waited {} s for {what}", deadline.as_secs());
         tokio::time::sleep(every).await;
     }
 }
@@ -256,19 +244,12 @@ mod tests {
     fn requests_are_counted_by_verb_and_resource() {
         let record = |verb: &str, subresource: &str| AuditRecord {
             verb: verb.to_owned(),
-            user: "mortise".to_owned(),
-            user_agent: String::new(),
-            group: String::new(),
             resource: "pods".to_owned(),
             subresource: subresource.to_owned(),
-            name: String::new(),
-            namespace: String::new(),
-            uri: String::new(),
-            code: 200,
-            received: String::new(),
+            ..AuditRecord::default()
         };
         let records = [record("create", ""), record("create", ""), record("patch", "status"), record("watch", "")];
-        let tally = tally(records.iter().filter(|record| !is_watching(record)));
-        assert_eq!(tally, Requests::from([("create pods".to_owned(), 2), ("patch pods/status".to_owned(), 1)]));
+        let requests = count_requests(records.iter().filter(|record| !is_watching(record)));
+        assert_eq!(requests, Requests::from([("create pods".to_owned(), 2), ("patch pods/status".to_owned(), 1)]));
     }
 }

@@ -1,11 +1,10 @@
-//! From an event to the write that follows it, on a real control plane.
+//! The latency from an event to the write that follows it, on a real control plane.
 //!
-//! PodSets are scaled by one, one step at a time, while nothing else happens. Two clocks are started for each step:
-//! when the API server received the scale request (audit log), and when its watch event arrived at a watcher of our
-//! own, which gets it from the API server in the same moment as mortise. Both are stopped when the API server received
-//! mortise's first write of a Pod (audit log). All of it is one machine's clock. The second figure is mortise's own
-//! share: the event read, decoded, indexed, the key woken, the guest called, the plan made, the request sent and its
-//! head read.
+//! PodSets are scaled by one, one step at a time, with nothing else going on. Two clocks start for each step: when the
+//! API server received the scale request (audit log), and when its watch event arrived at an independent watcher, which
+//! gets it at the same moment as mortise. Both stop when the API server received mortise's first write of a Pod (audit
+//! log). All times are one machine's. The second figure is mortise's own share: read, decode and index the event, wake
+//! the key, call the guest, plan, send the request and have its head read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,11 +31,10 @@ const REPLICAS: usize = 3;
 /// Steps per round. The 99th percentile needs some hundreds.
 const STEPS: usize = 200;
 
-/// Measures and prints the table.
 pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(false).await?;
-    let folder = tempfile::tempdir().context("make a folder for the plugin")?;
-    fs::write(folder.path().join("podset.wasm"), programs::podset()?).context("write podset.wasm")?;
+    let folder = tempfile::tempdir().context("create a folder for the plugin")?;
+    fs::write(folder.path().join("podset.wasm"), programs::plugin("podset")?).context("write podset.wasm")?;
     let running = Operator::mortise(&cluster, host, folder.path()).await?;
     let namespace = "bench-latency";
     cluster.create_namespace(namespace).await?;
@@ -47,7 +45,7 @@ pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
 
     let (mut from_request, mut from_event) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        // kube's watches end after 290 s; a round takes a fraction of that.
+        // A round is much shorter than kube's watches, which end after 290 s.
         let arrivals = Arrivals::start(&cluster, namespace).await?;
         for step in 0..STEPS {
             let (set, replicas) = (set_name(step / 2 % SETS), if step % 2 == 0 { REPLICAS + 1 } else { REPLICAS });
@@ -91,12 +89,12 @@ fn times(cluster: &Cluster, audit: u64, namespace: &str) -> Result<(f64, f64)> {
     let mut writes = here().filter(|record| record.resource == "pods" && own(&record.user));
     let request = received_ms(request.context("the audit log does not have the scale request")?)?;
     let write = received_ms(writes.next().context("the audit log does not have mortise's write")?)?;
-    ensure!(write > request, "a write was received before the request that it answers");
+    ensure!(write > request, "the write was received before its scale request");
     Ok((request, write))
 }
 
-/// When each state of a PodSet arrived at a watcher of our own, in Unix milliseconds. The time is taken before anything
-/// is parsed.
+/// When each state of a PodSet arrived at an independent watcher, in Unix milliseconds, taken before the event is
+/// parsed.
 struct Arrivals {
     seen: Arc<Mutex<BTreeMap<(String, usize), f64>>>,
     task: JoinHandle<Result<()>>,
@@ -120,8 +118,7 @@ impl Arrivals {
                 let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 let replicas = event["object"]["spec"]["replicas"].as_u64().unwrap_or_default() as usize;
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                // The state before is not coming back: only the newest of the two directions is of interest. Events of
-                // the status repeat the state, and the first one counts.
+                // Only the last state matters, and its first event: later ones repeat it with another status.
                 kept.retain(|(other, count), _| *other != name || *count == replicas);
                 kept.entry((name, replicas)).or_insert(now_ms);
             }

@@ -1,8 +1,8 @@
-//! The benchmarks: what mortise costs in time, memory and requests, each beside a figure that it is to be compared
-//! with. A part is chosen on the command line; tables come out. `--help` names the parts.
+//! The benchmarks: mortise's cost in time, memory and requests, each next to a figure to compare it with. `--help`
+//! names the parts.
 //!
-//! Figures are medians of rounds that are interleaved, so that what else the machine does hits all rows alike, and each
-//! table says how far the rounds of one row lie apart. Counts (fuel, allocations, page faults, requests) do not wobble.
+//! Figures are medians of interleaved rounds, so that other load on the machine affects all rows alike, and each table
+//! says how far the rounds of a row differ. Counts (fuel, allocations, page faults, requests) are exact.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 mod admission;
@@ -34,45 +34,46 @@ use clap::{Parser, ValueEnum};
 use self::programs::Programs;
 use self::scale::Sizes;
 
-/// The hidden first argument with which this program starts itself to compile a plugin, as the host does.
+/// The hidden first argument with which this program, as the host, starts itself to compile a plugin.
 const COMPILE: &str = "compile-component";
 
 /// Measures mortise: in one process, against a real control plane, and beside the same operator written with kube-rs.
 #[derive(Debug, Parser)]
 #[command(after_help = "\
-Everything is built as a release first. The parts other than `micro` start a control plane of their own on loopback.
-Run them on a quiet machine: a row whose rounds disagree by more than 5 per cent is marked as noisy.")]
+Builds everything in release mode first. All parts other than `micro` start a control plane of their own on loopback.
+Run them on an idle machine: a row whose rounds differ by more than 5 per cent is marked as noisy.")]
 struct Arguments {
-    /// What to measure [default: scale where --plugins says how large, else all]
+    /// What to measure [default: scale if --plugins is given, else all]
     #[arg(value_enum)]
     part: Option<Part>,
-    /// Rounds to take the median of [default: 11 for micro, 3 for the others, of which `scale` repeats the cheap ones only]
+    /// Rounds, of which the median counts [default: 11 for micro, 3 for the others; `scale` repeats only the cheap
+    /// ones]
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
-    /// A host to measure; of several, the rounds of `scale` and `peer` are interleaved, and the other parts come one after
-    /// the other [default: the release build of this tree]
+    /// A host to measure; with several, `scale` and `peer` interleave their rounds, and the other parts run one host
+    /// after the other [default: the release build of this tree]
     #[arg(long, value_name = "PATH")]
     host: Vec<PathBuf>,
     #[command(flatten)]
     sizes: Sizes,
-    /// Measure what was built before, without looking whether it is up to date
+    /// Measure the existing build
     #[arg(long)]
     no_build: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Part {
-    /// One reconcile, one driver step, one watch event, one snapshot, in this process
+    /// One reconcile, one engine step, one watch event, one snapshot, in this process
     Micro,
     /// Anonymous memory per idle plugin and per cached Pod
     Memory,
     /// From an event to the write that follows it, on a real control plane
     Latency,
-    /// From a question of the API server before it stores an object to the answer
+    /// From an AdmissionReview to its response
     Admission,
     /// The same operator with mortise and with kube-rs, on one API server
     Peer,
-    /// What grows with plugins and keys: starts, memory, and events that concern few of them
+    /// Costs that grow with plugins and keys: starts, memory, and events for few of them
     Scale,
     /// All of them
     All,
@@ -97,9 +98,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let chosen = |wanted| part == wanted || part == Part::All;
     let rounds = |default| arguments.rounds.map_or(default, NonZeroUsize::get);
     if cfg!(debug_assertions) {
-        println!(
-            "This program is not optimised: no figure of `micro` means anything, nor does one of a host as old.\n"
-        );
+        println!("This program is not optimised: the figures of `micro` are meaningless.\n");
     }
     if !arguments.no_build {
         programs::build_guests()?;

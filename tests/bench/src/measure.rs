@@ -1,5 +1,4 @@
-//! Rounds of measurements and their medians. Functions to measure go in; [`Figure`]s come out. Nothing here knows what
-//! is measured.
+//! Rounds of measurements and their medians: functions to measure in, [`Figure`]s out.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +6,10 @@ use anyhow::Result;
 
 use crate::allocations;
 
-/// The most that the two halves of a row's rounds may differ by before the row counts as noisy.
+/// The difference between the two halves of a row's rounds from which the row is noisy.
 pub(crate) const NOISE: f64 = 0.05;
 
-/// Adds up the time and the allocations of the operations that are measured, and of nothing around them.
+/// Adds up the time and the allocations of the measured operations alone.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
     operations: u64,
@@ -19,12 +18,12 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Measures one operation. Taking the time costs some 50 ns itself, which is small beside a microsecond.
+    /// Measures one operation of a microsecond or more: the clock itself costs about 50 ns.
     pub(crate) fn one<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         self.many(1, operation)
     }
 
-    /// Measures a closure that does this many operations: for those that are short beside taking the time.
+    /// Measures a closure that does this many operations: for very short ones.
     pub(crate) fn many<T>(&mut self, operations: u64, work: impl FnOnce() -> T) -> T {
         let allocations = allocations::count();
         let begin = Instant::now();
@@ -49,7 +48,7 @@ struct Sample {
 
 type Run<'a> = Box<dyn FnMut(&mut Stopwatch) -> Result<()> + 'a>;
 
-/// Something to measure: each call does a good number of operations under the stopwatch.
+/// A benchmark: each call measures many operations.
 pub(crate) struct Case<'a> {
     name: String,
     target: Option<Duration>,
@@ -61,19 +60,17 @@ impl<'a> Case<'a> {
         Self { name: name.into(), target: None, run: Box::new(run) }
     }
 
-    /// What one operation should take at most.
+    /// Sets the target for one operation.
     pub(crate) fn target(self, target: Duration) -> Self {
         Self { target: Some(target), ..self }
     }
 }
 
-/// What came of one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     pub(crate) name: String,
-    /// The median of the rounds.
     pub(crate) ns: f64,
-    /// Median of the even rounds by median of the odd ones: 1 on a quiet machine.
+    /// Median of the even rounds divided by that of the odd ones: 1 on an idle machine.
     pub(crate) halves: f64,
     pub(crate) allocations: f64,
     pub(crate) target: Option<Duration>,
@@ -85,7 +82,7 @@ impl Figure {
     }
 }
 
-/// Runs every case once per round, each round beginning with another case. One round more, the first, only warms up.
+/// Runs every case once per round, each round starting with another case. An additional first round warms up.
 pub(crate) fn rounds(cases: &mut [Case<'_>], rounds: usize) -> Result<Vec<Figure>> {
     let mut samples = vec![Vec::with_capacity(rounds); cases.len()];
     for round in 0..=rounds {
@@ -112,7 +109,7 @@ fn figure(case: &Case<'_>, samples: &[Sample]) -> Figure {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; NaN of nothing.
+/// The middle value, or the mean of the two in the middle; NaN of no values.
 pub(crate) fn median(values: Vec<f64>) -> f64 {
     let lower = quantile(values.clone(), 0.5);
     let mut negated = values;
@@ -120,7 +117,7 @@ pub(crate) fn median(values: Vec<f64>) -> f64 {
     (lower - quantile(negated, 0.5)) / 2.0
 }
 
-/// The smallest value that at least this share of the values does not exceed; NaN of nothing.
+/// The smallest value that at least this share of the values does not exceed; NaN of no values.
 pub(crate) fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() as f64 * share).ceil().max(1.0);
@@ -139,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_a_value_that_was_measured() {
+    fn a_quantile_is_one_of_the_values() {
         let values = (1..=200).map(f64::from).collect::<Vec<_>>();
         assert_eq!(quantile(values.clone(), 0.99), 198.0);
         assert_eq!(quantile(values, 1.0), 200.0);
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_under_the_stopwatch_is_counted() {
+    fn only_measured_operations_are_counted() {
         let mut cases = [Case::new("a box", |stopwatch| {
             let outside = std::hint::black_box(vec![0_u8; 10]);
             drop(stopwatch.one(|| Box::new(1)));

@@ -1,5 +1,5 @@
-//! Anonymous memory of the running host: how much one more idle plugin takes, and one more cached Pod. What is mapped
-//! from files (code, compiled plugins) can be dropped by the kernel at any time and is not counted.
+//! Anonymous memory of the running host: per idle plugin and per cached Pod. Memory mapped from files (code, compiled
+//! plugins) does not count, since the kernel can drop it at any time.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::measure::median;
 use crate::operator::Operator;
 use crate::programs::Host;
-use crate::table::{Table, verdict};
+use crate::table::{Table, rating};
 use crate::{sample, variant};
 
 const PLUGINS: [usize; 3] = [1, 10, 100];
@@ -20,17 +20,15 @@ const PLUGIN_TARGET_KIB: f64 = 64.0;
 /// Anonymous memory of one more cached Pod, as a multiple of its JSON without managedFields.
 const POD_TARGET: f64 = 1.5;
 
-/// Measures both and prints the tables.
 pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
-    // Nothing has to run here; only the API server is asked.
+    // Only the API server is needed.
     let cluster = Cluster::start(true).await?;
-    let folders = tempfile::tempdir().context("make a folder for plugins")?;
+    let folders = tempfile::tempdir().context("create a folder for plugins")?;
     let mut idle = Vec::new();
     for plugins in PLUGINS {
         let folder = folders.path().join(plugins.to_string());
         variant::write(&folder, plugins)?;
-        // The first start compiles in child processes; from the second on, the host does what it does after any
-        // restart.
+        // The first start compiles in child processes; later ones are restarts.
         let first = anonymous(&cluster, host, &folder).await?;
         let mut again = Vec::new();
         for _ in 0..rounds {
@@ -46,7 +44,7 @@ pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Starts the host with a folder of plugins, waits until it has nothing to do, and ends it.
+/// Starts the host with a folder of plugins, waits until it is idle, and ends it.
 async fn anonymous(cluster: &Cluster, host: &Host, folder: &Path) -> Result<f64> {
     let running = Operator::mortise(cluster, host, folder).await?;
     let usage = running.quiet().await?;
@@ -64,7 +62,7 @@ fn plugins_table(host: &Host, idle: &[(usize, f64, f64)], rounds: usize) -> Tabl
         if plugins > &fewest {
             let each = (again - base) / (plugins - fewest) as f64 / KIB;
             row.extend([format!("{each:.1} KiB"), format!("<= {PLUGIN_TARGET_KIB} KiB")]);
-            row.push(verdict(each, Some(PLUGIN_TARGET_KIB)));
+            row.push(rating(each, Some(PLUGIN_TARGET_KIB)));
         }
         table.row(row);
     }
@@ -93,7 +91,7 @@ async fn pods_table(cluster: &Cluster, host: &Host, folder: &Path, empty: f64, r
         let each = (bytes - empty) / PODS as f64;
         let (ratio, target) = (each / raw, format!("<= {POD_TARGET}x"));
         let cells = [how.to_owned(), mib(bytes), format!("{:.1} KiB", each / KIB), format!("{ratio:.2}x"), target];
-        table.row(cells.into_iter().chain([verdict(ratio, Some(POD_TARGET))]));
+        table.row(cells.into_iter().chain([rating(ratio, Some(POD_TARGET))]));
     }
     Ok(table)
 }

@@ -1,31 +1,27 @@
-//! What a host counts: the text of `/metrics` goes in, sums over series come out. A family without series is not in the
-//! text, so what is not there is nothing yet.
+//! Sums over series of the host's `/metrics`. A family without series is missing in the text, so a missing one is zero.
 
-/// The text of `/metrics`.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics(pub(crate) String);
 
 impl Metrics {
-    /// Calls of guests.
     pub(crate) fn calls(&self) -> f64 {
         self.sum("mortise_guest_calls_total", "")
     }
 
-    /// Reconciles without a call.
     pub(crate) fn skipped(&self) -> f64 {
         self.sum("mortise_guest_calls_skipped_total", "")
     }
 
-    /// Components that were compiled, which those that were found compiled are not.
+    /// Components that were compiled, not found in the cache.
     pub(crate) fn compilations(&self) -> f64 {
         self.sum("mortise_plugin_compile_seconds_count", "cached=\"false\"")
     }
 
-    /// The sum over the series of this name that have this label.
+    /// The sum over the series with this name and label.
     fn sum(&self, name: &str, label: &str) -> f64 {
         let series = self.0.lines().filter_map(|line| line.strip_prefix(name));
         let values = series.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
-        // Not `sum`, which makes -0 of nothing.
+        // Not `sum`, which returns -0 without values.
         values.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, |sum, value| sum + value)
     }
 }

@@ -1,6 +1,6 @@
-//! What one step of the way costs, in this process: a watch event decoded and indexed, a driver step, a snapshot, a
-//! fresh guest call; and what they cost where there are many plugins, keys or objects. `micro/` has one file per step; here
-//! is only the order of the rounds, and the tables.
+//! The cost of one step, in this process: decode and index a watch event, step the engine, take a snapshot, call a
+//! guest in a fresh instance; and the same with many plugins, keys or objects. `micro/` has one file per step; this one
+//! runs the rounds and prints the tables.
 
 mod cycle;
 mod decode;
@@ -14,26 +14,26 @@ use anyhow::Result;
 
 use crate::measure::{self, Figure};
 use crate::sample;
-use crate::table::{Table, time, verdict};
+use crate::table::{Table, rating, time};
 
-/// Measures everything in interleaved rounds and prints the tables.
+/// Measures all cases in interleaved rounds and prints the tables.
 pub(crate) fn run(rounds: usize) -> Result<()> {
     let podset = plugin::Podset::compile(false)?;
-    let scene = reconcile::Scene::new(&podset, None)?;
-    let large = reconcile::Scene::new(&podset, Some(sample::template()))?;
+    let small = reconcile::Setup::new(&podset, None)?;
+    let large = reconcile::Setup::new(&podset, Some(sample::template()))?;
     let cycle = step::converged(&podset)?;
     let texts = decode::Texts::new();
     let stores = snapshot::stores()?;
 
     let mut cases = Vec::new();
-    reconcile::cases(&scene, &large, &mut cases);
+    reconcile::cases(&small, &large, &mut cases);
     step::cases(&cycle, &mut cases);
     decode::cases(&texts, &mut cases)?;
     snapshot::cases(&stores, &mut cases);
     let figures = measure::rounds(&mut cases, rounds)?;
     drop(cases);
-    print!("{}", times("One step of the way", &figures, rounds));
-    print!("{}", reconcile::counts(&scene)?);
+    print!("{}", times("One step", &figures, rounds));
+    print!("{}", reconcile::counts(&small)?);
     drop((cycle, stores));
 
     let crowds = step::crowds(&podset)?;
@@ -49,8 +49,7 @@ pub(crate) fn run(rounds: usize) -> Result<()> {
 }
 
 fn times(what: &str, figures: &[Figure], rounds: usize) -> Table {
-    let title =
-        format!("{what} (medians of {rounds} interleaved rounds; halves: even rounds by odd ones, 1.00 is quiet)");
+    let title = format!("{what} (medians of {rounds} interleaved rounds; halves: even rounds divided by odd ones)");
     let mut table = Table::new(title, &["operation", "time", "halves", "allocations", "target", ""]);
     for figure in figures {
         let noisy = if figure.is_noisy() { " noisy" } else { "" };
@@ -61,7 +60,7 @@ fn times(what: &str, figures: &[Figure], rounds: usize) -> Table {
             format!("{:.2}", figure.halves),
             format!("{:.1}", figure.allocations),
             target.map_or_else(String::new, |target| format!("<= {}", time(target))),
-            format!("{}{noisy}", verdict(figure.ns, target)),
+            format!("{}{noisy}", rating(figure.ns, target)),
         ]);
     }
     table

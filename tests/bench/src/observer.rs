@@ -1,5 +1,4 @@
-//! An independent watcher: what a namespace's PodSets and Pods look like to somebody who is neither the operator nor
-//! asks it. Watch events go in; whether all is as it should be comes out.
+//! An independent watcher of a namespace's PodSets and Pods, to check whether they have converged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +18,11 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, pod_set_resource, until};
 
-/// Longest that a phase may take.
 const DEADLINE: Duration = Duration::from_secs(300);
-/// How often the state is looked at: the precision of the wall times.
+/// Interval of checks, and the precision of the wall times.
 const POLL: Duration = Duration::from_millis(5);
 
-// Only what is looked at is decoded: the observer must cost the machine little.
+// Decodes needed fields only: the observer must take little CPU.
 #[derive(Clone, Debug, Deserialize)]
 struct SetSpec {
     replicas: usize,
@@ -47,15 +45,11 @@ struct PodStatus {
 
 type SetObject = Object<SetSpec, SetStatus>;
 type PodObject = Object<PodSpec, PodStatus>;
-
-#[derive(Debug)]
 struct Set {
     uid: String,
     replicas: usize,
     status: SetStatus,
 }
-
-#[derive(Debug)]
 struct Child {
     uid: String,
     owner: Option<String>,
@@ -63,15 +57,14 @@ struct Child {
     running: bool,
 }
 
-/// What is there.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct World {
     sets: BTreeMap<String, Set>,
     pods: BTreeMap<String, Child>,
 }
 
 impl World {
-    /// Whether this many PodSets have exactly the Pods that they want, and statuses that say so.
+    /// Whether this many PodSets have exactly their Pods, and correct statuses.
     pub(crate) fn has_converged(&self, sets: usize) -> bool {
         let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, pod) in &self.pods {
@@ -80,43 +73,40 @@ impl World {
         }
         let is_done = |set: &Set| {
             let pods = names.get(set.uid.as_str()).map_or(&[][..], Vec::as_slice);
-            let mut told = set.status.pod_names.iter().map(String::as_str).collect::<Vec<_>>();
-            told.sort_unstable();
-            pods.len() == set.replicas && set.status.replicas == set.replicas && told == pods
+            let mut reported = set.status.pod_names.iter().map(String::as_str).collect::<Vec<_>>();
+            reported.sort_unstable();
+            pods.len() == set.replicas && set.status.replicas == set.replicas && reported == pods
         };
         self.sets.len() == sets && self.sets.values().all(is_done)
     }
 
-    /// Whether every Pod runs.
     pub(crate) fn runs(&self) -> bool {
         self.pods.values().all(|pod| pod.running)
     }
 
-    /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.sets.is_empty() && self.pods.is_empty()
     }
 
-    /// The replicas that a PodSet asks for, as far as the news have got here.
+    /// The observed spec.replicas of a PodSet.
     pub(crate) fn replicas(&self, set: &str) -> Option<usize> {
         self.sets.get(set).map(|set| set.replicas)
     }
 
-    /// One Pod, by name and UID, of each of this many PodSets.
+    /// One Pod, by name and UID, of each of so many PodSets.
     pub(crate) fn one_pod_of_each(&self, sets: usize) -> Vec<(String, String)> {
         let mut owners = BTreeSet::new();
         let first = self.pods.iter().filter(|(_, pod)| pod.owner.clone().is_some_and(|owner| owners.insert(owner)));
         first.take(sets).map(|(name, pod)| (name.clone(), pod.uid.clone())).collect()
     }
 
-    /// Whether none of these Pods is left.
+    /// Whether none of these Pods exists.
     pub(crate) fn lost(&self, uids: &BTreeSet<String>) -> bool {
         self.pods.values().all(|pod| !uids.contains(&pod.uid))
     }
 }
 
-/// Watches one namespace until it is dropped.
-#[derive(Debug)]
+/// Watches one namespace until dropped.
 pub(crate) struct Observer {
     world: Arc<Mutex<World>>,
     tasks: [JoinHandle<Result<(), watcher::Error>>; 2],
@@ -155,13 +145,12 @@ impl Observer {
         Self { world, tasks }
     }
 
-    /// Waits until what is there is as it should be.
     pub(crate) async fn until(&self, what: &str, mut done: impl FnMut(&World) -> bool) -> Result<()> {
         until(what, DEADLINE, POLL, || Ok(done(&self.world()).then_some(()))).await
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        // Each change is one call that leaves the maps whole.
+        // Each change is one call, so the maps are always consistent.
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -218,16 +207,16 @@ mod tests {
     }
 
     #[test]
-    fn a_world_has_converged_when_pods_and_statuses_are_as_asked_for() {
+    fn a_world_has_converged_when_pods_and_statuses_match_the_specs() {
         assert!(world(&["b", "a"], false).has_converged(1));
         assert!(!world(&["a", "b"], false).has_converged(2), "a PodSet is missing");
         assert!(!world(&["a"], false).has_converged(1), "the status is behind");
         assert!(!world(&["a", "c"], false).has_converged(1), "the status names another Pod");
-        assert!(!world(&["a", "b"], true).has_converged(1), "a Pod is on its way out");
+        assert!(!world(&["a", "b"], true).has_converged(1), "a Pod is terminating");
     }
 
     #[test]
-    fn one_pod_of_each_set_is_named_once() {
+    fn each_set_yields_one_pod() {
         assert_eq!(world(&[], false).one_pod_of_each(5), [("a".to_owned(), "1".to_owned())]);
         assert!(!world(&[], false).lost(&BTreeSet::from(["2".to_owned()])));
     }

@@ -1,5 +1,5 @@
-//! An operator under measurement: mortise with podset, or the same with kube-rs. Started, waited for, asked what it has
-//! used, and ended; what it does is not looked at here.
+//! An operator under measurement: mortise with podset, or the same with kube-rs. Starts it, waits for it, reads its
+//! usage, and ends it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,22 +18,19 @@ use crate::programs::Host;
 
 /// Ten times what a start without compiling takes.
 const READY: Duration = Duration::from_secs(60);
-/// Five times what one more plugin takes that has to be compiled.
+/// Five times what it takes to compile one more plugin.
 const READY_PER_PLUGIN: Duration = Duration::from_millis(1_500);
 /// The host finishes its writes for 10 s at most.
 const ENDED: Duration = Duration::from_secs(20);
-/// How often a process is looked at.
 const POLL: Duration = Duration::from_millis(50);
-/// A process that has used so little for so long has nothing left to do.
+/// A process is idle if it used no more than a tick of CPU time for this long.
 const QUIET: Duration = Duration::from_secs(2);
-/// One clock tick, which is what reading the time at the wrong moment looks like.
+/// One clock tick, the precision of CPU times.
 const TICK: Duration = Duration::from_millis(10);
-/// Longest that one takes to get there.
 const QUIET_DEADLINE: Duration = Duration::from_secs(120);
-/// Longest that a host takes to write out its metrics, of which a thousand plugins have some 10 MB.
+/// Bound of a scrape: the metrics of a thousand plugins have about 10 MB.
 const SCRAPED: Duration = Duration::from_secs(30);
 
-/// Which operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Which {
     Mortise,
@@ -43,7 +40,7 @@ pub(crate) enum Which {
 impl Which {
     pub(crate) const ALL: [Self; 2] = [Self::Mortise, Self::KubeRs];
 
-    /// As whom it speaks to the API server.
+    /// Its user at the API server.
     pub(crate) fn user(self) -> &'static str {
         match self {
             Self::Mortise => "mortise",
@@ -51,14 +48,11 @@ impl Which {
         }
     }
 }
-
-/// A running operator.
-#[derive(Debug)]
 pub(crate) struct Operator {
     process: Process,
-    /// Where mortise answers.
+    /// mortise's endpoints.
     served: Option<Served>,
-    /// Plugins that have to serve before it counts as ready.
+    /// The number of plugins that must serve before it is ready.
     plugins: usize,
 }
 
@@ -69,8 +63,8 @@ struct Served {
 }
 
 impl Operator {
-    /// Starts mortise with every component of a folder. Compiled ones are kept in a folder of the control plane that each
-    /// host has of its own, so only the first start with a component compiles it.
+    /// Starts mortise with every component of a folder. Each host has a cache of compiled plugins in the control
+    /// plane's folder, so only the first start compiles a component.
     pub(crate) async fn mortise(cluster: &Cluster, host: &Host, plugin_dir: &Path) -> Result<Self> {
         let files = fs::read_dir(plugin_dir).with_context(|| format!("list {}", plugin_dir.display()))?;
         let is_plugin = |file: &fs::DirEntry| file.path().extension() == Some(OsStr::new("wasm"));
@@ -92,11 +86,10 @@ impl Operator {
         Self { process, served: Some(Served { probes, metrics }), plugins }.ready(0).await
     }
 
-    /// Starts the operator that is written with kube-rs.
     pub(crate) async fn kube_rs(cluster: &Cluster, program: &Path) -> Result<Self> {
         let mut command = Command::new(program);
         command.env("KUBECONFIG", cluster.plane.kubeconfig(Which::KubeRs.user())?);
-        // Logs are appended to, and an earlier start has said what is waited for.
+        // Starts append to the log, and an earlier one has logged that it is ready.
         let log = cluster.plane.logs().join("kube-rs.log");
         let before = fs::metadata(log).map_or(0, |metadata| metadata.len() as usize);
         let process = cluster.plane.spawn("kube-rs", command)?;
@@ -105,7 +98,8 @@ impl Operator {
 
     async fn ready(mut self, log_offset: usize) -> Result<Self> {
         let deadline = READY + READY_PER_PLUGIN * self.plugins as u32;
-        // Of a thousand plugins an answer takes the host a millisecond, which is not to show in what a start takes.
+        // The readiness response for a thousand plugins takes the host a millisecond, which would distort the
+        // measurement.
         let poll = POLL * (1 + self.plugins as u32 / 100);
         until("the operator to be ready", deadline, poll, || {
             if let Some(status) = self.process.ended()? {
@@ -122,24 +116,23 @@ impl Operator {
         Ok(self)
     }
 
-    /// What it has used so far.
     pub(crate) fn usage(&self) -> Result<Usage> {
         usage_of(self.process.pid())
     }
 
-    /// What it has counted so far; only of mortise.
+    /// Its metrics; only mortise has them.
     pub(crate) fn metrics(&self) -> Result<Metrics> {
         let served = self.served.context("this operator has no metrics")?;
         let (_, text) = get(served.metrics, "/metrics", SCRAPED).context("read the host's metrics")?;
         Ok(Metrics(text))
     }
 
-    /// Waits until it does nothing any more, and returns what it has used until then.
+    /// Waits until it is idle, and returns its usage so far.
     pub(crate) async fn quiet(&self) -> Result<Usage> {
         self.quiet_within(QUIET_DEADLINE, TICK).await
     }
 
-    /// The same with another deadline, and for a host that spends up to `idle` on standing by.
+    /// The same with another deadline, and for a host that takes up to `idle` of CPU time when idle.
     pub(crate) async fn quiet_within(&self, deadline: Duration, idle: Duration) -> Result<Usage> {
         let mut since = (self.usage()?, tokio::time::Instant::now());
         until("the operator to be quiet", deadline, POLL, || {
@@ -152,34 +145,34 @@ impl Operator {
         .await
     }
 
-    /// Ends it as a cluster would, and waits until it is gone.
+    /// Sends SIGTERM, and waits for the end.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.process.terminate()?;
         until("the operator to end", ENDED, POLL, || Ok(self.process.ended()?.map(drop))).await
     }
 }
 
-/// Three that are free at this moment: the host is the next to ask for a port. All are held at once, so that they differ.
+/// Three free ports for the host, taken at once so that they differ.
 fn free_addresses() -> Result<[SocketAddr; 3]> {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let held = [free()?, free()?, free()?];
     Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
 }
 
-/// The text of `/readyz?verbose`, once the host answers that it is ready.
+/// The text of `/readyz?verbose`, once the host is ready.
 fn readiness(probes: SocketAddr) -> Option<String> {
     let (head, body) = get(probes, "/readyz?verbose", Duration::from_secs(1)).ok()?;
     head.lines().next()?.contains(" 200 ").then_some(body)
 }
 
-/// The head and the body of an answer.
+/// The head and the body of a response.
 fn get(address: SocketAddr, path: &str, deadline: Duration) -> Result<(String, String)> {
     let mut stream = TcpStream::connect_timeout(&address, POLL)?;
     stream.set_read_timeout(Some(deadline))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let (head, body) = text.split_once("\r\n\r\n").context("the answer has no body")?;
+    let (head, body) = text.split_once("\r\n\r\n").context("the response has no body")?;
     Ok((head.to_owned(), body.to_owned()))
 }
 
@@ -192,7 +185,7 @@ mod tests {
     use super::serves;
 
     #[test]
-    fn only_plugins_that_serve_count() {
+    fn only_serving_plugins_count() {
         let text = "HTTP/1.0 200 OK\r\n\r\n[+]sources ok\n[+]plugin/a ok\n[-]plugin/b failed: Compiling: wait\n";
         assert!(serves(text, 1));
         assert!(!serves(text, 2));

@@ -1,10 +1,9 @@
-//! The same operator twice, with mortise and with kube-rs, on one API server: converging, scaling, losing Pods,
-//! starting again. `peer/phases.rs` takes one operator through it, `peer/report.rs` sets the two beside each other;
-//! here is the order of the runs.
+//! The same operator twice, with mortise and with kube-rs, on one API server: convergence, scaling, deleted Pods, a
+//! restart. `peer/phases.rs` runs one operator, `peer/report.rs` compares the two, and this file orders the runs.
 //!
-//! Each run has PodSets of its own in a namespace of its own, and the two operators never run at once, since they are
-//! for one kind. Who begins changes from round to round, so that a control plane that grows slower is nobody's
-//! advantage.
+//! Each run has PodSets of its own in a namespace of its own, and the two operators never run at once, since they
+//! reconcile the same kind. The order changes from round to round, so that a control plane that gets slower favours
+//! neither.
 
 mod phases;
 mod report;
@@ -18,12 +17,12 @@ use crate::cluster::Cluster;
 use crate::operator::{Operator, Which};
 use crate::programs::{self, Host, Programs};
 
-/// Measures both operators and prints the tables; those of several hosts one after the other.
+/// Measures both operators and prints the tables; with several hosts, one after the other.
 pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(false).await?;
-    let folder = tempfile::tempdir().context("make a folder for the plugin")?;
-    fs::write(folder.path().join("podset.wasm"), programs::podset()?).context("write podset.wasm")?;
-    let stage = Stage { cluster, programs: programs.clone(), folder };
+    let folder = tempfile::tempdir().context("create a folder for the plugin")?;
+    fs::write(folder.path().join("podset.wasm"), programs::plugin("podset")?).context("write podset.wasm")?;
+    let setup = Setup { cluster, programs: programs.clone(), folder };
     let mut order = programs.hosts.iter().map(Contender::Mortise).collect::<Vec<_>>();
     order.push(Contender::KubeRs);
     let mut runs = Vec::new();
@@ -31,7 +30,7 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
         for contender in order.iter().copied() {
             let name = contender.name();
             eprintln!("round {} of {rounds}: {name}", round + 1);
-            let run = phases::run(&stage, contender, round).await;
+            let run = phases::run(&setup, contender, round).await;
             let run = run.with_context(|| format!("measure {name} in round {}", round + 1))?;
             runs.push((name, run));
         }
@@ -48,10 +47,8 @@ pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Who is measured.
 #[derive(Clone, Copy, Debug)]
 enum Contender<'a> {
-    /// This build of mortise.
     Mortise(&'a Host),
     KubeRs,
 }
@@ -64,7 +61,7 @@ impl Contender<'_> {
         }
     }
 
-    /// For people, and for names of namespaces.
+    /// For output and names of namespaces.
     fn name(self) -> String {
         match self {
             Self::Mortise(host) => format!("{}-{}", Which::Mortise.user(), host.name.to_lowercase()),
@@ -73,15 +70,14 @@ impl Contender<'_> {
     }
 }
 
-/// What the runs share.
-struct Stage {
+struct Setup {
     cluster: Cluster,
     programs: Programs,
-    /// The plugin, for mortise. The kind's CustomResourceDefinition comes with it, which is why mortise begins.
+    /// The plugin, for mortise, which runs first since the plugin has the CRD.
     folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl Setup {
     async fn start(&self, contender: Contender<'_>) -> Result<Operator> {
         let started = match contender {
             Contender::Mortise(host) => Operator::mortise(&self.cluster, host, self.folder.path()).await,

@@ -1,12 +1,10 @@
-//! What is measured, built: the guests' components, the hosts, and the operator beside which they are measured. Cargo
-//! decides what there is to do; paths come out.
+//! Builds what is measured: the guests' components, the hosts, and the kube-rs operator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A build of mortise.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     /// A letter in the order of the command line: "A".
@@ -14,24 +12,26 @@ pub(crate) struct Host {
     pub(crate) program: PathBuf,
 }
 
-/// The programs that run as processes of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    /// One at least.
+    /// Not empty.
     pub(crate) hosts: Vec<Host>,
     pub(crate) kube_rs: PathBuf,
 }
 
 impl Programs {
-    /// The hosts that were named, else the one that stands beside this program, as the other operator does.
+    /// The given hosts, else the one in this program's folder, where the kube-rs operator is.
     pub(crate) fn find(hosts: &[PathBuf]) -> Result<Self> {
-        let own = std::env::current_exe().context("find this program")?;
-        let folder = own.parent().context("find the folder of this program")?;
+        let own = std::env::current_exe().context("locate this program")?;
+        let folder = own.parent().context("locate the folder of this program")?;
         let hosts = if hosts.is_empty() { vec![folder.join("mortise")] } else { hosts.to_vec() };
-        ensure!(hosts.len() <= 26, "{} hosts are more than there are letters", hosts.len());
+        ensure!(hosts.len() <= 26, "{} hosts are more than 26", hosts.len());
         let named = |(letter, program): (char, PathBuf)| {
             if !program.is_file() {
-                bail!("{} is not there: name a host that is built, or run this without --no-build", program.display());
+                bail!(
+                    "{} does not exist: name a host that is built, or run this without --no-build",
+                    program.display()
+                );
             }
             Ok(Host { name: letter.into(), program })
         };
@@ -40,17 +40,11 @@ impl Programs {
     }
 }
 
-/// The component of the podset plugin.
-pub(crate) fn podset() -> Result<Vec<u8>> {
-    plugin("podset")
-}
-
-/// The component of a plugin.
 pub(crate) fn plugin(name: &str) -> Result<Vec<u8>> {
     component(&format!("plugins/{name}.wasm"))
 }
 
-/// The component of a guest that only tests and benchmarks load.
+/// The component of a guest of the tests and benchmarks.
 pub(crate) fn test_guest(name: &str) -> Result<Vec<u8>> {
     component(&format!("test-guests/{name}.wasm"))
 }
@@ -60,32 +54,29 @@ fn component(path: &str) -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("read {}", path.display()))
 }
 
-/// The program that starts itself to compile components: this one, or the host where this one is a test.
+/// The program that compiles components in a child process: this one, or the host if this is a test.
 pub(crate) fn compiler() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("find this program")?;
+    let own = std::env::current_exe().context("locate this program")?;
     if !cfg!(test) {
         return Ok(own);
     }
-    let profile = own.ancestors().nth(2).context("find the folder of this profile")?;
+    let profile = own.ancestors().nth(2).context("locate the folder of this profile")?;
     let host = profile.join("mortise");
     if !host.is_file() {
-        bail!("{} is not there: cargo build -p mortise", host.display());
+        bail!("{} does not exist: cargo build -p mortise", host.display());
     }
     Ok(host)
 }
 
-/// Builds the guests' components.
 pub(crate) fn build_guests() -> Result<()> {
     cargo(&["xtask", "guests"])
 }
 
-/// Builds the host in the profile that this program was built in.
 pub(crate) fn build_host() -> Result<()> {
     build(&["--package", "mortise"])
 }
 
-/// Builds the other operator. Apart from the host, which would be given the features of the dependencies that only this
-/// one needs.
+/// Builds the kube-rs operator, separately from the host, which would otherwise get the features of its dependencies.
 pub(crate) fn build_kube_rs() -> Result<()> {
     build(&["--package", "mortise-bench", "--bin", "kube-rs-podset"])
 }
@@ -107,5 +98,5 @@ fn cargo(args: &[&str]) -> Result<()> {
 
 fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("this package stands two folders below the workspace")
+    here.ancestors().nth(2).expect("this package is two folders below the workspace")
 }

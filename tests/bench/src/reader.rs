@@ -1,5 +1,5 @@
-//! Small plugins by the thousand: the component `reader` with a manifest written into it, so that each has a digest and a
-//! kind of its own, and its objects. Numbers go in; components, manifests, objects and kinds come out.
+//! Thousands of small plugins: the component `reader` with a manifest written into it, so that each has a digest and a
+//! kind of its own, and their objects.
 
 use anyhow::{Result, ensure};
 use kube::api::{ApiResource, GroupVersionKind};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::programs;
 
-/// What the component holds where the manifest and the kinds that it lists go.
+/// The markers of the component's placeholders for the manifest and for the kinds to list.
 const MANIFEST: &[u8] = b"<the manifest>";
 const KINDS: &[u8] = b"<the kinds>";
-/// The configuration with which a plugin lists what it reads; without one it asks nothing.
+/// The configuration with which a plugin lists the kinds that it reads.
 pub(crate) const LISTS: &str = "lists: true\n";
 
-/// A kind that plugins read and none of them reconciles.
+/// A kind that plugins read and none reconciles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
     /// v1/Node, which all read.
@@ -29,7 +29,7 @@ impl Read {
     pub(crate) const ALL: [Self; 3] = [Self::One, Self::Ten, Self::Node];
     pub(crate) const SAMPLES: [Self; 2] = [Self::One, Self::Ten];
 
-    /// How many plugins read it.
+    /// The number of plugins that read it.
     pub(crate) fn readers(self, plugins: usize) -> usize {
         match self {
             Self::Node => plugins,
@@ -51,23 +51,19 @@ impl Read {
     }
 }
 
-/// The kind of a plugin.
 pub(crate) fn kind(plugin: usize) -> Kind {
     Kind::new(&format!("n{plugin}.bench.test/v1"), "Reader")
 }
 
-/// The resource of a kind.
 pub(crate) fn resource(kind: &Kind) -> ApiResource {
     let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind.kind))
 }
 
-/// The name of a plugin.
 pub(crate) fn name(plugin: usize) -> String {
     format!("n{plugin}")
 }
 
-/// An object of a plugin's kind.
 pub(crate) fn object(plugin: usize, number: usize) -> Value {
     json!({
         "apiVersion": kind(plugin).api_version, "kind": "Reader",
@@ -75,12 +71,11 @@ pub(crate) fn object(plugin: usize, number: usize) -> Value {
     })
 }
 
-/// What a plugin reads: the Nodes, and unless they are to be all, perhaps one kind of Samples.
+/// The kinds that a plugin reads: the Nodes and, with `samples`, perhaps one kind of Samples.
 fn reads(plugin: usize, samples: bool) -> Vec<Read> {
     Read::ALL.into_iter().filter(|read| *read == Read::Node || samples && plugin < read.readers(usize::MAX)).collect()
 }
 
-/// A plugin's manifest.
 pub(crate) fn manifest(plugin: usize, samples: bool) -> String {
     let (own, name) = (kind(plugin), name(plugin));
     let kind_of = |kind: Kind| json!({"apiVersion": kind.api_version, "kind": kind.kind});
@@ -93,8 +88,7 @@ pub(crate) fn manifest(plugin: usize, samples: bool) -> String {
     .to_string()
 }
 
-/// The CustomResourceDefinition of a kind, with conditions and observedGeneration in its status as plugins' kinds have
-/// them; or of one that lives outside namespaces and has no status.
+/// The CRD of a kind: with a status for plugins' kinds, else cluster-scoped and without one.
 pub(crate) fn definition(kind: &Kind, status: bool) -> Value {
     let ApiResource { group, version, plural, .. } = resource(kind);
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -129,8 +123,7 @@ pub(crate) fn definition(kind: &Kind, status: bool) -> Value {
     })
 }
 
-/// The components of the first plugins, made of one build.
-#[derive(Debug)]
+/// Makes the plugins' components from one build.
 pub(crate) struct Components {
     template: Vec<u8>,
     manifest_at: usize,
@@ -144,7 +137,6 @@ impl Components {
         Ok(Self { template, manifest_at, kinds_at })
     }
 
-    /// The component of a plugin.
     pub(crate) fn of(&self, plugin: usize, samples: bool) -> Result<Vec<u8>> {
         let kinds = reads(plugin, samples).into_iter().map(Read::kind);
         let kinds = kinds.map(|kind| format!("{} {}\n", kind.api_version, kind.kind)).collect::<String>();
@@ -155,17 +147,17 @@ impl Components {
     }
 }
 
-/// Where the one placeholder with this marker begins.
+/// The position of the only placeholder with this marker.
 fn place(component: &[u8], marker: &[u8]) -> Result<usize> {
     let mut places = component.windows(marker.len()).enumerate().filter(|(_, window)| *window == marker);
     let found = (places.next(), places.next());
     let (Some((at, _)), None) = found else {
-        anyhow::bail!("the component does not hold the text {:?} once", String::from_utf8_lossy(marker))
+        anyhow::bail!("the component must contain the text {:?} exactly once", String::from_utf8_lossy(marker))
     };
     Ok(at)
 }
 
-/// Writes a text in the place of a marker and of as many of the blanks behind it as it takes.
+/// Replaces a marker and the blanks after it by a text.
 fn write(component: &mut [u8], at: usize, marker: &[u8], text: &str) -> Result<()> {
     let blanks = component[at + marker.len()..].iter().take_while(|byte| **byte == b' ').count();
     let room = marker.len() + blanks;
@@ -180,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_takes_the_place_of_a_marker_and_its_blanks_and_no_more() {
+    fn a_text_replaces_a_marker_and_its_blanks_only() {
         let mut component = b"\0asm<the kinds>   \0<the manifest>    \0".to_vec();
         let (kinds, manifest) = (place(&component, KINDS).unwrap(), place(&component, MANIFEST).unwrap());
         write(&mut component, kinds, KINDS, "v1 Node").unwrap();
@@ -192,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_component_that_is_built_has_room_for_what_is_written_into_it() {
+    fn the_built_component_has_room_for_manifest_and_kinds() {
         let components = Components::read().unwrap();
         assert_ne!(components.of(0, true).unwrap(), components.of(9_999, true).unwrap());
     }
@@ -205,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_one_that_the_host_takes() {
+    fn the_manifest_is_valid() {
         let manifest = mortise_core::manifest::Manifest::parse(&manifest(7, true)).unwrap();
         assert_eq!(manifest.controllers[0].primary, kind(7));
         assert_eq!(manifest.controllers[0].reads.len(), 2);

@@ -1,17 +1,16 @@
-//! The objects that are measured with: Pods as an API server shows them, their PodSet, and a template of larger Pods.
-//! Text comes out, made of the files in `sample/`; its sizes are part of what is reported, so a test holds them.
+//! The objects of the measurements, from the files in `sample/`: Pods as an API server shows them, their PodSet, and a
+//! template of larger Pods. A test checks their sizes, which tables mention.
 
 use serde_json::{Value, json};
 
 /// The UID of the PodSet that owns sample Pods.
 pub(crate) const OWNER_UID: &str = "5f0c8a4e-3b1d-4c55-9f1e-6d2b7a90c3d1";
 
-/// One sample Pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pod {
-    /// Its place among the Pods of its owner.
+    /// Its index among the owner's Pods.
     pub(crate) index: usize,
-    /// Which owner; the first has [`OWNER_UID`].
+    /// The owner's number; owner 0 has [`OWNER_UID`].
     pub(crate) owner: usize,
     pub(crate) version: u64,
 }
@@ -21,7 +20,7 @@ impl Pod {
         Self { index, owner, version: 1 + (owner * 10 + index) as u64 }
     }
 
-    /// 2.3 KB, as it is without its managedFields.
+    /// 2.3 KB, without managedFields.
     pub(crate) fn json(self) -> String {
         self.value().to_string()
     }
@@ -47,12 +46,11 @@ impl Pod {
     }
 }
 
-/// The UID of an owner.
 pub(crate) fn owner_uid(owner: usize) -> String {
     if owner == 0 { OWNER_UID.to_owned() } else { format!("5f0c8a4e-3b1d-4c55-9f1e-{owner:012x}") }
 }
 
-/// The PodSet that owns the sample Pods with the owner 0, converged; with a template of its own or without.
+/// The converged PodSet that owns the Pods of owner 0, with or without a template.
 pub(crate) fn pod_set(replicas: usize, template: Option<Value>) -> String {
     let names = (0..replicas).map(|index| format!("sample-0-{index}")).collect::<Vec<_>>();
     let mut set = json!({
@@ -70,7 +68,7 @@ pub(crate) fn pod_set(replicas: usize, template: Option<Value>) -> String {
     set.to_string()
 }
 
-/// A pod template whose Pods have about 5.4 KB once they run, which is what Pods of real workloads have.
+/// A pod template whose running Pods have about 5.4 KB, as those of real workloads.
 pub(crate) fn template() -> Value {
     parse(include_str!("sample/template.json"))
 }
@@ -84,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sample_pods_have_the_sizes_that_the_targets_are_stated_for() {
+    fn sample_pods_have_the_sizes_in_the_tables() {
         let pod = Pod::new(0, 3);
         assert!((2_250..2_400).contains(&pod.json().len()), "{}", pod.json().len());
         let managed = pod.json_with_managed_fields().len();

@@ -1,12 +1,11 @@
-//! What grows with plugins and with keys, on a real control plane: starts, restarts, memory, and events that concern few of
-//! them. `scale/side.rs` runs one host and says what it used, `scale/scenes.rs` has the situations that it is measured in,
-//! `scale/figures.rs` sets the hosts beside each other; here is the order.
+//! Costs that grow with plugins and keys, on a real control plane: starts, restarts, memory, and events for few of
+//! them. `scale/side.rs` runs one host, `scale/scenarios.rs` has the scenarios, `scale/figures.rs` compares the hosts.
 //!
-//! Each host has a control plane of its own, since what one writes the next would write anew. Their rounds are
-//! interleaved; while one is measured, the others do not run, and their control planes are stopped where they stand.
+//! Each host has a control plane of its own, since hosts would undo each other's writes. Their rounds are interleaved;
+//! while one is measured, the others do not run, and their control planes are paused.
 
 mod figures;
-mod scenes;
+mod scenarios;
 mod side;
 
 use std::num::NonZeroUsize;
@@ -16,7 +15,7 @@ use clap::Args;
 
 use crate::programs::Programs;
 
-/// How large the situations are; 0 leaves one out.
+/// Sizes of the scenarios; 0 skips one.
 #[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sizes {
     /// Copies of podset with kinds of their own that `scale` restarts [default: 300]
@@ -33,23 +32,23 @@ pub(crate) struct Sizes {
     keys: Option<usize>,
 }
 
-/// Measures every situation and prints its table when it is done.
+/// Measures every scenario and prints its table.
 pub(crate) async fn run(programs: &Programs, sizes: &Sizes, rounds: Option<NonZeroUsize>) -> Result<()> {
     let rounds = |default| rounds.map_or(default, NonZeroUsize::get);
     let Sizes { podsets, plugins, objects, keys } = sizes;
     let hosts = &programs.hosts;
     let podsets = podsets.unwrap_or(300);
     if podsets > 0 {
-        print!("{}", scenes::podsets(hosts, podsets, rounds(3)).await?);
+        print!("{}", scenarios::podsets(hosts, podsets, rounds(3)).await?);
     }
     let (plugins, objects) = (plugins.unwrap_or(1_000), objects.unwrap_or(100));
     if plugins > 0 && objects > 0 {
-        // Each round has two restarts of a hundred thousand keys, which are minutes.
-        print!("{}", scenes::fleet(hosts, plugins, objects, rounds(1)).await?);
+        // Each round has two restarts of a hundred thousand keys, which take minutes.
+        print!("{}", scenarios::fleet(hosts, plugins, objects, rounds(1)).await?);
     }
     let keys = keys.unwrap_or(10_000);
     if keys > 0 {
-        print!("{}", scenes::keys(hosts, keys, rounds(3)).await?);
+        print!("{}", scenarios::keys(hosts, keys, rounds(3)).await?);
     }
     Ok(())
 }

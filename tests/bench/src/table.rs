@@ -1,9 +1,6 @@
-//! Text tables: cells go in, aligned lines come out. The first column is a name and stands left, figures stand right.
+//! Text tables: cells in, aligned lines out. The first column is aligned left, all others right.
 
 use std::fmt;
-
-/// A table with a title.
-#[derive(Debug)]
 pub(crate) struct Table {
     title: String,
     rows: Vec<Vec<String>>,
@@ -42,7 +39,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A time in the unit in which it is easy to read.
+/// A time in a readable unit.
 pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.1} ns"),
@@ -52,11 +49,11 @@ pub(crate) fn time(ns: f64) -> String {
     }
 }
 
-/// "met", "missed", or nothing where there is no target.
-pub(crate) fn verdict(value: f64, target: Option<f64>) -> String {
+/// "met", "MISSED", or nothing without a target.
+pub(crate) fn rating(value: f64, target: Option<f64>) -> String {
     match target {
         Some(target) if value <= target => "met",
-        // Also a value that could not be measured.
+        // Also for NaN, which was not measured.
         Some(_) => "MISSED",
         None => "",
     }
@@ -75,9 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_missing_does_not_meet_its_target() {
-        assert_eq!(verdict(f64::NAN, Some(1.0)), "MISSED");
-        assert_eq!(verdict(1.0, Some(1.0)), "met");
-        assert_eq!(verdict(1.0, None), "");
+    fn a_missing_value_does_not_meet_its_target() {
+        assert_eq!(rating(f64::NAN, Some(1.0)), "MISSED");
+        assert_eq!(rating(1.0, Some(1.0)), "met");
+        assert_eq!(rating(1.0, None), "");
     }
 }

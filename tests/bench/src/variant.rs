@@ -1,5 +1,5 @@
-//! Many plugins out of one: podset's component with another API group written over its own, so that each is a component
-//! of its own digest that claims a kind of its own, and yet the code of a real plugin.
+//! Many plugins out of one: podset's component with another API group written over its own, so that each has a digest
+//! and a kind of its own, and the code of a real plugin.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs;
 
-/// The group that podset has.
+/// podset's group.
 const GROUP: &[u8] = b"app.example.com";
-/// Four digits stand for the number.
+/// Four digits have the number.
 const MOST: usize = 10_000;
 
-/// Writes the first variants into a folder, beside those that are there.
+/// Writes the first variants into a folder.
 pub(crate) fn write(folder: &Path, variants: usize) -> Result<()> {
-    let component = programs::podset()?;
+    let component = programs::plugin("podset")?;
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     for number in 0..variants {
         let path = folder.join(format!("p{number:04}.wasm"));
@@ -31,8 +31,8 @@ fn of(component: &[u8], number: usize) -> Result<Vec<u8>> {
     let mut variant = component.to_vec();
     let places = component.windows(GROUP.len()).enumerate().filter(|(_, window)| *window == GROUP).map(|(at, _)| at);
     let places = places.collect::<Vec<_>>();
-    // The host says so if these were not all: two plugins would claim one kind, and one of them would not become ready.
-    ensure!(!places.is_empty(), "the component does not hold the text {}", String::from_utf8_lossy(GROUP));
+    // If some were missed, two plugins would claim one kind, and one of them would not become ready.
+    ensure!(!places.is_empty(), "the component does not contain the text {}", String::from_utf8_lossy(GROUP));
     for at in places {
         variant[at..at + GROUP.len()].copy_from_slice(&group);
     }

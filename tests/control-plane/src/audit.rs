@@ -1,5 +1,5 @@
-//! The API server's audit log: the policy that it is given, and the records read back from it. It is the independent
-//! witness of who wrote what, and the honest way to prove that a converged host writes nothing.
+//! The API server's audit policy and log: independent evidence of who wrote what, and that a converged host writes
+//! nothing.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// One request that the API server has answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One request that the API server has responded to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRecord {
     /// `create`, `update`, `patch`, `delete`, `deletecollection`; with reads also `get`, `list`, `watch`.
     pub verb: String,
@@ -19,30 +19,30 @@ pub struct AuditRecord {
     pub user_agent: String,
     /// The API group, empty for the core group.
     pub group: String,
-    /// The plural resource name; empty for requests that are not about objects, such as `/readyz`.
+    /// The plural resource name; empty for requests without objects, such as `/readyz`.
     pub resource: String,
     /// `status`, `scale`, `eviction`, ...; empty when none.
     pub subresource: String,
-    /// Empty for requests on a whole collection, and for a `create` that the server refused before reading its body.
+    /// Empty for requests on a collection, and for a `create` that the server refused before it read the body.
     pub name: String,
     /// Empty for cluster-scoped objects.
     pub namespace: String,
     /// The path and query of the request.
     pub uri: String,
-    /// The HTTP status of the answer, 0 when the connection ended before one.
+    /// The HTTP status, 0 when the connection ended before the response.
     pub code: u16,
     /// When the API server received it, RFC 3339 with microseconds.
     pub received: String,
 }
 
 impl AuditRecord {
-    /// Whether the request asked to change something.
+    /// Whether the verb is a write.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 }
 
-/// Records writes, and reads when asked, without bodies.
+/// Records writes, and optionally reads, without bodies.
 pub(crate) fn policy(reads: bool) -> String {
     let rest = if reads { "Metadata" } else { "None" };
     format!(
@@ -55,8 +55,8 @@ pub(crate) fn policy(reads: bool) -> String {
     )
 }
 
-/// Reads the records from byte `offset` on. Returns them and the offset behind the last whole one: the API server may be
-/// in the middle of writing another. A log that does not exist yet is empty.
+/// Reads the records from byte `offset` on. Returns them and the offset after the last complete one, since the API
+/// server may be writing another. A log that does not exist yet is empty.
 pub(crate) fn read(path: &Path, offset: u64) -> Result<(Vec<AuditRecord>, u64)> {
     let name = || format!("read the audit log {}", path.display());
     let mut file = match File::open(path) {
@@ -69,8 +69,8 @@ pub(crate) fn read(path: &Path, offset: u64) -> Result<(Vec<AuditRecord>, u64)> 
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     let mut records = Vec::new();
     for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        // A server that was killed in the middle of a line leaves half of one, with the next record behind it. What was
-        // lost with it was never answered, so it is no record.
+        // A server that was killed in the middle of a line leaves a fragment, followed by the next record. The request
+        // of the fragment had no response, so it is no record.
         if let Ok(event) = serde_json::from_slice::<Value>(line) {
             records.extend(record(&event));
         }
@@ -108,7 +108,7 @@ mod tests {
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/pods/a/status","verb":"patch","user":{"username":"admin","groups":["system:masters"]},"userAgent":"kubectl/v1.36.3","objectRef":{"resource":"pods","namespace":"default","name":"a","apiVersion":"v1","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z"}"#;
 
     #[test]
-    fn a_record_tells_who_did_what_to_which_object() {
+    fn a_record_has_user_verb_and_object() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
         writeln!(log, "{LINE}").unwrap();
         let (records, end) = read(log.path(), 0).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_written_record_is_left_for_the_next_read() {
+    fn an_incomplete_record_is_left_for_the_next_read() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
         let (first, second) = LINE.split_at(100);
         write!(log, "{LINE}\n{first}").unwrap();

@@ -1,6 +1,5 @@
-//! The control plane's binaries: three Go modules in, paths of executables and of kwok's stages out. They are built once
-//! per (module files, flags, toolchain) and kept in the cache; finding them again takes no longer than asking Go for its
-//! version. Nothing here starts a process of the control plane.
+//! The control plane's binaries: three Go modules in, paths of executables and of kwok's stages out. Built once per
+//! (module files, flags, toolchain) and cached; a lookup takes as long as `go env`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use crate::progress::Progress;
 use crate::{cache, go};
 
-/// The oldest kubectl that does what the demo and the tests ask of it (`kubectl wait --for=create` came with 1.31).
+/// The oldest kubectl that the demo and the tests support (1.31 added `kubectl wait --for=create`).
 const OLDEST_KUBECTL_MINOR: u32 = 31;
 
-/// The executables of one control plane, and the stage files that tell kwok how Nodes and Pods behave.
+/// The executables of one control plane, and the stage files with kwok's behaviour of Nodes and Pods.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     pub(crate) etcd: PathBuf,
@@ -26,8 +25,8 @@ pub struct Binaries {
     pub(crate) kubectl: PathBuf,
 }
 
-/// One main package. `output` is the name that `go build` gives its executable, which for a main package at a module's
-/// root is the last path element that is not a major version.
+/// One main package. `output` is the name that `go build` gives its executable: for a package at a module's root, the
+/// last path element that is not a major version.
 struct Package {
     path: &'static str,
     output: &'static str,
@@ -47,7 +46,7 @@ const KUBERNETES: &[Package] = &[
 const KUBECTL: &[Package] = &[package("k8s.io/kubernetes/cmd/kubectl", "kubectl", "kubectl")];
 const KWOK: &[Package] = &[package("sigs.k8s.io/kwok/cmd/kwok", "kwok", "kwok")];
 
-/// Nodes become Ready and renew their leases; Pods run as soon as they are scheduled, Jobs' Pods succeed, deleted Pods go.
+/// Nodes become Ready and renew their leases; scheduled Pods run at once; Jobs' Pods succeed.
 const STAGES: &[&str] = &[
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -55,17 +54,14 @@ const STAGES: &[&str] = &[
     "pod/fast/pod-complete.yaml",
 ];
 
-/// Our own stage; the file says why.
+/// Our own stage for deleted Pods; the file says why.
 const POD_DELETE: &str = "stages/pod-delete.yaml";
 
 impl Binaries {
-    /// Finds the binaries in the cache, and builds those that are missing, which takes minutes on a cold machine.
-    ///
-    /// # Errors
-    /// When `go` is missing, no cache directory can be written, or a build fails; the message says what to do.
+    /// Finds the binaries in the cache, and builds missing ones, which takes minutes.
     pub fn ensure(report: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
         let modules = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let checkout = modules.ancestors().nth(2).expect("this crate lives two folders below the checkout's root");
+        let checkout = modules.ancestors().nth(2).expect("this crate is two folders below the checkout's root");
         let cache = cache::directory(checkout)?.join("control-plane");
 
         let etcd = Module::open(modules.join("etcd"), &cache)?;
@@ -92,7 +88,7 @@ impl Binaries {
         })
     }
 
-    /// The kubectl that fits: the one on the PATH when it is recent enough, else one built from Kubernetes' own module.
+    /// The kubectl on the PATH if it is recent enough, else one built from Kubernetes' own module.
     pub fn kubectl(&self) -> &Path {
         &self.kubectl
     }
@@ -116,13 +112,12 @@ impl Module {
         let toolchain = go::toolchain(&folder)?;
         let key =
             cache::key(&[go_mod.as_bytes(), go_sum.as_bytes(), flags.join("\0").as_bytes(), toolchain.as_bytes()]);
-        let name = folder.file_name().expect("the folder is a named one").to_string_lossy();
+        let name = folder.file_name().expect("the folder has a name").to_string_lossy();
         let entry = cache.join(format!("{name}-{key}"));
         Ok(Self { folder, flags, entry })
     }
 
-    /// Builds those packages whose executables the entry lacks. Each moves into place by one rename, so that an
-    /// executable that is there is whole.
+    /// Builds missing executables. A rename moves each into place, so an existing one is complete.
     fn ensure(&self, packages: &[Package], report: &mut dyn FnMut(Progress<'_>)) -> Result<()> {
         let missing = || packages.iter().filter(|p| !self.entry.join(p.binary).is_file()).collect::<Vec<_>>();
         if missing().is_empty() {
@@ -131,7 +126,7 @@ impl Module {
         fs::create_dir_all(&self.entry).with_context(|| format!("create {}", self.entry.display()))?;
         let what = packages.iter().map(|p| p.binary).collect::<Vec<_>>().join(", ");
         let _lock = cache::lock(&self.entry.join("lock"), &what, report)?;
-        // Who waited for the lock may find that the one who held it has built everything.
+        // The process that held the lock may have built everything.
         let missing = missing();
         if missing.is_empty() {
             return Ok(());
@@ -146,7 +141,7 @@ impl Module {
         Ok(())
     }
 
-    /// The stage files of the kwok module, copied beside the binary so that Go's module cache may be cleaned.
+    /// The stage files of the kwok module, copied to the cache entry so that Go's module cache may be cleaned.
     fn stages(&self) -> Result<Vec<PathBuf>> {
         let name = |stage: &str| stage.replace('/', "-");
         let folder = self.entry.join("stages");
@@ -155,11 +150,11 @@ impl Module {
             let copied = tempfile::tempdir_in(&self.entry).context("create a directory for kwok's stages")?;
             for stage in STAGES {
                 let from = source.join(stage);
-                // Read and written, not copied: files of the module cache are read-only, and a copy would be too.
+                // Not fs::copy: files of the module cache are read-only, and copies would be too.
                 let text = fs::read(&from).with_context(|| format!("read kwok's stage {}", from.display()))?;
                 fs::write(copied.path().join(name(stage)), text).with_context(|| format!("write stage {stage}"))?;
             }
-            // Another process may have been first; its files are the same.
+            // Another process may have been faster; its files are the same.
             if let Err(error) = fs::rename(copied.path(), &folder)
                 && !folder.is_dir()
             {
@@ -171,8 +166,8 @@ impl Module {
     }
 }
 
-/// The flags of `go build`. Kubernetes learns its version from the linker; without it the API server calls itself
-/// v0.0.0-master, and clients refuse it or complain.
+/// The flags of `go build`. The linker sets Kubernetes' version; without it the API server reports v0.0.0-master, which
+/// clients refuse or warn about.
 fn flags(go_mod: &str) -> Vec<String> {
     let mut linker = "-s -w".to_owned();
     if let Some(version) = required_version(go_mod, "k8s.io/kubernetes") {
@@ -192,7 +187,7 @@ fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// The kubectl on the PATH, when it runs and is recent enough. Wrappers that pick a kubectl are fine.
+/// The kubectl on the PATH, if it runs and is recent enough. It may be a wrapper.
 fn kubectl_on_path() -> Option<PathBuf> {
     let output = Command::new("kubectl").args(["version", "--client", "--output=json"]).output().ok()?;
     let version = serde_json::from_slice::<serde_json::Value>(&output.stdout).ok()?;

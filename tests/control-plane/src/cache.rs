@@ -1,5 +1,5 @@
-//! Where built binaries live between runs: a directory outside the checkout, since `cargo clean` must not cost minutes
-//! of Go builds, and one lock file per entry, since two test runs may want the same binaries at once.
+//! The cache of built binaries: outside the checkout, so that `cargo clean` does not cost minutes of Go builds, and
+//! with one lock file per entry, since two test runs may want the same binaries at once.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -12,12 +12,11 @@ use sha2::{Digest, Sha256};
 
 use crate::progress::Progress;
 
-/// Longer than any cold build of one module on a slow machine; past it the other process is taken to hang.
+/// Longer than any cold build of one module on a slow machine; after it the other process counts as hung.
 const LOCK_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// The directory for built binaries: `$MORTISE_CACHE`, else the user's cache directory, else the checkout's `target/`.
-///
-/// A directory that the user named must work; the others are tried in turn.
+/// The cache directory: `$MORTISE_CACHE`, which must be writable if set, else the first writable one of the user's
+/// cache directory and the checkout's `target/`.
 pub(crate) fn directory(checkout: &Path) -> Result<PathBuf> {
     if let Some(named) = env::var_os("MORTISE_CACHE").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(named);
@@ -34,7 +33,7 @@ pub(crate) fn directory(checkout: &Path) -> Result<PathBuf> {
     }
     let path = checkout.join("target/cache");
     probe(&path).with_context(|| {
-        format!("no cache directory can be written, not even {}: set MORTISE_CACHE to one that can", path.display())
+        format!("no cache directory is writable, not even {}: set MORTISE_CACHE to one that is", path.display())
     })?;
     Ok(path)
 }
@@ -44,18 +43,18 @@ fn probe(path: &Path) -> std::io::Result<()> {
     tempfile::tempfile_in(path).map(drop)
 }
 
-/// The name of a cache entry: its inputs' hash. The parts are length-prefixed, so that no two lists of parts read alike.
+/// The name of a cache entry: the hash of its inputs, which are length-prefixed so that no two lists collide.
 pub(crate) fn key(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    // 64 bits tell apart the few versions that one machine ever holds.
+    // 64 bits are enough for the few versions of one machine.
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Takes the entry's lock, reporting while another process holds it. Dropping the file releases it, also by a crash.
+/// Takes the entry's lock, and reports while another process holds it. Dropping the file or a crash releases it.
 pub(crate) fn lock(path: &Path, what: &str, report: &mut dyn FnMut(Progress<'_>)) -> Result<File> {
     let file = File::create(path).with_context(|| format!("create lock file {}", path.display()))?;
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The command line of each part of the control plane. A part and a layout in, a command out; nothing is started here.
+//! The command line of each part of the control plane.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,12 +18,12 @@ pub enum Component {
     ControllerManager,
     /// kube-scheduler.
     Scheduler,
-    /// kwok, which plays the kubelets: Nodes become Ready, scheduled Pods run, deleted Pods go.
+    /// kwok, which simulates kubelets: Nodes become Ready, scheduled Pods run, deleted Pods are removed.
     Kwok,
 }
 
 impl Component {
-    /// What serves the API and nothing else: objects are stored and watched, but nothing acts on them.
+    /// The API alone: objects are stored and watched, but no controller acts on them.
     pub const API: &'static [Self] = &[Self::Etcd, Self::ApiServer];
     /// A whole cluster.
     pub const ALL: &'static [Self] =
@@ -51,7 +51,6 @@ impl Component {
     }
 }
 
-/// `--name=value`, for values that are paths.
 fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
@@ -65,7 +64,7 @@ fn etcd(binary: &Path, layout: &Layout) -> Command {
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
         .arg(format!("--initial-cluster=default={peer}"))
-        // The data outlives a killed API server but never the machine, so nothing is lost by not waiting for the disk.
+        // The data has to survive a killed API server, but no crash of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
     command
 }
@@ -83,12 +82,12 @@ fn kube_apiserver(binary: &Path, layout: &Layout) -> Command {
         .arg(flag("service-account-signing-key-file", &layout.pki("service-account.key")))
         .arg(flag("service-account-key-file", &layout.pki("service-account.pub")))
         .arg("--authorization-mode=RBAC")
-        // Pods get no ServiceAccount volume: nothing runs in them, and a new namespace is usable at once.
+        // Nothing runs in Pods, and without the plugin a new namespace is usable at once.
         .arg("--disable-admission-plugins=ServiceAccount")
         .args(["--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged", "--endpoint-reconciler-type=none"])
         .arg(flag("audit-policy-file", &layout.audit_policy()))
         .arg(flag("audit-log-path", &layout.audit_log()))
-        // One file, never rotated: who counts writes must see them all, and a run is short.
+        // One file, never rotated: tests count all writes, and a run is short.
         .arg("--audit-log-maxsize=0");
     command
 }
@@ -99,7 +98,7 @@ fn kube_controller_manager(binary: &Path, layout: &Layout) -> Command {
         .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
         .arg(flag("service-account-private-key-file", &layout.pki("service-account.key")))
         .args(["--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0"])
-        // The default of 20 requests a second would make its garbage collector the slowest part of every test.
+        // With the default of 20 requests a second the garbage collector would be the slowest part of every test.
         .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
     command
 }
@@ -119,8 +118,8 @@ fn kwok(binary: &Path, stages: &[impl AsRef<Path>], layout: &Layout) -> Command 
     command
         .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
         .arg("--manage-all-nodes=true")
-        // Without it no lease is renewed, and after 50 s the node controller takes every Node for lost and its Pods for not
-        // ready, which nobody takes back. 40 s is what a kubelet has.
+        // Without it no lease is renewed, and after 50 s the node controller marks every Node as lost and its Pods as
+        // not ready, for ever. 40 s is the kubelet's default.
         .arg("--node-lease-duration-seconds=40")
         .args(stages.iter().map(|stage| flag("config", stage.as_ref())));
     command

@@ -1,5 +1,4 @@
-//! The Go toolchain as this crate uses it: which version answers, where a module's files are, and one build that reports
-//! how far it is. It must not know what is built or where it is kept.
+//! The Go toolchain: its version, the folder of a module, and a build that reports its progress.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,20 +13,20 @@ use anyhow::{Context, Result, bail};
 
 use crate::progress::Progress;
 
-/// What a user without Go is told. The version is the one that the `go.mod` files ask for.
+/// The advice to a user without Go. The version is that of the `go.mod` files.
 const INSTALL: &str = "install Go 1.26 or newer (https://go.dev/dl) and put `go` on the PATH: the control plane for the \
                        tests and the demo is built from Go modules";
 
-/// How often a running build reports when Go itself says nothing, as while it links.
+/// Interval of reports while Go prints nothing, as when it links.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Lines of a failed build that are shown: Go puts the cause last, below a list of compiled packages.
+/// Lines of a failed build to show: Go prints the cause last, after a list of compiled packages.
 const ERROR_LINES: usize = 20;
 
-/// The `go` command in a module's directory, deaf to settings of the user's own that would change what is built.
+/// The `go` command in a module's directory, without the user's settings that would change the build.
 fn command(module: &Path) -> Command {
     let mut command = Command::new("go");
-    // CGO is off so that no C compiler is needed; GOFLAGS and workspaces of the user belong to the user's own modules.
+    // No cgo, so that no C compiler is needed.
     command.current_dir(module).env("GOFLAGS", "").env("GOWORK", "off").env("CGO_ENABLED", "0");
     command
 }
@@ -44,27 +43,26 @@ fn output(mut command: Command, what: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The toolchain that builds this module, and its target. Go itself may fetch a newer toolchain than the installed one
-/// when `go.mod` asks for it, which is why the question is asked in the module's directory.
+/// The toolchain that builds this module, and its target. Run in the module's directory, since Go may fetch the newer
+/// toolchain that `go.mod` requires.
 pub(crate) fn toolchain(module: &Path) -> Result<String> {
     let mut env = command(module);
     env.args(["env", "GOVERSION", "GOOS", "GOARCH"]);
-    // A Go from before 1.21 fails here, since it knows no newer toolchain to switch to.
+    // Go before 1.21 fails here, since it cannot fetch a newer toolchain.
     output(env, "go env")
 }
 
-/// Where the files of a required module are.
+/// The folder of a required module.
 pub(crate) fn module_dir(module: &Path, path: &str) -> Result<PathBuf> {
     let mut list = command(module);
     list.args(["list", "-m", "-f", "{{.Dir}}", path]);
     let dir = output(list, &format!("go list -m {path}"))?;
     if dir.is_empty() {
-        bail!("the module cache does not hold {path}: run `go mod download` in {}", module.display());
+        bail!("the module cache lacks {path}: run `go mod download` in {}", module.display());
     }
     Ok(dir.into())
 }
 
-/// Builds `packages` of the module into the directory `into`.
 pub(crate) fn build<S: AsRef<OsStr>>(
     module: &Path,
     flags: &[String],

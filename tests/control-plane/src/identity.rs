@@ -1,9 +1,8 @@
-//! Who may speak to the API server, and how it proves itself: a certificate authority, the server's certificate, the key
-//! that signs ServiceAccount tokens, static tokens for named users, and kubeconfigs. All are made before anything
-//! starts, so that a client needs nothing but a file; nothing here runs a process.
+//! Identities: a certificate authority, the server's certificate, the key that signs ServiceAccount tokens, static
+//! tokens of named users, and kubeconfigs. All exist before anything starts, so a client needs nothing but a file.
 //!
-//! Keys are P-256: they take no time to make, need no openssl on the machine, and the API server takes them for
-//! ServiceAccount tokens as it takes RSA.
+//! Keys are P-256: they are fast to generate and need no openssl, and the API server accepts them for ServiceAccount
+//! tokens.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -15,13 +14,13 @@ use sha2::{Digest, Sha256};
 
 use crate::layout::Layout;
 
-/// The user that may do everything (group `system:masters`).
+/// The user with all rights (group `system:masters`).
 pub const ADMIN: &str = "admin";
 
-/// Makes all keys, certificates, tokens and the kubeconfigs of `users` and the administrator.
+/// Creates all keys, certificates, tokens and the kubeconfigs of `users` and the administrator.
 pub(crate) fn create(layout: &Layout, users: &[String]) -> Result<()> {
     for dir in [layout.pki(""), layout.kubeconfig("")] {
-        // Whoever reads these files is an administrator of this cluster.
+        // Everyone who can read these files is an administrator of this cluster.
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -36,7 +35,7 @@ pub(crate) fn create(layout: &Layout, users: &[String]) -> Result<()> {
     let mut tokens = String::new();
     for user in std::iter::once(ADMIN).chain(users.iter().map(String::as_str)) {
         if user.is_empty() || user.contains([',', '"', '\n', '/']) {
-            bail!("a user cannot be called {user:?}: the name stands in a token file and names a kubeconfig");
+            bail!("a user cannot be called {user:?}: the name is part of a token file and of a file name");
         }
         let token = random_token()?;
         let group = if user == ADMIN { ",system:masters" } else { "" };
@@ -49,7 +48,7 @@ pub(crate) fn create(layout: &Layout, users: &[String]) -> Result<()> {
 /// Writes a kubeconfig that presents `token`, and returns its path.
 pub(crate) fn kubeconfig(layout: &Layout, user: &str, token: &str) -> Result<PathBuf> {
     let path = layout.kubeconfig(user);
-    // JSON is YAML; the authority is named by its absolute path, so the file works from any directory.
+    // JSON is YAML. The authority's path is absolute, so the file works from any directory.
     let config = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -80,7 +79,7 @@ fn certificates(layout: &Layout) -> Result<()> {
     secret(&layout.pki("apiserver.key"), &key.serialize_pem())
 }
 
-/// The hash of a fresh private key: as hard to guess as the key, without another source of randomness.
+/// The hash of a new private key: as hard to guess as the key, and needs no other source of randomness.
 fn random_token() -> Result<String> {
     let key = KeyPair::generate().context("make a token")?;
     Ok(Sha256::digest(key.serialized_der()).iter().map(|byte| format!("{byte:02x}")).collect())
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_user_gets_a_token_of_its_own_and_a_kubeconfig_that_presents_it() {
+    fn each_user_gets_a_token_and_a_kubeconfig_with_it() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path()).unwrap();
         create(&layout, &["viewer".to_owned()]).unwrap();

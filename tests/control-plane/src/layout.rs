@@ -1,11 +1,10 @@
-//! Where one control plane keeps its files, and which ports it listens on. Plain data: paths and numbers.
+//! The paths and ports of one control plane.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// One control plane's directory and ports.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) dir: PathBuf,
@@ -15,10 +14,10 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Takes free ports from the kernel. All are held until the last one is known, so that no two are the same; from
-    /// then on another process may take one, which is why a start that fails on a taken port is tried again.
+    /// Gets free ports from the kernel, all at once so that they differ. Another process may take one before the start,
+    /// which is then tried again.
     pub(crate) fn new(dir: &Path) -> Result<Self> {
-        let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("take a free port on loopback");
+        let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("get a free port on loopback");
         let listeners = [bind()?, bind()?, bind()?];
         let port = |i: usize| listeners[i].local_addr().map(|addr| addr.port()).context("read a listener's port");
         Ok(Self { dir: dir.to_owned(), etcd_client: port(0)?, etcd_peer: port(1)?, api: port(2)? })

@@ -1,11 +1,11 @@
 //! A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok,
 //! built from Go modules and run as plain processes, for tests, the demo and the benchmarks.
 //!
-//! [`Binaries::ensure`] turns the three `go.mod` files beside this crate into cached binaries; [`ControlPlane::start`]
-//! runs them on free ports with identities of its own, and ends them however this process ends. What comes out is a
+//! [`Binaries::ensure`] builds the three `go.mod` files beside this crate into cached binaries; [`ControlPlane::start`]
+//! runs them on free ports with identities of its own, and ends them however this process ends. A test gets a
 //! kubeconfig, a `kubectl`, and the API server's audit log.
 //!
-//! It must know nothing of mortise: what is tested against it must not be able to lean on it.
+//! It must know nothing of mortise, so that tests cannot rely on a shared mistake.
 
 mod audit;
 mod binaries;

@@ -1,5 +1,5 @@
-//! A running control plane: started with one call, asked with kubectl, broken on purpose by fault tests, and gone when
-//! dropped. It starts processes and waits for them; what their command lines are stands in `component`.
+//! A running control plane: starts, stops, pauses and restores its processes, and runs kubectl. `component` has their
+//! command lines.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,24 +24,24 @@ use crate::wait::until;
 /// Ten times what a start takes on two idle cores.
 const READY_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How often readiness is asked for: kubectl itself takes about as long.
+/// Interval of readiness checks: kubectl itself takes about as long.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How often a start is tried again because another process took one of the ports that the kernel had named free.
+/// Attempts to start, since another process may take one of the ports that were free.
 const PORT_ATTEMPTS: usize = 3;
 
-/// What is started, and with which identities.
+/// Processes, Nodes and identities of a control plane.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The processes to start: [`Component::ALL`] or [`Component::API`].
     pub components: &'static [Component],
-    /// The number of Nodes that kwok plays, each with room for 10000 Pods.
+    /// The number of Nodes that kwok simulates, each with room for 10000 Pods.
     pub nodes: usize,
-    /// Users beside the administrator, each with a token and without any rights of its own.
+    /// Users besides the administrator, each with a token and without rights.
     pub users: Vec<String>,
-    /// Whether the audit log also holds `get`, `list` and `watch` requests.
+    /// Whether the audit log also has `get`, `list` and `watch` requests.
     pub audit_reads: bool,
-    /// Where data, keys and logs go. A temporary directory, removed at the end, when `None`.
+    /// The directory of data, keys and logs; a temporary one, removed at the end, when `None`.
     pub dir: Option<PathBuf>,
 }
 
@@ -52,13 +52,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// etcd and the API server alone: for tests that need no garbage collection and no Pods that run.
+    /// etcd and the API server alone: for tests without garbage collection and running Pods.
     pub fn api_only() -> Self {
         Self { components: Component::API, nodes: 0, ..Self::default() }
     }
 }
 
-/// A control plane. Dropping it ends its processes; so does the end of this process, by whatever cause.
+/// A control plane. Dropping it ends its processes; so does the end of this process, whatever its cause.
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields are dropped in this order: first the processes, then what they use.
@@ -70,10 +70,8 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts the parts and returns when the API server is ready and, with kwok, every Node can take Pods.
-    ///
-    /// # Errors
-    /// When a part does not start in time; the message holds the end of its log.
+    /// Starts the components and returns when the API server is ready and, with kwok, every Node accepts Pods. The
+    /// error has the end of the log of the component that did not start.
     pub fn start(binaries: &Binaries, options: &Options) -> Result<Self> {
         for _ in 1..PORT_ATTEMPTS {
             match Self::start_once(binaries, options) {
@@ -105,7 +103,7 @@ impl ControlPlane {
             binaries: binaries.clone(),
             _temporary: temporary,
         };
-        // The API server waits for its store by itself, so the two start together.
+        // The API server waits for etcd by itself, so the two start together.
         plane.spawn_components(options.components, |part| Component::API.contains(&part))?;
         plane.wait_for_apiserver()?;
         plane.spawn_components(options.components, |part| !Component::API.contains(&part))?;
@@ -128,11 +126,11 @@ impl ControlPlane {
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<Component, Process>> {
-        // The map is whole at every point where a panic could poison the lock.
+        // The map is consistent wherever a panic could poison the lock.
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An error that holds the end of the log, if one of the parts has ended by itself.
+    /// Fails, with the end of the log, if a component has exited.
     fn check_alive(&self) -> Result<()> {
         for (part, process) in self.processes().iter_mut() {
             if let Some(status) = process.ended()? {
@@ -152,8 +150,7 @@ impl ControlPlane {
         ready.with_context(|| format!("the end of its log:\n{}", log_tail(&self.layout.log("kube-apiserver"))))?
     }
 
-    /// Makes the Nodes, and waits until they are Ready and the node controller has taken the taint off that keeps Pods
-    /// away from new ones.
+    /// Creates the Nodes, and waits until they are Ready and the node controller has removed the taint of new Nodes.
     fn create_nodes(&self, options: &Options) -> Result<()> {
         let kwok = options.components.contains(&Component::Kwok);
         if options.nodes == 0 || !kwok {
@@ -166,7 +163,7 @@ impl ControlPlane {
             if let Err(error) = self.check_alive() {
                 return Ok(Some(Err(error)));
             }
-            // One word a Node: its Ready status, and the keys of its taints behind it.
+            // One word per Node: its Ready status, followed by the keys of its taints.
             let format = "jsonpath={range .items[*]}{.status.conditions[?(@.type==\"Ready\")].status}{.spec.taints[*].key}{\"\\n\"}{end}";
             let states = self.kubectl_output(&["get", "nodes", "-o", format])?;
             if states.lines().filter(|state| *state == "True").count() == options.nodes {
@@ -197,11 +194,8 @@ impl ControlPlane {
         self.layout.pki("ca.crt")
     }
 
-    /// The kubeconfig of [`ADMIN`] or of a user from [`Options::users`].
-    ///
-    /// # Errors
-    /// When there is no such user: static tokens are read once, at the API server's start. For an identity made later,
-    /// see [`Self::service_account_kubeconfig`].
+    /// The kubeconfig of [`ADMIN`] or of a user from [`Options::users`]. The API server reads static tokens once, at
+    /// its start; for a later identity see [`Self::service_account_kubeconfig`].
     pub fn kubeconfig(&self, user: &str) -> Result<PathBuf> {
         let path = self.layout.kubeconfig(user);
         if !path.is_file() {
@@ -210,12 +204,8 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// The kubeconfig of a ServiceAccount, which is made (and its namespace with it) when missing. Its user is
-    /// `system:serviceaccount:NAMESPACE:NAME`, with exactly the rights that RoleBindings give it; the token is good for
-    /// a day.
-    ///
-    /// # Errors
-    /// When the API server refuses.
+    /// The kubeconfig of a ServiceAccount, which is created (with its namespace) if missing. Its user is
+    /// `system:serviceaccount:NAMESPACE:NAME`, with the rights of its RoleBindings; the token is valid for a day.
     pub fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let account = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
@@ -226,31 +216,25 @@ impl ControlPlane {
         identity::kubeconfig(&self.layout, &format!("{namespace}.{name}"), token.trim())
     }
 
-    /// kubectl as the administrator, ready to be run.
+    /// kubectl as the administrator, ready to run.
     pub fn kubectl(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.binaries.kubectl);
         command
             .args(args)
             .env("KUBECONFIG", self.layout.kubeconfig(ADMIN))
-            // kubectl caches what an address serves by host and port, and ports come back with another control plane.
+            // kubectl caches discovery by host and port, and another control plane may reuse the port.
             .env("KUBECACHEDIR", self.layout.dir.join("kubectl-cache"))
-            // Aliases and defaults of the person who runs this have no place here.
+            // Without the user's aliases and defaults.
             .env("KUBERC", "off");
         command
     }
 
-    /// Runs kubectl and returns what it wrote to its standard output.
-    ///
-    /// # Errors
-    /// When it fails; the message holds the command and what kubectl said.
+    /// Runs kubectl and returns its standard output. The error has the command and kubectl's message.
     pub fn kubectl_output(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with_input(args, "")
     }
 
     /// `kubectl apply` of YAML or JSON text.
-    ///
-    /// # Errors
-    /// When kubectl fails.
     pub fn apply(&self, manifest: &str) -> Result<()> {
         self.kubectl_with_input(&["apply", "-f", "-"], manifest).map(drop)
     }
@@ -264,8 +248,8 @@ impl ControlPlane {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(line)?;
-        // kubectl reads all of its input before it writes anything, so the pipes cannot block each other. One that
-        // fails before it reads says why on its standard error, which tells more than the broken pipe.
+        // kubectl reads all of its input before it writes, so the pipes cannot deadlock. If it fails before it reads,
+        // its standard error says more than the broken pipe.
         let _ = child.stdin.take().expect("the command above pipes its standard input").write_all(input.as_bytes());
         let output = child.wait_with_output().with_context(line)?;
         if !output.status.success() {
@@ -274,35 +258,23 @@ impl ControlPlane {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts a process of the caller's beside the control plane: in its own group, with the log `logs()/NAME.log`, and
-    /// ended with this process whatever happens.
-    ///
-    /// # Errors
-    /// When it cannot be started.
+    /// Starts a process of the caller: in its own process group, with the log `logs()/NAME.log`, and ended with this
+    /// process.
     pub fn spawn(&self, name: &str, command: Command) -> Result<Process> {
         Process::spawn(name, command, &self.layout.log(name), &self.reaper)
     }
 
     /// The requests in the audit log so far, oldest first.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub fn audit(&self) -> Result<Vec<AuditRecord>> {
         audit::read(&self.layout.audit_log(), 0).map(|(records, _)| records)
     }
 
-    /// The requests behind `mark` (0 at first), and the mark for the next call.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
+    /// The requests after `mark` (0 at first), and the mark for the next call.
     pub fn audit_since(&self, mark: u64) -> Result<(Vec<AuditRecord>, u64)> {
         audit::read(&self.layout.audit_log(), mark)
     }
 
-    /// The process id of a part.
-    ///
-    /// # Errors
-    /// When it does not run.
+    /// The process id of a running component.
     pub fn pid(&self, part: Component) -> Result<u32> {
         self.with(part, |process| match process.ended()? {
             None => Ok(process.pid()),
@@ -310,57 +282,37 @@ impl ControlPlane {
         })
     }
 
-    /// The process id of the API server.
-    ///
-    /// # Errors
-    /// When it does not run.
-    pub fn apiserver_pid(&self) -> Result<u32> {
-        self.pid(Component::ApiServer)
-    }
-
     /// Kills the API server, as a crash of its machine would. Its data stays in etcd.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn stop_apiserver(&self) -> Result<()> {
         let process = self.processes().remove(&Component::ApiServer);
         process.context("stop the API server: it is not running")?.kill()
     }
 
-    /// Starts the API server again, with the same address and data, and returns when it is ready.
-    ///
-    /// # Errors
-    /// When it is not ready in time.
+    /// Starts the API server again, with the same address and data, and waits until it is ready.
     pub fn start_apiserver(&self) -> Result<()> {
         let start = Instant::now();
         loop {
             self.spawn_component(Component::ApiServer)?;
             match self.wait_for_apiserver() {
-                // While it was down its port may have become the near end of somebody's connection, for a while.
+                // Meanwhile its port may have become the local port of another connection, for a while.
                 Err(error) if lost_a_port(&error) && start.elapsed() < READY_DEADLINE => std::thread::sleep(POLL),
                 other => return other,
             }
         }
     }
 
-    /// Copies what is stored, as a backup of etcd holds it.
-    ///
-    /// # Errors
-    /// When etcd does not run, or its files cannot be copied.
+    /// Copies etcd's data.
     pub fn back_up(&self) -> Result<Backup> {
         let dir = tempfile::Builder::new().prefix("mortise-backup-").tempdir().context("create a directory")?;
-        // Paused, so that its files belong to one moment; it opens them as it would after a crash.
+        // Paused, for a consistent copy; etcd opens it as it would after a crash.
         self.pause(Component::Etcd)?;
         let copied = copy_tree(&self.layout.etcd(), dir.path());
         self.resume(Component::Etcd)?;
         copied.map(|()| Backup { dir })
     }
 
-    /// Puts a backup in the place of what is stored, as an administrator does after a disaster. The API server's versions go
-    /// back to those of the backup, so every part is started anew: clients of Go's do not notice.
-    ///
-    /// # Errors
-    /// When the data cannot be replaced, or a part is not ready in time.
+    /// Replaces etcd's data by a backup, as an administrator does after a disaster. The API server's versions go back
+    /// to those of the backup, so every component is restarted: Go clients do not notice.
     pub fn restore(&self, backup: &Backup) -> Result<()> {
         let stopped = std::mem::take(&mut *self.processes());
         let parts: Vec<Component> = stopped.keys().copied().collect();
@@ -375,18 +327,12 @@ impl ControlPlane {
         self.spawn_components(&parts, |part| !Component::API.contains(&part))
     }
 
-    /// Stops a part where it stands: its connections stay open, and nothing is answered.
-    ///
-    /// # Errors
-    /// When it does not run.
+    /// Stops a component with SIGSTOP: its connections stay open and get no responses.
     pub fn pause(&self, part: Component) -> Result<()> {
         self.with(part, Process::pause)
     }
 
-    /// Lets a paused part go on.
-    ///
-    /// # Errors
-    /// When it does not run.
+    /// Continues a paused component.
     pub fn resume(&self, part: Component) -> Result<()> {
         self.with(part, Process::resume)
     }
@@ -396,7 +342,7 @@ impl ControlPlane {
     }
 }
 
-/// What was stored at one moment; removed when dropped.
+/// A copy of etcd's data; removed when dropped.
 #[derive(Debug)]
 pub struct Backup {
     dir: TempDir,
@@ -416,14 +362,14 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a part could not start because its port was taken, which each of these programs says in Go's words.
+/// Whether a component failed because its port was in use, by Go's message.
 fn lost_a_port(error: &anyhow::Error) -> bool {
     format!("{error:#}").contains("address already in use")
 }
 
-/// A Node that kwok plays a kubelet for.
+/// A Node for which kwok simulates a kubelet.
 pub fn node(name: &str) -> serde_json::Value {
-    // Far more than any test schedules: the scheduler must never be what a test waits for.
+    // Far more than any test needs, so that scheduling never fails.
     let room = serde_json::json!({"cpu": "1000", "memory": "1Ti", "pods": "10000"});
     serde_json::json!({
         "apiVersion": "v1",

@@ -1,5 +1,4 @@
-//! One process of ours: in a group of its own, with a log file, ended by its owner or else by the reaper. It must not
-//! know what it runs.
+//! A child process: in its own process group, with a log file, ended by its owner or else by the reaper.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -18,7 +17,7 @@ use crate::reaper::Reaper;
 pub struct Process {
     name: String,
     child: Child,
-    /// Set once the process has been waited for. From then on its number may belong to a stranger.
+    /// Set once the process has been waited for. From then on its id may be another process's.
     status: Option<ExitStatus>,
     log: PathBuf,
     reaper: Arc<Reaper>,
@@ -41,7 +40,7 @@ impl Process {
             .spawn()
             .with_context(|| format!("start {name} ({})", command.get_program().display()))?;
         if let Err(error) = reaper.add(child.id()) {
-            // A process that nobody would end must not be left behind.
+            // Without the reaper nothing would be sure to end it.
             let _ = child.kill();
             let _ = child.wait();
             return Err(error);
@@ -49,12 +48,12 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, status: None, log: log.to_owned(), reaper: Arc::clone(reaper) })
     }
 
-    /// The process's id, which is also its group's.
+    /// The id of the process and of its group.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The file that holds what it has written to its standard output and error.
+    /// The file with its standard output and error.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -64,16 +63,13 @@ impl Process {
         log_tail(&self.log)
     }
 
-    /// How it ended, or `None` while it runs. What an ended process has left behind in its group is killed first.
-    ///
-    /// # Errors
-    /// When the operating system cannot tell.
+    /// Its exit status, or `None` while it runs. Kills the remaining processes of its group first.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_none() {
-            // The ended leader is left for `wait` below: until then its number, and with it the group's, is nobody else's.
+            // NOWAIT leaves a zombie for `wait` below: until then nothing else gets the id of process and group.
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let ended = waitid(WaitId::Pid(Pid::from_child(&self.child)), look);
-            if ended.with_context(|| format!("ask whether {} still runs", self.name))?.is_some() {
+            if ended.with_context(|| format!("check whether {} runs", self.name))?.is_some() {
                 self.end_group()?;
             }
         }
@@ -88,26 +84,17 @@ impl Process {
         Ok(())
     }
 
-    /// Asks the process and its children to end (SIGTERM), and does not wait for it.
-    ///
-    /// # Errors
-    /// When the process has ended already.
+    /// Sends SIGTERM to the process and its children, and does not wait.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Stops the process and its children where they stand (SIGSTOP): connections stay open, nothing answers.
-    ///
-    /// # Errors
-    /// When the process has ended.
+    /// Stops the process and its children (SIGSTOP): connections stay open without responses.
     pub fn pause(&mut self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets a paused process go on (SIGCONT).
-    ///
-    /// # Errors
-    /// When the process has ended.
+    /// Continues a paused process (SIGCONT).
     pub fn resume(&mut self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -120,10 +107,7 @@ impl Process {
         kill_process_group(group, signal).with_context(|| format!("signal {}", self.name))
     }
 
-    /// Kills the process and its children (SIGKILL), and waits until it is gone. A process that has ended is fine.
-    ///
-    /// # Errors
-    /// When the operating system refuses.
+    /// Kills the process and its children (SIGKILL), and waits for the end. Does nothing if it has ended.
     pub fn kill(&mut self) -> Result<()> {
         if self.status.is_none() { self.end_group() } else { Ok(()) }
     }
@@ -131,14 +115,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a process that cannot be killed; the reaper tries once more.
+        // If this fails, the reaper tries again.
         let _ = self.kill();
     }
 }
 
-/// The last lines of a log file, for error messages. A log that cannot be read says why in place of its lines.
+/// The last lines of a log file, for error messages, or why it cannot be read.
 pub fn log_tail(path: &Path) -> String {
-    // What a person reads below an error without scrolling, and more than any line of these programs is long.
+    // As much as a person reads below an error, and enough bytes for so many lines.
     const LINES: usize = 20;
     const BYTES: u64 = 16 * 1024;
     let read = || -> std::io::Result<String> {
@@ -167,7 +151,7 @@ mod tests {
 
     fn sleeper(dir: &Path, reaper: &Arc<Reaper>) -> Process {
         let mut command = Command::new("sh");
-        // A child of its own shows that the whole group ends, and the trap that asking nicely is not what ends it.
+        // The child shows that the whole group ends, and the trap that SIGTERM is not what ends it.
         command.args(["-c", "trap '' TERM; sleep 600 & echo \"child $!\"; wait"]);
         Process::spawn("sleeper", command, &dir.join("sleeper.log"), reaper).unwrap()
     }
@@ -180,7 +164,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Whether a process exists and is not merely waiting for its parent to notice that it ended.
+    /// Whether a process exists and is not a zombie.
     fn runs(pid: u32) -> bool {
         fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z')))
@@ -188,7 +172,7 @@ mod tests {
 
     fn wait_for_the_end_of(pid: u32) {
         let gone = || Ok((!runs(pid)).then_some(()));
-        until("the process to be gone", Duration::from_secs(10), Duration::from_millis(5), gone).unwrap();
+        until("the process to end", Duration::from_secs(10), Duration::from_millis(5), gone).unwrap();
     }
 
     #[test]
@@ -204,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_process_leaves_behind_ends_when_its_end_is_seen() {
+    fn children_of_an_ended_process_are_killed() {
         let dir = tempfile::tempdir().unwrap();
         let reaper = Arc::new(Reaper::start(None).unwrap());
         let mut command = Command::new("sh");
@@ -219,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_owner_leaves_behind_is_ended_by_the_reaper() {
+    fn the_reaper_ends_processes_of_a_killed_owner() {
         let dir = tempfile::tempdir().unwrap();
         let temporary = dir.path().join("temporary");
         fs::create_dir(&temporary).unwrap();
@@ -229,7 +213,7 @@ mod tests {
         fs::remove_file(ended.log()).unwrap();
         let mut left = sleeper(dir.path(), &reaper);
         let child = child_of(&left);
-        // A killed owner runs no destructor, and the kernel closes its end of the pipe.
+        // As when the owner is killed: no destructor runs, and the kernel closes the pipe.
         left.reaper = Arc::new(Reaper::start(None).unwrap());
         ended.reaper = Arc::clone(&left.reaper);
         drop(reaper);

@@ -1,25 +1,25 @@
-//! What a long build tells the person who waits for it. A cold build takes minutes; silence for that long looks like a
-//! hang. The library says what happens, the caller decides how to show it; `print_progress` is the plain way.
+//! Progress of a long build. A cold build takes minutes, and silence would look like a hang. `print_progress` prints
+//! it; a caller may show it in another way.
 
 use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// One report of [`Binaries::ensure`](crate::Binaries::ensure), about once a second while something is built.
+/// One report of [`Binaries::ensure`](crate::Binaries::ensure), about once a second during a build.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// Another process builds the same binaries; this one waits for it.
+    /// Another process builds the same binaries.
     Waiting {
-        /// The binaries waited for.
+        /// The binaries.
         what: &'a str,
         /// Time since this process began to wait.
         elapsed: Duration,
     },
     /// `go build` runs.
     Building {
-        /// The binaries being built.
+        /// The binaries.
         what: &'a str,
-        /// Go packages compiled so far. The total is not known: it depends on what Go's own cache holds.
+        /// Go packages compiled so far. The total is unknown: it depends on Go's cache.
         packages: usize,
         /// The newest line of `go build -v`: a package, or a module being downloaded.
         latest: &'a str,
@@ -28,9 +28,9 @@ pub enum Progress<'a> {
     },
     /// The binaries are in the cache.
     Built {
-        /// The binaries that were built.
+        /// The binaries.
         what: &'a str,
-        /// How long it took.
+        /// Time of the build.
         elapsed: Duration,
     },
 }
@@ -54,12 +54,10 @@ fn seconds(duration: Duration) -> String {
     if all < 60 { format!("{all} s") } else { format!("{} min {:02} s", all / 60, all % 60) }
 }
 
-/// A reporter for logs and test runs: one line at the start of each build, one every 15 s, one at its end.
-///
-/// It writes to the process's standard error directly, since `cargo test` captures what `eprintln!` writes and would
-/// show minutes of silence.
+/// A reporter for logs and test runs: one line at the start of each build, one every 15 s, one at its end. It writes to
+/// standard error directly, since `cargo test` captures `eprintln!`.
 pub fn print_progress() -> impl FnMut(Progress<'_>) {
-    // Often enough to see that it lives, seldom enough that a cold build leaves less than a screen of log.
+    // Often enough to show that it runs, and a cold build still prints less than a screen.
     const EVERY: Duration = Duration::from_secs(15);
     let mut last: Option<Instant> = None;
     move |progress| {

@@ -1,10 +1,10 @@
-//! The end of every process that this crate starts, also when the process that started it is killed and runs no
-//! destructor, or is a test binary whose statics are never dropped.
+//! Ends every process of this crate, also when this process is killed and runs no destructor, or is a test binary,
+//! which never drops its statics.
 //!
-//! A small shell holds the reading end of a pipe whose only writing end is ours. It is told of each process group as it
-//! starts and ends; when the pipe closes, for whatever reason, it kills those that are left and removes the temporary
-//! directory. Unlike Linux's parent death signal this needs no unsafe code, works on every Unix, and does not fire when
-//! merely the thread that started a process ends.
+//! A small shell reads a pipe of which this process has the only writing end. It receives the process groups that start
+//! and end; when the pipe closes, for whatever reason, it kills the remaining ones and removes the temporary directory.
+//! Unlike Linux's parent death signal this needs no unsafe code, works on every Unix, and does not fire when only the
+//! thread ends that started a process.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// Each line is `add GROUP` or `drop GROUP`; the end of the input is the end of the owner.
+/// Each line is `add GROUP` or `drop GROUP`; the input ends with the owner.
 const SCRIPT: &str = r#"
 groups=''
 while read -r word group; do
@@ -35,14 +35,14 @@ done
 [ -z "$1" ] || rm -rf -- "$1"
 "#;
 
-/// The shell that outlives this process by a moment.
+/// The shell, which briefly outlives this process.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     shell: Mutex<Child>,
 }
 
 impl Reaper {
-    /// Starts the shell. `temporary` is removed at the end, when given.
+    /// Starts the shell. It removes `temporary` at the end.
     pub(crate) fn start(temporary: Option<&Path>) -> Result<Self> {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "mortise-reaper"])
@@ -50,25 +50,25 @@ impl Reaper {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Its own group, since Ctrl-C in a terminal goes to the whole group of whoever it ends.
+            // Its own group: Ctrl-C in a terminal signals the whole group of the foreground process.
             .process_group(0)
             .spawn()
             .context("start the shell that ends the control plane's processes")?;
         Ok(Self { shell: Mutex::new(shell) })
     }
 
-    /// Ends the group `leader` should this process not do so itself.
+    /// The shell will kill the group `leader`, unless it is removed.
     pub(crate) fn add(&self, leader: u32) -> Result<()> {
-        self.tell("add", leader).context("tell the reaper of a new process")
+        self.send("add", leader).context("register a new process with the reaper")
     }
 
-    /// The group has ended; its number may soon be another's.
+    /// The group has ended; another may get its id.
     pub(crate) fn remove(&self, leader: u32) {
-        // A reaper that is gone kills nothing, which is what is asked for.
-        let _ = self.tell("drop", leader);
+        // If the reaper has died, it kills nothing.
+        let _ = self.send("drop", leader);
     }
 
-    fn tell(&self, word: &str, leader: u32) -> std::io::Result<()> {
+    fn send(&self, word: &str, leader: u32) -> std::io::Result<()> {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = shell.stdin.as_mut().expect("the pipe is open until the reaper is dropped");
         writeln!(pipe, "{word} {leader}")
@@ -79,7 +79,7 @@ impl Drop for Reaper {
     fn drop(&mut self) {
         let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(shell.stdin.take());
-        // It has nothing left to do but to end.
+        // It ends at once, since its input has ended.
         let _ = shell.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! What a process has used so far, from /proc: the measure of the benchmarks. Linux only, as /proc is.
+//! The CPU time and memory of a process, from /proc, for the benchmarks. Linux only.
 
 use std::fs;
 use std::time::Duration;
@@ -10,16 +10,13 @@ use anyhow::{Context, Result};
 pub struct Usage {
     /// CPU time since it started, user and system together, in steps of one clock tick (10 ms on most machines).
     pub cpu: Duration,
-    /// Resident memory that belongs to no file: heap and stacks.
+    /// Anonymous resident memory: heap and stacks.
     pub anonymous_bytes: u64,
     /// All resident memory.
     pub resident_bytes: u64,
 }
 
 /// Reads the usage of the process `pid`.
-///
-/// # Errors
-/// When there is no such process, or no /proc.
 pub fn usage_of(pid: u32) -> Result<Usage> {
     let read = |name: &str| {
         let path = format!("/proc/{pid}/{name}");
@@ -36,10 +33,10 @@ pub fn usage_of(pid: u32) -> Result<Usage> {
     })
 }
 
-/// Fields 14 and 15, counted from behind the process's name, which stands in parentheses and may hold blanks.
+/// Fields 14 and 15, counted from after the process's name, which is in parentheses and may contain blanks.
 fn cpu_ticks(stat: &str) -> Option<u64> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let mut fields = behind_name.split_whitespace().skip(11);
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
     let (user, system) = (fields.next()?, fields.next()?);
     Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
 }
@@ -54,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_ticks_are_found_behind_a_name_with_blanks_and_parentheses() {
+    fn cpu_ticks_are_found_after_a_name_with_blanks_and_parentheses() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 70 30 0 0 20 0 1 0 100 1000 200";
         assert_eq!(cpu_ticks(stat), Some(100));
     }

@@ -1,18 +1,15 @@
-//! Waiting on a condition with a deadline. Every wait of this crate, of the demo and of the end-to-end tests goes
-//! through here, so that none of them sleeps and hopes, and each says what it waited for when time runs out.
+//! Waits for a condition, with a deadline. This crate, the demo and the end-to-end tests use it for every wait, so that
+//! none relies on a fixed sleep, and a timeout names its condition.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
-/// Calls `probe` every `every` until it returns `Ok(Some(value))` or `deadline` has passed.
+/// Calls `probe` at this interval until it returns `Ok(Some(value))` or `deadline` has passed, and at least once.
 ///
-/// An `Err` from the probe does not end the wait, since most conditions are asked of something that is still starting;
-/// the newest one is kept and becomes the cause of the error when the deadline passes. The probe runs at least once.
-///
-/// # Errors
-/// When the deadline passes first. The message names `what` was awaited and for how long.
+/// An `Err` from the probe does not end the wait, since most probes read from something that is starting; the last one
+/// is the cause of the error at the deadline.
 pub fn until<T>(
     what: &str,
     deadline: Duration,
@@ -30,7 +27,7 @@ pub fn until<T>(
             let waited = || format!("waited {:.1} s for {what}", start.elapsed().as_secs_f64());
             return match last {
                 Some(error) => Err(error).with_context(waited),
-                None => Err(anyhow!("{}, in vain", waited())),
+                None => Err(anyhow!("{}", waited())),
             };
         }
         sleep(every.min(deadline.saturating_sub(start.elapsed())));

@@ -1,4 +1,4 @@
-//! One start of the whole control plane, used the way its users use it.
+//! Starts a whole control plane once and uses all of it.
 
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,13 @@ fn pods_run_identities_hold_and_the_api_server_comes_back_with_its_data() -> Res
     wait_until_running(&plane)?;
 
     users_have_no_rights_until_given_some(&plane)?;
-    service_accounts_authenticate_with_tokens_signed_by_our_key(&plane)?;
-    the_audit_log_tells_writes_and_no_reads(&plane)?;
+    service_accounts_authenticate_with_signed_tokens(&plane)?;
+    the_audit_log_has_writes_and_no_reads(&plane)?;
     the_api_server_comes_back(&plane)?;
 
-    // A deleted Pod goes, which takes the scheduler's binding and kwok's part of the kubelet.
+    // Removing a deleted Pod takes the scheduler's binding and kwok's part of the kubelet.
     plane.kubectl_output(&["delete", "pod", "first", "-n", "trial", "--timeout=30s"])?;
-    a_backup_brings_back_what_was_stored(&plane)?;
+    a_backup_restores_the_data(&plane)?;
     let pids = Component::ALL.iter().map(|part| plane.pid(*part)).collect::<Result<Vec<_>>>()?;
     let dir = plane.dir().to_owned();
     drop(plane);
@@ -54,12 +54,12 @@ fn users_have_no_rights_until_given_some(plane: &ControlPlane) -> Result<()> {
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(message.contains("Forbidden") && message.contains("\"viewer\""), "{message}");
     plane.kubectl_output(&["create", "rolebinding", "view", "-n", "trial", "--clusterrole=view", "--user=viewer"])?;
-    until("the binding to count", DEADLINE, POLL, || Ok(list()?.status.success().then_some(())))?;
+    until("the binding to take effect", DEADLINE, POLL, || Ok(list()?.status.success().then_some(())))?;
     assert!(plane.kubeconfig("stranger").is_err());
     Ok(())
 }
 
-fn service_accounts_authenticate_with_tokens_signed_by_our_key(plane: &ControlPlane) -> Result<()> {
+fn service_accounts_authenticate_with_signed_tokens(plane: &ControlPlane) -> Result<()> {
     let config = plane.service_account_kubeconfig("trial", "robot")?;
     let mut whoami = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]);
     let output = whoami.env("KUBECONFIG", &config).output()?;
@@ -67,10 +67,10 @@ fn service_accounts_authenticate_with_tokens_signed_by_our_key(plane: &ControlPl
     Ok(())
 }
 
-fn the_audit_log_tells_writes_and_no_reads(plane: &ControlPlane) -> Result<()> {
+fn the_audit_log_has_writes_and_no_reads(plane: &ControlPlane) -> Result<()> {
     let (records, mark) = plane.audit_since(0)?;
     assert!(records.iter().all(|record| record.is_write()), "reads were logged");
-    // The scheduler's binding is a create of the Pod's too, of its subresource.
+    // The scheduler's binding is also a create, of the Pod's subresource.
     let on_the_pod = records.iter().filter(|r| r.resource == "pods" && r.namespace == "trial" && r.name == "first");
     let created = on_the_pod.filter(|r| r.verb == "create" && r.subresource.is_empty()).collect::<Vec<_>>();
     let [record] = created[..] else { panic!("{created:#?}") };
@@ -85,23 +85,23 @@ fn the_audit_log_tells_writes_and_no_reads(plane: &ControlPlane) -> Result<()> {
 }
 
 fn the_api_server_comes_back(plane: &ControlPlane) -> Result<()> {
-    let before = plane.apiserver_pid()?;
+    let before = plane.pid(Component::ApiServer)?;
     assert!(usage_of(before)?.cpu > Duration::ZERO);
     plane.stop_apiserver()?;
-    assert!(plane.apiserver_pid().is_err());
+    assert!(plane.pid(Component::ApiServer).is_err());
     assert!(plane.kubectl_output(&["get", "pods", "--request-timeout=1s"]).is_err());
     plane.start_apiserver()?;
-    assert_ne!(plane.apiserver_pid()?, before);
+    assert_ne!(plane.pid(Component::ApiServer)?, before);
     wait_until_running(plane)?;
 
-    // A paused server keeps its connections and answers nothing.
+    // A paused server keeps its connections and does not respond.
     plane.pause(Component::ApiServer)?;
     assert!(plane.kubectl_output(&["get", "--raw", "/livez", "--request-timeout=1s"]).is_err());
     plane.resume(Component::ApiServer)?;
     plane.kubectl_output(&["get", "--raw", "/livez"]).map(drop)
 }
 
-fn a_backup_brings_back_what_was_stored(plane: &ControlPlane) -> Result<()> {
+fn a_backup_restores_the_data(plane: &ControlPlane) -> Result<()> {
     let label = |color: &str| {
         plane.kubectl_output(&["label", "namespace", "trial", "--overwrite", &format!("color={color}")]).map(drop)
     };

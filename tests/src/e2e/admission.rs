@@ -1,7 +1,7 @@
-//! What a plugin is asked before objects are stored, as people and programs meet it: refusals with their field, defaults,
-//! and what happens when the plugin fails, is replaced or goes, when the host is away, and when certificates change.
+//! Admission end to end: refusals with their field, defaults, and what happens when the plugin fails, is replaced or
+//! removed, when the host is down, and when certificates change.
 //!
-//! `MORTISE_E2E_CREATES` raises how many objects are created while the plugin is reloaded (200).
+//! `MORTISE_E2E_CREATES` raises the number of objects that are created during reloads (200).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,7 @@ use super::reload::append_custom_section;
 use super::world::{HOST_NAMESPACE, RESTRICTED, World, built, count_from_env};
 
 const CONFIGURATIONS: [&str; 2] = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"];
-/// Creates at once.
 const CONCURRENCY: usize = 20;
-/// Reloads while objects are created.
 const RELOADS: u32 = 5;
 const SECRET: &str = "mortise-webhook-ca";
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
@@ -53,31 +51,31 @@ fn create(world: &World, name: &str, spec: &Value) -> Result<DynamicObject, kube
     world.block_on(pictures(world).create(&PostParams::default(), &object))
 }
 
-/// The Status that an API error carries.
+/// The Status of an API error.
 #[track_caller]
 fn refused<T>(result: Result<T, kube::Error>) -> Box<kube::core::Status> {
     match result {
         Err(kube::Error::Api(status)) => status,
-        Err(error) => panic!("no answer of the API server: {error}"),
+        Err(error) => panic!("no response of the API server: {error}"),
         Ok(_) => panic!("it was admitted"),
     }
 }
 
-/// A world in which the API server asks the plugin.
+/// A world in which the API server calls the plugin's webhooks.
 fn world(name: &str) -> World {
     let mut world = World::new(name);
     forget_authority(&world);
     world.start_host();
     world.offer_bytes("admitting", &component());
-    wait_asked(&mut world);
+    wait_for_webhooks(&mut world);
     world
 }
 
-/// The Plugin object says so once the configurations are written; an API server hears of those a moment later.
-fn wait_asked(world: &mut World) {
+/// The condition is True once the configurations are written; the API server sees them a moment later.
+fn wait_for_webhooks(world: &mut World) {
     world.wait_condition("admitting", "Admitting", "True", "Served");
     world.wait_ready("admitting");
-    world.until("the API server asks", || {
+    world.until("the API server calls the webhooks", || {
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         let object: DynamicObject = serde_json::from_value(picture(world, "probe", &json!({}))).unwrap();
         match world.block_on(pictures(world).create(&dry_run, &object)) {
@@ -97,12 +95,12 @@ fn configurations(world: &World) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_field_and_what_is_left_out_is_filled_in() {
+fn invalid_objects_are_refused_with_the_field_and_defaults_are_set() {
     let world = world("admission");
-    let words = world.plane.apply(&picture(&world, "none", &json!({})).to_string()).unwrap_err().to_string();
-    // Word for word what kubectl says of the API server's own validation.
+    let message = world.plane.apply(&picture(&world, "none", &json!({})).to_string()).unwrap_err().to_string();
+    // The same message as of the API server's own validation.
     let expected = "The Picture \"none\" is invalid: spec.image: Required value: image is required";
-    assert!(words.contains(expected), "{words}");
+    assert!(message.contains(expected), "{message}");
 
     let status = refused(create(&world, "none", &json!({"image": ""})));
     assert_eq!((status.code, &*status.reason), (422, "Invalid"));
@@ -111,9 +109,9 @@ fn what_is_wrong_is_refused_with_its_field_and_what_is_left_out_is_filled_in() {
     assert_eq!((&*details.kind, &*details.name), ("Picture", "none"));
     assert_eq!((&*details.causes[0].field, &*details.causes[0].reason), ("spec.image", "FieldValueRequired"));
 
-    // The schema's own words come before the plugin's, for what only a schema can say well.
-    let words = refused(create(&world, "number", &json!({"image": 7}))).message;
-    assert!(words.contains("spec.image: Invalid value: \"integer\""), "{words}");
+    // Validation by the schema comes before the plugin's.
+    let message = refused(create(&world, "number", &json!({"image": 7}))).message;
+    assert!(message.contains("spec.image: Invalid value: \"integer\""), "{message}");
 
     for (name, image, policy) in [("latest", "nginx", "Always"), ("tagged", "nginx:1.25", "IfNotPresent")] {
         let stored = create(&world, name, &json!({"image": image})).unwrap();
@@ -124,18 +122,18 @@ fn what_is_wrong_is_refused_with_its_field_and_what_is_left_out_is_filled_in() {
     assert_eq!(own.data["spec"]["imagePullPolicy"], "Never");
     let patch = Patch::Merge(json!({"spec": {"image": ""}}));
     let update = world.block_on(pictures(&world).patch("own", &PatchParams::default(), &patch));
-    assert_eq!(refused(update).code, 422, "changes are checked too");
+    assert_eq!(refused(update).code, 422, "updates are validated too");
     assert!(world.metric("controller_runtime_webhook_requests_total", "webhook=\"/validate/admitting\"") >= 5.0);
     assert!(world.metric("mortise_admission_reviews_total", "result=\"refused\"") >= 3.0);
 }
 
 #[test]
-fn a_plugin_that_fails_refuses_what_is_written_and_holds_up_no_delete() {
+fn a_failing_plugin_refuses_writes_and_blocks_no_delete() {
     let mut world = world("admission-faults");
     let status = refused(create(&world, "trap", &json!({"image": "trap"})));
     assert_eq!(status.code, 500);
     assert!(status.message.contains("it traps because spec.image is trap"), "{}", status.message);
-    assert_eq!(world.metric("mortise_guest_faults_total", "reason=\"Trap\""), 1.0, "told once");
+    assert_eq!(world.metric("mortise_guest_faults_total", "reason=\"Trap\""), 1.0, "counted once");
     let status = refused(create(&world, "loop", &json!({"image": "loop"})));
     assert!(status.message.contains("deadline of 1000 ms"), "{}", status.message);
     assert!(world.host().process.ended().unwrap().is_none());
@@ -154,7 +152,7 @@ fn a_plugin_that_fails_refuses_what_is_written_and_holds_up_no_delete() {
 }
 
 #[test]
-fn without_the_host_nothing_is_stored_unchecked_and_everything_can_be_deleted() {
+fn without_the_host_nothing_is_stored_unvalidated_and_everything_can_be_deleted() {
     let mut world = world("admission-away");
     create(&world, "before", &json!({"image": "nginx"})).unwrap();
     world.kubectl_here(&["patch", "picture/before", "--type=merge", "-p", r#"{"metadata":{"finalizers":["a.b/c"]}}"#]);
@@ -165,29 +163,29 @@ fn without_the_host_nothing_is_stored_unchecked_and_everything_can_be_deleted() 
     );
     world.kubectl_here(&["delete", "picture/before", "--wait=false"]);
     world.kubectl_here(&["patch", "picture/before", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]);
-    world.until("what was deleted is gone", || {
+    world.until("the deleted object is gone", || {
         world.block_on(pictures(&world).get_opt("before")).unwrap().is_none().then_some(())
     });
-    // The host's own namespace is never asked about.
+    // The webhooks exclude the host's namespace.
     let mut elsewhere = picture(&world, "elsewhere", &json!({}));
     elsewhere["metadata"]["namespace"] = json!(HOST_NAMESPACE);
     world.apply(&elsewhere);
     world.kubectl(&["delete", "picture/elsewhere", "-n", HOST_NAMESPACE]);
 
     world.start_host();
-    wait_asked(&mut world);
+    wait_for_webhooks(&mut world);
     create(&world, "after", &json!({"image": "nginx"})).unwrap();
     let kept = world.kubectl(&["get", "secret", SECRET, "-n", HOST_NAMESPACE, "-o", "jsonpath={.data}"]);
-    assert_eq!(kept, authority, "a restart makes no new authority");
+    assert_eq!(kept, authority, "a restart creates no new authority");
 }
 
 #[test]
-fn l3_a_plugin_that_goes_takes_its_webhooks_with_it_also_while_no_host_runs() {
+fn l3_webhooks_of_a_removed_plugin_are_deleted_also_if_no_host_ran_meanwhile() {
     let mut world = world("admission-gone");
     assert_eq!(configurations(&world), "mortise-admitting|mortise-admitting");
     world.kubectl(&["delete", "validatingwebhookconfiguration", "mortise-admitting"]);
     world.offer_bytes("admitting", &other("again"));
-    world.until("a configuration that somebody deleted is there again", || {
+    world.until("a deleted configuration is created again", || {
         (configurations(&world) == "mortise-admitting|mortise-admitting").then_some(())
     });
     world.withdraw("admitting");
@@ -195,25 +193,27 @@ fn l3_a_plugin_that_goes_takes_its_webhooks_with_it_also_while_no_host_runs() {
     create(&world, "unchecked", &json!({})).unwrap();
 
     world.offer_bytes("admitting", &component());
-    wait_asked(&mut world);
+    wait_for_webhooks(&mut world);
     world.kill_host();
     world.withdraw("admitting");
     world.start_host();
-    world.until("those of a plugin that went meanwhile are gone", || (configurations(&world) == "|").then_some(()));
+    world.until("those of a plugin that was removed meanwhile are gone", || {
+        (configurations(&world) == "|").then_some(())
+    });
 }
 
-/// Creates objects, good and bad in turn, until told to stop; counts those that were lost and those wrongly admitted.
+/// Creates valid and invalid objects in turn until stopped; counts lost requests and wrongly admitted objects.
 #[derive(Default)]
 struct Load {
     created: AtomicUsize,
     lost: AtomicUsize,
     wrong: AtomicUsize,
     stop: AtomicBool,
-    words: std::sync::Mutex<String>,
+    last_error: std::sync::Mutex<String>,
 }
 
 impl Load {
-    /// One of several tasks: objects of its own names, so many at most.
+    /// One of several tasks: at most so many objects, with names of its own.
     async fn run(self: Arc<Self>, api: Api<DynamicObject>, namespace: String, task: usize, most: usize) {
         for number in 0..most {
             if self.stop.load(Ordering::Relaxed) {
@@ -231,7 +231,7 @@ impl Load {
                 (Err(kube::Error::Api(status)), false) if status.code == 422 => &self.created,
                 (Ok(_), _) => &self.wrong,
                 (Err(error), _) => {
-                    *self.words.lock().unwrap() = error.to_string();
+                    *self.last_error.lock().unwrap() = error.to_string();
                     &self.lost
                 }
             };
@@ -249,13 +249,13 @@ impl Load {
     #[track_caller]
     fn assert_none_lost(&self) {
         let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-        let words = self.words.lock().unwrap();
-        assert_eq!((count(&self.lost), count(&self.wrong)), (0, 0), "lost and wrong; the last words: {words}");
+        let last_error = self.last_error.lock().unwrap();
+        assert_eq!((count(&self.lost), count(&self.wrong)), (0, 0), "lost and wrong; the last error: {last_error}");
     }
 }
 
 #[test]
-fn l1_no_request_is_lost_and_none_wrongly_admitted_while_the_plugin_is_reloaded() {
+fn l1_reloads_lose_no_admission_request_and_admit_none_wrongly() {
     let mut world = world("admission-reload");
     let creates = count_from_env("MORTISE_E2E_CREATES", 200);
     let (load, tasks) = Load::start(&world, creates / CONCURRENCY, CONCURRENCY);
@@ -272,7 +272,7 @@ fn l1_no_request_is_lost_and_none_wrongly_admitted_while_the_plugin_is_reloaded(
     world.wait_ready("admitting");
 }
 
-/// One that was made so long ago and has so long to live.
+/// The Secret of an authority of this age and remaining lifetime.
 pub(super) fn authority_secret(age_ms: u64, left_ms: i64) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now_ms = u64::try_from(now.as_millis()).unwrap();
@@ -297,7 +297,7 @@ fn an_authority_is_replaced_at_two_thirds_of_its_life_and_no_call_fails_meanwhil
     let before = kept(&world)["ca.crt"].clone();
     world.start_host();
     world.offer_bytes("admitting", &component());
-    wait_asked(&mut world);
+    wait_for_webhooks(&mut world);
     let next = world.until("the next authority is trusted", || {
         let next = kept(&world)["next.crt"].clone();
         next.is_string().then_some(next)
@@ -328,13 +328,13 @@ fn an_authority_that_expired_while_the_host_was_down_is_replaced_before_anything
     let before = kept(&world)["ca.crt"].clone();
     world.start_host();
     world.offer_bytes("admitting", &component());
-    wait_asked(&mut world);
+    wait_for_webhooks(&mut world);
     assert_ne!(kept(&world)["ca.crt"], before);
     create(&world, "good", &json!({"image": "nginx"})).unwrap();
     forget_authority(&world);
 }
 
-/// A certificate that vouches for itself, in the files of a mounted Secret; its text as the API server is told it.
+/// Writes a self-signed certificate, in the files of a mounted Secret. Returns the caBundle.
 fn write_certificate(folder: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let files =
@@ -346,24 +346,24 @@ fn write_certificate(folder: &Path) -> String {
 }
 
 #[test]
-fn a_certificate_of_another_keeper_is_shown_and_followed_when_it_changes() {
+fn a_certificate_from_files_is_served_and_reloaded_when_it_changes() {
     let mut world = World::new("admission-files");
     forget_authority(&world);
     let folder = tempfile::tempdir().unwrap();
     let first = write_certificate(folder.path());
     world.start_host_as(ADMIN, &["--webhook-cert-path", folder.path().to_str().unwrap()]);
     world.offer_bytes("admitting", &component());
-    wait_asked(&mut world);
+    wait_for_webhooks(&mut world);
     let trusted = || {
         let path = "jsonpath={.webhooks[0].clientConfig.caBundle}";
         world.kubectl(&["get", "validatingwebhookconfiguration", "mortise-admitting", "-o", path])
     };
     assert_eq!(trusted(), first);
     let second = write_certificate(folder.path());
-    world.until("the API server is told of the next one", || (trusted() == second).then_some(()));
-    world.until("and believes it", || create(&world, "good", &json!({"image": "nginx"})).ok());
+    world.until("the configuration has the next one", || (trusted() == second).then_some(()));
+    world.until("and the API server trusts it", || create(&world, "good", &json!({"image": "nginx"})).ok());
     let secrets = world.kubectl(&["get", "secrets", "-n", HOST_NAMESPACE, "-o", "name"]);
-    assert!(!secrets.contains(SECRET), "nothing is kept that is somebody else's: {secrets}");
+    assert!(!secrets.contains(SECRET), "the host stores no copy: {secrets}");
 
     std::fs::write(folder.path().join("tls.key"), "not a key").unwrap();
     let message = world.wait_condition("admitting", "Admitting", "False", "CertificateUnusable");
@@ -371,7 +371,7 @@ fn a_certificate_of_another_keeper_is_shown_and_followed_when_it_changes() {
 }
 
 #[test]
-fn l5_a_host_that_may_not_write_webhooks_says_which_right_is_missing() {
+fn l5_a_host_without_the_right_to_write_webhooks_reports_the_missing_right() {
     let mut world = World::new("admission-forbidden");
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "e2e-no-webhooks"},

@@ -1,5 +1,5 @@
-//! A kind with two versions, as people and programs meet it: written in one, read in the other and back; the definition comes
-//! with its webhook and follows its certificates; and what is told when an object cannot be converted, or nobody is there to.
+//! A kind with two versions end to end: written in one, read in the other and back; the CRD has its webhook and follows
+//! its certificates; and the errors when an object cannot be converted, or no host runs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn component() -> Vec<u8> {
     std::fs::read(built("test-guests/converting.wasm")).unwrap()
 }
 
-/// A world in which the API server has the plugin convert.
+/// A world in which the plugin converts.
 fn world(name: &str) -> World {
     let mut world = World::new(name);
     world.start_host();
@@ -42,12 +42,12 @@ fn get(world: &World, api_version: &str, name: &str) -> Result<DynamicObject, Er
     world.block_on(gauges(world, api_version).get(name))
 }
 
-/// The words with which the API server gives up.
+/// The message of an API error.
 #[track_caller]
-fn words<T>(result: Result<T, Error>) -> String {
+fn message<T>(result: Result<T, Error>) -> String {
     match result {
         Err(Error::Api(status)) => status.message.clone(),
-        Err(error) => panic!("no answer of the API server: {error}"),
+        Err(error) => panic!("no response of the API server: {error}"),
         Ok(_) => panic!("it was converted"),
     }
 }
@@ -65,20 +65,20 @@ fn ca_bundle(definition: &Value) -> String {
 }
 
 #[test]
-fn an_object_is_the_same_in_whichever_version_it_was_written_and_the_controller_sees_its_own() {
+fn an_object_round_trips_between_versions_and_the_controller_sees_its_own() {
     let world = world("conversion");
     let old = json!({"size": "10Mi", "color": "red"});
     create(&world, V1ALPHA1, "old", &old).unwrap();
     assert_eq!(get(&world, V1, "old").unwrap().data["spec"], json!({"size": {"value": 10, "unit": "Mi"}}));
     let again = get(&world, V1ALPHA1, "old").unwrap();
-    assert_eq!(again.data["spec"], old, "with the color that v1 has no place for");
-    assert_eq!(again.metadata.annotations, None, "nor is anything left of where it was kept");
+    assert_eq!(again.data["spec"], old, "with the color that v1 lacks");
+    assert_eq!(again.metadata.annotations, None, "without the annotation that stored it");
     let shown = world.until("the controller has seen it as v1", || {
         let dial = world.kubectl_here(&["get", "configmaps", "-o", "jsonpath={.items[*].data.shown}"]);
         dial.contains(" Mi ").then_some(dial)
     });
     assert_eq!(shown.trim(), "10 Mi with 0 alarms");
-    world.until("its status is there in both versions", || {
+    world.until("both versions show its status", || {
         let status = |version| get(&world, version, "old").unwrap().data["status"]["shown"].clone();
         (status(V1) == "10 Mi with 0 alarms" && status(V1ALPHA1) == "10 Mi with 0 alarms").then_some(())
     });
@@ -86,8 +86,8 @@ fn an_object_is_the_same_in_whichever_version_it_was_written_and_the_controller_
     let new = json!({"size": {"value": 5, "unit": "Gi"}, "alarms": [{"at": 4}]});
     create(&world, V1, "new", &new).unwrap();
     assert_eq!(get(&world, V1ALPHA1, "new").unwrap().data["spec"], json!({"size": "5Gi"}));
-    // Somebody who knows the old version alone changes what it knows, when nobody else has anything left to write.
-    let mut shown = world.until("the controller has told what it was called with", || {
+    // A client of the old version updates the object, once the controller has nothing left to write.
+    let mut shown = world.until("the controller has written the status", || {
         get(&world, V1ALPHA1, "new").ok().filter(|new| new.data["status"]["shown"].is_string())
     });
     shown.data["spec"]["size"] = json!("6Gi");
@@ -106,7 +106,7 @@ fn an_object_is_the_same_in_whichever_version_it_was_written_and_the_controller_
 }
 
 #[test]
-fn a_definition_comes_with_its_webhook_and_not_before_the_host_answers() {
+fn a_crd_with_conversion_is_created_only_when_the_host_serves_its_webhook() {
     let mut world = World::new("conversion-waits");
     let nothing = tempfile::tempdir().unwrap();
     let kubeconfig = world.plane.kubeconfig(mortise_control_plane::ADMIN).unwrap();
@@ -117,7 +117,7 @@ fn a_definition_comes_with_its_webhook_and_not_before_the_host_answers() {
     world.wait_condition("converting", "Ready", "False", "CertificateUnreadable");
     let waiting = world.wait_condition("converting", "Established", "Unknown", "Waiting");
     assert!(waiting.contains(DEFINITION) && waiting.contains("when the host converts"), "{waiting}");
-    assert_eq!(definition(&world), None, "without its webhook it would convert by leaving out");
+    assert_eq!(definition(&world), None, "without its webhook conversion would drop fields");
 
     world.kill_host();
     world.start_host();
@@ -126,32 +126,32 @@ fn a_definition_comes_with_its_webhook_and_not_before_the_host_answers() {
     let found = definition(&world).unwrap();
     assert_eq!(found["spec"]["conversion"]["strategy"], "Webhook");
     assert_eq!(found["spec"]["conversion"]["webhook"]["conversionReviewVersions"], json!(["v1"]));
-    assert_eq!(found["metadata"]["generation"], 1, "it was never there without");
+    assert_eq!(found["metadata"]["generation"], 1, "it never existed without the webhook");
     create(&world, V1ALPHA1, "first", &json!({"size": "1Mi"})).unwrap();
 }
 
 #[test]
-fn what_cannot_be_converted_is_told_in_the_plugins_words_and_what_it_does_wrong_once() {
+fn a_failed_conversion_has_the_plugins_message_and_a_fault_is_counted_once() {
     let world = world("conversion-faults");
     let manifest = json!({
         "apiVersion": V1ALPHA1, "kind": "Gauge", "metadata": {"name": "none", "namespace": world.namespace},
         "spec": {"size": "plenty"},
     });
-    let told = world.plane.apply(&manifest.to_string()).unwrap_err().to_string();
-    assert!(told.contains("spec.size: \"plenty\" is no amount such as \"10Mi\""), "{told}");
-    assert_eq!(world.metric("mortise_guest_faults_total", "converting"), 0.0, "that is an answer");
+    let error = world.plane.apply(&manifest.to_string()).unwrap_err().to_string();
+    assert!(error.contains("spec.size: \"plenty\" is no amount such as \"10Mi\""), "{error}");
+    assert_eq!(world.metric("mortise_guest_faults_total", "converting"), 0.0, "a refusal is not a fault");
 
-    let told = words(create(&world, V1ALPHA1, "trap", &json!({"size": "trap"})));
-    assert!(told.contains("the plugin \"converting\" could not convert Gauge"), "{told}");
-    assert!(told.contains("it traps because spec.size is trap"), "{told}");
-    assert_eq!(world.metric("mortise_guest_faults_total", "reason=\"Trap\""), 1.0, "told once");
-    let told = words(create(&world, V1ALPHA1, "loop", &json!({"size": "loop"})));
-    assert!(told.contains("deadline of 1000 ms"), "{told}");
+    let error = message(create(&world, V1ALPHA1, "trap", &json!({"size": "trap"})));
+    assert!(error.contains("the plugin \"converting\" could not convert Gauge"), "{error}");
+    assert!(error.contains("it traps because spec.size is trap"), "{error}");
+    assert_eq!(world.metric("mortise_guest_faults_total", "reason=\"Trap\""), 1.0, "counted once");
+    let error = message(create(&world, V1ALPHA1, "loop", &json!({"size": "loop"})));
+    assert!(error.contains("deadline of 1000 ms"), "{error}");
     create(&world, V1ALPHA1, "good", &json!({"size": "1Mi"})).unwrap();
 }
 
 #[test]
-fn l3_without_the_host_the_stored_version_stays_readable_and_a_plugin_that_goes_converts_on_until_then() {
+fn l3_a_removed_plugin_converts_until_the_host_ends_and_then_only_the_stored_version_is_readable() {
     let mut world = world("conversion-away");
     create(&world, V1ALPHA1, "a", &json!({"size": "1Mi", "color": "red"})).unwrap();
     let mut other = component();
@@ -170,7 +170,7 @@ fn l3_without_the_host_the_stored_version_stays_readable_and_a_plugin_that_goes_
     assert!(log.contains("the API server still has it convert gauges.test.mortise.dev (v1, v1alpha1)"), "{log}");
 
     world.kill_host();
-    assert!(words(get(&world, V1ALPHA1, "a")).contains("conversion webhook for"));
+    assert!(message(get(&world, V1ALPHA1, "a")).contains("conversion webhook for"));
     assert_eq!(get(&world, V1, "a").unwrap().data["spec"]["size"]["value"], 1);
     world.offer_bytes("converting", &component());
     world.start_host();
@@ -179,10 +179,10 @@ fn l3_without_the_host_the_stored_version_stays_readable_and_a_plugin_that_goes_
 }
 
 #[test]
-fn a_definition_trusts_the_next_authority_before_it_issues_and_no_call_fails_meanwhile() {
+fn a_crd_trusts_the_next_authority_before_it_issues_and_no_call_fails_meanwhile() {
     let mut world = World::new("conversion-rotation");
     forget_authority(&world);
-    // Two thirds of its life are over in twenty seconds.
+    // It reaches two thirds of its lifetime in twenty seconds.
     world.apply(&authority_secret(140_000, 100_000));
     world.start_host();
     world.offer_bytes("converting", &component());
@@ -195,11 +195,11 @@ fn a_definition_trusts_the_next_authority_before_it_issues_and_no_call_fails_mea
     let trusted = || ca_bundle(&definition(&world).unwrap());
     let first = text(&kept(&world)["ca.crt"]);
     assert_eq!(trusted().trim(), first.trim());
-    let next = world.until("the next authority is there", || {
+    let next = world.until("the next authority exists", || {
         let next = kept(&world)["next.crt"].clone();
         next.is_string().then(|| text(&next))
     });
-    world.until("the definition trusts both", || {
+    world.until("the CRD trusts both", || {
         let trusted = trusted();
         (trusted.contains(next.trim()) && trusted.contains(first.trim())).then_some(())
     });

@@ -1,6 +1,6 @@
-//! CronTab on the real control plane: ticks become Jobs that the Job controller runs, once each also across a killed host,
-//! beside, after or instead of those that still run, and what has ended is pruned. The shortest schedule is a minute, so
-//! the tests that need ticks wait for one or three; where a missed tick will do, the status is put into the past.
+//! CronTab end to end: ticks become Jobs, once each also when the host is killed, and by the concurrency policy; ended
+//! Jobs are pruned. The shortest schedule is a minute, so the tests that need ticks wait for up to three; the others
+//! put the status into the past, for a missed tick.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, built};
 
-/// A minute until the next tick, and ten seconds for what follows from it.
+/// A minute until the next tick, and ten seconds for its Job.
 const NEXT_TICK: Duration = Duration::from_secs(70);
 
 fn crontab(world: &World, name: &str, spec: Value) -> Value {
@@ -23,53 +23,50 @@ fn get(world: &World, what: &str, path: &str) -> String {
     world.kubectl_here(&["get", what, "-o", &format!("jsonpath={path}")])
 }
 
-/// The names of the Jobs of a CronTab.
 fn jobs(world: &World, crontab: &str) -> Vec<String> {
     let names = get(world, "jobs", "{.items[*].metadata.name}");
     names.split_whitespace().filter(|name| name.starts_with(&format!("{crontab}-"))).map(str::to_owned).collect()
 }
 
-/// The Jobs that a CronTab says are running.
 fn active(world: &World, crontab: &str) -> Vec<String> {
     serde_json::from_str(&get(world, &format!("ct/{crontab}"), "{.status.active}")).unwrap_or_default()
 }
 
-/// The minute of the tick that a Job is named after.
 fn minute(job: &str) -> u64 {
-    job.rsplit_once('-').and_then(|(_, minute)| minute.parse().ok()).unwrap_or_else(|| panic!("{job} names no minute"))
+    job.rsplit_once('-').and_then(|(_, minute)| minute.parse().ok()).unwrap_or_else(|| panic!("{job} has no minute"))
 }
 
-/// A minute as the plugin writes it.
-fn shown(minute: u64) -> String {
+/// A minute in the plugin's format.
+pub fn shown(minute: u64) -> String {
     time::seconds(minute * 60_000)
 }
 
-fn minute_now() -> u64 {
+pub fn minute_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60
 }
 
-/// Waits until an event of this reason tells of a CronTab in these words.
+/// Waits for an Event of a CronTab with this reason and message.
 #[track_caller]
 fn wait_for_event(world: &World, crontab: &str, reason: &str, message: &str) {
     let selector = format!("involvedObject.kind=CronTab,involvedObject.name={crontab},reason={reason}");
     let format = "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}";
     world.until(&format!("{crontab} has the event {reason}: {message}"), || {
-        let told = world.kubectl_here(&["get", "events", "--field-selector", &selector, "-o", format]);
-        told.lines().any(|line| line == message).then_some(())
+        let messages = world.kubectl_here(&["get", "events", "--field-selector", &selector, "-o", format]);
+        messages.lines().any(|line| line == message).then_some(())
     });
 }
 
-/// Waits until the condition Ready has this reason; its message.
+/// Waits until the condition Ready has this reason. Returns its message.
 fn wait_for_reason(world: &World, crontab: &str, reason: &str) -> String {
-    world.until(&format!("{crontab} says {reason}"), || {
+    world.until(&format!("{crontab} has the reason {reason}"), || {
         let ready = "{.status.conditions[?(@.type=='Ready')].reason}|{.status.conditions[?(@.type=='Ready')].message}";
-        let told = get(world, &format!("crontab/{crontab}"), ready);
-        told.strip_prefix(&format!("{reason}|")).map(str::to_owned)
+        let found = get(world, &format!("crontab/{crontab}"), ready);
+        found.strip_prefix(&format!("{reason}|")).map(str::to_owned)
     })
 }
 
 #[test]
-fn a_tick_becomes_a_job_of_as_many_pods_as_replicas() {
+fn a_tick_creates_a_job_with_a_pod_per_replica() {
     let world = World::with_plugin("crontab", "crontab");
     world.apply(&crontab(&world, "tab", json!({"cronSpec": " * * * * * ", "image": "cron", "replicas": 2})));
     let job =
@@ -78,9 +75,9 @@ fn a_tick_becomes_a_job_of_as_many_pods_as_replicas() {
     assert_eq!((&found["spec"]["parallelism"], &found["spec"]["completions"]), (&json!(2), &json!(2)), "{found:#}");
     assert_eq!(found["metadata"]["ownerReferences"][0]["name"], "tab");
     let tick = found["metadata"]["annotations"]["stable.example.com/scheduled-at"].as_str().unwrap();
-    assert_eq!(job, format!("tab-{}", minute(&job)), "it is named from its CronTab and a minute");
+    assert_eq!(job, format!("tab-{}", minute(&job)), "the name has its CronTab and a minute");
     assert_eq!(shown(minute(&job)), tick, "and the minute is that of its tick");
-    world.until("the status tells of the tick", || {
+    world.until("the status has the tick", || {
         (get(&world, "ct/tab", "{.status.lastScheduleTime}") == tick).then_some(())
     });
     wait_for_event(&world, "tab", "SuccessfulCreate", &format!("started the Job of {tick}"));
@@ -89,7 +86,7 @@ fn a_tick_becomes_a_job_of_as_many_pods_as_replicas() {
     assert_eq!(get(&world, &format!("job/{job}"), "{.status.succeeded}"), "2");
 }
 
-/// What ends a Job is left to the tests: no Node takes its Pods.
+/// Cordons all Nodes, so that only the tests end Jobs.
 fn keep_jobs_running(world: &World) {
     let nodes = world.kubectl(&["get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"]);
     let nodes: Vec<&str> = nodes.split_whitespace().collect();
@@ -108,18 +105,18 @@ fn end_job(world: &World, job: &str) {
     world.kubectl_here(&["wait", "--for=condition=Complete", &format!("job/{job}"), "--timeout=60s"]);
 }
 
-/// Waits until the status tells of the newest tick that had its Job, and of the next one.
+/// Waits until the status has the newest tick with a Job, and the next one.
 #[track_caller]
-fn wait_told(world: &World, crontab: &str) {
-    world.until(&format!("{crontab} tells of its newest tick and of the next"), || {
+fn wait_for_status(world: &World, crontab: &str) {
+    world.until(&format!("{crontab} has its newest tick and the next in its status"), || {
         let newest = minute(jobs(world, crontab).last()?);
-        let told = get(world, &format!("ct/{crontab}"), "{.status.lastScheduleTime} {.status.nextScheduleTime}");
-        (told == format!("{} {}", shown(newest), shown(newest + 1))).then_some(())
+        let found = get(world, &format!("ct/{crontab}"), "{.status.lastScheduleTime} {.status.nextScheduleTime}");
+        (found == format!("{} {}", shown(newest), shown(newest + 1))).then_some(())
     });
 }
 
 #[test]
-fn jobs_that_run_at_the_next_tick_are_joined_waited_for_or_replaced_and_those_that_ended_are_pruned() {
+fn concurrency_policies_and_the_history_limit_hold_at_the_next_ticks() {
     let mut world = World::with_plugin("crontab-policies", "crontab");
     keep_jobs_running(&world);
     world.mark_audit();
@@ -131,12 +128,12 @@ fn jobs_that_run_at_the_next_tick_are_joined_waited_for_or_replaced_and_those_th
         tab("replace", "concurrencyPolicy", json!("Replace")), tab("history", "historyLimit", json!(1)),
     ]}));
     let [allowed, forbidding, replaced, ended] = ["allow", "forbid", "replace", "history"].map(|name| {
-        let what = format!("{name} says that its first Job runs");
+        let what = format!("{name} has its first Job in its status");
         world.until_within(NEXT_TICK, &what, &mut || active(&world, name).into_iter().next())
     });
-    wait_told(&world, "allow");
+    wait_for_status(&world, "allow");
     end_job(&world, &ended);
-    world.until("a Job that has ended is active no more", || active(&world, "history").is_empty().then_some(()));
+    world.until("an ended Job is no longer active", || active(&world, "history").is_empty().then_some(()));
     assert_eq!(jobs(&world, "history"), [ended.as_str()], "one is within the limit");
 
     // The second tick.
@@ -144,16 +141,16 @@ fn jobs_that_run_at_the_next_tick_are_joined_waited_for_or_replaced_and_those_th
         Some(active(&world, "allow")).filter(|active| active.len() > 1)
     });
     assert_eq!((&both[0], &both), (&allowed, &jobs(&world, "allow")), "the first one runs on");
-    wait_told(&world, "allow");
+    wait_for_status(&world, "allow");
     let second = minute(&both[1]);
     assert_replaced(&world, &replaced);
     assert_pruned_and_suspended(&world, &ended);
     let waits = wait_for_reason(&world, "forbid", "JobActive");
     assert!(waits.ends_with("waits until the running Jobs have ended"), "{waits}");
 
-    // The third tick: the one that had to wait until now is not made up for any more.
+    // The third tick: the second one, which had to wait, is not made up for.
     let third = format!("the tick of {} waits until the running Jobs have ended", shown(second + 1));
-    world.until_within(NEXT_TICK, "forbid speaks of the next tick", &mut || {
+    world.until_within(NEXT_TICK, "forbid waits with the next tick", &mut || {
         (wait_for_reason(&world, "forbid", "JobActive") >= third).then_some(())
     });
     assert_eq!(
@@ -161,19 +158,19 @@ fn jobs_that_run_at_the_next_tick_are_joined_waited_for_or_replaced_and_those_th
         (vec![forbidding.clone()], vec![forbidding.clone()])
     );
     let first_tick = shown(minute(&forbidding));
-    assert_eq!(get(&world, "ct/forbid", "{.status.lastScheduleTime}"), first_tick, "no other has had its Job");
+    assert_eq!(get(&world, "ct/forbid", "{.status.lastScheduleTime}"), first_tick, "no other tick had its Job");
     end_job(&world, &forbidding);
     let follower = world.until("the Job that waited runs", || active(&world, "forbid").into_iter().next());
-    assert!(minute(&follower) > second, "{follower} is of a tick that was passed over");
+    assert!(minute(&follower) > second, "{follower} is of a skipped tick");
     assert_eq!(jobs(&world, "forbid"), [forbidding, follower]);
 
-    // One that is suspended is not looked at when its tick comes, but it is when somebody changes it.
+    // A suspended one is not reconciled at its ticks, only at a change.
     world.kubectl_here(&["patch", "ct/history", "--type=merge", "-p", r#"{"spec":{"image":"cron:2"}}"#]);
     wait_until_seen(&world, "history");
-    assert_eq!(jobs(&world, "history").len(), 1, "the third tick of one that is suspended has no Job");
+    assert_eq!(jobs(&world, "history").len(), 1, "a suspended one has no Job of the third tick");
 }
 
-/// Replace at its second tick: another Job runs, and it was started after the first one was deleted.
+/// Replace at its second tick: another Job runs, which was created after the delete of the first.
 fn assert_replaced(world: &World, first: &str) {
     let next = world.until_within(NEXT_TICK, "another Job runs instead of the first", &mut || {
         let (active, jobs) = (active(world, "replace"), jobs(world, "replace"));
@@ -192,11 +189,11 @@ fn assert_replaced(world: &World, first: &str) {
     assert!(written("delete", first) < written("create", &next), "{writes:#?}");
 }
 
-/// A history of one at its second tick, after which it is suspended: of two Jobs that have ended the newer one is kept.
+/// A history of one at its second tick, then suspended: of two ended Jobs the newer one stays.
 fn assert_pruned_and_suspended(world: &World, first: &str) {
     let newest =
         world.until_within(NEXT_TICK, "the second Job runs", &mut || active(world, "history").into_iter().next());
-    assert_eq!(jobs(world, "history"), [first, &newest], "a Job that runs counts against no limit");
+    assert_eq!(jobs(world, "history"), [first, &newest], "a running Job does not count");
     world.kubectl_here(&["patch", "ct/history", "--type=merge", "-p", r#"{"spec":{"suspend":true}}"#]);
     wait_for_reason(world, "history", "Suspended");
     end_job(world, &newest);
@@ -205,16 +202,16 @@ fn assert_pruned_and_suspended(world: &World, first: &str) {
 }
 
 #[test]
-fn the_next_time_is_one_of_the_time_zone_and_the_sample_of_the_tutorial_is_taken_as_it_is() {
+fn the_next_time_is_in_the_time_zone_and_the_tutorials_sample_works_unchanged() {
     let world = World::with_plugin("crontab-zone", "crontab");
     let noon = |name: &str, zone: Value| {
         crontab(&world, name, json!({"cronSpec": "0 12 * * *", "image": "cron", "timeZone": zone}))
     };
-    world.until("the API server asks the plugin, and refuses a zone that there is not", || {
+    world.until("admission refuses an unknown zone", || {
         let refusal = format!("{:#}", world.plane.apply(&noon("mars", json!("Mars/Olympus")).to_string()).err()?);
         (refusal.contains("spec.timeZone: Invalid value: ") && refusal.contains("Mars/Olympus")).then_some(())
     });
-    // Neither has a time of summer.
+    // Neither has daylight saving time.
     for (name, zone, time) in [("utc", Value::Null, "T12:00:00Z"), ("kolkata", json!("Asia/Kolkata"), "T06:30:00Z")] {
         let before = shown(minute_now());
         world.apply(&noon(name, zone));
@@ -236,26 +233,26 @@ fn the_next_time_is_one_of_the_time_zone_and_the_sample_of_the_tutorial_is_taken
 }
 
 #[test]
-fn a_schedule_that_means_nothing_is_refused_and_told_of_one_that_is_stored_already() {
+fn an_invalid_schedule_is_refused_and_reported_if_it_is_stored_already() {
     let world = World::with_plugin("crontab-broken", "crontab");
     let broken = crontab(&world, "broken", json!({"cronSpec": "61 * * * *", "image": "cron"}));
     let why = "\"61 * * * *\" is not a cron expression: minute \"61\": 61 is not within 0 and 59";
-    world.until("the API server asks the plugin, and refuses it", || {
+    world.until("admission refuses it", || {
         let refusal = format!("{:#}", world.plane.apply(&broken.to_string()).err()?);
         refusal.contains(&format!("spec.cronSpec: Invalid value: {why}")).then_some(())
     });
     world.withdraw("crontab");
-    world.until("nobody is asked any more", || world.plane.apply(&broken.to_string()).ok());
+    world.until("without the webhook it is stored", || world.plane.apply(&broken.to_string()).ok());
     world.offer("crontab", &built("plugins/crontab.wasm"));
     assert_eq!(wait_for_reason(&world, "broken", "InvalidSchedule"), why);
 }
 
-/// A yearly CronTab that is suspended, and whose newest tick with a Job was that of 2020.
+/// A suspended yearly CronTab whose newest tick with a Job was in 2020.
 fn suspended_since_2020(world: &World) -> Value {
     let tab = crontab(world, "tab", json!({"cronSpec": "@yearly", "image": "cron:1", "suspend": true}));
     world.apply(&tab);
     wait_for_reason(world, "tab", "Suspended");
-    assert_eq!(get(world, "ct/tab", "{.status.nextScheduleTime}"), "", "nothing is to come while it is suspended");
+    assert_eq!(get(world, "ct/tab", "{.status.nextScheduleTime}"), "", "a suspended one has no next tick");
     let past = r#"{"status":{"lastScheduleTime":"2020-01-01T00:00:00Z"}}"#;
     world.kubectl_here(&["patch", "ct/tab", "--subresource=status", "--type=merge", "-p", past]);
     tab
@@ -276,7 +273,7 @@ fn a_tick_that_was_missed_has_one_job_however_often_the_host_dies() {
     let before = uid(&world);
 
     for image in ["cron:2", "cron:3"] {
-        // Without a host the API server would have nobody to ask about the change.
+        // Before the kill, since without a host admission would refuse the change.
         tab["spec"]["image"] = json!(image);
         world.apply(&tab);
         world.kill_host();
@@ -289,11 +286,11 @@ fn a_tick_that_was_missed_has_one_job_however_often_the_host_dies() {
     tab["spec"]["image"] = json!("cron:4");
     world.apply(&tab);
     wait_until_seen(&world, "tab");
-    assert_eq!(jobs(&world, "tab"), [""; 0], "a Job that a person deleted does not come back");
+    assert_eq!(jobs(&world, "tab"), [""; 0], "a deleted Job is not created again");
 }
 
 #[test]
-fn a_tick_that_was_missed_by_more_than_the_deadline_has_no_job_and_is_told() {
+fn a_tick_that_was_missed_by_more_than_the_deadline_has_no_job_and_is_reported() {
     let world = World::with_plugin("crontab-deadline", "crontab");
     let mut tab = suspended_since_2020(&world);
     tab["spec"]["suspend"] = json!(false);
@@ -318,7 +315,7 @@ fn a_tick_that_was_missed_by_more_than_the_deadline_has_no_job_and_is_told() {
     wait_for_event(&world, "tab", "MissedSchedule", &missed);
 }
 
-/// Waits until the status is about the spec as it is.
+/// Waits until the status is of the current generation.
 fn wait_until_seen(world: &World, crontab: &str) {
     world.until("the host has seen the change", || {
         let observed = "{.metadata.generation} {.status.conditions[?(@.type=='Ready')].observedGeneration}";

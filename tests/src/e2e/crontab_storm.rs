@@ -1,72 +1,58 @@
-//! CronTabs of every minute, under a host that is killed at random and a witness that watches their Jobs on its own: every
-//! minute has one Job of each, never two and never none.
+//! CronTabs of every minute, with a host that is killed at random and an independent watcher of their Jobs: every
+//! minute has exactly one Job of each.
 //!
-//! `MORTISE_E2E_CRONTABS` (5) and `MORTISE_E2E_CRON_MINUTES` (1) make more of it.
+//! `MORTISE_E2E_CRONTABS` (5) and `MORTISE_E2E_CRON_MINUTES` (1) scale it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
-use mortise_core::time;
 use serde_json::json;
 
+use super::crontab::{minute_now, shown};
 use super::world::{World, count_from_env};
 use crate::simulation::random::Random;
 
 const CRONTABS: usize = 5;
 const MINUTES: usize = 1;
-/// How long a host lives, and how long it is away: shorter than the deadline, with what it needs to start.
+/// Lifetime and downtime of the host. The downtime plus a start is shorter than the deadline.
 const LIVES_MS: (u64, u64) = (3_000, 40_000);
 const AWAY_MS: u64 = 10_000;
 /// Seconds after its tick for which a Job may still be started.
 const DEADLINE_S: u64 = 50;
 const SCHEDULED_AT: &str = "stable.example.com/scheduled-at";
 
-/// The UIDs of all Jobs that ever were, by their CronTab and tick.
+/// The UIDs of all Jobs so far, by CronTab and tick.
 type Seen = BTreeMap<(String, String), BTreeSet<String>>;
 
 fn watch(world: &World) -> (Arc<Mutex<Seen>>, tokio::task::JoinHandle<()>) {
     let seen = Arc::new(Mutex::new(Seen::new()));
     let jobs: Api<Job> = Api::namespaced(world.client.clone(), &world.namespace);
     let into = Arc::clone(&seen);
-    let task = world.spawn(async move {
-        let mut events = watcher(jobs, watcher::Config::default()).boxed();
-        while let Some(event) = events.next().await {
-            if let Ok(watcher::Event::Apply(job) | watcher::Event::InitApply(job) | watcher::Event::Delete(job)) = event
-            {
-                let owner = job.owner_references().first().map(|owner| owner.name.clone()).unwrap_or_default();
-                let tick = job.annotations().get(SCHEDULED_AT).cloned().unwrap_or_default();
-                into.lock().unwrap().entry((owner, tick)).or_default().insert(job.uid().unwrap_or_default());
-            }
+    let task = world.follow(jobs, move |event| {
+        if let watcher::Event::Apply(job) | watcher::Event::InitApply(job) | watcher::Event::Delete(job) = event {
+            let owner = job.owner_references().first().map(|owner| owner.name.clone()).unwrap_or_default();
+            let tick = job.annotations().get(SCHEDULED_AT).cloned().unwrap_or_default();
+            into.lock().unwrap().entry((owner, tick)).or_default().insert(job.uid().unwrap_or_default());
         }
     });
     (seen, task)
 }
 
-fn minute_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60
-}
-
-/// A minute as the plugin writes it.
-fn shown(minute: u64) -> String {
-    time::seconds(minute * 60_000)
-}
-
-/// Name and time of creation of each CronTab, and the newest tick that it tells of.
+/// Name and creation time of each CronTab, and the newest tick in its status.
 fn crontabs(world: &World) -> Vec<(String, String, String)> {
     let api = world.api("stable.example.com/v1beta1", "CronTab", Some(&world.namespace));
     let list = world.block_on(api.list(&ListParams::default())).unwrap().items;
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let told = |tab: &kube::api::DynamicObject| {
+    let row = |tab: &kube::api::DynamicObject| {
         let created = serde_json::to_value(tab.creation_timestamp()).unwrap();
         (tab.name_any(), text(&created), text(&tab.data["status"]["lastScheduleTime"]))
     };
-    list.iter().map(told).collect()
+    list.iter().map(row).collect()
 }
 
 #[test]
@@ -94,16 +80,16 @@ fn every_minute_has_one_job_of_each_however_often_the_host_is_killed() {
         std::thread::sleep(Duration::from_millis(random.between(0, AWAY_MS)));
         world.start_host();
     }
-    let told = world.until("each tells of the last minute", || {
-        let told = crontabs(&world);
-        told.iter().all(|(.., newest)| *newest >= shown(last)).then_some(told)
+    let rows = world.until("each has the last minute in its status", || {
+        let rows = crontabs(&world);
+        rows.iter().all(|(.., newest)| *newest >= shown(last)).then_some(rows)
     });
     world.kill_host();
     task.abort();
     let seen = seen.lock().unwrap();
     let (mut jobs, mut missed, mut doubled) = (0, Vec::new(), Vec::new());
-    assert_eq!(told.len(), count);
-    for (name, created, _) in &told {
+    assert_eq!(rows.len(), count);
+    for (name, created, _) in &rows {
         for tick in (last - minutes as u64..=last).map(shown).filter(|tick| tick > created) {
             match seen.get(&(name.clone(), tick.clone())).map_or(0, BTreeSet::len) {
                 0 => missed.push(format!("{name} at {tick}")),

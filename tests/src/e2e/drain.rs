@@ -1,5 +1,5 @@
-//! Nodes that are drained as their users know it, and what becomes of an object whose plugin is gone. The Nodes are kwok's, the
-//! budgets and evictions are the API server's own.
+//! Node drains end to end, and an object whose plugin was removed. The Nodes are kwok's, budgets and evictions are
+//! real.
 
 use std::process::Command;
 
@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use super::rights;
 use super::world::{World, built};
 
-/// The Node that is drained.
 const NODE: &str = "node-1";
 
-/// A world in which the host serves drain, with the rights that `mortise rbac` prints and no others.
+/// A world with drain and a host that has only the rights that `mortise rbac` prints.
 fn with_drain(name: &str) -> World {
     let mut world = World::new(name);
     rights::start_restricted(&mut world);
@@ -43,7 +42,6 @@ fn pod(world: &World, name: &str, metadata: &Value) -> Value {
     pod
 }
 
-/// A field of an object, as text.
 fn field(world: &World, object: &str, path: &str) -> String {
     world.kubectl_here(&["get", object, "-o", &format!("jsonpath={{{path}}}")])
 }
@@ -60,7 +58,7 @@ fn pods(world: &World) -> Vec<String> {
     names.split_whitespace().filter(|name| !name.starts_with("daemon-")).map(str::to_owned).collect()
 }
 
-/// `mortise finalizers release drain` as the cluster's administrator: whether it went well, and what it printed.
+/// Runs `mortise finalizers release drain` as administrator. Returns success and output.
 fn release(world: &World, more: &[&str]) -> (bool, String) {
     let mut command = Command::new(built("debug/mortise"));
     command.args(["finalizers", "release", "drain", "--kubeconfig"]).arg(world.plane.kubeconfig(ADMIN).unwrap());
@@ -104,10 +102,10 @@ fn a_node_is_drained_within_its_budgets_and_uncordoned_when_its_maintenance_is_d
     assert_eq!(field(&world, object, &format!("{evicting}.reason")), "DisruptionBudget");
     let ready = ".status.conditions[?(@.type==\"Ready\")]";
     wait_field(&world, object, &format!("{ready}.reason"), |reason| reason == "WaitingForBudget");
-    let told = field(&world, object, &format!("{ready}.message"));
-    assert!(told.contains(&format!("the PodDisruptionBudget {}/web-budget", world.namespace)), "{told}");
+    let message = field(&world, object, &format!("{ready}.message"));
+    assert!(message.contains(&format!("the PodDisruptionBudget {}/web-budget", world.namespace)), "{message}");
     wait_field(&world, object, ".status.podsLeft", |left| left == "2");
-    assert_eq!(pods(&world), ["static", "web-0", "web-1"], "what no budget holds back has gone");
+    assert_eq!(pods(&world), ["static", "web-0", "web-1"], "Pods without a budget are gone");
     assert_eq!(field(&world, object, ".metadata.finalizers[*]"), "mortise.dev/drain");
     assert_eq!(field(&world, object, ".status.cordoned"), "true");
     assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "true");
@@ -129,7 +127,7 @@ fn a_node_is_drained_within_its_budgets_and_uncordoned_when_its_maintenance_is_d
 }
 
 #[test]
-fn a_node_that_was_cordoned_by_somebody_else_stays_cordoned() {
+fn a_node_that_was_cordoned_before_stays_cordoned() {
     let world = with_drain("cordoned");
     world.kubectl(&["cordon", NODE]);
     world.apply(&maintenance("theirs"));
@@ -140,7 +138,7 @@ fn a_node_that_was_cordoned_by_somebody_else_stays_cordoned() {
 }
 
 #[test]
-fn of_two_maintenances_of_a_node_the_one_that_is_deleted_hands_it_over_and_the_last_uncordons_it() {
+fn the_last_of_two_maintenances_of_a_node_uncordons_it() {
     let world = with_drain("two");
     let whose = ".metadata.annotations.maintenance\\.mortise\\.dev/cordoned-by";
     world.apply(&maintenance("first"));
@@ -148,7 +146,7 @@ fn of_two_maintenances_of_a_node_the_one_that_is_deleted_hands_it_over_and_the_l
     wait_field(&world, "node/node-1", whose, |by| by == "first");
     world.apply(&maintenance("second"));
     world.kubectl(&["wait", "nodemaintenance/second", "--for=condition=Ready", "--timeout=60s"]);
-    assert_eq!(field(&world, "nodemaintenance/second", ".status.cordoned"), "false", "the first one has done it");
+    assert_eq!(field(&world, "nodemaintenance/second", ".status.cordoned"), "false", "the first one cordoned it");
 
     world.kubectl(&["delete", "nodemaintenance/first", "--timeout=60s"]);
     assert_eq!(field(&world, "node/node-1", ".spec.unschedulable"), "true");
@@ -160,11 +158,11 @@ fn of_two_maintenances_of_a_node_the_one_that_is_deleted_hands_it_over_and_the_l
         Default::default()
     );
     let patches = world.writes_by_host().into_iter().filter(|write| write.resource.starts_with("nodes")).count();
-    assert_eq!(patches, 3, "one write cordons, one hands over, one uncordons: it took no Pods in between");
+    assert_eq!(patches, 3, "one write cordons, one hands over, one uncordons");
 }
 
 #[test]
-fn a_node_that_is_not_there_is_told_and_drained_when_it_comes_and_holds_up_no_deletion() {
+fn a_missing_node_is_reported_drained_when_it_is_created_and_blocks_no_deletion() {
     let world = with_drain("nowhere");
     let object = "nodemaintenance/early";
     let ready = ".status.conditions[?(@.type==\"Ready\")]";
@@ -185,16 +183,16 @@ fn a_node_that_is_not_there_is_told_and_drained_when_it_comes_and_holds_up_no_de
 }
 
 #[test]
-fn l3_objects_of_a_plugin_that_is_gone_are_told_and_released_by_the_command() {
+fn l3_objects_of_a_removed_plugin_are_logged_and_released_by_the_command() {
     let world = with_drain("release");
     world.apply(&maintenance("left"));
     let object = "nodemaintenance/left";
     wait_field(&world, object, ".metadata.finalizers[*]", |all| all == "mortise.dev/drain");
     let (done, text) = release(&world, &[]);
-    assert!(!done && text.contains("the plugin is there and cleans up by itself"), "{text}");
+    assert!(!done && text.contains("the plugin is installed and cleans up by itself"), "{text}");
 
     world.withdraw("drain");
-    world.until("the log tells what is left and how to release it", || {
+    world.until("the log has what is left and how to release it", || {
         let log = world.log_since_start();
         (log.contains("NodeMaintenance left") && log.contains("mortise finalizers release drain")).then_some(())
     });

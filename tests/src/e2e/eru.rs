@@ -1,36 +1,32 @@
-//! Eru on the real Deployment controller: which Deployments have one, what keeps it from restarting them, and ticks at which
-//! the host is killed, under a witness that watches the Deployments on its own.
+//! Eru end to end, on the real Deployment controller: which Deployments have one, what keeps it from restarting them,
+//! and ticks at which the host is killed, with an independent watcher of the Deployments.
 //!
-//! `MORTISE_E2E_TICKS` raises how many ticks are waited for (1); a schedule's shortest step is a minute.
+//! `MORTISE_E2E_TICKS` raises the number of ticks (1); a schedule's shortest step is a minute.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures::StreamExt as _;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::crontab::shown;
+use super::foo::field;
 use super::world::{World, count_from_env};
 use crate::simulation::random::Random;
 
-/// Deployments that are restarted at each tick.
 const DEPLOYMENTS: usize = 5;
-/// Kills around each tick.
 const KILLS: usize = 5;
 const REPLICAS: i32 = 3;
-/// How many Pods more the Deployment controller may have for a while, and fewer that are available: a quarter, the one
-/// rounded up and the other down, which are its defaults.
+/// The Deployment controller's defaults: a quarter of the Pods more for a while, rounded up, and a quarter unavailable,
+/// rounded down.
 const SURGE: i32 = 1;
 const UNAVAILABLE: i32 = 0;
 const MINUTE: Duration = Duration::from_secs(60);
 
-const ASKS: &str = "mtsre.meitu.com/eru";
+const ENABLED: &str = "mtsre.meitu.com/eru";
 const SCHEDULE: &str = "mtsre.meitu.com/eru-schedule";
 const RESTARTED_AT: &str = "mtsre.meitu.com/restarted-at";
 
@@ -57,26 +53,19 @@ fn eru(world: &World, name: &str, deployment: &str) -> Value {
     })
 }
 
-/// A part of an object; nothing while it is not there.
-fn field(world: &World, object: &str, path: &str) -> String {
-    let output =
-        world.plane.kubectl_output(&["-n", &world.namespace, "get", object, "-o", &format!("jsonpath={path}")]);
-    output.unwrap_or_default()
-}
-
 #[track_caller]
 fn wait_for_reason(world: &World, eru: &str, reason: &str) {
-    world.until(&format!("{eru} says {reason}"), || {
-        let told = field(world, &format!("eru/{eru}"), "{.status.conditions[?(@.type=='Ready')].reason}");
-        (told == reason).then_some(())
+    world.until(&format!("{eru} has the reason {reason}"), || {
+        let found = field(world, &format!("eru/{eru}"), "{.status.conditions[?(@.type=='Ready')].reason}");
+        (found == reason).then_some(())
     });
 }
 
 #[test]
-fn a_deployment_that_asks_for_it_has_an_eru_of_its_own() {
+fn a_deployment_with_the_annotation_has_an_eru() {
     let world = World::with_plugin("eru", "eru");
     let annotate = |what: &str| drop(world.kubectl_here(&["annotate", "--overwrite", "deployment/web", what]));
-    world.apply(&deployment(&world, "web", json!({ASKS: "true", SCHEDULE: "@daily"})));
+    world.apply(&deployment(&world, "web", json!({ENABLED: "true", SCHEDULE: "@daily"})));
     world.apply(&deployment(&world, "other", json!({})));
     wait_for_reason(&world, "web", "Scheduled");
     let path =
@@ -95,7 +84,7 @@ fn a_deployment_that_asks_for_it_has_an_eru_of_its_own() {
     schedule_is("");
     wait_for_reason(&world, "web", "NoSchedule");
     let reconciling = || field(&world, "eru/web", "{.status.conditions[?(@.type=='Reconciling')].reason}");
-    assert_eq!(reconciling(), "NoSchedule", "kstatus has it beside a Ready that is not True");
+    assert_eq!(reconciling(), "NoSchedule", "kstatus requires it with a Ready that is not True");
     let own = r#"{"spec":{"schedule":"0 12 1 * *","timeZone":"Asia/Kolkata"}}"#;
     world.kubectl_here(&["patch", "eru/web", "--type=merge", "-p", own]);
     wait_for_reason(&world, "web", "Scheduled");
@@ -104,25 +93,25 @@ fn a_deployment_that_asks_for_it_has_an_eru_of_its_own() {
     assert!(next.ends_with("-01T06:30:00Z"), "noon in Kolkata, of the first day of a month: {next}");
     let calls = |world: &World| world.metric("mortise_guest_calls_total", "controller=\"eru/Deployment\"");
     let before = calls(&world);
-    annotate("looked-at=again");
-    world.until("the Deployment was looked at again", || (calls(&world) > before).then_some(()));
+    annotate("changed=again");
+    world.until("the Deployment was reconciled again", || (calls(&world) > before).then_some(()));
     assert_eq!(field(&world, "eru/web", "{.spec.schedule} {.spec.timeZone}"), "0 12 1 * * Asia/Kolkata");
 
-    world.kubectl_here(&["annotate", "deployment/web", &format!("{ASKS}-")]);
+    world.kubectl_here(&["annotate", "deployment/web", &format!("{ENABLED}-")]);
     let gone = || field(&world, "eru/web", "{.metadata.name}").is_empty().then_some(());
-    world.until("the Eru goes with the annotation", gone);
-    annotate(&format!("{ASKS}=true"));
+    world.until("the Eru is deleted with the annotation", gone);
+    annotate(&format!("{ENABLED}=true"));
     wait_for_reason(&world, "web", "NoSchedule");
     world.kubectl_here(&["delete", "deployment", "web"]);
-    world.until("the Eru goes with its Deployment", gone);
+    world.until("the Eru is deleted with its Deployment", gone);
 }
 
 #[test]
-fn an_eru_that_a_person_made_stays_theirs() {
+fn an_eru_of_a_user_is_not_adopted() {
     let world = World::with_plugin("eru-own", "eru");
     world.apply(&eru(&world, "web", "other"));
-    world.apply(&deployment(&world, "web", json!({ASKS: "true", SCHEDULE: "@daily"})));
-    world.until("the Deployment tells of it", || {
+    world.apply(&deployment(&world, "web", json!({ENABLED: "true", SCHEDULE: "@daily"})));
+    world.until("the Deployment has an Event about it", || {
         let described = world.kubectl_here(&["describe", "deployment", "web"]);
         described.contains("Eru").then_some(())
     });
@@ -131,8 +120,8 @@ fn an_eru_that_a_person_made_stays_theirs() {
 }
 
 #[test]
-fn what_keeps_a_deployment_from_being_restarted_is_told_and_ends_by_itself() {
-    let world = World::with_plugin("eru-told", "eru");
+fn what_keeps_an_eru_from_restarting_is_a_condition_until_it_ends() {
+    let world = World::with_plugin("eru-conditions", "eru");
     world.apply(&eru(&world, "first", "web"));
     wait_for_reason(&world, "first", "DeploymentNotFound");
     world.apply(&deployment(&world, "web", json!({})));
@@ -142,7 +131,7 @@ fn what_keeps_a_deployment_from_being_restarted_is_told_and_ends_by_itself() {
     world.kubectl_here(&["rollout", "resume", "deployment/web"]);
     wait_for_reason(&world, "first", "Scheduled");
 
-    // Creation times are of whole seconds, and of one second the first by name has it.
+    // Creation times have whole seconds; within one second the name decides.
     world.apply(&eru(&world, "second", "web"));
     wait_for_reason(&world, "second", "DeploymentTaken");
     world.kubectl_here(&["delete", "eru", "first"]);
@@ -151,16 +140,16 @@ fn what_keeps_a_deployment_from_being_restarted_is_told_and_ends_by_itself() {
     assert_eq!(field(&world, "deployment/web", path), " 3", "paused, resumed and never restarted");
 }
 
-/// What the witness has seen of each Deployment.
+/// What the watches have shown of each Deployment.
 #[derive(Default)]
 struct Seen {
-    /// The ticks that stood on the Pod template, in their order.
+    /// The ticks in the Pod template, in order.
     restarts: BTreeMap<String, Vec<String>>,
     generations: BTreeMap<String, i64>,
-    /// How many Pods each ReplicaSet of a Deployment is to have.
+    /// The wanted Pods of each ReplicaSet of a Deployment.
     sets: BTreeMap<String, BTreeMap<String, i32>>,
     was_available: BTreeMap<String, bool>,
-    /// Moments at which the Deployment controller was beyond its limits.
+    /// Violations of the Deployment controller's limits.
     beyond: Vec<String>,
 }
 
@@ -182,7 +171,7 @@ impl Seen {
         }
     }
 
-    /// What the Deployment controller wants of Pods stands in its ReplicaSets; the Pods follow each at its own pace.
+    /// The ReplicaSets have the Pods that the Deployment controller wants; the Pods themselves follow later.
     fn apply_set(&mut self, set: &ReplicaSet) {
         let owner = set.owner_references().first().map(|owner| owner.name.clone()).unwrap_or_default();
         let sets = self.sets.entry(owner.clone()).or_default();
@@ -194,31 +183,21 @@ impl Seen {
     }
 }
 
-/// Has a witness at work for every kind that it looks at.
 fn watch(world: &World) -> Arc<Mutex<Seen>> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let of_deployments = Arc::clone(&seen);
-    each(world, move |deployment| of_deployments.lock().unwrap().apply(&deployment));
-    let of_sets = Arc::clone(&seen);
-    each(world, move |set| of_sets.lock().unwrap().apply_set(&set));
-    seen
-}
-
-/// Looks at every state of every object of a kind, as long as the world lasts.
-fn each<K>(world: &World, mut look: impl FnMut(K) + Send + 'static)
-where
-    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    K: Clone + fmt::Debug + DeserializeOwned + Send + 'static,
-{
-    let objects: Api<K> = Api::namespaced(world.client.clone(), &world.namespace);
-    world.spawn(async move {
-        let mut events = watcher(objects, watcher::Config::default()).boxed();
-        while let Some(event) = events.next().await {
-            if let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event {
-                look(object);
-            }
+    world.follow(Api::namespaced(world.client.clone(), &world.namespace), move |event| {
+        if let watcher::Event::Apply(deployment) | watcher::Event::InitApply(deployment) = event {
+            of_deployments.lock().unwrap().apply(&deployment);
         }
     });
+    let of_sets = Arc::clone(&seen);
+    world.follow(Api::namespaced(world.client.clone(), &world.namespace), move |event| {
+        if let watcher::Event::Apply(set) | watcher::Event::InitApply(set) = event {
+            of_sets.lock().unwrap().apply_set(&set);
+        }
+    });
+    seen
 }
 
 fn since_1970() -> Duration {
@@ -229,12 +208,7 @@ fn wait_until_time(time: Duration) {
     std::thread::sleep(time.saturating_sub(since_1970()));
 }
 
-/// A minute as the plugin writes it.
-fn shown(minute: u64) -> String {
-    mortise_core::time::seconds(minute * 60_000)
-}
-
-/// Kills the host around a tick: once as it comes, then each time at some moment of its successor's first seconds.
+/// Kills the host around a tick, then each of its successors within its first seconds.
 fn kill_around(world: &mut World, tick: Duration, random: &mut Random) {
     wait_until_time(tick - Duration::from_millis(300) + Duration::from_millis(random.between(0, 400)));
     world.kill_host();
@@ -253,7 +227,7 @@ fn a_tick_restarts_once_within_the_limits_however_often_the_host_dies() {
     let names: Vec<String> = (0..DEPLOYMENTS).map(|number| format!("web-{number}")).collect();
     let seen = watch(&world);
     for name in &names {
-        world.apply(&deployment(&world, name, json!({ASKS: "true", SCHEDULE: "* * * * *"})));
+        world.apply(&deployment(&world, name, json!({ENABLED: "true", SCHEDULE: "* * * * *"})));
     }
     for name in &names {
         wait_for_reason(&world, name, "Scheduled");
@@ -264,7 +238,7 @@ fn a_tick_restarts_once_within_the_limits_however_often_the_host_dies() {
     for _ in 0..ticks {
         minute = since_1970().as_secs() / 60 + 1;
         kill_around(&mut world, MINUTE * u32::try_from(minute).unwrap(), &mut random);
-        world.until("every Deployment was restarted for the tick, and told of it", || {
+        world.until("every Deployment was restarted for the tick, as its Eru's status says", || {
             names
                 .iter()
                 .all(|name| field(&world, &format!("eru/{name}"), "{.status.lastRestartTime}") == shown(minute))

@@ -1,5 +1,5 @@
-//! Two hosts on one cluster, of which one leads: what the other does when the leader is killed, is told to end, or is stopped
-//! where it stands and goes on later (X7). The audit log tells their writes apart by their users.
+//! Two hosts on one cluster, of which one leads: failover when the leader is killed, shuts down, or is paused and
+//! continued (X7). The audit log has their writes by user.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,13 @@ use super::reload::{create_sets, scale, wait_converged};
 use super::rights::grant;
 use super::world::{CONTENDERS, HOST_NAMESPACE, Host, World, built, count_from_env};
 
-/// How long a leader is stopped. Longer than its Lease holds; `MORTISE_E2E_PAUSE_S` raises it.
+/// How long a leader is paused, longer than its Lease lasts; `MORTISE_E2E_PAUSE_S` raises it.
 const PAUSE_S: usize = 20;
-/// PodSets of each test.
 const SETS: usize = 10;
-/// From the death of a leader to the first write of another: the Lease's fifteen seconds, two of the last look at it, and a
-/// machine that is busy.
+/// From the death of a leader to the first write of another: the Lease's fifteen seconds, two until the next read, and
+/// a busy machine.
 const AFTER_KILL: Duration = Duration::from_secs(20);
-/// From SIGTERM to the first write of another, and as much again for a machine that is busy.
+/// From SIGTERM to the first write of another, and as much again for a busy machine.
 const AFTER_TERM: Duration = Duration::from_secs(2 + 2);
 
 /// A host that takes part in the election.
@@ -43,19 +42,19 @@ impl Contender {
         self.host.metric("leader_election_master_status", "mortise") == 1.0
     }
 
-    /// Whether it is ready, and says that it stands by with the plugin compiled and its kinds listed.
-    fn stands_by(&self) -> bool {
+    /// Whether it is ready as a standby, with the plugin compiled and its kinds listed.
+    fn is_standby(&self) -> bool {
         let (code, text) = self.host.probe("/readyz?verbose");
         code == 200 && text.contains("[+]leader-election/standby ok") && text.contains("[+]plugin/podset ok")
     }
 
-    fn says(&self, words: &str) -> bool {
-        std::fs::read_to_string(self.host.process.log()).unwrap().contains(words)
+    fn has_logged(&self, text: &str) -> bool {
+        std::fs::read_to_string(self.host.process.log()).unwrap().contains(text)
     }
 }
 
-/// A host that leads and has made one Pod for each set, and one that stands by and has written nothing. Both have the rights
-/// that `mortise rbac` prints, and no others.
+/// A host that leads and has created one Pod for each set, and a standby that has written nothing. Both have exactly
+/// the rights that `mortise rbac` prints.
 fn contest(name: &str) -> (World, Witness, Contender, Contender) {
     let mut world = World::new(name);
     let component = built("plugins/podset.wasm");
@@ -74,14 +73,14 @@ fn contest(name: &str) -> (World, Witness, Contender, Contender) {
     let leader = Contender::start(&world, CONTENDERS[0]);
     world.wait_ready("podset");
     let standby = Contender::start(&world, CONTENDERS[1]);
-    world.until("the second host stands by", || standby.stands_by().then_some(()));
+    world.until("the second host is a standby", || standby.is_standby().then_some(()));
     let witness = Witness::watch(&world);
     create_sets(&world, SETS, 1);
     wait_converged(&world, &witness, SETS, 1);
     assert!(leader.leads() && !standby.leads());
-    assert!(leader.says("this host leads") && standby.says("this host stands by: another leads"));
+    assert!(leader.has_logged("this host leads") && standby.has_logged("this host stands by: another leads"));
     let written = world.writes_by(standby.user);
-    assert!(written.is_empty(), "a host that stands by has written: {written:#?}");
+    assert!(written.is_empty(), "a standby has written: {written:#?}");
     (world, witness, leader, standby)
 }
 
@@ -89,7 +88,7 @@ fn received(record: &AuditRecord) -> Timestamp {
     serde_json::from_value::<MicroTime>(Value::from(&*record.received)).unwrap().0
 }
 
-/// How long after a moment a host has written for the first time.
+/// The time from an instant to a host's first write.
 fn first_write(world: &World, contender: &Contender, since: Timestamp) -> Duration {
     let writes = world.writes_by(contender.user);
     let first = writes.iter().map(received).min().expect("it has written");
@@ -108,7 +107,7 @@ fn transitions(world: &World) -> i64 {
 }
 
 #[test]
-fn x7_when_the_leader_is_killed_the_other_goes_on_within_twenty_seconds() {
+fn x7_when_the_leader_is_killed_the_other_leads_within_twenty_seconds() {
     let (world, witness, mut leader, standby) = contest("failover-kill");
     let killed = Timestamp::now();
     leader.host.process.kill().unwrap();
@@ -117,28 +116,28 @@ fn x7_when_the_leader_is_killed_the_other_goes_on_within_twenty_seconds() {
     let after = first_write(&world, &standby, killed);
     println!("failover: the first write came {after:?} after the leader was killed");
     assert!(after <= AFTER_KILL, "{after:?}");
-    assert!(standby.leads() && standby.says("this host leads"));
+    assert!(standby.leads() && standby.has_logged("this host leads"));
     assert_eq!(transitions(&world), 1);
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 }
 
 #[test]
-fn x7_a_leader_that_is_told_to_end_gives_its_lease_back_and_the_other_goes_on_at_once() {
+fn x7_a_leader_that_shuts_down_releases_its_lease_and_the_other_leads_at_once() {
     let (world, witness, mut leader, standby) = contest("failover-term");
-    let told = Timestamp::now();
+    let terminated = Timestamp::now();
     leader.host.process.terminate().unwrap();
     scale_all(&world, 2);
     wait_converged(&world, &witness, SETS, 2);
-    let after = first_write(&world, &standby, told);
-    println!("failover: the first write came {after:?} after the leader was told to end");
+    let after = first_write(&world, &standby, terminated);
+    println!("failover: the first write came {after:?} after the leader's SIGTERM");
     assert!(after <= AFTER_TERM, "{after:?}");
     let status = world.until("the old leader has ended", || leader.host.process.ended().unwrap());
-    assert!(status.success() && leader.says("gave the lead back"), "{status}: {}", leader.host.process.tail());
+    assert!(status.success() && leader.has_logged("gave the lead back"), "{status}: {}", leader.host.process.tail());
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 }
 
 #[test]
-fn x7_a_leader_that_was_stopped_and_goes_on_writes_nothing_while_another_leads() {
+fn x7_a_paused_leader_that_continues_writes_nothing_while_another_leads() {
     let (world, witness, mut leader, standby) = contest("failover-pause");
     let pause = Duration::from_secs(count_from_env("MORTISE_E2E_PAUSE_S", PAUSE_S) as u64);
     let before = world.writes_by(leader.user).len();
@@ -149,23 +148,23 @@ fn x7_a_leader_that_was_stopped_and_goes_on_writes_nothing_while_another_leads()
     let began = Instant::now();
     leader.host.process.pause().unwrap();
     wait_converged(&world, &witness, SETS, 8);
-    let took_over = world.writes_by(standby.user).iter().map(received).min().expect("the other has gone on");
+    let took_over = world.writes_by(standby.user).iter().map(received).min().expect("the other has written");
     std::thread::sleep(pause.saturating_sub(began.elapsed()));
 
-    // There is something to do in what the old leader sees, and in what it has not seen.
+    // Work in what the old leader has seen, and in what it has not.
     scale_all(&world, 3);
     leader.host.process.resume().unwrap();
     scale_all(&world, 5);
     world.until("the old leader knows that it leads no more", || {
-        (leader.says("this host leads no more") && leader.stands_by()).then_some(())
+        (leader.has_logged("this host leads no more") && leader.is_standby()).then_some(())
     });
     wait_converged(&world, &witness, SETS, 5);
     let late: Vec<_> = world.writes_by(leader.user).into_iter().filter(|write| received(write) >= took_over).collect();
-    // What was on its way into a socket when the process was stopped may still come out, and is given up at once: nobody is
-    // there any more when the API server has read it.
+    // A request in the socket when the process was paused may still be sent; the API server cancels it, since the
+    // client has closed the connection.
     let (effective, given_up): (Vec<_>, Vec<_>) = late.into_iter().partition(|write| write.code < 300);
     println!(
-        "failover: a leader stopped for {pause:?} had {} effective writes afterwards, and {} that came to nothing",
+        "failover: a leader paused for {pause:?} had {} effective writes afterwards, and {} that came to nothing",
         effective.len(),
         given_up.len()
     );
@@ -175,12 +174,12 @@ fn x7_a_leader_that_was_stopped_and_goes_on_writes_nothing_while_another_leads()
     assert_eq!(transitions(&world), 1);
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 
-    // And it is as good a standby as any.
+    // It is a standby now, and takes over.
     let ended = Timestamp::now();
     let mut standby = standby;
     standby.host.process.kill().unwrap();
     scale_all(&world, 1);
     wait_converged(&world, &witness, SETS, 1);
     let again = world.writes_by(leader.user).iter().map(received).filter(|at| *at > ended).min();
-    assert!(again.is_some(), "the host that led first has not gone on");
+    assert!(again.is_some(), "the first leader has not taken over");
 }

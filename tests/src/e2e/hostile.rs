@@ -1,5 +1,5 @@
-//! A guest that does everything wrong, one object per misdeed, beside a plugin that does its work. Rules G2 and G6: each
-//! overrun is its own fault, told once, and nobody else notices.
+//! A guest that does everything wrong, one object per misbehaviour, with a working plugin. Rules G2 and G6: each
+//! overrun is its own fault, reported once, and does not affect others.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn world_with_both(name: &str) -> World {
 }
 
 #[test]
-fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
+fn g2_every_overrun_is_its_own_fault_and_other_plugins_are_not_affected() {
     let mut world = world_with_both("hostile");
     let expected = [
         ("loop", "DeadlineExceeded", "deadline of 1000 ms"),
@@ -48,9 +48,9 @@ fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
         ("duplicate-child", "BadOutcome", "the key is there twice"),
         ("invalid-json", "BadOutcome", "it is not JSON"),
         ("invalid-utf8", "BadOutcome", "utf-8"),
-        // What it logs beyond its hundred lines is cut; that it goes on is what ends it.
+        // The host drops lines after the hundredth; the number of calls ends it.
         ("log-flood", "TooManyHostCalls", "more than 10000 calls into the host"),
-        // The read fails, and the guest passes on in words what it was told.
+        // The read fails, and the guest returns the error.
         ("undeclared-read", "Terminal", "v1/Secret"),
         ("terminal", "Terminal", "it fails for good"),
     ];
@@ -61,27 +61,27 @@ fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
     for mode in ["retry", "ok"] {
         world.apply(&hostile(&world, mode));
     }
-    for (mode, reason, words) in expected {
+    for (mode, reason, text) in expected {
         let found = stalled(&world, mode);
         assert_eq!(found.0, reason, "{mode}: {}", found.1);
-        assert!(found.1.contains(words), "{mode}: {}", found.1);
+        assert!(found.1.contains(text), "{mode}: {}", found.1);
     }
-    // The guest that behaves, and the other plugin, go on as if nothing were.
+    // The object that behaves and the other plugin are not affected.
     world.until("the behaving object has its child", || {
         let found = world.kubectl_here(&["get", "configmaps", "-o", "jsonpath={.items[*].data.from}"]);
         (found == "hostile").then_some(())
     });
-    world.apply(&world.podset("neighbour", 2));
-    world.until("the neighbour has its Pods", || {
-        let found = world.kubectl_here(&["get", "podset", "neighbour", "-o", "jsonpath={.status.replicas}"]);
+    world.apply(&world.podset("other", 2));
+    world.until("the other plugin's PodSet has its Pods", || {
+        let found = world.kubectl_here(&["get", "podset", "other", "-o", "jsonpath={.status.replicas}"]);
         (found == "2").then_some(())
     });
-    // The flood reached the host's log as far as the lines of one call go, and that it was cut is said.
+    // The log has the lines that one call may log, and that the others were dropped.
     let log = std::fs::read_to_string(world.host().process.log()).unwrap();
-    for (words, stands) in
+    for (text, is_logged) in
         [("line 99 of a flood", true), ("line 100 of a flood", false), ("than it may in one call", true)]
     {
-        assert_eq!(log.contains(words), stands, "{words:?} in the log:\n{}", world.host().process.tail());
+        assert_eq!(log.contains(text), is_logged, "{text:?} in the log:\n{}", world.host().process.tail());
     }
     assert_eq!(world.host().process.pid(), pid);
     assert!(world.host().process.ended().unwrap().is_none());
@@ -100,22 +100,18 @@ fn g2_every_overrun_is_its_own_fault_and_the_neighbours_do_not_notice() {
 }
 
 #[test]
-fn l5_a_trap_is_told_once_as_event_and_condition_and_is_gone_when_it_is_mended() {
+fn l5_a_trap_is_one_event_and_a_condition_until_it_is_fixed() {
     let mut world = world_with_both("trap");
     world.apply(&hostile(&world, "trap"));
     stalled(&world, "trap");
     world.wait_condition("hostile", "Ready", "True", "GuestFault");
-    let events = world.until("the trap is told as an Event", || {
-        let found = world.kubectl_here(&[
-            "get",
-            "events",
-            "-o",
-            "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}",
-        ]);
+    let events = world.until("the trap is an Event", || {
+        let path = "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}";
+        let found = world.kubectl_here(&["get", "events", "-o", path]);
         found.contains("it traps because").then_some(found)
     });
     assert_eq!(events.lines().filter(|line| line.starts_with("Trap ")).count(), 1, "{events}");
-    assert!(events.contains("src/lib.rs:"), "the Event names file and line: {events}");
+    assert!(events.contains("src/lib.rs:"), "no file and line: {events}");
     world.kubectl_here(&["patch", "hostile/trap", "--type=merge", "-p", r#"{"spec":{"mode":"ok"}}"#]);
     world.until("the object is no longer stalled", || {
         let found = world.kubectl_here(&["get", "hostile/trap", "-o", "jsonpath={.status.conditions[*].type}"]);

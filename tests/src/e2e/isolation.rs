@@ -1,5 +1,5 @@
-//! A plugin whose calls never end beside plugins that work (Q4): on the smallest host that there is, with as many calls at once
-//! as a manifest may ask for. Its calls last ten seconds, so whoever waits for one of them waits longer than these tests do.
+//! A plugin whose calls never end, with plugins that work (Q4): on the smallest host, with the largest concurrency of a
+//! manifest. Its calls last ten seconds, so whatever waits for one of them misses the deadlines of these tests.
 
 use std::time::Duration;
 
@@ -10,11 +10,10 @@ use tokio::task::JoinHandle;
 
 use super::world::{World, built};
 
-/// A spinning call's deadline. What the others do ends sooner, however slow the machine is: alone it takes 0.2 s.
+/// The deadline of a spinning call, and of each step of the others, which takes 0.2 s alone.
 const SPIN: Duration = Duration::from_secs(10);
-/// Objects that spin at once.
 const SPINS: usize = 64;
-/// Scales, and creates with admission, beside them.
+/// Scales, and creates with admission, meanwhile.
 const ROUNDS: i64 = 5;
 
 fn spin(world: &World, number: usize, also_admission: bool) -> Value {
@@ -25,7 +24,6 @@ fn spin(world: &World, number: usize, also_admission: bool) -> Value {
     })
 }
 
-/// Creates all of them at once.
 fn create_spins(world: &World, also_admission: bool) -> Vec<JoinHandle<kube::Result<DynamicObject>>> {
     let create = |number| {
         let api = world.api("test.mortise.dev/v1", "Spin", Some(&world.namespace));
@@ -35,8 +33,8 @@ fn create_spins(world: &World, also_admission: bool) -> Vec<JoinHandle<kube::Res
     (0..SPINS).map(create).collect()
 }
 
-/// One worker is asked for. The plugins work before the first object spins.
-fn world_beside_a_spinning_plugin(name: &str) -> World {
+/// Starts a host with one worker. The plugins are ready before the first object spins.
+fn world_with_a_spinning_plugin(name: &str) -> World {
     let mut world = World::new(name);
     world.start_host_as(ADMIN, &["--workers", "1"]);
     for (plugin, component) in [
@@ -47,14 +45,14 @@ fn world_beside_a_spinning_plugin(name: &str) -> World {
         world.offer(plugin, &built(component));
         world.wait_ready(plugin);
     }
-    world.apply(&world.podset("neighbour", 1));
+    world.apply(&world.podset("other", 1));
     scaled(&world, 1);
     world
 }
 
 fn scaled(world: &World, replicas: i64) {
-    world.until_within(SPIN, "the neighbour's PodSet has been scaled", &mut || {
-        let found = world.kubectl_here(&["get", "podset", "neighbour", "-o", "jsonpath={.status.replicas}"]);
+    world.until_within(SPIN, "the other plugin's PodSet has been scaled", &mut || {
+        let found = world.kubectl_here(&["get", "podset", "other", "-o", "jsonpath={.status.replicas}"]);
         (found == replicas.to_string()).then_some(())
     });
 }
@@ -68,16 +66,16 @@ fn picture(world: &World, number: i64) -> Value {
 
 #[test]
 fn q4_calls_that_never_end_delay_neither_reconciles_nor_admission_of_other_plugins() {
-    let world = world_beside_a_spinning_plugin("isolation");
+    let world = world_with_a_spinning_plugin("isolation");
     for create in create_spins(&world, false) {
         world.block_on(create).unwrap().unwrap();
     }
-    world.until("calls of the spinning plugin are given up", || {
+    world.until("calls of the spinning plugin exceed their deadline", || {
         (world.metric("mortise_guest_faults_total", "reason=\"DeadlineExceeded\"") >= 1.0).then_some(())
     });
     for round in 1..=ROUNDS {
         let patch = format!(r#"{{"spec":{{"replicas":{}}}}}"#, round + 1);
-        world.kubectl_here(&["patch", "podset/neighbour", "--type=merge", "-p", &patch]);
+        world.kubectl_here(&["patch", "podset/other", "--type=merge", "-p", &patch]);
         scaled(&world, round + 1);
         world.apply(&picture(&world, round));
     }
@@ -85,15 +83,15 @@ fn q4_calls_that_never_end_delay_neither_reconciles_nor_admission_of_other_plugi
 
 #[test]
 fn q4_admission_that_never_ends_delays_no_admission_of_other_plugins() {
-    let world = world_beside_a_spinning_plugin("isolation-admission");
+    let world = world_with_a_spinning_plugin("isolation-admission");
     let creates = create_spins(&world, true);
     for round in 1..=ROUNDS {
-        // A create whose webhook does not answer in time is refused, which apply panics for.
+        // If the webhook does not respond in time, the create is refused and apply panics.
         world.apply(&picture(&world, round));
         let patch = format!(r#"{{"spec":{{"replicas":{}}}}}"#, round + 1);
-        world.kubectl_here(&["patch", "podset/neighbour", "--type=merge", "-p", &patch]);
+        world.kubectl_here(&["patch", "podset/other", "--type=merge", "-p", &patch]);
         scaled(&world, round + 1);
     }
-    // Their client tries again for as long as nobody says that they may be stored.
+    // Their client retries until they are admitted, which never happens.
     creates.iter().for_each(JoinHandle::abort);
 }

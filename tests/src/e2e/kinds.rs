@@ -1,10 +1,9 @@
-//! What a plugin may reconcile: several kinds at once, kinds of Kubernetes itself, kinds outside namespaces. The guest is
+//! The kinds that a plugin may reconcile: several at once, built-in ones, cluster-scoped ones. The guest is
 //! `tests/guests/notes`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
@@ -12,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::world::{World, built};
 
-/// The annotation by which a Deployment asks for a note.
+/// The annotation with the text of a Deployment's note.
 const NOTE: &str = "test.mortise.dev/note";
 
-/// A world in which the host serves the controllers of `tests/guests/notes`.
+/// A world with the controllers of `tests/guests/notes`.
 fn with_notes(name: &str) -> World {
     let mut world = World::new(name);
     world.start_host();
@@ -39,7 +38,7 @@ fn deployment(world: &World, name: &str, note: &str) -> Value {
     })
 }
 
-/// Waits until a field of an object reads so.
+/// Waits until a field of an object has a value.
 fn wait_field(world: &World, object: &str, path: &str, expected: &str) {
     let path = format!("jsonpath={{{path}}}");
     world.until(&format!("{object} has {expected} at {path}"), || {
@@ -56,13 +55,13 @@ fn events_about(world: &World, namespace: &str, kind: &str, name: &str) -> Vec<S
     text.lines().map(str::to_owned).collect()
 }
 
-/// The host's own writes to objects of a resource, "deployments".
+/// The host's writes to objects of a resource such as "deployments".
 fn writes_to(world: &World, resource: &str) -> Vec<mortise_control_plane::AuditRecord> {
     world.writes_by_host().into_iter().filter(|record| record.resource.starts_with(resource)).collect()
 }
 
 #[test]
-fn a_deployment_is_reconciled_without_a_write_to_it_and_its_child_by_the_same_plugin() {
+fn a_deployment_is_reconciled_without_a_write_to_it_and_so_is_its_child() {
     let mut world = with_notes("builtin");
     world.mark_audit();
     world.apply(&deployment(&world, "web", "busy"));
@@ -74,17 +73,17 @@ fn a_deployment_is_reconciled_without_a_write_to_it_and_its_child_by_the_same_pl
         let text = world.kubectl_here(&["get", "configmaps", "-o", "jsonpath={.items[*].data.text}"]);
         (text == "busy").then_some(())
     });
-    world.until("the event is told", || {
+    world.until("the Event is there", || {
         events_about(&world, &world.namespace, "Deployment", "web")
             .contains(&"Normal Noted: busy".to_owned())
             .then_some(())
     });
 
-    // What the Deployment controller makes of its own is none of the plugin's business.
+    // The plugin leaves the Deployment controller's ReplicaSet alone.
     world.kubectl_here(&["annotate", "deployment", "web", "--overwrite", &format!("{NOTE}=idle")]);
     wait_field(&world, "note/web", ".spec.text", "idle");
     world.kubectl_here(&["annotate", "deployment", "web", &format!("{NOTE}-")]);
-    world.until("the note goes with the annotation, and its ConfigMap with it", || {
+    world.until("the note is deleted with the annotation, and its ConfigMap too", || {
         let left =
             world.kubectl_here(&["get", "notes,configmaps", "-o", "jsonpath={.items[*].metadata.ownerReferences}"]);
         left.is_empty().then_some(())
@@ -95,12 +94,12 @@ fn a_deployment_is_reconciled_without_a_write_to_it_and_its_child_by_the_same_pl
 
 #[test]
 fn a_plugin_that_writes_the_status_of_a_deployment_is_refused_by_an_event() {
-    let mut world = with_notes("misdeed");
+    let mut world = with_notes("builtin-status");
     world.mark_audit();
     world.apply(&deployment(&world, "web", "write my status"));
     let message = world.wait_condition("notes", "Ready", "True", "GuestFault");
     assert!(message.contains("apps/v1/Deployment is a kind of Kubernetes itself"), "{message}");
-    world.until("the fault is told at the Deployment", || {
+    world.until("the Deployment has an Event of the fault", || {
         let events = events_about(&world, &world.namespace, "Deployment", "web");
         events.iter().any(|event| event.starts_with("Warning BadOutcome: ")).then_some(())
     });
@@ -112,7 +111,7 @@ fn a_plugin_that_writes_the_status_of_a_deployment_is_refused_by_an_event() {
 }
 
 #[test]
-fn what_a_controller_does_not_select_is_left_alone_and_what_it_ceases_to_select_keeps_its_children() {
+fn objects_outside_a_predicate_are_left_alone_and_those_that_leave_it_keep_their_children() {
     let mut world = with_notes("selection");
     let service = |name: &str, tier: &str, noted: &str| {
         json!({
@@ -138,7 +137,7 @@ fn what_a_controller_does_not_select_is_left_alone_and_what_it_ceases_to_select_
     world.kubectl_here(&["annotate", "service", "c", "--overwrite", "test.mortise.dev/noted=true"]);
     wait_notes(&world, &["a", "b", "c"]);
 
-    // It ceases to match. Its Note stays, and nobody makes it anew when somebody deletes it.
+    // They leave the predicate: their Notes stay, and are not created again after a delete.
     world.kubectl_here(&["label", "service", "a", "tier-"]);
     world.kubectl_here(&["annotate", "service", "b", "test.mortise.dev/noted-"]);
     let calls = world.metric("mortise_guest_calls_total", "notes/Service");
@@ -151,21 +150,22 @@ fn what_a_controller_does_not_select_is_left_alone_and_what_it_ceases_to_select_
     }
     wait_notes(&world, &["c"]);
     let more = world.metric("mortise_guest_calls_total", "notes/Service") - calls;
-    assert!(more <= 3.0, "{more} calls for one Note that is made anew");
+    assert!(more <= 3.0, "{more} calls for one Note that is created again");
 
-    // After a restart there is nothing to do for those either.
+    // Nor are they after a restart.
     world.stop_host();
     world.mark_audit();
     world.start_host();
     world.wait_ready("notes");
     wait_field(&world, "service/a", ".metadata.labels", "");
-    world.until("c is looked at", || (world.metric("mortise_guest_calls_total", "notes/Service") >= 1.0).then_some(()));
+    world
+        .until("c is reconciled", || (world.metric("mortise_guest_calls_total", "notes/Service") >= 1.0).then_some(()));
     assert_eq!(notes(&world).len(), 1);
     assert!(world.writes_by_host().is_empty(), "{:#?}", world.writes_by_host());
 }
 
 #[test]
-fn an_object_outside_namespaces_has_children_in_those_that_it_names() {
+fn a_cluster_scoped_object_has_children_in_the_namespaces_that_it_lists() {
     let mut world = with_notes("scope");
     let binder = |namespaces: &[&str], text: &str| {
         json!({
@@ -175,26 +175,26 @@ fn an_object_outside_namespaces_has_children_in_those_that_it_names() {
     };
     let here = world.namespace.clone();
     world.apply(&binder(&[&here, "default"], "one"));
-    let sheets = |world: &World| {
+    let texts = |world: &World| {
         let path = "jsonpath={range .items[?(@.metadata.ownerReferences[0].kind==\"Binder\")]}\
                     {.metadata.namespace}={.data.text} {end}";
         world.kubectl(&["get", "configmaps", "-A", "-o", path]).trim().to_owned()
     };
-    let wait_sheets = |world: &World, expected: &str| {
-        world.until(&format!("the sheets are {expected:?}"), || (sheets(world) == expected).then_some(()));
+    let wait_texts = |world: &World, expected: &str| {
+        world.until(&format!("the texts are {expected:?}"), || (texts(world) == expected).then_some(()));
     };
-    wait_sheets(&world, &format!("default=one {here}=one"));
+    wait_texts(&world, &format!("default=one {here}=one"));
     wait_field(&world, "binder/law", ".status.namespaces", &format!("[\"default\",\"{here}\"]"));
     wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Ready\")].status", "True");
-    world.until("it is told in the namespace where kubectl looks", || {
-        let told = events_about(&world, "default", "Binder", "law");
-        told.contains(&"Normal Bound: its text lies everywhere".to_owned()).then_some(())
+    world.until("its Event is in the namespace where kubectl looks", || {
+        let events = events_about(&world, "default", "Binder", "law");
+        events.contains(&"Normal Bound: its text is in every namespace".to_owned()).then_some(())
     });
-    // A child that somebody deletes wakes its owner from whatever namespace.
+    // A deleted child wakes its owner from any namespace.
     world.kubectl_here(&["delete", "configmap", "--all", "--wait=false"]);
-    wait_sheets(&world, &format!("default=one {here}=one"));
+    wait_texts(&world, &format!("default=one {here}=one"));
     world.apply(&binder(&["default"], "two"));
-    wait_sheets(&world, "default=two");
+    wait_texts(&world, "default=two");
 
     world.apply(&binder(&["default", ""], "two"));
     wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Stalled\")].reason", "Invalid");
@@ -202,23 +202,23 @@ fn an_object_outside_namespaces_has_children_in_those_that_it_names() {
     let message = world.kubectl(&["get", "binder", "law", "-o", path]);
     assert!(message.contains("the kind lives in namespaces, so metadata.namespace has to say in which"), "{message}");
     world.apply(&binder(&["default"], "three"));
-    wait_sheets(&world, "default=three");
+    wait_texts(&world, "default=three");
     wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Stalled\")].reason", "");
 
-    // A host that starts anew knows it by the same key.
+    // After a restart its key is the same.
     world.stop_host();
     world.mark_audit();
     world.start_host();
     world.wait_ready("notes");
-    world.until("the binder is looked at", || {
+    world.until("the binder is reconciled", || {
         (world.metric("mortise_guest_calls_total", "notes/Binder") >= 1.0).then_some(())
     });
     assert!(world.writes_by_host().is_empty(), "{:#?}", world.writes_by_host());
     world.kubectl(&["delete", "binder", "law"]);
-    wait_sheets(&world, "");
+    wait_texts(&world, "");
 }
 
-/// The Pods that serve, as an independent watch shows them, and the fewest that there ever were since they were all.
+/// The ready Pods, by an independent watch, and their minimum since all were ready.
 #[derive(Default)]
 struct Serving {
     pods: BTreeSet<String>,
@@ -227,7 +227,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn see(&mut self, pod: &Pod, gone: bool) {
+    fn apply(&mut self, pod: &Pod, gone: bool) {
         let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let is_ready = conditions.into_iter().any(|each| each.type_ == "Ready" && each.status == "True");
         let uid = pod.uid().unwrap_or_default();
@@ -256,17 +256,10 @@ fn a_rollout_leaves_all_but_one_serving_at_every_instant() {
     let serving = Arc::new(Mutex::new(Serving { enough: SIZE, ..Serving::default() }));
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
     let into = Arc::clone(&serving);
-    let witness = world.spawn(async move {
-        let mut events = watcher(pods, watcher::Config::default()).boxed();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
-                    into.lock().unwrap().see(&pod, false)
-                }
-                Ok(watcher::Event::Delete(pod)) => into.lock().unwrap().see(&pod, true),
-                Ok(_) | Err(_) => {}
-            }
-        }
+    let task = world.follow(pods, move |event| match event {
+        watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => into.lock().unwrap().apply(&pod, false),
+        watcher::Event::Delete(pod) => into.lock().unwrap().apply(&pod, true),
+        watcher::Event::Init | watcher::Event::InitDone => {}
     });
     world.apply(&crowd("a"));
     world.until("all serve", || serving.lock().unwrap().fewest);
@@ -276,7 +269,7 @@ fn a_rollout_leaves_all_but_one_serving_at_every_instant() {
         let now = &serving.lock().unwrap().pods;
         (now.len() == SIZE && now.is_disjoint(&first)).then_some(())
     });
-    witness.abort();
+    task.abort();
     assert_eq!(serving.lock().unwrap().fewest, Some(SIZE - 1), "one at a time, and never two");
     let images = world.kubectl_here(&["get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}"]);
     assert_eq!(images, ["b"; SIZE].join(" "));

@@ -1,8 +1,8 @@
-//! The main story: a plugin dropped into a ConfigMap makes an API, and its objects live as systems.md says of podset.
+//! A plugin in a ConfigMap creates an API, and podset's objects live.
 
 use super::world::{HOST_NAMESPACE, World, built};
 
-/// Names of the Pods of a PodSet that are not being deleted, as the cluster has them.
+/// Names of the running Pods that are not being deleted.
 fn pods(world: &World) -> Vec<String> {
     let template = "{range .items[*]}{.metadata.name} {.metadata.deletionTimestamp} {.status.phase}{\"\\n\"}{end}";
     let text = world.kubectl_here(&["get", "pods", "-o", &format!("jsonpath={template}")]);
@@ -22,13 +22,13 @@ fn pod_names(world: &World) -> Vec<String> {
 }
 
 fn wait_for(world: &World, count: usize) -> Vec<String> {
-    world.until(&format!("{count} Pods run and stand in the status"), || {
-        let (running, told) = (pods(world), pod_names(world));
-        (running.len() == count && running == told).then_some(running)
+    world.until(&format!("{count} Pods run and are in the status"), || {
+        let (running, named) = (pods(world), pod_names(world));
+        (running.len() == count && running == named).then_some(running)
     })
 }
 
-/// Ends a Pod as a kubelet would, and waits until another one of its name runs.
+/// Ends a Pod as a kubelet would, and waits until its replacement runs.
 fn end_pod(world: &World, pod: &str, phase: &str) {
     let uid_if_running = || {
         let path = "jsonpath={.metadata.uid} {.status.phase}";
@@ -58,18 +58,13 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     world.apply_sample("podset");
     wait_for(&world, 3);
     world.kubectl_here(&["wait", "--for=condition=Ready", "podset/example-podset", "--timeout=60s"]);
-    let told = "jsonpath={.status.replicas} {.status.conditions[?(@.type=='Ready')].observedGeneration}";
-    assert_eq!(world.kubectl_here(&["get", "podset/example-podset", "-o", told]), "3 1");
+    let path = "jsonpath={.status.replicas} {.status.conditions[?(@.type=='Ready')].observedGeneration}";
+    assert_eq!(world.kubectl_here(&["get", "podset/example-podset", "-o", path]), "3 1");
     let containers = "jsonpath={.items[0].spec.containers[*].image} {.items[0].spec.containers[*].command}";
     let containers = world.kubectl_here(&["get", "pods", "-o", containers]);
-    assert_eq!(containers, r#"busybox ["sleep","3600"]"#, "one that sleeps, where the PodSet says nothing");
+    assert_eq!(containers, r#"busybox ["sleep","3600"]"#, "the default template");
     let requests = |world: &World| world.writes_by_host().len();
-    assert_eq!(
-        requests(&world),
-        4,
-        "a new set of three costs three creates and a status: {:#?}",
-        world.writes_by_host()
-    );
+    assert_eq!(requests(&world), 4, "three creates and a status: {:#?}", world.writes_by_host());
 
     for (replicas, expected) in [("5", 5), ("2", 2), ("0", 0), ("3", 3)] {
         world.kubectl_here(&["scale", "podset/example-podset", "--replicas", replicas]);
@@ -83,7 +78,7 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
         let creates = world.writes_by_host().iter().filter(|write| write.verb == "create").count();
         (creates == 1).then(|| wait_for(&world, 3))
     });
-    assert_eq!(before, after, "the successor has the name of the one before it");
+    assert_eq!(before, after, "the replacement has the same name");
 
     for phase in ["Failed", "Succeeded"] {
         end_pod(&world, &before[1], phase);
@@ -91,7 +86,7 @@ fn a_configmap_with_a_label_becomes_an_api_whose_objects_live() {
     }
 
     world.kubectl_here(&["delete", "podset/example-podset"]);
-    world.until("the Pods are collected with their owner", || pods(&world).is_empty().then_some(()));
+    world.until("the Pods are deleted with their owner", || pods(&world).is_empty().then_some(()));
 }
 
 #[test]
@@ -129,7 +124,7 @@ fn l3_removing_a_plugin_leaves_its_crd_objects_and_children() {
 }
 
 #[test]
-fn x3_a_pod_of_somebody_else_that_has_a_wanted_name_is_told_and_left_alone_until_it_goes() {
+fn x3_a_pod_of_another_owner_with_a_childs_name_is_reported_and_left_alone() {
     let mut world = World::with_podset("adoption");
     world.apply(&world.podset("example-podset", 2));
     let name = wait_for(&world, 2).remove(0);
@@ -141,14 +136,14 @@ fn x3_a_pod_of_somebody_else_that_has_a_wanted_name_is_told_and_left_alone_until
     }));
     world.start_host();
     let message = "jsonpath={.status.conditions[?(@.type=='Stalled')].message}";
-    world.until("the PodSet says whose name it is", || {
+    world.until("the PodSet has a condition with the name", || {
         world.kubectl_here(&["get", "podset/example-podset", "-o", message]).contains(&name).then_some(())
     });
     let theirs = "jsonpath={.spec.containers[*].name} {.metadata.ownerReferences}";
     assert_eq!(world.kubectl_here(&["get", "pod", &name, "-o", theirs]), "theirs ");
     world.kubectl_here(&["delete", "pod", &name]);
     assert!(wait_for(&world, 2).contains(&name));
-    world.until("nothing is in the way any more", || {
+    world.until("the condition is removed", || {
         world.kubectl_here(&["get", "podset/example-podset", "-o", message]).is_empty().then_some(())
     });
 }

@@ -1,5 +1,4 @@
-//! mydaemonset as systems.md has it, sentence by sentence, on Nodes that come, go and change. `node_storm` does all of it
-//! at once, under a witness.
+//! mydaemonset end to end, with Nodes that are created, changed and deleted. `node_storm` does all of it at random.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::world::{World, built};
 
-/// The image of the sample.
 const IMAGE: &str = "nginx:stable-alpine3.17";
 
 pub fn set(world: &World, name: &str, spec: Value) -> Value {
@@ -37,7 +35,7 @@ fn pods(world: &World) -> BTreeMap<String, Value> {
     pods.map(|pod| (text(&pod, "/spec/nodeName").to_owned(), pod)).collect()
 }
 
-/// Waits until exactly these Nodes have a Pod, all of them ready, and the status counts them.
+/// Waits until exactly these Nodes have a Pod, all ready and counted in the status.
 #[track_caller]
 fn wait_on<T: AsRef<str>>(world: &World, nodes: &[T]) -> BTreeMap<String, Value> {
     let mut wanted: Vec<&str> = nodes.iter().map(AsRef::as_ref).collect();
@@ -49,13 +47,13 @@ fn wait_on<T: AsRef<str>>(world: &World, nodes: &[T]) -> BTreeMap<String, Value>
             conditions.into_iter().flatten().any(|each| each["type"] == "Ready" && each["status"] == "True")
         };
         let format = "jsonpath={.status.availableReplicas} {.status.conditions[?(@.type==\"Ready\")].status}";
-        let says = world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]);
-        let stands = pods.keys().eq(wanted.iter()) && pods.values().all(is_ready);
-        (stands && says == format!("{} True", wanted.len())).then_some(pods)
+        let status = world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]);
+        let converged = pods.keys().eq(wanted.iter()) && pods.values().all(is_ready);
+        (converged && status == format!("{} True", wanted.len())).then_some(pods)
     })
 }
 
-/// A world with the sample, settled on the Nodes that there are.
+/// A world with the sample, converged, and its Nodes.
 fn with_sample(name: &str) -> (World, Vec<String>) {
     let world = World::with_plugin(name, "mydaemonset");
     world.apply_sample("mydaemonset");
@@ -70,7 +68,7 @@ fn taint(world: &World, taint: &str) {
 }
 
 #[test]
-fn every_node_has_one_pod_that_is_bound_to_it_and_begins_with_its_name() {
+fn every_node_has_one_pod_that_is_bound_to_it_and_has_its_name_as_prefix() {
     let (world, nodes) = with_sample("mds");
     for (node, pod) in wait_on(&world, &nodes) {
         assert!(text(&pod, "/metadata/name").starts_with(&format!("{node}-")), "{pod}");
@@ -91,17 +89,17 @@ fn every_node_has_one_pod_that_is_bound_to_it_and_begins_with_its_name() {
         }
     }
     world.kubectl_here(&["delete", "mydaemonset", "mydaemonset-sample"]);
-    world.until("the Pods are collected with their owner", || list(&world, "pods").is_empty().then_some(()));
+    world.until("the Pods are deleted with their owner", || list(&world, "pods").is_empty().then_some(()));
 }
 
 #[test]
-fn a_new_node_gets_its_pod_and_the_pod_of_a_removed_one_goes() {
+fn a_new_node_gets_a_pod_and_the_pod_of_a_removed_one_is_deleted() {
     let (world, nodes) = with_sample("mds-nodes");
-    // As long as a Node's name may be, so that its Pod's cannot hold all of it.
+    // The longest name of a Node, which does not fit into its Pod's.
     let long = [&*"a".repeat(63), &*"b".repeat(63), &*"c".repeat(63), &*"d".repeat(61)].join(".");
     world.apply(&world.node("extra.example.com"));
     let mut node = world.node(&long);
-    // No label holds it all, and kubelets shorten it there too.
+    // It does not fit into a label either; kubelets shorten it too.
     node["metadata"]["labels"]["kubernetes.io/hostname"] = "long".into();
     world.apply(&node);
     let more = [&nodes[..], &["extra.example.com".to_owned(), long.clone()]].concat();
@@ -110,16 +108,16 @@ fn a_new_node_gets_its_pod_and_the_pod_of_a_removed_one_goes() {
     world.kubectl(&["delete", "node", "extra.example.com", &long]);
     let after = wait_on(&world, &nodes);
     for node in &nodes {
-        assert_eq!(after[node]["metadata"]["uid"], pods[node]["metadata"]["uid"], "the others stay as they are");
+        assert_eq!(after[node]["metadata"]["uid"], pods[node]["metadata"]["uid"], "the others are unchanged");
     }
 }
 
 #[test]
-fn a_node_that_is_deleted_while_its_pod_is_being_created_leaves_none_behind() {
+fn a_node_that_is_deleted_while_its_pod_is_created_leaves_no_pod() {
     let (world, nodes) = with_sample("mds-race");
     for round in 0..5 {
         world.apply(&world.node("extra"));
-        // The first rounds hit the time before the Pod, the later ones the time around and after its creation.
+        // Before, during and after the creation of the Pod.
         std::thread::sleep(std::time::Duration::from_millis(round * 15));
         world.kubectl(&["delete", "node", "extra", "--wait=false"]);
     }
@@ -134,31 +132,18 @@ fn a_pod_that_was_deleted_or_has_failed_is_replaced_and_a_new_image_replaces_all
     let before = wait_on(&world, &nodes);
     let (first, second) = (&before[&nodes[0]], &before[&nodes[1]]);
     world.kubectl_here(&["delete", "pod", text(first, "/metadata/name")]);
-    world.kubectl_here(&[
-        "patch",
-        "pod",
-        text(second, "/metadata/name"),
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        r#"{"status":{"phase":"Failed"}}"#,
-    ]);
+    let (second, failed) = (text(second, "/metadata/name"), r#"{"status":{"phase":"Failed"}}"#);
+    world.kubectl_here(&["patch", "pod", second, "--subresource=status", "--type=merge", "-p", failed]);
     let replaced = |before: &BTreeMap<String, Value>| {
-        world.until("every Pod is another one", || {
+        world.until("every Pod is replaced", || {
             let after = wait_on(&world, &nodes);
             let other = |node| after[node]["metadata"]["uid"] != before[node]["metadata"]["uid"];
             nodes.iter().all(other).then_some(after)
         })
     };
     let healed = replaced(&before);
-    world.kubectl_here(&[
-        "patch",
-        "mydaemonset",
-        "mydaemonset-sample",
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"image":"nginx:1.31","imagePullPolicy":"Never"}}"#,
-    ]);
+    let patch = r#"{"spec":{"image":"nginx:1.31","imagePullPolicy":"Never"}}"#;
+    world.kubectl_here(&["patch", "mydaemonset", "mydaemonset-sample", "--type=merge", "-p", patch]);
     for pod in replaced(&healed).values() {
         assert_eq!(text(pod, "/spec/containers/0/image"), "nginx:1.31");
         assert_eq!(text(pod, "/spec/containers/0/imagePullPolicy"), "Never");
@@ -166,22 +151,22 @@ fn a_pod_that_was_deleted_or_has_failed_is_replaced_and_a_new_image_replaces_all
 }
 
 #[test]
-fn nodes_in_trouble_keep_their_pods_and_nodes_with_other_taints_get_none() {
+fn nodes_with_failing_conditions_keep_their_pods_and_nodes_with_other_taints_get_none() {
     let (world, nodes) = with_sample("mds-taints");
     world.apply(&world.node("extra"));
     let all = [&nodes[..], &["extra".to_owned()]].concat();
     let uid = |pods: BTreeMap<String, Value>| text(&pods["extra"], "/metadata/uid").to_owned();
     let before = uid(wait_on(&world, &all));
     world.kubectl(&["cordon", "extra"]);
-    for trouble in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure"] {
-        // The node controller takes off what the Node's conditions do not bear out; until then the Pod has to stay.
-        taint(&world, &format!("node.kubernetes.io/{trouble}=:NoExecute"));
+    for condition in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure"] {
+        // The node controller removes taints without a matching condition; until then the Pod has to stay.
+        taint(&world, &format!("node.kubernetes.io/{condition}=:NoExecute"));
     }
     taint(&world, "dedicated=db:PreferNoSchedule");
-    // A Node that comes after all this is served after it, and so shows that the taints were seen.
+    // A later Node gets its Pod after the plugin has seen the taints.
     world.apply(&world.node("later"));
     let with_later = [&all[..], &["later".to_owned()]].concat();
-    assert_eq!(uid(wait_on(&world, &with_later)), before, "the Pod has stayed all along");
+    assert_eq!(uid(wait_on(&world, &with_later)), before, "the Pod has stayed");
     world.kubectl(&["delete", "node", "later"]);
     world.kubectl(&["uncordon", "extra"]);
 
@@ -214,14 +199,14 @@ fn a_node_selector_follows_the_labels_of_the_nodes() {
 }
 
 #[test]
-fn of_one_that_was_stored_without_an_image_there_is_nothing() {
-    let world = World::with_plugin("mds-unasked", "mydaemonset");
-    // As the definition has it that the plugin brings; nobody asks a plugin that is not there.
+fn a_stored_object_without_an_image_has_a_condition_and_no_pods() {
+    let world = World::with_plugin("mds-no-image", "mydaemonset");
+    // Without the plugin's webhooks the API server stores it.
     world.withdraw("mydaemonset");
     let unchecked = set(&world, "mydaemonset-sample", json!({}));
-    world.until("it is stored unchecked", || world.plane.apply(&unchecked.to_string()).ok());
+    world.until("it is stored unvalidated", || world.plane.apply(&unchecked.to_string()).ok());
     world.offer("mydaemonset", &built("plugins/mydaemonset.wasm"));
-    world.until("the condition says that there is no image", || {
+    world.until("the condition has the reason", || {
         let format = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
         (world.kubectl_here(&["get", "mydaemonset/mydaemonset-sample", "-o", format]) == "ImageMissing").then_some(())
     });
@@ -231,7 +216,7 @@ fn of_one_that_was_stored_without_an_image_there_is_nothing() {
 #[test]
 fn an_image_is_required_and_its_pull_policy_follows_from_it() {
     let world = World::with_plugin("mds-image", "mydaemonset");
-    world.until("the API server asks the plugin", || {
+    world.until("admission refuses it", || {
         let none = set(&world, "none", json!({}));
         let refusal = format!("{:#}", world.plane.apply(&none.to_string()).err()?);
         refusal.contains("spec.image: Required value: image is required").then_some(())

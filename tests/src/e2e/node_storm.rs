@@ -1,12 +1,11 @@
-//! Nodes that come, go and change at random for a while, with Pods that fail and are deleted and images that change, under
-//! a witness that watches the API server on its own: never two Pods of one MyDaemonSet on a Node, and in the end exactly
-//! those that there should be.
+//! Nodes that are created, deleted and changed at random for a while, with failing and deleted Pods and changing
+//! images, and an independent watcher: never two Pods of one MyDaemonSet on a Node, and in the end exactly the wanted
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
@@ -17,16 +16,16 @@ use super::mydaemonset::set;
 use super::world::{World, count_from_env};
 use crate::simulation::random::Random;
 
-/// Nodes that come and go. `MORTISE_E2E_NODES` raises it.
+/// Nodes that are created and deleted. `MORTISE_E2E_NODES` raises it.
 const NODES: usize = 10;
-/// Seconds for which they do. `MORTISE_E2E_NODES_S` raises it.
+/// Seconds of changes. `MORTISE_E2E_NODES_S` raises it.
 const NODES_S: usize = 15;
-/// What repeats a run, as far as a cluster's own timing lets it. `MORTISE_E2E_NODES_SEED` chooses another.
+/// The seed, which repeats a run up to the cluster's timing. `MORTISE_E2E_NODES_SEED` sets another.
 const SEED: usize = 1;
-/// How long it may take until all is in order afterwards; ten times what it takes on an idle machine.
+/// Bound of the convergence afterwards; ten times what it takes on an idle machine.
 const TO_SETTLE: Duration = Duration::from_secs(60);
 
-/// The Pods of each set on each Node, from their creation until they are gone, terminating or not.
+/// The existing Pods of each set on each Node, terminating or not.
 #[derive(Default)]
 struct Seen {
     there: BTreeMap<(String, String), BTreeSet<String>>,
@@ -61,23 +60,20 @@ fn watch(world: &World) -> (Arc<Mutex<Seen>>, tokio::task::JoinHandle<()>) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
     let into = Arc::clone(&seen);
-    let task = world.spawn(async move {
-        let mut events = watcher(pods, watcher::Config::default()).boxed();
-        while let Some(event) = events.next().await {
-            let mut seen = into.lock().unwrap();
-            match event {
-                // A new list is what there is now.
-                Ok(watcher::Event::Init) => seen.there.clear(),
-                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => seen.apply(&pod),
-                Ok(watcher::Event::Delete(pod)) => seen.forget(&pod),
-                Ok(watcher::Event::InitDone) | Err(_) => {}
-            }
+    let task = world.follow(pods, move |event| {
+        let mut seen = into.lock().unwrap();
+        match event {
+            // A new list replaces everything.
+            watcher::Event::Init => seen.there.clear(),
+            watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => seen.apply(&pod),
+            watcher::Event::Delete(pod) => seen.forget(&pod),
+            watcher::Event::InitDone => {}
         }
     });
     (seen, task)
 }
 
-/// What a Node may be tainted with. The sets of the test tolerate nothing and `dedicated`.
+/// Taints of Nodes. The sets of the test tolerate none, and `dedicated`.
 const TAINTS: [&[(&str, &str)]; 6] = [
     &[],
     &[],
@@ -87,7 +83,6 @@ const TAINTS: [&[(&str, &str)]; 6] = [
     &[("maintenance", "PreferNoSchedule"), ("node.kubernetes.io/memory-pressure", "NoSchedule")],
 ];
 
-/// Whoever brings it about.
 struct Storm<'a> {
     world: &'a World,
     random: Random,
@@ -99,7 +94,7 @@ struct Storm<'a> {
 }
 
 impl Storm<'_> {
-    /// One change. What it is about may be gone, or there already; then nothing changes, as in any cluster.
+    /// One change. It does nothing if its object does not exist, or exists already.
     fn change(&mut self) {
         self.changes += 1;
         let name = self.random.pick(&self.names).expect("there are Nodes");
@@ -132,7 +127,7 @@ impl Storm<'_> {
         let _ = self.world.block_on(self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)));
     }
 
-    /// Deletes a Pod, patiently or at once, or has it fail.
+    /// Deletes a Pod, with or without a grace period, or makes it fail.
     fn hit_a_pod(&mut self) {
         let pods = self.world.block_on(self.pods.list(&ListParams::default())).unwrap().items;
         let names: Vec<String> = pods.iter().map(|pod| pod.name_any()).collect();
@@ -153,7 +148,7 @@ fn image(number: usize) -> String {
     format!("nginx:{number}")
 }
 
-/// Two sets: one for Nodes that nothing keeps Pods off, one for those with an ssd, `dedicated` or not.
+/// Two sets: one for Nodes without taints, one for those with an ssd, which tolerates `dedicated`.
 fn apply_sets(world: &World, number: usize) {
     world.apply(&set(world, "plain", json!({"image": image(number)})));
     let tolerations = json!([{"key": "dedicated", "operator": "Exists"}]);
@@ -161,18 +156,18 @@ fn apply_sets(world: &World, number: usize) {
     world.apply(&set(world, "picky", picky));
 }
 
-/// Whether a set has a Pod on a Node, told in another way than the plugin does.
+/// Whether a set wants a Pod on a Node, computed independently of the plugin.
 fn belongs(set: &str, node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    let keeps_off = |key: &str| taints.iter().any(|taint| taint.key == key && taint.effect != "PreferNoSchedule");
+    let has_taint = |key: &str| taints.iter().any(|taint| taint.key == key && taint.effect != "PreferNoSchedule");
     match set {
-        "plain" => !keeps_off("dedicated") && !keeps_off("maintenance"),
-        _ => !keeps_off("maintenance") && node.labels().get("disk").is_some_and(|disk| disk == "ssd"),
+        "plain" => !has_taint("dedicated") && !has_taint("maintenance"),
+        _ => !has_taint("maintenance") && node.labels().get("disk").is_some_and(|disk| disk == "ssd"),
     }
 }
 
-/// What is not as it should be, in words; nothing when all is.
-fn disorder(world: &World, nodes: &Api<Node>, pods: &Api<Pod>, image: &str) -> Option<String> {
+/// Describes the first deviation from convergence; None when there is none.
+fn deviation(world: &World, nodes: &Api<Node>, pods: &Api<Pod>, image: &str) -> Option<String> {
     let (nodes, pods) = world.block_on(async {
         let (nodes, pods) = (nodes.list(&ListParams::default()).await, pods.list(&ListParams::default()).await);
         (nodes.unwrap().items, pods.unwrap().items)
@@ -185,7 +180,7 @@ fn disorder(world: &World, nodes: &Api<Node>, pods: &Api<Pod>, image: &str) -> O
     let mut found = BTreeSet::new();
     for pod in &pods {
         let place = Seen::place(pod);
-        // Without its Node nobody ends a deleted Pod until the garbage collector does, forty seconds later.
+        // Without its Node only the garbage collector removes a deleted Pod, forty seconds later.
         if pod.metadata.deletion_timestamp.is_some() && nodes.iter().all(|node| node.name_any() != place.1) {
             continue;
         }
@@ -197,7 +192,7 @@ fn disorder(world: &World, nodes: &Api<Node>, pods: &Api<Pod>, image: &str) -> O
         if pod.metadata.deletion_timestamp.is_some() || !is_ready(pod) || !runs {
             let (metadata, status) = (&pod.metadata, pod.status.as_ref());
             let deleted = metadata.deletion_timestamp.as_ref();
-            return Some(format!("{place:?} is not ready with {image}, or leaves: {deleted:?}, {status:?}"));
+            return Some(format!("{place:?} is not ready with {image}, or is terminating: {deleted:?}, {status:?}"));
         }
         if !found.insert(place.clone()) {
             return Some(format!("there are two Pods of {place:?}"));
@@ -234,23 +229,23 @@ fn nodes_at_random_never_have_two_pods_of_one_set_and_in_the_end_exactly_theirs(
     }
     let (nodes, pods, image) = (storm.nodes.clone(), storm.pods.clone(), image(storm.images));
     let settling = Instant::now();
-    while let Some(wrong) = disorder(&world, &nodes, &pods, &image) {
+    while let Some(wrong) = deviation(&world, &nodes, &pods, &image) {
         assert!(settling.elapsed() < TO_SETTLE, "seed {seed}: after {TO_SETTLE:?} {wrong}");
         std::thread::sleep(Duration::from_millis(100));
     }
     let format = "jsonpath={range .items[*]}{.metadata.name} {.status.availableReplicas}{\"\\n\"}{end}";
-    world.until("the statuses count exactly the Pods that there are", || {
+    world.until("the statuses count exactly the existing Pods", || {
         let mut there = world.block_on(pods.list(&ListParams::default())).unwrap().items;
         there.retain(|pod| pod.metadata.deletion_timestamp.is_none());
         let of = |set: &str| there.iter().filter(|pod| Seen::place(pod).0 == set).count();
-        let says = world.kubectl_here(&["get", "mydaemonsets", "-o", format]);
-        (says == format!("picky {}\nplain {}\n", of("picky"), of("plain"))).then_some(())
+        let status = world.kubectl_here(&["get", "mydaemonsets", "-o", format]);
+        (status == format!("picky {}\nplain {}\n", of("picky"), of("plain"))).then_some(())
     });
     task.abort();
     let seen = seen.lock().unwrap();
     assert!(seen.doubles.is_empty(), "seed {seed}: {:#?}", seen.doubles);
     println!(
-        "storm: {} changes, {} Pods in all, never two of one set on a node; in order after {:.1} s",
+        "storm: {} changes, {} Pods in all, never two of one set on a node; converged after {:.1} s",
         storm.changes,
         seen.ever.len(),
         settling.elapsed().as_secs_f64(),

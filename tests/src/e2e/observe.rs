@@ -1,4 +1,4 @@
-//! What operators look at: probes, metrics under the names that dashboards know, logs, and a folder as a second source.
+//! Probes, metrics under the names of existing dashboards, logs, and a folder as a second source.
 
 use mortise_control_plane::ADMIN;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::world::{World, built};
 
 #[test]
-fn probes_and_metrics_speak_the_words_that_operators_know() {
+fn probes_and_metrics_have_the_names_of_controller_runtime() {
     let world = World::with_podset("observe");
     world.apply(&world.podset("one", 1));
     world.until("the set is served", || {
         (world.kubectl_here(&["get", "podset/one", "-o", "jsonpath={.status.replicas}"]) == "1").then_some(())
     });
     assert_eq!(world.probe("/healthz").0, 200);
-    // The loop publishes what it knows a few times a second.
+    // The event loop publishes its state a few times a second.
     world.until("the probe shows the plugin", || {
         let (status, text) = world.probe("/readyz?verbose");
         (status == 200 && text.contains("[+]plugin/podset ok")).then_some(())
@@ -36,7 +36,7 @@ fn probes_and_metrics_speak_the_words_that_operators_know() {
 }
 
 #[test]
-fn json_logs_carry_the_reconcile_with_every_line_of_a_guest_and_of_its_writes() {
+fn json_logs_have_the_reconcile_in_every_line_of_a_guest_and_of_its_writes() {
     let mut world = World::new("logs");
     world.start_host_as(ADMIN, &["--log-format", "json", "--log-level", "debug"]);
     world.offer("hostile", &built("test-guests/hostile.wasm"));
@@ -48,7 +48,7 @@ fn json_logs_carry_the_reconcile_with_every_line_of_a_guest_and_of_its_writes() 
             "metadata": {"name": mode, "namespace": world.namespace}, "spec": {"mode": mode},
         }));
     }
-    let has = |line: &Value, field: &str, words: &str| line[field].as_str().is_some_and(|text| text.contains(words));
+    let has = |line: &Value, field: &str, part: &str| line[field].as_str().is_some_and(|text| text.contains(part));
     let find = |what: &str, is: &dyn Fn(&Value) -> bool| {
         world.until(what, || world.json_log().into_iter().find(|line| is(line)))
     };
@@ -73,7 +73,7 @@ fn json_logs_carry_the_reconcile_with_every_line_of_a_guest_and_of_its_writes() 
 }
 
 #[test]
-fn a_folder_is_a_second_source_that_notices_what_is_saved_into_it() {
+fn a_folder_is_a_second_source_that_notices_saved_files() {
     let mut world = World::new("folder");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
@@ -82,7 +82,7 @@ fn a_folder_is_a_second_source_that_notices_what_is_saved_into_it() {
     std::fs::copy(built("plugins/podset.wasm"), &file).unwrap();
     world.wait_ready("podset");
     let before = world.plugin_digest("podset");
-    // As editors and linkers save: written beside, then renamed over.
+    // As editors and linkers save: a rename over the file.
     let beside = folder.path().join(".podset.wasm.tmp");
     std::fs::copy(built("test-guests/podset-next.wasm"), &beside).unwrap();
     std::fs::rename(&beside, &file).unwrap();

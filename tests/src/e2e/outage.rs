@@ -1,4 +1,4 @@
-//! The API server away, and rights taken away and given back: the host stays up, says what is wrong, and goes on by itself.
+//! Outages of the API server, and rights revoked and restored: the host stays up, reports it, and recovers by itself.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::reload::{create_sets, scale, wait_converged};
 use super::rights;
 use super::world::{RESTRICTED, World, built, count_from_env};
 
-/// How long the API server is away. `MORTISE_E2E_OUTAGE_S` raises it.
+/// Time without the API server. `MORTISE_E2E_OUTAGE_S` raises it.
 const OUTAGE_S: usize = 5;
-/// How long a host that may not see its Pods is watched doing nothing: ten times what a change takes to be acted upon.
+/// How long a host without the right to read Pods must not write: ten times what it takes to react to a change.
 const BLIND: Duration = Duration::from_secs(3);
 
 #[test]
-fn the_host_survives_an_api_server_that_is_away_at_its_start_and_in_the_middle() {
+fn the_host_survives_outages_of_the_api_server_at_its_start_and_later() {
     let mut world = World::new("outage");
     let outage = Duration::from_secs(count_from_env("MORTISE_E2E_OUTAGE_S", OUTAGE_S) as u64);
     world.offer("podset", &built("plugins/podset.wasm"));
     world.plane.stop_apiserver().unwrap();
     world.start_host();
     std::thread::sleep(Duration::from_secs(1));
-    assert!(world.host().process.ended().unwrap().is_none(), "the host gave up");
+    assert!(world.host().process.ended().unwrap().is_none(), "the host has exited");
     world.plane.start_apiserver().unwrap();
     world.wait_ready("podset");
     let witness = Witness::watch(&world);
@@ -34,14 +34,14 @@ fn the_host_survives_an_api_server_that_is_away_at_its_start_and_in_the_middle()
     }
     world.plane.stop_apiserver().unwrap();
     std::thread::sleep(outage);
-    assert!(world.host().process.ended().unwrap().is_none(), "the host gave up");
+    assert!(world.host().process.ended().unwrap().is_none(), "the host has exited");
     world.plane.start_apiserver().unwrap();
     wait_converged(&world, &witness, 10, 4);
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 }
 
 #[test]
-fn credentials_that_are_not_accepted_are_told_as_such_and_as_no_missing_right() {
+fn invalid_credentials_are_reported_as_such_and_not_as_a_missing_right() {
     let mut world = World::new("credentials");
     let text = std::fs::read_to_string(world.plane.kubeconfig(RESTRICTED).unwrap()).unwrap();
     let mut kubeconfig: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
@@ -49,18 +49,18 @@ fn credentials_that_are_not_accepted_are_told_as_such_and_as_no_missing_right() 
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), kubeconfig.to_string()).unwrap();
     world.start_host_with(file.path(), &[]);
-    world.until("the host says what is wrong", || {
+    world.until("the host logs it", || {
         world.log_since_start().contains("credentials were not accepted (Unauthorized)").then_some(())
     });
     let log = world.log_since_start();
     assert!(
         !log.contains("mortise rbac") && !log.contains("\"verbs\""),
-        "a rule to add is told, which would not help:\n{log}"
+        "the log suggests a rule, which would not help:\n{log}"
     );
-    assert!(world.host().process.ended().unwrap().is_none(), "the host gave up");
+    assert!(world.host().process.ended().unwrap().is_none(), "the host has exited");
 }
 
-/// A world whose host has its own rights, and none of any plugin's.
+/// A world whose host has its own rights and no plugin's.
 fn restricted_world(name: &str) -> World {
     let mut world = World::new(name);
     rights::start_restricted(&mut world);
@@ -68,21 +68,21 @@ fn restricted_world(name: &str) -> World {
     world
 }
 
-/// Gives the host the rights that podset needs, and returns the role that holds them.
-fn let_podset_run(world: &mut World) -> String {
+/// Gives the host the rights that podset needs, and returns their role.
+fn permit_podset(world: &mut World) -> String {
     let role = rights::give(world, "podset");
     world.wait_ready("podset");
     role
 }
 
 #[test]
-fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_without_a_restart() {
+fn r5_missing_rights_are_reported_with_the_rule_to_add_and_restored_without_a_restart() {
     let mut world = restricted_world("rights");
     let message = world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    for words in ["cannot watch resource", "\"verbs\":", "\"resources\":"] {
-        assert!(message.contains(words), "{words:?} does not stand in: {message}");
+    for part in ["cannot watch resource", "\"verbs\":", "\"resources\":"] {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
     }
-    let role = let_podset_run(&mut world);
+    let role = permit_podset(&mut world);
     let witness = Witness::watch(&world);
     create_sets(&world, 2, 2);
     wait_converged(&world, &witness, 2, 2);
@@ -97,14 +97,14 @@ fn r5_rights_that_are_missing_are_named_with_the_rule_to_add_and_given_back_with
 }
 
 #[test]
-fn r5_pods_that_may_no_longer_be_read_are_not_taken_for_gone() {
+fn r5_pods_that_are_no_longer_readable_do_not_count_as_deleted() {
     let mut world = restricted_world("blind");
-    let role = let_podset_run(&mut world);
+    let role = permit_podset(&mut world);
     let witness = Witness::watch(&world);
     create_sets(&world, 2, 3);
     wait_converged(&world, &witness, 2, 3);
 
-    // Creating and deleting stays allowed: nothing but the host itself keeps it from doing so.
+    // Creates and deletes stay allowed: only the host itself keeps it from sending them.
     let plane = world.plane;
     let allow_of_pods = |verbs: &[&str]| {
         let patch = json!([
@@ -114,24 +114,24 @@ fn r5_pods_that_may_no_longer_be_read_are_not_taken_for_gone() {
         plane.kubectl_output(&["patch", "clusterrole", &role, "--type=json", "-p", &patch.to_string()]).unwrap();
     };
     allow_of_pods(&["create", "delete"]);
-    // A watch that is open stays open, and is closed every few minutes; this closes it now.
+    // An open watch stays open for some minutes; this closes it.
     plane.stop_apiserver().unwrap();
     plane.start_apiserver().unwrap();
-    // Until it has loaded its rules, an API server refuses everything, and PodSets may be told of before Pods are. A host
-    // that found it away believes no refusal for some seconds, and acts on what it last saw of the kind until then.
-    let message = world.until("it is told that Pods may not be read", || {
+    // Until it has loaded its rules, an API server refuses everything, so PodSets may be reported before Pods. For some
+    // seconds after an outage the host ignores refusals and uses its cache.
+    let message = world.until("the condition says that Pods may not be read", || {
         let permitted = world.condition("podset", "Permitted")?;
         let message = permitted["message"].as_str()?.to_owned();
         (permitted["reason"] == "Forbidden" && message.contains("resource \"pods\"")).then_some(message)
     });
-    for words in ["\"verbs\":", "list", "watch"] {
-        assert!(message.contains(words), "{words:?} does not stand in: {message}");
+    for part in ["\"verbs\":", "list", "watch"] {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
     }
 
     world.mark_audit();
     scale(&world, 0, 1);
     scale(&world, 1, 5);
-    // Nothing that could be waited for happens now; that is what is shown.
+    // There is nothing to wait for: the test is that nothing happens.
     std::thread::sleep(BLIND);
     let writes = world.writes_by_host();
     let of_pods: Vec<_> = writes.iter().filter(|write| write.resource == "pods").collect();
@@ -144,5 +144,5 @@ fn r5_pods_that_may_no_longer_be_read_are_not_taken_for_gone() {
     allow_of_pods(&["create", "delete", "get", "list", "watch"]);
     wait_converged(&world, &witness, 2, 2);
     world.wait_condition("podset", "Permitted", "True", "Allowed");
-    assert_eq!(witness.with(|seen| seen.ever.len()), 6, "Pods were made anew that were there");
+    assert_eq!(witness.with(|seen| seen.ever.len()), 6, "the host created Pods that existed");
 }

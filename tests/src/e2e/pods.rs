@@ -1,33 +1,30 @@
-//! An independent witness of Pods: it watches the API server on its own and knows nothing of the host but the annotation
-//! that carries a child's key.
+//! An independent watcher of Pods. It knows nothing of the host but the annotation with a child's key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 
 use super::world::World;
 
-/// What the witness has seen.
 #[derive(Default, Debug)]
 pub struct Seen {
-    /// Pods that are there and not being deleted, by owner and key.
+    /// Existing Pods that are not being deleted, by owner and key.
     alive: BTreeMap<(String, String), BTreeSet<String>>,
     places: BTreeMap<String, (String, String)>,
-    /// UIDs of the living Pods that are ready: nothing is going to happen to them by itself any more.
+    /// UIDs of those Pods that are ready.
     ready: BTreeSet<String>,
-    /// UIDs of all Pods that ever were.
+    /// UIDs of all Pods so far.
     pub ever: BTreeSet<String>,
-    /// UIDs of all Pods that were deleted, or began to be.
+    /// UIDs of all Pods that were deleted or are terminating.
     pub deleted: BTreeSet<String>,
-    /// Every moment at which an owner had two living Pods of one key.
+    /// Every time that an owner had two Pods of one key.
     pub doubles: Vec<String>,
 }
 
-/// A witness at work; dropping it ends it.
+/// Watches until dropped.
 pub struct Witness {
     seen: Arc<Mutex<Seen>>,
     task: tokio::task::JoinHandle<()>,
@@ -38,16 +35,12 @@ impl Witness {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
         let into = Arc::clone(&seen);
-        let task = world.spawn(async move {
-            let mut events = watcher(pods, watcher::Config::default()).boxed();
-            while let Some(event) = events.next().await {
-                let mut seen = into.lock().unwrap();
-                match event {
-                    Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => seen.apply(&pod),
-                    Ok(watcher::Event::Delete(pod)) => seen.forget(&pod),
-                    // The watcher comes back by itself; what it missed it lists.
-                    Ok(_) | Err(_) => {}
-                }
+        let task = world.follow(pods, move |event| {
+            let mut seen = into.lock().unwrap();
+            match event {
+                watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => seen.apply(&pod),
+                watcher::Event::Delete(pod) => seen.forget(&pod),
+                watcher::Event::Init | watcher::Event::InitDone => {}
             }
         });
         Self { seen, task }
@@ -57,12 +50,12 @@ impl Witness {
         look(&self.seen.lock().unwrap())
     }
 
-    /// How many Pods are alive now.
+    /// The number of existing Pods that are not being deleted.
     pub fn alive(&self) -> usize {
         self.with(|seen| seen.alive.values().map(BTreeSet::len).sum())
     }
 
-    /// How many of them are ready.
+    /// The number of those that are ready.
     pub fn ready(&self) -> usize {
         self.with(|seen| seen.ready.len())
     }
@@ -89,10 +82,10 @@ impl Seen {
         }
         let place = (owner, key);
         self.places.insert(uid.clone(), place.clone());
-        let living = self.alive.entry(place.clone()).or_default();
-        living.insert(uid);
-        if living.len() > 1 {
-            self.doubles.push(format!("{place:?}: {living:?}"));
+        let alive = self.alive.entry(place.clone()).or_default();
+        alive.insert(uid);
+        if alive.len() > 1 {
+            self.doubles.push(format!("{place:?}: {alive:?}"));
         }
     }
 
@@ -101,8 +94,8 @@ impl Seen {
         self.ever.insert(uid.clone());
         self.deleted.insert(uid.clone());
         self.ready.remove(&uid);
-        if let Some(living) = self.places.remove(&uid).and_then(|place| self.alive.get_mut(&place)) {
-            living.remove(&uid);
+        if let Some(alive) = self.places.remove(&uid).and_then(|place| self.alive.get_mut(&place)) {
+            alive.remove(&uid);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What is offered and is not a plugin, or not one that may serve: each is refused in words, once, and what served before
-//! goes on (L1, L2, L4, G7).
+//! Refusals of what is not a plugin, or not one that may serve: each has one message, and the serving version stays
+//! (L1, L2, L4, G7).
 
 use std::process::Command;
 
@@ -18,14 +18,14 @@ fn replaced(mut bytes: Vec<u8>, before: &str, after: &str) -> Vec<u8> {
     assert_eq!(before.len(), after.len());
     let places: Vec<usize> =
         bytes.windows(before.len()).enumerate().filter(|(_, w)| *w == before.as_bytes()).map(|(at, _)| at).collect();
-    assert!(!places.is_empty(), "{before:?} does not stand in the component");
+    assert!(!places.is_empty(), "{before:?} is not in the component");
     for at in places {
         bytes[at..at + after.len()].copy_from_slice(after.as_bytes());
     }
     bytes
 }
 
-/// What `mortise inspect` says of a component, or against it.
+/// The output of `mortise inspect`, or its error.
 fn inspect(component: &[u8], arguments: &[&str]) -> Result<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plugin.wasm");
@@ -41,18 +41,18 @@ fn inspect(component: &[u8], arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// `mortise inspect` refuses what the host has refused, in the host's own words.
+/// Checks that `mortise inspect` refuses a component with the host's message.
 #[track_caller]
-fn assert_inspect_says_the_same(component: &[u8], reason: &str, message: &str) {
-    let words = inspect(component, &[]).expect_err("the host refuses it");
-    assert!(words.contains("the host would refuse"), "{words}");
-    // Only the lines are broken otherwise.
+fn assert_inspect_refuses(component: &[u8], reason: &str, message: &str) {
+    let error = inspect(component, &[]).expect_err("the host refuses it");
+    assert!(error.contains("the host would refuse"), "{error}");
+    // Line breaks may differ.
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = plain(&format!("{reason}: {message}"));
-    assert!(plain(&words).contains(&expected), "the host says {expected:?}, and inspect {words:?}");
+    assert!(plain(&error).contains(&expected), "the host says {expected:?}, and inspect {error:?}");
 }
 
-/// What is no plugin: each with its name, the reason, and a part of the words.
+/// Components that are not plugins: name, bytes, reason and a part of the message.
 fn no_plugins() -> [(&'static str, Vec<u8>, &'static str, &'static str); 5] {
     let text = |text: &str| wat::parse_str(text).unwrap();
     let unknown_import = text("(component (import \"acme:cloud/buckets@1.0.0\" (instance)))");
@@ -66,36 +66,28 @@ fn no_plugins() -> [(&'static str, Vec<u8>, &'static str, &'static str); 5] {
 }
 
 #[test]
-fn what_is_no_plugin_is_refused_in_words_and_nobody_else_notices() {
+fn what_is_not_a_plugin_is_refused_and_other_plugins_are_not_affected() {
     let mut world = World::with_podset("refusals");
     let cases = no_plugins();
     for (name, bytes, _, _) in &cases {
         world.offer_bytes(name, bytes);
     }
-    for (name, bytes, reason, words) in &cases {
+    for (name, bytes, reason, part) in &cases {
         let message = world.wait_condition(name, "Ready", "False", reason);
-        assert!(message.contains(words), "{name}: {message}");
-        assert_inspect_says_the_same(bytes, reason, &message);
+        assert!(message.contains(part), "{name}: {message}");
+        assert_inspect_refuses(bytes, reason, &message);
     }
     assert_eq!(world.metric("mortise_plugin_refusals_total", ""), cases.len() as f64);
     world.wait_condition("podset", "Ready", "True", "Serving");
-    let events = world.kubectl(&[
-        "get",
-        "events",
-        "-n",
-        "default",
-        "-o",
-        "jsonpath={range .items[*]}{.reason} {.regarding.name}{.involvedObject.name}{\"\\n\"}{end}",
-    ]);
-    assert_eq!(events.lines().filter(|line| line.starts_with("NotAComponent")).count(), 1, "told once: {events}");
-    // What probes see is a second old at most.
-    world.until("the host is ready beside plugins that were refused", || {
-        (world.probe("/readyz").0 == 200).then_some(())
-    });
+    let path = "jsonpath={range .items[*]}{.reason} {.regarding.name}{.involvedObject.name}{\"\\n\"}{end}";
+    let events = world.kubectl(&["get", "events", "-n", "default", "-o", path]);
+    assert_eq!(events.lines().filter(|line| line.starts_with("NotAComponent")).count(), 1, "reported once: {events}");
+    // The probes' state is up to a second old.
+    world.until("the host is ready despite refused plugins", || (world.probe("/readyz").0 == 200).then_some(()));
 }
 
 #[test]
-fn inspect_tells_what_the_host_would_serve() {
+fn inspect_shows_what_the_host_would_serve() {
     let world = World::with_podset("inspect");
     let digest = world.plugin_digest("podset").unwrap();
     let text = inspect(&podset_bytes(), &[]).unwrap();
@@ -103,12 +95,12 @@ fn inspect_tells_what_the_host_would_serve() {
         &*format!("digest   {digest}"),
         "fits a ConfigMap",
         "Reconciles PodSet (app.example.com/v1alpha1)",
-        "owns   Pod (v1), deleted and created anew when it has to change",
+        "owns   Pod (v1), replaced when changed",
         "podsets.app.example.com (namespaced; v1alpha1)",
         "64.00 MiB of memory, 1000 ms",
         "reads objects of the kinds that its manifest declares\n    mortise:host/cluster@0.1.0",
     ] {
-        assert!(text.contains(part), "{part:?} does not stand in:\n{text}");
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     let json: Value = serde_json::from_str(&inspect(&podset_bytes(), &["-o", "json"]).unwrap()).unwrap();
     assert_eq!(json["digest"], json!(digest));
@@ -117,18 +109,18 @@ fn inspect_tells_what_the_host_would_serve() {
     assert!(json["imports"].as_array().unwrap().contains(&json!("mortise:host/cluster@0.1.0")), "{json:#}");
 }
 
-/// The most memory that the host has had, in MiB.
+/// The host's peak memory, in MiB.
 fn peak_mib(world: &mut World) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.host().process.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux has VmHWM");
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() >> 10
 }
 
-/// Half of them begin as a component does, so that they are offered and it takes the scan to refuse them.
+/// Half of them begin like a component, so that they are offered and only the scan refuses them.
 #[test]
 fn g3_sixty_bombs_are_refused_one_by_one_and_the_host_stays_small_and_starts_again() {
     const MIB: usize = 1 << 20;
-    // Two compile threads with a component each, and what decompresses.
+    // Two compile threads with a component each, and decompression.
     const AT_MOST_MIB: u64 = 200;
     let mut world = World::with_podset("bombs");
     let zeros = vec![0; 40 * MIB];
@@ -161,7 +153,7 @@ fn g3_sixty_bombs_are_refused_one_by_one_and_the_host_stays_small_and_starts_aga
 }
 
 #[test]
-fn configmaps_that_hold_no_readable_component_are_refused_by_what_they_hold() {
+fn configmaps_without_a_readable_component_are_refused_with_their_keys() {
     let mut world = World::new("configmaps");
     world.start_host();
     world.put_config_map("empty", json!({}), json!({"readme": "none"}));
@@ -174,21 +166,21 @@ fn configmaps_that_hold_no_readable_component_are_refused_by_what_they_hold() {
         ("broken", "BrokenCompression", "plugin.wasm.gz"),
         ("settings", "InvalidConfig", "config.yaml"),
     ];
-    for (name, reason, words) in expect {
+    for (name, reason, part) in expect {
         let message = world.wait_condition(name, "Resolved", "False", reason);
-        assert!(message.contains(words), "{name}: {message}");
+        assert!(message.contains(part), "{name}: {message}");
     }
     world.offer("empty", &built("plugins/podset.wasm"));
     world.wait_ready("empty");
 }
 
 #[test]
-fn a_component_over_the_limit_of_a_configmap_is_refused_by_push_with_the_other_ways() {
+fn push_refuses_a_component_over_the_limit_of_a_configmap_with_alternatives() {
     let world = World::new("push");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("huge.wasm");
     let mut bytes = podset_bytes();
-    // Noise that no compression shrinks, in custom sections of 100 bytes.
+    // Incompressible noise, in custom sections of 100 bytes.
     let mut state = 1_u64;
     while bytes.len() < 3 << 20 {
         let noise = std::iter::repeat_with(|| {
@@ -208,11 +200,11 @@ fn a_component_over_the_limit_of_a_configmap_is_refused_by_push_with_the_other_w
         command.output().unwrap()
     };
     let refused = push(&file);
-    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success());
-    let sizes = format!("huge has {} bytes and takes {packed_bytes} with gzip", bytes.len());
+    let sizes = format!("huge has {} bytes, {packed_bytes} with gzip", bytes.len());
     for part in [&*sizes, "a ConfigMap holds 1048576 (1 MiB)", "--plugin-dir", "Try zstd"] {
-        assert!(words.contains(part), "{part:?} does not stand in: {words}");
+        assert!(error.contains(part), "{part:?} is not in: {error}");
     }
     let pushed = push(&built("plugins/podset.wasm"));
     assert!(pushed.status.success(), "{}", String::from_utf8_lossy(&pushed.stderr));
@@ -222,7 +214,7 @@ fn a_component_over_the_limit_of_a_configmap_is_refused_by_push_with_the_other_w
 }
 
 #[test]
-fn l2_a_kind_has_one_plugin_and_the_second_gets_it_when_the_first_goes() {
+fn l2_a_kind_has_one_plugin_and_the_second_gets_it_when_the_first_is_removed() {
     let mut world = World::with_podset("claims");
     let mut other = podset_bytes();
     append_custom_section(&mut other, b"another");
@@ -234,7 +226,7 @@ fn l2_a_kind_has_one_plugin_and_the_second_gets_it_when_the_first_goes() {
 }
 
 #[test]
-fn l1_a_bad_version_leaves_the_old_one_serving_and_says_why() {
+fn l1_a_bad_version_leaves_the_old_one_serving_and_is_reported() {
     let mut world = World::with_podset("keep-last-good");
     let digest = world.plugin_digest("podset");
     world.offer_bytes("podset", b"\0asm\x0d\0\x01\0 and then nonsense");
@@ -254,14 +246,14 @@ fn l1_a_bad_version_leaves_the_old_one_serving_and_says_why() {
 fn l4_a_crd_is_never_narrowed_while_objects_exist() {
     let mut world = World::with_podset("narrowing");
     world.apply(&world.podset("kept", 1));
-    // The same plugin, whose schema now calls a field otherwise: the old property would be gone.
+    // The same plugin with a renamed field: the schema would lose the old property.
     let narrowed = replaced(podset_bytes(), "podNames", "podNamez");
     world.offer_bytes("podset", &narrowed);
     let message = world.wait_condition("podset", "Established", "False", "");
     assert!(message.contains("podNames"), "{message}");
     world.wait_condition("podset", "Ready", "True", "ServingPrevious");
 
-    // What the message says to do is enough: nothing has to be offered anew.
+    // The advice in the message is enough: no new offer is needed.
     world.kubectl(&["delete", "podset", "kept", "-n", &world.namespace]);
     world.wait_condition("podset", "Established", "True", "");
     world.wait_condition("podset", "Ready", "True", "Serving");
@@ -271,7 +263,7 @@ fn l4_a_crd_is_never_narrowed_while_objects_exist() {
 fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
     let mut world = World::new("manifests");
     world.start_host();
-    // The second is for a kind of the host's own; the third would bring a kind in a group of Kubernetes' own.
+    // The second claims a kind of the host's; the third has a CRD in a group of Kubernetes.
     let cases = [
         ("unparsable", "PluginManifest", "PluginMenifest", "InvalidManifest", "PluginManifest"),
         (
@@ -289,19 +281,19 @@ fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
             "\"resource.k8s.io\" belongs to Kubernetes",
         ),
     ];
-    for (name, before, after, reason, words) in cases {
+    for (name, before, after, reason, part) in cases {
         let component = replaced(podset_bytes(), before, after);
         world.offer_bytes(name, &component);
         let message = world.wait_condition(name, "Ready", "False", reason);
-        assert!(message.contains(words), "{name}: {message}");
-        assert_inspect_says_the_same(&component, reason, &message);
+        assert!(message.contains(part), "{name}: {message}");
+        assert_inspect_refuses(&component, reason, &message);
     }
     let crds = world.kubectl(&["get", "crd", "-o", "name"]);
-    assert!(!crds.contains("podsets"), "a refused plugin has registered something: {crds}");
+    assert!(!crds.contains("podsets"), "a refused plugin has registered a CRD: {crds}");
 }
 
 #[test]
-fn specs_that_make_no_sense_are_refused_by_the_schema_or_said_in_the_status() {
+fn invalid_specs_are_refused_by_the_schema_or_reported_in_the_status() {
     let world = World::with_podset("specs");
     for replicas in ["-1", "\"x\""] {
         let manifest = format!(
@@ -313,7 +305,7 @@ fn specs_that_make_no_sense_are_refused_by_the_schema_or_said_in_the_status() {
         assert!(format!("{refused:#}").contains("spec.replicas"), "{refused:#}");
     }
     world.apply(&world.podset("absurd", 1_000_000_000));
-    let message = world.until("the absurd number is spoken of in the status", || {
+    let message = world.until("the status has the error", || {
         let path = "jsonpath={.status.conditions[?(@.type=='Ready')].message}";
         let message = world.kubectl_here(&["get", "podset/absurd", "-o", path]);
         (!message.is_empty()).then_some(message)

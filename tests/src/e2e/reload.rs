@@ -1,4 +1,4 @@
-//! A plugin is replaced while its objects change: nothing is lost, nothing doubled, nothing restarted.
+//! A plugin is replaced while its objects change: no change is lost, no Pod doubled, the host not restarted.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
@@ -18,18 +17,18 @@ use super::world::{HOST_NAMESPACE, World, built, count_from_env};
 
 /// PodSets that are being scaled. `MORTISE_E2E_RELOAD_SETS` raises it.
 const SETS: usize = 30;
-/// How often the plugin is replaced. `MORTISE_E2E_RELOADS` raises it.
+/// Reloads of the plugin. `MORTISE_E2E_RELOADS` raises it.
 const RELOADS: usize = 4;
-/// Every how many replacements the build is new. Three, so that the few of a short run have each sort: a first build, one
-/// that served before, and one that is compiled while another serves.
+/// Every third build is new, so that the few reloads of a short run have each sort: a first build, one that served
+/// before, and one that is compiled while another serves.
 const FRESH_EVERY: usize = 3;
-/// Between two changes of the load. A hundred a second, as far as the API server takes them, keep the host at work.
+/// Interval of the load's changes, which keeps the host busy.
 const LOAD_EVERY: Duration = Duration::from_millis(10);
-/// From the ConfigMap's watch event to a status that the new code wrote, compiling aside: a second for the update to reach
-/// the host, and as much again for the trial, the first call and its write on a busy machine.
+/// From the ConfigMap's watch event to a status by the new version, without the compilation: a second for the update to
+/// reach the host, and as much again for trial, first call and write on a busy machine.
 const TO_FIRST_STATUS: Duration = Duration::from_secs(2);
 
-/// Creates PodSets `set-0`, `set-1`, ... a dozen at a time.
+/// Creates PodSets `set-0`, `set-1`, ... in batches.
 pub fn create_sets(world: &World, sets: usize, replicas: i64) {
     let api = world.podsets();
     let objects: Vec<DynamicObject> = (0..sets)
@@ -54,7 +53,7 @@ pub fn scale(world: &World, index: usize, replicas: i64) {
     world.block_on(api.patch(&format!("set-{index}"), &PatchParams::default(), &patch)).unwrap();
 }
 
-/// Waits until every set has exactly its Pods and says so in its status.
+/// Waits until every set has exactly its Pods, also in its status.
 pub fn wait_converged(world: &World, witness: &Witness, sets: usize, replicas: usize) {
     world.until_within(Duration::from_secs(240), &format!("{sets} sets have {replicas} Pods each"), &mut || {
         if witness.alive() != sets * replicas {
@@ -69,7 +68,7 @@ pub fn wait_converged(world: &World, witness: &Witness, sets: usize, replicas: u
     });
 }
 
-/// Which build of podset wrote a status, by the words that only one of them has.
+/// The build of podset that wrote a status, by the condition's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Build {
     Plain,
@@ -92,20 +91,19 @@ impl Build {
     }
 }
 
-/// What watches of the test's own have brought, at the moment they brought it.
-#[derive(Debug)]
+/// What the test's watches have shown, with times.
 struct Shown {
-    /// Which build wrote the status of each set.
+    /// The build that wrote the status of each set.
     builds: BTreeMap<String, Build>,
-    /// The build that is looked out for.
+    /// The build whose first status is awaited.
     awaited: Build,
-    /// When the ConfigMap changed, since the build is looked out for.
+    /// The first change of the ConfigMap since then.
     offered_at: Option<Instant>,
-    /// When the first status of that build was there.
-    answered_at: Option<Instant>,
+    /// The first status by that build.
+    written_at: Option<Instant>,
 }
 
-/// Watches of the PodSets and of the plugin's ConfigMap; dropping it ends them.
+/// Watches the PodSets and the plugin's ConfigMap until dropped.
 struct Lookout {
     shown: Arc<Mutex<Shown>>,
     tasks: [JoinHandle<()>; 2],
@@ -114,21 +112,27 @@ struct Lookout {
 impl Lookout {
     fn watch(world: &World) -> Self {
         let awaited = Build::Plain;
-        let shown = Shown { builds: BTreeMap::new(), awaited, offered_at: None, answered_at: None };
+        let shown = Shown { builds: BTreeMap::new(), awaited, offered_at: None, written_at: None };
         let shown = Arc::new(Mutex::new(shown));
         let (sets, config_maps) = (Arc::clone(&shown), Arc::clone(&shown));
-        let follow_sets = follow(world.podsets(), move |set| sets.lock().unwrap().set(&set));
-        let follow_config_maps = follow(world.api("v1", "ConfigMap", Some(HOST_NAMESPACE)), move |_| {
-            config_maps.lock().unwrap().offered_at.get_or_insert_with(Instant::now);
+        let set_task = world.follow(world.podsets(), move |event| {
+            if let watcher::Event::Apply(set) | watcher::Event::InitApply(set) = event {
+                sets.lock().unwrap().set(&set);
+            }
         });
-        Self { shown, tasks: [world.spawn(follow_sets), world.spawn(follow_config_maps)] }
+        let config_map_task = world.follow(world.api("v1", "ConfigMap", Some(HOST_NAMESPACE)), move |event| {
+            if let watcher::Event::Apply(_) | watcher::Event::InitApply(_) = event {
+                config_maps.lock().unwrap().offered_at.get_or_insert_with(Instant::now);
+            }
+        });
+        Self { shown, tasks: [set_task, config_map_task] }
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut Shown) -> T) -> T {
         look(&mut self.shown.lock().unwrap())
     }
 
-    /// Waits until every set was answered by a build, so that the other one's words are news.
+    /// Waits until one build has written the status of every set, so that the other's first status is a change.
     fn wait_for_all(&self, world: &World, sets: usize, build: Build) {
         world.until(&format!("{sets} sets have a status by the build {build:?}"), || {
             let by_it = self.look(|shown| shown.builds.values().filter(|by| **by == build).count());
@@ -142,7 +146,7 @@ impl Shown {
         let Some(build) = Build::of(set) else { return };
         self.builds.insert(set.name_any(), build);
         if build == self.awaited {
-            self.answered_at.get_or_insert_with(Instant::now);
+            self.written_at.get_or_insert_with(Instant::now);
         }
     }
 }
@@ -153,17 +157,7 @@ impl Drop for Lookout {
     }
 }
 
-async fn follow(api: Api<DynamicObject>, mut see: impl FnMut(DynamicObject)) {
-    let mut events = watcher(api, watcher::Config::default()).boxed();
-    while let Some(event) = events.next().await {
-        // The watcher comes back by itself from errors.
-        if let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event {
-            see(object);
-        }
-    }
-}
-
-/// Scales one set after the other to and fro, until it is dropped.
+/// Scales one set after the other up and down, until dropped.
 struct Load {
     scaled: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -184,7 +178,6 @@ impl Load {
         Self { scaled, task }
     }
 
-    /// How many times a set was scaled.
     fn scaled(&self) -> usize {
         self.scaled.load(Ordering::Relaxed)
     }
@@ -196,15 +189,15 @@ impl Drop for Load {
     }
 }
 
-/// Offers a component, and tells how long it took from the ConfigMap's watch event to the first status that the new code
-/// wrote, and how much of that was spent on compiling.
+/// Offers a component. Returns the time from the ConfigMap's watch event to the first status by the new version, and
+/// how much of it was compilation.
 fn replace(world: &World, lookout: &Lookout, build: Build, component: &[u8]) -> (Duration, Duration) {
     let compiled = |world: &World| world.metric("mortise_plugin_compile_seconds_sum", "");
     let before = compiled(world);
-    lookout.look(|shown| (shown.awaited, shown.offered_at, shown.answered_at) = (build, None, None));
+    lookout.look(|shown| (shown.awaited, shown.offered_at, shown.written_at) = (build, None, None));
     world.offer_bytes("podset", component);
     let took = world.until("the new build has written a status", || {
-        lookout.look(|shown| Some(shown.answered_at?.saturating_duration_since(shown.offered_at?)))
+        lookout.look(|shown| Some(shown.written_at?.saturating_duration_since(shown.offered_at?)))
     });
     (took, Duration::from_secs_f64(compiled(world) - before))
 }
@@ -225,7 +218,7 @@ fn l1_a_plugin_replaced_under_load_serves_at_once_and_loses_and_doubles_nothing(
     for reload in 0..reloads {
         lookout.wait_for_all(&world, sets, build);
         build = build.other();
-        // No cache has seen it: a custom section makes it another digest.
+        // A custom section changes the digest, so no cache has it.
         let fresh = reload % FRESH_EVERY == FRESH_EVERY - 1;
         let mut bytes = std::fs::read(build.component()).unwrap();
         if fresh {
@@ -248,7 +241,7 @@ fn l1_a_plugin_replaced_under_load_serves_at_once_and_loses_and_doubles_nothing(
     assert!(doubles.is_empty(), "{doubles:#?}");
     assert_eq!(world.metric("mortise_plugin_reloads_total", "podset"), reloads as f64);
     assert_eq!(world.host().process.pid(), pid);
-    assert!(world.host().process.ended().unwrap().is_none(), "the host has ended");
+    assert!(world.host().process.ended().unwrap().is_none(), "the host has exited");
     println!(
         "reload: {sets} sets scaled {scaled} times while the plugin was replaced {reloads} times: 0 lost, 0 doubled, \
          0 restarts; watch event to first status of the new code p50 cached {}, uncached {}",
@@ -262,7 +255,7 @@ fn median(times: &mut [Duration]) -> String {
     times.get(times.len() / 2).map_or_else(|| "unknown".to_owned(), |time| format!("{} ms", time.as_millis()))
 }
 
-/// Appends an empty-handed custom section: the same code, another digest.
+/// Appends a custom section: the same code, another digest.
 pub fn append_custom_section(component: &mut Vec<u8>, content: &[u8]) {
     let name = b"build";
     let size = 1 + name.len() + content.len();

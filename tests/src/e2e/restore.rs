@@ -1,4 +1,4 @@
-//! etcd restored from a backup under a running host: the API server's versions go back, and no watch says so.
+//! etcd restored from a backup under a running host: the API server's versions go back, and no watch reports it.
 
 use std::time::Duration;
 
@@ -10,16 +10,15 @@ use super::pods::Witness;
 use super::reload::{create_sets, scale, wait_converged};
 use super::world::{World, built};
 
-/// Changes between the backup and its restore. Nobody else writes as often within the time that this test waits, so a watch
-/// from a version of before sees nothing of what happens after it.
+/// Changes between the backup and its restore: so many that a watch from an earlier version sees no event after the
+/// restore during the test.
 const CHANGES: usize = 3_000;
-/// Changes that are sent at once.
 const AT_ONCE: usize = 100;
-/// How long a host that has recovered is watched doing nothing.
+/// How long the recovered host has to be idle.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Makes the cluster's versions go on.
-fn age(world: &World) {
+/// Advances the cluster's resource versions.
+fn advance_versions(world: &World) {
     let api = world.api("v1", "ConfigMap", Some("default"));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "age", "namespace": "default"}});
     world.apply(&object);
@@ -36,9 +35,9 @@ fn age(world: &World) {
 }
 
 #[test]
-fn a_host_goes_on_without_a_restart_when_etcd_is_restored_from_a_backup() {
+fn a_host_recovers_without_a_restart_when_etcd_is_restored_from_a_backup() {
     let mut world = World::new("restore");
-    // With a Lease, which goes back like everything else.
+    // With a Lease, which is restored like everything else.
     world.start_host_as(ADMIN, &["--leader-elect"]);
     world.offer("podset", &built("plugins/podset.wasm"));
     world.wait_ready("podset");
@@ -50,12 +49,12 @@ fn a_host_goes_on_without_a_restart_when_etcd_is_restored_from_a_backup() {
     scale(&world, 0, 4);
     world.kubectl_here(&["delete", "podset", "set-1"]);
     world.apply(&world.podset("later", 1));
-    world.until("what changed since the backup is done", || (witness.alive() == 4 + 2 + 1).then_some(()));
+    world.until("the changes since the backup are reconciled", || (witness.alive() == 4 + 2 + 1).then_some(()));
     drop(witness);
-    age(&world);
+    advance_versions(&world);
     world.plane.restore(&backup).unwrap();
 
-    // Its own watch, since one that went on would see nothing either.
+    // A new watch, since the old one would not see events either.
     let witness = Witness::watch(&world);
     world.until("the host notices", || (world.metric("mortise_etcd_restores_total", "") >= 1.0).then_some(()));
     wait_converged(&world, &witness, 3, 2);
@@ -68,10 +67,10 @@ fn a_host_goes_on_without_a_restart_when_etcd_is_restored_from_a_backup() {
     wait_converged(&world, &witness, 3, 3);
 
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
-    assert_eq!(world.metric("mortise_cache_lagging_total", ""), 0.0, "the host waited for versions of before");
+    assert_eq!(world.metric("mortise_cache_lagging_total", ""), 0.0, "the host waited for old versions");
     assert_eq!(world.metric("leader_election_master_status", ""), 1.0);
     world.mark_audit();
-    // Nothing that could be waited for happens now; that is what is shown.
+    // There is nothing to wait for: the test is that nothing happens.
     std::thread::sleep(QUIET);
     let writes = world.writes_by_host();
     let of_objects: Vec<_> = writes.iter().filter(|write| write.resource != "leases").collect();

@@ -1,11 +1,11 @@
-//! A host with no rights but those that `mortise rbac` prints, given to a user of its own.
+//! A host with exactly the rights that `mortise rbac` prints, as a user of its own.
 
 use super::world::{HOST_NAMESPACE, RESTRICTED, World, built};
 
-/// The bindings that tests leave behind, which give a later host what it has not asked for.
+/// Prefix of the tests' bindings, which a later test deletes first.
 const BINDING: &str = "e2e-";
 
-/// Starts the host with its own rights, and none of any plugin's.
+/// Starts the host with its own rights and no plugin's.
 pub fn start_restricted(world: &mut World) {
     for binding in world.kubectl(&["get", "clusterrolebindings", "-o", "name"]).lines() {
         if binding.contains(&format!("/{BINDING}")) {
@@ -20,7 +20,7 @@ pub fn start_restricted(world: &mut World) {
     world.start_host_as(RESTRICTED, &[]);
 }
 
-/// Gives the host the rights that a plugin needs, and returns the role that holds them.
+/// Gives the host the rights that a plugin needs, and returns their role.
 pub fn give(world: &World, plugin: &str) -> String {
     grant(world, &[built(&format!("plugins/{plugin}.wasm")).to_str().unwrap()]);
     let roles = ["get", "clusterroles", "-l", "mortise.dev/aggregate-to-host=true", "-o"];
@@ -39,7 +39,6 @@ pub fn bind(world: &World, name: &str, cluster_role: &str) {
     world.kubectl(&["create", "clusterrolebinding", &binding, &role, &format!("--user={RESTRICTED}")]);
 }
 
-/// Applies what `mortise rbac` prints.
 pub fn grant(world: &World, arguments: &[&str]) {
     let mut command = std::process::Command::new(built("debug/mortise"));
     let output = command.arg("rbac").args(arguments).output().unwrap();

@@ -1,5 +1,4 @@
-//! The end of a host in the middle of its work: what it has begun is answered, nothing new begins, and whoever asks twice
-//! does not wait.
+//! Shutdown of a busy host: it completes its writes, starts no others, and a second signal ends it at once.
 
 use std::time::Duration;
 
@@ -10,16 +9,16 @@ use serde_json::Value;
 use super::reload::{create_sets, scale};
 use super::world::World;
 
-/// PodSets that wait for their Pods when the host begins, of which one alone makes [`REPLICAS`]: some seconds of work.
+/// PodSets without Pods when the host starts, with [`REPLICAS`] each: some seconds of work.
 const SETS: usize = 100;
 const REPLICAS: i64 = 6;
-/// Pods that were made when the host is told to end: the work is at its height, and most of it is to come.
+/// Pods that exist at the signal: most of the work is left.
 const UNDER_WAY: usize = 40;
-/// How much later than the host took the signal a request may reach the API server that the host had begun before: the way
-/// of a request on a busy machine, and far less than what is left to do takes.
+/// The latest arrival of a request that the host sent before the signal, on a busy machine; far less than the remaining
+/// work takes.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
-/// A host that has begun to make the Pods of every set.
+/// A world whose host creates Pods.
 fn busy(name: &str) -> World {
     let mut world = World::with_podset(name);
     create_sets(&world, SETS, 0);
@@ -29,49 +28,48 @@ fn busy(name: &str) -> World {
     }
     world.mark_audit();
     world.start_host_as(ADMIN, &["--log-format", "json", "--log-level", "debug"]);
-    world.until("the host makes Pods", || (writes(&world).len() >= UNDER_WAY).then_some(()));
+    world.until("the host creates Pods", || (writes(&world).len() >= UNDER_WAY).then_some(()));
     world
 }
 
-/// The requests to change something in the test's namespace.
 fn writes(world: &World) -> Vec<AuditRecord> {
     world.writes_by_host().into_iter().filter(|write| write.namespace == world.namespace).collect()
 }
 
-fn says(line: &Value, words: &str) -> bool {
-    line["message"].as_str().is_some_and(|message| message.contains(words))
+fn has_message(line: &Value, text: &str) -> bool {
+    line["message"].as_str().is_some_and(|message| message.contains(text))
 }
 
 #[test]
-fn a_host_that_is_told_to_end_has_its_writes_answered_and_begins_no_others() {
+fn a_host_that_shuts_down_completes_its_writes_and_starts_no_others() {
     let mut world = busy("shutdown");
     world.stop_host();
     let log = world.json_log();
-    let told = log.iter().find(|line| says(line, "ending:")).expect("the signal is logged");
-    assert!(log.iter().any(|line| says(line, "ended")), "the end is logged");
+    let signal = log.iter().find(|line| has_message(line, "ending:")).expect("the signal is logged");
+    assert!(log.iter().any(|line| has_message(line, "ended")), "the end is logged");
 
-    // The API server's account and the host's own: every request was answered, and the host has read every answer.
+    // By the audit log and the host's log: every request had a response, and the host has read it.
     let writes = writes(&world);
     let refused: Vec<_> = writes.iter().filter(|write| !(200..300).contains(&write.code)).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     let place = format!(" {}/", world.namespace);
     let is_here = |line: &&Value| line["message"] == "write" && line["written"].to_string().contains(&place);
-    let answered: Vec<&Value> = log.iter().filter(is_here).collect();
-    let failed: Vec<_> = answered.iter().filter(|line| !line["error"].is_null()).collect();
+    let completed: Vec<&Value> = log.iter().filter(is_here).collect();
+    let failed: Vec<_> = completed.iter().filter(|line| !line["error"].is_null()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    assert_eq!(answered.len(), writes.len(), "of so many requests as were sent, the host knows the answers");
+    assert_eq!(completed.len(), writes.len(), "requests sent, and responses logged by the host");
 
     let at = |text: &Value| serde_json::from_value::<MicroTime>(text.clone()).unwrap().0;
-    let told = at(&told["timestamp"]);
-    let late = writes.iter().filter(|write| at(&Value::from(&*write.received)) > told + ON_THE_WAY);
-    let late: Vec<_> = late.collect();
-    assert!(late.is_empty(), "writes that began after the signal at {told}: {late:#?}");
+    let signal = at(&signal["timestamp"]);
+    let is_late = |write: &&AuditRecord| at(&Value::from(&*write.received)) > signal + ON_THE_WAY;
+    let late: Vec<_> = writes.iter().filter(is_late).collect();
+    assert!(late.is_empty(), "writes that started after the signal at {signal}: {late:#?}");
     let created = writes.iter().filter(|write| write.verb == "create" && write.resource == "pods").count();
-    assert!(created < SETS * REPLICAS as usize, "there was nothing left to begin, so nothing was shown");
-    println!("shutdown: {} writes begun and answered, {created} of {} Pods", writes.len(), SETS as i64 * REPLICAS);
+    assert!(created < SETS * REPLICAS as usize, "no work was left at the signal");
+    println!("shutdown: {} writes completed, {created} of {} Pods", writes.len(), SETS as i64 * REPLICAS);
 }
 
-/// Lets the API server go on, whatever becomes of the test.
+/// Continues the API server, also if the test fails.
 struct Paused<'a>(&'a ControlPlane);
 
 impl Drop for Paused<'_> {
@@ -81,7 +79,7 @@ impl Drop for Paused<'_> {
 }
 
 #[test]
-fn a_second_signal_waits_for_no_write_in_flight() {
+fn a_second_signal_does_not_wait_for_writes_in_flight() {
     let mut world = busy("second-signal");
     world.plane.pause(Component::ApiServer).unwrap();
     let _paused = Paused(world.plane);
@@ -89,15 +87,15 @@ fn a_second_signal_waits_for_no_write_in_flight() {
         (world.metric("controller_runtime_active_workers", "podset/PodSet") > 0.0).then_some(())
     });
     world.host().process.terminate().unwrap();
-    world.until("the host has heard the signal", || {
-        world.json_log().iter().any(|line| says(line, "ending:")).then_some(())
+    world.until("the host has logged the signal", || {
+        world.json_log().iter().any(|line| has_message(line, "ending:")).then_some(())
     });
     assert!(world.host().process.ended().unwrap().is_none(), "the host ended while writes were in flight");
     world.host().process.terminate().unwrap();
-    // Half of the time that the writes would have had.
+    // Half of the time that writes in flight may take.
     let mut host = world.host.take().unwrap();
     let status =
         world.until_within(Duration::from_secs(5), "the host has ended", &mut || host.process.ended().unwrap());
-    assert!(!status.success(), "an end with writes in flight is told by the status: {status}");
+    assert!(!status.success(), "success despite writes in flight: {status}");
     assert!(world.log_since_start().contains("a second time"), "{}", host.process.tail());
 }

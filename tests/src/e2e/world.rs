@@ -1,7 +1,6 @@
-//! What every end-to-end test stands on: the shared control plane, one host process, and clients. It cleans up what a
-//! test leaves behind, and knows nothing of what is tested.
+//! What end-to-end tests use: the shared control plane, one host process, and clients. It cleans up after each test,
+//! and knows nothing of what is tested.
 
-use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,27 +9,29 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
 use mortise_control_plane::{ADMIN, Binaries, ControlPlane, Options, Process, print_progress};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::checkout::root;
 
 pub use crate::checkout::built;
 
-/// The namespace that the host lives in.
 pub const HOST_NAMESPACE: &str = "mortise-system";
-/// A user without any rights but those that a test grants.
+/// A user with the rights that a test grants.
 pub const RESTRICTED: &str = "mortise-restricted";
-/// Users for hosts that run beside each other, so that the audit log can tell their requests apart; without any rights but
-/// those that a test grants.
+/// Users of hosts that run concurrently, by which the audit log identifies their requests; with the rights that a test
+/// grants.
 pub const CONTENDERS: [&str; 2] = ["mortise-a", "mortise-b"];
-/// Longest that anything may take that a test waits for; ten times what it takes on an idle machine.
+/// Bound of every wait; ten times what it takes on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The label of Nodes that a test has made; they go with it.
+/// The label of Nodes of a test, which are deleted with it.
 const NODE_OF_A_TEST: &str = "mortise.dev/of-a-test=true";
 /// The CRD whose objects have finalizers.
 const MAINTENANCES: &str = "nodemaintenances.maintenance.mortise.dev";
@@ -51,7 +52,6 @@ pub struct World {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A running host.
 pub struct Host {
     pub process: Process,
     metrics: u16,
@@ -69,25 +69,25 @@ fn plane() -> &'static ControlPlane {
     })
 }
 
-/// A count that can be raised from outside, for runs that may take long.
+/// A count that an environment variable can raise, for longer runs.
 pub fn count_from_env(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// A port that nobody has now, nor takes before the host does: they come in turn, and lie below those that a system gives
-/// to outgoing connections, of which there are many between here and there.
+/// A free port that nobody is likely to take before the host does: below the range of outgoing connections, and each
+/// port is used once.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Runs beside each other begin apart.
+    // Concurrent test runs start at different ports.
     let first = 20_000 + u16::try_from(std::process::id() % 10).unwrap() * 1_000;
     let mut tries = (0..1_000).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed) % 1_000);
     tries.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("one of a thousand ports is free")
 }
 
 impl World {
-    /// A world in which no host runs yet.
+    /// A world without a host.
     pub fn new(name: &str) -> Self {
-        // A test that failed has left a mess that `clean` takes away, not a broken lock.
+        // After a failed test `clean` restores the cluster, so the lock is usable.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let plane = plane();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -109,12 +109,12 @@ impl World {
         world
     }
 
-    /// A world in which the host runs and serves podset.
+    /// A world with a host that serves podset.
     pub fn with_podset(name: &str) -> Self {
         Self::with_plugin(name, "podset")
     }
 
-    /// A world in which the host runs and serves one of the plugins.
+    /// A world with a host that serves one of the plugins.
     pub fn with_plugin(name: &str, plugin: &str) -> Self {
         let mut world = Self::new(name);
         world.start_host();
@@ -134,20 +134,32 @@ impl World {
         self.runtime.spawn(future)
     }
 
-    // === the host ===
+    /// Passes every event of a watch to `see`. The watcher recovers from errors by itself.
+    pub fn follow<K>(
+        &self,
+        api: Api<K>,
+        mut see: impl FnMut(watcher::Event<K>) + Send + 'static,
+    ) -> tokio::task::JoinHandle<()>
+    where
+        K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    {
+        self.spawn(async move {
+            let mut events = watcher(api, watcher::Config::default()).boxed();
+            while let Some(event) = events.next().await {
+                event.into_iter().for_each(&mut see);
+            }
+        })
+    }
 
-    /// Starts the host as the cluster's administrator.
     pub fn start_host(&mut self) {
         self.start_host_as(ADMIN, &[]);
     }
 
-    /// Starts the host as a user, with more arguments.
     pub fn start_host_as(&mut self, user: &str, arguments: &[&str]) {
         let kubeconfig = self.plane.kubeconfig(user).unwrap();
         self.start_host_with(&kubeconfig, arguments);
     }
 
-    /// Starts the host with a kubeconfig, and with more arguments.
     pub fn start_host_with(&mut self, kubeconfig: &Path, arguments: &[&str]) {
         assert!(self.host.is_none(), "a host runs already");
         // Every host appends to the same log.
@@ -155,7 +167,7 @@ impl World {
         self.host = Some(self.spawn_host("mortise", kubeconfig, self.cache.path(), arguments));
     }
 
-    /// Starts a host beside the one of the test, if any, with a name for its log and a cache that no other host has.
+    /// Starts another host, with a name for its log and a cache of its own.
     pub fn spawn_host(&self, name: &str, kubeconfig: &Path, cache: &Path, arguments: &[&str]) -> Host {
         self.spawn_host_in(HOST_NAMESPACE, name, kubeconfig, cache, arguments)
     }
@@ -195,7 +207,7 @@ impl World {
         }
     }
 
-    /// SIGTERM, and the status that the host ends with.
+    /// SIGTERM; the host has to exit with success.
     pub fn stop_host(&mut self) {
         let mut host = self.host.take().expect("a host runs");
         host.process.terminate().unwrap();
@@ -207,7 +219,7 @@ impl World {
         self.plane.logs().join("mortise.log")
     }
 
-    /// What the host that was started last has logged so far, whole lines only; it may have ended.
+    /// The log of the last started host, complete lines only.
     pub fn log_since_start(&self) -> String {
         let log = std::fs::read(self.log()).unwrap();
         let log = &log[usize::try_from(self.log_mark).unwrap()..];
@@ -215,19 +227,17 @@ impl World {
         String::from_utf8(log[..whole].to_vec()).unwrap()
     }
 
-    /// The same of a host that logs JSON. Every line has to be an object in which no field stands twice.
+    /// The same of a host that logs JSON. Every line has to be an object without duplicate fields.
     pub fn json_log(&self) -> Vec<Value> {
         let parse = |line: &str| {
             let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            assert_eq!(value.to_string().len(), line.len(), "a field stands twice in {line}");
+            assert_eq!(value.to_string().len(), line.len(), "a duplicate field in {line}");
             value
         };
         self.log_since_start().lines().map(parse).collect()
     }
 
-    // === plugins ===
-
-    /// Puts a component into a labelled ConfigMap, as the README tells people to, or replaces it.
+    /// Puts a component into a labelled ConfigMap, as in the README, or replaces it.
     pub fn offer(&self, name: &str, component: &Path) {
         let bytes = std::fs::read(component).unwrap_or_else(|error| panic!("{}: {error}", component.display()));
         self.offer_bytes(name, &bytes);
@@ -274,7 +284,7 @@ impl World {
         })
     }
 
-    /// A condition of a Plugin object as it is now.
+    /// A condition of a Plugin object.
     pub fn condition(&self, plugin: &str, type_: &str) -> Option<Value> {
         let plugins = self.api("mortise.dev/v1alpha1", "Plugin", None);
         let object = self.block_on(plugins.get_opt(plugin)).ok().flatten()?;
@@ -287,8 +297,6 @@ impl World {
         let object = self.block_on(plugins.get_opt(plugin)).unwrap()?;
         object.data["status"]["digest"].as_str().map(str::to_owned)
     }
-
-    // === the cluster ===
 
     pub fn api(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -303,7 +311,7 @@ impl World {
         self.api("app.example.com/v1alpha1", "PodSet", Some(&self.namespace))
     }
 
-    /// Runs kubectl, which has to succeed, and returns what it prints.
+    /// Runs kubectl, which has to succeed, and returns its output.
     #[track_caller]
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.plane.kubectl_output(arguments).unwrap()
@@ -326,7 +334,7 @@ impl World {
         self.kubectl_here(&["apply", "-f", sample.to_str().expect("the checkout's path is text")]);
     }
 
-    /// A Node that goes with the test.
+    /// A Node that is deleted after the test.
     pub fn node(&self, name: &str) -> Value {
         let mut node = mortise_control_plane::node(name);
         let (key, value) = NODE_OF_A_TEST.split_once('=').expect("it is a label");
@@ -342,41 +350,39 @@ impl World {
         })
     }
 
-    /// Waits until a question has an answer, and tells the host's last words when it never does.
+    /// Polls until `probe` returns a value; panics with the end of the host's log at the deadline.
     #[track_caller]
-    pub fn until<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-        self.until_within(DEADLINE, what, &mut ask)
+    pub fn until<T>(&self, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+        self.until_within(DEADLINE, what, &mut probe)
     }
 
     #[track_caller]
-    pub fn until_within<T>(&self, deadline: Duration, what: &str, ask: &mut dyn FnMut() -> Option<T>) -> T {
+    pub fn until_within<T>(&self, deadline: Duration, what: &str, probe: &mut dyn FnMut() -> Option<T>) -> T {
         let begin = Instant::now();
         loop {
-            if let Some(answer) = ask() {
-                return answer;
+            if let Some(value) = probe() {
+                return value;
             }
             if begin.elapsed() > deadline {
                 let tail = self.host.as_ref().map(|host| host.process.tail()).unwrap_or_default();
-                panic!("within {deadline:?} it did not come to be that {what}; the host's last words:\n{tail}");
+                panic!("waited {deadline:?} until {what}; the end of the host's log:\n{tail}");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    // === witnesses ===
-
-    /// Forgets what the audit log holds so far.
+    /// Ignores the audit log so far.
     pub fn mark_audit(&mut self) {
         self.audit_mark = self.plane.audit_since(self.audit_mark).unwrap().1;
     }
 
-    /// The host's own requests since the mark that asked to change something.
+    /// The host's writes since the mark.
     pub fn writes_by_host(&self) -> Vec<mortise_control_plane::AuditRecord> {
         let (records, _) = self.plane.audit_since(self.audit_mark).unwrap();
         records.into_iter().filter(|record| record.is_write() && record.user_agent.starts_with("mortise")).collect()
     }
 
-    /// The same of one user, by whom hosts that run beside each other are told apart, without those that ask for the lead.
+    /// The same for one user, since concurrent hosts have users of their own, without writes of Leases.
     pub fn writes_by(&self, user: &str) -> Vec<mortise_control_plane::AuditRecord> {
         let writes = self.writes_by_host().into_iter();
         writes.filter(|record| record.user == user && record.resource != "leases").collect()
@@ -395,7 +401,7 @@ impl World {
         self.host.as_ref().expect("a host runs").probe(path)
     }
 
-    /// Lets go what a plugin that is gone would keep, and gives the Nodes back.
+    /// Removes the finalizers of drain, and uncordons the Nodes.
     fn clean_maintenances(&self) {
         let left = self.plane.kubectl_output(&["get", MAINTENANCES, "-o", "name"]).unwrap_or_default();
         for object in left.lines() {
@@ -410,27 +416,27 @@ impl World {
         }
     }
 
-    /// Takes everything away that a test may have made.
+    /// Deletes everything that a test may have created.
     fn clean(&mut self) {
         self.kill_host();
         let quiet = ["--ignore-not-found", "--wait=true", "--timeout=60s"];
         let delete = |what: &[&str]| {
-            // What is not there, or not served any more, needs no deleting.
+            // Fails if the kind is not served any more.
             let _ = self.plane.kubectl_output(&[&["delete"], what, &quiet].concat());
         };
-        // First: what they refuse may be what the rest takes away.
+        // First, since they may refuse the other deletes.
         let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
         delete(&[webhooks, "-l", "app.kubernetes.io/managed-by=mortise"]);
         delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
         self.clean_maintenances();
-        // Those that came with plugins; the host's own is a part of mortise.
+        // The plugins' CRDs, not the host's own.
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
         delete(&["nodes", "-l", NODE_OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
         delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
-        // A plugin for Deployments would find them in the next test, in a namespace that is still going.
+        // Otherwise a plugin for Deployments would find them in the next test, in a terminating namespace.
         delete(&["deployments", "-n", &self.namespace, "--all"]);
-        // Nobody else uses a namespace of this name, so nobody has to wait until it is gone.
+        // No other test uses a namespace of this name.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
     }
 }
@@ -456,9 +462,7 @@ impl Drop for World {
         if std::thread::panicking()
             && let Some(host) = &self.host
         {
-            let mut text = String::new();
-            let _ = writeln!(text, "the host's last words:\n{}", host.process.tail());
-            eprint!("{text}");
+            eprintln!("the end of the host's log:\n{}", host.process.tail());
         }
         self.clean();
     }
@@ -466,17 +470,17 @@ impl Drop for World {
 
 /// A GET on loopback: the status and the body.
 fn http_get(port: u16, path: &str) -> (u16, String) {
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut exchange = || -> std::io::Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-        stream.read_to_end(&mut answer).map(|_| ())
+        stream.read_to_end(&mut response).map(|_| ())
     };
     if exchange().is_err() {
         return (0, String::new());
     }
-    let text = String::from_utf8_lossy(&answer);
+    let text = String::from_utf8_lossy(&response);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     (status, body.to_owned())

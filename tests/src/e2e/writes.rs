@@ -1,5 +1,5 @@
-//! Every kind of write as the real API server takes it, and what its refusals are taken for. No host runs: the writes go
-//! out by the same way as the host's, and nothing here knows who would want them.
+//! Every kind of write on the real API server, and the classes of its refusals. No host runs: the writes use the host's
+//! client.
 
 use std::sync::Arc;
 
@@ -39,7 +39,6 @@ impl<'a> Writer<'a> {
         ObjectRef { kind: Kind::new("v1", "ConfigMap"), name }
     }
 
-    /// The ConfigMap with these data.
     fn body(&self, data: Value) -> Arc<str> {
         let metadata = json!({"name": "settings", "namespace": self.world.namespace});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).to_string().into()
@@ -56,12 +55,12 @@ impl<'a> Writer<'a> {
 }
 
 #[test]
-fn x2_an_apply_makes_only_what_is_absent_and_changes_only_what_was_seen() {
+fn x2_an_apply_creates_only_what_is_absent_and_changes_only_the_uid_that_was_seen() {
     let world = World::new("applies");
     let writer = Writer::new(&world);
     let is = |uid: &str| Precondition::Is(uid.into());
     let (class, _) = writer.refused(writer.apply(json!({"a": "1"}), is("3f0d7a52-0000-0000-0000-000000000000")));
-    assert_eq!(class, Class::Conflict, "what was seen is gone");
+    assert_eq!(class, Class::Conflict, "an object with another UID");
 
     let made = writer.write(writer.apply(json!({"a": "1"}), Precondition::Absent)).unwrap();
     let again = writer.refused(writer.apply(json!({"a": "1"}), Precondition::Absent));
@@ -70,7 +69,7 @@ fn x2_an_apply_makes_only_what_is_absent_and_changes_only_what_was_seen() {
     let changed = writer.write(writer.apply(json!({"a": "2"}), is(&made.uid))).unwrap();
     assert!(changed.uid == made.uid && changed.resource_version > made.resource_version);
     let same = writer.write(writer.apply(json!({"a": "2"}), is(&made.uid))).unwrap();
-    assert_eq!(same, changed, "an apply that changes nothing makes no version");
+    assert_eq!(same, changed, "an apply without a change creates no version");
 
     world.kubectl(&["delete", "configmap", "settings", "-n", &world.namespace]);
     world.kubectl(&["create", "configmap", "settings", "-n", &world.namespace, "--from-literal=theirs=1"]);
@@ -78,11 +77,11 @@ fn x2_an_apply_makes_only_what_is_absent_and_changes_only_what_was_seen() {
         let expected = if precondition == Precondition::Absent { Class::AlreadyExists } else { Class::Conflict };
         assert_eq!(writer.refused(writer.apply(json!({"b": "1"}), precondition)).0, expected);
     }
-    assert_eq!(writer.data(), json!({"theirs": "1"}), "another's object was merged into");
+    assert_eq!(writer.data(), json!({"theirs": "1"}), "another owner's object was changed");
 }
 
 #[test]
-fn x8_each_refusal_of_the_api_server_is_taken_for_what_it_is() {
+fn x8_each_refusal_of_the_api_server_has_its_class() {
     let world = World::new("refused-writes");
     let writer = Writer::new(&world);
     let (target, body) = (writer.settings(), writer.body(json!({"a": "1"})));
@@ -90,7 +89,7 @@ fn x8_each_refusal_of_the_api_server_is_taken_for_what_it_is() {
     let made = writer.write(create.clone()).unwrap();
     assert_eq!(writer.refused(create).0, Class::AlreadyExists);
 
-    // The create's fields are its manager's by "Update", so an apply of another value is a conflict with itself.
+    // The create owns its fields by "Update", so an apply of another value conflicts.
     let (class, message) = writer.refused(writer.apply(json!({"a": "2"}), Precondition::None));
     assert!(class == Class::FieldConflict && message.contains(".data.a"), "{class:?}: {message}");
 
@@ -114,7 +113,7 @@ fn x8_each_refusal_of_the_api_server_is_taken_for_what_it_is() {
 }
 
 #[test]
-fn patches_of_each_kind_change_what_was_seen_and_nothing_else() {
+fn patches_of_each_kind_change_only_the_uid_that_was_seen() {
     let world = World::new("patches");
     let writer = Writer::new(&world);
     let labels = json!({"app": "web"});
@@ -144,8 +143,8 @@ fn patches_of_each_kind_change_what_was_seen_and_nothing_else() {
     }
     let path =
         "jsonpath={.spec.template.spec.containers[*].name} {.metadata.annotations.a} {.spec.paused} {.spec.replicas}";
-    let stands = world.kubectl_here(&["get", "deployment", "web", "-o", path]);
-    assert_eq!(stands, "side main b true 2", "a strategic patch merges lists by their keys");
+    let found = world.kubectl_here(&["get", "deployment", "web", "-o", path]);
+    assert_eq!(found, "side main b true 2", "a strategic patch merges lists by their keys");
 
     let other = Some("3f0d7a52-0000-0000-0000-000000000000");
     assert_eq!(
@@ -162,7 +161,7 @@ fn patches_of_each_kind_change_what_was_seen_and_nothing_else() {
 }
 
 #[test]
-fn an_eviction_that_a_budget_forbids_names_it_and_one_of_another_pod_is_a_conflict() {
+fn an_eviction_against_a_budget_names_it_and_one_with_another_uid_is_a_conflict() {
     let world = World::new("evictions");
     let writer = Writer::new(&world);
     let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new(&world.namespace, "web") };

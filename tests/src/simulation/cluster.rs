@@ -1,20 +1,21 @@
 //! A model of the API server: objects with UIDs, versions and generations, the writes that mortise sends, and the
-//! history that watches read. It knows the rules that the driver relies on, each as Kubernetes documents it, and nothing
-//! of the driver itself. `cluster/fields.rs` keeps the field sets of server-side apply.
+//! history that watches read. It has the rules that the engine relies on, as Kubernetes documents them, and knows
+//! nothing of the engine. `cluster/fields.rs` has the field sets of server-side apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use json_patch::merge;
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::write::{Precondition, WriteError, WriteErrorClass, Written};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 mod fields;
 
-/// How far versions are raised when etcd is restored that way.
+/// By how much a restore may raise versions, as etcd's manual advises.
 const RAISED_BY: u64 = 1_000_000;
 
-/// One change of one object, as a watch tells it.
+/// One change of one object, as a watch reports it.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub version: u64,
@@ -24,7 +25,7 @@ pub struct Record {
     pub text: Arc<str>,
 }
 
-/// What is remembered of every object that ever was.
+/// The record of an object that exists or existed.
 #[derive(Clone, Debug)]
 pub struct Life {
     pub target: ObjectRef,
@@ -40,13 +41,12 @@ pub struct Owner {
     pub uid: Arc<str>,
 }
 
-/// The API server.
 #[derive(Debug, Default)]
 pub struct Cluster {
     objects: BTreeMap<ObjectRef, Value>,
     version: u64,
     history: BTreeMap<Kind, Vec<Record>>,
-    /// Every object that ever was, by its UID; but see [`Cluster::forget`].
+    /// Every object that exists or existed, by its UID; but see [`Cluster::forget`].
     pub lives: BTreeMap<Arc<str>, Life>,
     born: u64,
     /// Kinds of CRDs that are established; built-in kinds are always served.
@@ -55,27 +55,23 @@ pub struct Cluster {
     pub unreadable: BTreeSet<Kind>,
     /// Kinds that RBAC does not let the host write.
     pub unwritable: BTreeSet<Kind>,
-    /// How many Pods with a value of the label `app` have to be left by evictions.
+    /// The number of Pods per value of the label `app` that evictions must leave.
     pub budgets: BTreeMap<String, usize>,
     unread: Vec<Record>,
 }
 
-/// The kind of Pods.
 pub fn pod() -> Kind {
     Kind::new("v1", "Pod")
 }
 
-/// The kind of Jobs.
 pub fn job() -> Kind {
     Kind::new("batch/v1", "Job")
 }
 
-/// The kind of ConfigMaps.
 pub fn config_map() -> Kind {
     Kind::new("v1", "ConfigMap")
 }
 
-/// An object's kind and name, out of its JSON.
 pub fn reference(object: &Value) -> ObjectRef {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
@@ -90,28 +86,25 @@ fn error<T>(class: WriteErrorClass, message: String) -> Result<T, WriteError> {
 }
 
 impl Cluster {
-    /// One object.
     pub fn get(&self, target: &ObjectRef) -> Option<&Value> {
         self.objects.get(target)
     }
 
-    /// All objects of a kind, by name.
     pub fn list(&self, kind: &Kind) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |(target, _)| target.kind == *kind).map(|(_, object)| object)
     }
 
-    /// The newest version of anything.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What happened to a kind, oldest first.
+    /// The changes of a kind, oldest first.
     pub fn history(&self, kind: &Kind) -> &[Record] {
         self.history.get(kind).map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets what happened to objects that there are, and those that are no more, which are the answer. For runs of days, in
-    /// moments when nobody watches: watches count from the beginning.
+    /// Drops the history of all objects, and returns the deleted ones. For runs of days, while nothing watches: watches
+    /// count records from the start.
     pub fn forget(&mut self) -> Vec<Life> {
         for (kind, records) in &mut self.history {
             let is_last = |record: &Record| {
@@ -120,20 +113,19 @@ impl Cluster {
             };
             records.retain(|record| record.target.kind == *kind && is_last(record));
         }
-        let (gone, living) =
-            std::mem::take(&mut self.lives).into_iter().partition(|(_, life)| life.deleted_at.is_some());
-        self.lives = living;
+        let (gone, live) = std::mem::take(&mut self.lives).into_iter().partition(|(_, life)| life.deleted_at.is_some());
+        self.lives = live;
         let gone: BTreeMap<Arc<str>, Life> = gone;
         gone.into_values().collect()
     }
 
-    /// The store goes back to what it was at a version, as when etcd is restored from a backup: what happened since was never.
-    /// Versions are given a second time, and UIDs are not. `raised` is what etcd's manual advises: versions go on above all
-    /// that were given, and objects keep those that they had.
+    /// Restores the store of an earlier version, as from a backup of etcd. Versions are assigned a second time, UIDs
+    /// are not. With `raised`, as etcd's manual advises, new versions are above all assigned ones, and objects keep
+    /// theirs.
     pub fn restore(&mut self, version: u64, raised: bool) {
         let kinds: Vec<Kind> = self.history.keys().cloned().collect();
         let records: Vec<Record> = kinds.iter().flat_map(|kind| self.list_at(kind, version)).collect();
-        let parse = |text: &str| serde_json::from_str(text).expect("the model keeps JSON");
+        let parse = |text: &str| serde_json::from_str(text).expect("the model stores JSON");
         self.objects = records.into_iter().map(|record| (record.target, parse(&record.text))).collect();
         for records in self.history.values_mut() {
             records.retain(|record| record.version <= version);
@@ -143,23 +135,22 @@ impl Cluster {
         for life in self.lives.values_mut() {
             life.deleted_at = life.deleted_at.filter(|deleted_at| *deleted_at <= version);
         }
-        // Definitions are in the backup like everything else.
+        // CRDs are part of the backup.
         self.served.extend(self.objects.keys().map(|target| target.kind.clone()));
         self.version = if raised { self.version + RAISED_BY } else { version };
         self.unread.clear();
     }
 
-    /// The last record of every object that there is.
-    pub fn living(&self) -> Vec<Record> {
+    /// The last record of every existing object.
+    pub fn live_records(&self) -> Vec<Record> {
         self.history.keys().flat_map(|kind| self.list_at(kind, u64::MAX)).collect()
     }
 
-    /// The changes since this was asked last.
     pub fn take_changes(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.unread)
     }
 
-    /// A kind as it was at a version: the last record of each object up to there.
+    /// The objects of a kind at a version: the last record of each up to there.
     pub fn list_at(&self, kind: &Kind, version: u64) -> Vec<Record> {
         let mut last = BTreeMap::new();
         for record in self.history(kind).iter().take_while(|record| record.version <= version) {
@@ -174,7 +165,7 @@ impl Cluster {
         !is_custom || self.served.contains(kind)
     }
 
-    /// A person creates an object.
+    /// A user creates an object.
     pub fn put(&mut self, object: Value) -> Result<Written, WriteError> {
         let target = reference(&object);
         self.create(&target, object)
@@ -201,7 +192,6 @@ impl Cluster {
         Ok(self.commit(target, object))
     }
 
-    /// Server-side apply.
     pub fn apply(
         &mut self,
         target: &ObjectRef,
@@ -213,7 +203,10 @@ impl Cluster {
         self.check_writable(target, "patch")?;
         let Some(live) = self.objects.get(target) else {
             if let Precondition::Is(uid) = only_if {
-                return error(WriteErrorClass::Conflict, format!("{target} is to have the UID {uid} and is not there"));
+                return error(
+                    WriteErrorClass::Conflict,
+                    format!("{target} does not exist and should have the UID {uid}"),
+                );
             }
             let mut object = wanted.clone();
             fields::record_apply(&mut object, manager, wanted);
@@ -235,7 +228,7 @@ impl Cluster {
         Ok(self.replace(target, after))
     }
 
-    /// A person's merge patch: takes the fields that it changes from whoever applied them.
+    /// A user's merge patch: takes over the ownership of the fields that it changes.
     pub fn edit(&mut self, target: &ObjectRef, patch: &Value) -> bool {
         let Some(live) = self.objects.get(target) else { return false };
         let mut after = live.clone();
@@ -264,8 +257,8 @@ impl Cluster {
         Ok(self.replace(target, after))
     }
 
-    /// JSON merge patch of an object; a UID or a version in its metadata is a precondition. An object that was kept by its
-    /// finalizers alone goes with the last of them.
+    /// JSON merge patch of an object; a UID or a version in its metadata is a precondition. Removes a deleted object
+    /// with its last finalizer.
     pub fn patch(
         &mut self,
         target: &ObjectRef,
@@ -294,14 +287,14 @@ impl Cluster {
         merge(&mut after, &patch);
         fields::record_edit(&mut after, manager, &patch);
         if is_deleting(&after) && !has_finalizers(&after) && has_finalizers(live) {
-            let answer = written(live);
+            let result = written(live);
             self.remove(target);
-            return Ok(answer);
+            return Ok(result);
         }
         Ok(self.replace(target, after))
     }
 
-    /// An eviction, which a budget may not allow: as many Pods with the label `app` as it says have to be left.
+    /// An eviction, if the budget of the Pod's label `app` allows it.
     pub fn evict(&mut self, target: &ObjectRef, uid: &str) -> Result<Written, WriteError> {
         let app = self.objects.get(target).map(|pod| pod["metadata"]["labels"]["app"].clone());
         let needed = app.as_ref().and_then(Value::as_str).and_then(|app| self.budgets.get(app));
@@ -318,8 +311,8 @@ impl Cluster {
         self.delete(target, Some(uid))
     }
 
-    /// DELETE, with a UID precondition where one is given. Pods go gracefully: something has to finish them. What has
-    /// finalizers goes when it has none any more.
+    /// DELETE, with an optional UID precondition. A Pod terminates gracefully and is removed later; an object with
+    /// finalizers is removed with the last of them.
     pub fn delete(&mut self, target: &ObjectRef, uid: Option<&str>) -> Result<Written, WriteError> {
         self.check_writable(target, "delete")?;
         let Some(live) = self.objects.get(target) else {
@@ -338,7 +331,6 @@ impl Cluster {
         Ok(Written { uid: live_uid, resource_version: ResourceVersion(self.version) })
     }
 
-    /// Takes an object away for good.
     pub fn remove(&mut self, target: &ObjectRef) {
         let Some(mut object) = self.objects.remove(target) else { return };
         self.version += 1;
@@ -349,7 +341,7 @@ impl Cluster {
         }
     }
 
-    /// Stores a changed object; one that is as before keeps its version.
+    /// Stores a changed object; an unchanged one keeps its version.
     pub fn replace(&mut self, target: &ObjectRef, mut after: Value) -> Written {
         let before = &self.objects[target];
         if *before == after {
@@ -365,9 +357,9 @@ impl Cluster {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.record(target, &object, false);
-        let answer = written(&object);
+        let result = written(&object);
         self.objects.insert(target.clone(), object);
-        answer
+        result
     }
 
     fn record(&mut self, target: &ObjectRef, object: &Value, deleted: bool) -> Record {
@@ -396,12 +388,10 @@ impl Cluster {
     }
 }
 
-/// Whether an object is on its way out.
 pub fn is_deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Whether something has to happen before an object may go.
 pub fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
@@ -422,23 +412,4 @@ fn controller_of(object: &Value, child: &ObjectRef) -> Option<Owner> {
         },
         uid: owner["uid"].as_str()?.into(),
     })
-}
-
-/// RFC 7396.
-pub fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = Value::Object(Map::new());
-    }
-    let Value::Object(into) = into else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            into.remove(name);
-        } else {
-            merge(into.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
 }

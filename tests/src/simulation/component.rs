@@ -1,4 +1,4 @@
-//! A plugin's component, compiled and loaded into this process as the host does it. It knows nothing of the simulation.
+//! A plugin's component, compiled and loaded into this process as the host does. Knows nothing of the simulation.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,6 @@ use mortise_wasm::plugin::Plugin;
 
 use crate::checkout::built;
 
-/// The host's own subcommand that compiles.
 const COMPILE: &str = "compile-component";
 
 /// crontab, loaded once for all runs.
@@ -20,7 +19,7 @@ pub fn crontab() -> &'static Plugin {
         let cache = tempfile::tempdir().unwrap();
         let folder = cache.path().join("cache");
         let compiler = Compiler::new(built("debug/mortise"), vec![COMPILE.into()], &folder, &engine).unwrap();
-        // The folder may go: the file is held open.
+        // The folder may be deleted: the file is open.
         engine.load(compiler.compile(&wasm).unwrap()).unwrap()
     })
 }

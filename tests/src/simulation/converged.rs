@@ -1,5 +1,5 @@
-//! The end of every run: no more faults, everything that was taken away is given back, and the cluster has to come to
-//! the state that its objects ask for, and then to rest.
+//! The end of every run: no more faults, all rights are restored, and the cluster has to converge to its objects' specs
+//! and become quiet.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
-/// Steps within which a cluster has to come to rest.
+/// Steps within which a cluster has to become quiet.
 const MAX_STEPS: u64 = 60_000;
-/// Simulated time for that: longer than the longest backoff and a breaker's rest together.
+/// Simulated time for that: longer than the longest backoff plus an open breaker.
 const REST_MS: u64 = 2 * 3_600 * 1_000;
-/// Simulated time in which nothing may happen afterwards.
+/// Simulated time without calls and writes after that.
 const QUIET_MS: u64 = 3_600 * 1_000;
 
 fn violated<T>(rule: &'static str, message: String) -> Result<T, Violation> {
@@ -24,7 +24,7 @@ fn violated<T>(rule: &'static str, message: String) -> Result<T, Violation> {
 }
 
 impl World {
-    /// Ends the faults and mends what they have done to others.
+    /// Ends the faults and restores rights and plugins.
     pub fn calm(&mut self) {
         self.note(|| "CALM".to_owned());
         self.faults.on = false;
@@ -38,19 +38,18 @@ impl World {
         }
     }
 
-    /// Runs until nothing is left to happen but what is hours away.
     pub fn rest(&mut self, for_ms: u64) -> Result<(), Violation> {
         let (until_ms, steps) = (self.now_ms + for_ms, self.steps);
         while self.step(until_ms)? {
             if self.steps - steps > MAX_STEPS {
-                return violated("comes to rest", format!("not within {MAX_STEPS} steps"));
+                return violated("becomes quiet", format!("not within {MAX_STEPS} steps"));
             }
         }
         self.now_ms = until_ms;
         Ok(())
     }
 
-    /// Comes to rest in the state that is asked for, stays there, and stays there over a restart of the host.
+    /// Converges, and stays converged without writes, also over a restart of the host.
     pub fn converge(&mut self) -> Result<(), Violation> {
         self.rest(REST_MS)?;
         self.check_converged()?;
@@ -58,7 +57,7 @@ impl World {
         self.check_restart()
     }
 
-    /// A fixed point: no write and no call while nothing changes.
+    /// No write and no call while nothing changes.
     pub fn check_quiet(&mut self) -> Result<(), Violation> {
         let (requests, calls) = (self.requests.len(), self.calls);
         self.rest(QUIET_MS)?;
@@ -69,7 +68,7 @@ impl World {
         Ok(())
     }
 
-    /// A host that starts over a converged cluster calls each object once and writes nothing.
+    /// A host that starts on a converged cluster calls the guest once per object and writes nothing.
     fn check_restart(&mut self) -> Result<(), Violation> {
         let (requests, calls) = (self.requests.len(), self.calls);
         self.crash()?;
@@ -86,31 +85,26 @@ impl World {
     }
 
     fn check_converged(&self) -> Result<(), Violation> {
-        let rule = "converges";
-        if let Some(error) = self.driver.health().plugins.iter().find(|plugin| !plugin.ready || plugin.loading) {
-            return violated(rule, format!("the plugin {error:?} is not ready"));
+        self.check_state().or_else(|message| violated("converges", message))
+    }
+
+    fn check_state(&self) -> Result<(), String> {
+        if let Some(error) = self.engine.health().plugins.iter().find(|plugin| !plugin.ready || plugin.loading) {
+            return Err(format!("the plugin {error:?} is not ready"));
         }
         for (name, offer) in &self.offers {
             let live = self.cluster.get(&plugin_object(name));
             let digest = live.map_or(Value::Null, |live| live["status"]["digest"].clone());
             if digest != *offer.digest.0 {
-                return violated(rule, format!("the Plugin object {name} tells of {digest}, not of {}", offer.digest));
+                return Err(format!("the Plugin object {name} has the digest {digest}, not {}", offer.digest));
             }
         }
-        for set in self.cluster.list(&podset_kind()) {
-            self.check_podset(set).or_else(|message| violated(rule, message))?;
-        }
-        for site in self.cluster.list(&site_kind()) {
-            self.check_site(site).or_else(|message| violated(rule, message))?;
-        }
-        for census in self.cluster.list(&census_kind()) {
-            self.check_census(census).or_else(|message| violated(rule, message))?;
-        }
-        for tenant in self.cluster.list(&tenant_kind()) {
-            self.check_tenant(tenant).or_else(|message| violated(rule, message))?;
-        }
-        self.check_marks().or_else(|message| violated(rule, message))?;
-        self.check_orphans().or_else(|message| violated(rule, message))
+        self.cluster.list(&podset_kind()).try_for_each(|set| self.check_podset(set))?;
+        self.cluster.list(&site_kind()).try_for_each(|site| self.check_site(site))?;
+        self.cluster.list(&census_kind()).try_for_each(|census| self.check_census(census))?;
+        self.cluster.list(&tenant_kind()).try_for_each(|tenant| self.check_tenant(tenant))?;
+        self.check_marks()?;
+        self.check_orphans()
     }
 
     fn check_podset(&self, set: &Value) -> Result<(), String> {
@@ -170,7 +164,7 @@ impl World {
     fn check_tenant(&self, tenant: &Value) -> Result<(), String> {
         let name = tenant["metadata"]["name"].as_str().unwrap_or_default();
         if is_deleting(tenant) || tenant["metadata"]["finalizers"] != json!(["mortise.dev/tenant"]) {
-            return Err(format!("Tenant {name} was to go, or is not kept: {tenant}"));
+            return Err(format!("Tenant {name} is being deleted, or has no finalizer: {tenant}"));
         }
         let settings = self.cluster.get(&named(&config_map(), "settings"));
         if settings.is_some_and(|settings| settings["metadata"]["labels"][tenant_label(name)] != "on") {
@@ -179,7 +173,7 @@ impl World {
         check_status(tenant, &json!({"marks": settings.is_some()}))
     }
 
-    /// What a Tenant has marked is not marked any more when it is gone.
+    /// No mark of a deleted Tenant is left.
     fn check_marks(&self) -> Result<(), String> {
         let Some(settings) = self.cluster.get(&named(&config_map(), "settings")) else { return Ok(()) };
         let marks = settings["metadata"]["labels"].as_object().into_iter().flat_map(|labels| labels.keys());
@@ -200,7 +194,6 @@ impl World {
         orphan.map_or(Ok(()), |(uid, life)| Err(format!("{} ({uid}) has outlived its owner", life.target)))
     }
 
-    /// One run from the first plugin to the last restart.
     pub fn run(&mut self, chaos_ms: u64) -> Result<(), Violation> {
         self.begin()?;
         self.run_until(chaos_ms)?;
@@ -208,7 +201,6 @@ impl World {
         self.converge()
     }
 
-    /// Begins with the first plugin, and with the faults.
     pub fn begin(&mut self) -> Result<(), Violation> {
         self.faults.on = true;
         self.install();
@@ -217,7 +209,6 @@ impl World {
         Ok(())
     }
 
-    /// Runs to a moment.
     pub fn run_until(&mut self, until_ms: u64) -> Result<(), Violation> {
         while self.step(until_ms)? {}
         self.now_ms = until_ms;
@@ -233,7 +224,7 @@ fn owner_uid(object: &Value) -> &Value {
     &object["metadata"]["ownerReferences"][0]["uid"]
 }
 
-/// The status is what it has to be, of this generation, and not Stalled.
+/// The status is the wanted one, of this generation, and not Stalled.
 fn check_status(object: &Value, wanted: &Value) -> Result<(), String> {
     let mut status = object["status"].clone();
     let observed = status["observedGeneration"].take();

@@ -1,8 +1,8 @@
-//! CronTabs of every minute, for days, under a host that dies at random and stays away for a while: the real component, the
-//! real driver, a model of everything else. In the end every minute has had exactly one Job.
+//! CronTabs of every minute, for days, with a host that dies at random and stays down for a while: the real component,
+//! the real engine, a model of everything else. At the end every minute has exactly one Job.
 //!
-//! `MORTISE_SIM_CRONTABS` and `MORTISE_SIM_HOURS` make more of it; two hundred of them and 240 hours are some ten million
-//! calls, which a release build makes in half an hour.
+//! `MORTISE_SIM_CRONTABS` and `MORTISE_SIM_HOURS` scale it; 200 for 240 hours are ten million calls, which take a
+//! release build half an hour.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,33 +13,30 @@ use serde_json::{Value, json};
 use super::cluster::{Life, job};
 use super::environment::object;
 use super::guests::{Guest, Program, crontab_kind};
+use super::tests::number_from;
 use super::world::{BEGIN_UNIX_MS, Mutant, World};
 
 const CRONTABS: u64 = 5;
 const HOURS: u64 = 4;
 const SECOND_MS: u64 = 1_000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
-/// How long a host is away at most: shorter than from tick to tick, so that none of them is a missed one.
+/// Longest downtime: shorter than the interval of ticks, so that none is missed.
 const AWAY_MS: u64 = 50 * SECOND_MS;
-/// How long it lives: longer than from tick to tick, for the same reason.
+/// Lifetime: longer than the interval of ticks, for the same reason.
 const LIVES_MS: (u64, u64) = (65 * SECOND_MS, 40 * MINUTE_MS);
-/// What a host that has just been started needs until it acts, and a write that died with it until it is repeated.
+/// Time from a start to the first write, and to the repetition of a lost one.
 const TO_ACT_MS: u64 = 20 * SECOND_MS;
 
-fn number_from(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
-}
-
-/// Which minutes of a CronTab have had a Job.
+/// The minutes of each CronTab that have a Job.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     minutes: BTreeMap<String, BTreeMap<u64, u32>>,
 }
 
-impl Tally {
+impl Counts {
     fn add(&mut self, lives: impl IntoIterator<Item = Life>) {
         for life in lives.into_iter().filter(|life| life.target.kind == job()) {
-            let (owner, key) = (life.owner.expect("it is a child"), life.child_key.expect("it has a key"));
+            let (owner, key) = (life.owner.expect("Jobs are children"), life.child_key.expect("children have keys"));
             let minutes = self.minutes.entry(owner.target.name.name.to_string()).or_default();
             match minutes.entry(key.parse().expect("the key is a minute")) {
                 Entry::Vacant(free) => drop(free.insert(1)),
@@ -49,9 +46,9 @@ impl Tally {
     }
 }
 
-/// CronTabs in a world whose host serves them.
+/// A world with CronTabs and a host that serves them.
 fn world(crontabs: u64, spec: &Value) -> World {
-    let mut world = World::new(number_from("MORTISE_SEED", 1), Mutant::None);
+    let mut world = World::new(number_from("MORTISE_SEED").unwrap_or(1), Mutant::None);
     world.oracle.is_asleep = true;
     world.offer(Guest::new(Program::CronTab, 1), "{}");
     world.start().unwrap();
@@ -66,9 +63,10 @@ fn world(crontabs: u64, spec: &Value) -> World {
 
 #[test]
 fn every_minute_of_days_has_one_job_however_often_the_host_dies() {
-    let (crontabs, hours) = (number_from("MORTISE_SIM_CRONTABS", CRONTABS), number_from("MORTISE_SIM_HOURS", HOURS));
+    let crontabs = number_from("MORTISE_SIM_CRONTABS").unwrap_or(CRONTABS);
+    let hours = number_from("MORTISE_SIM_HOURS").unwrap_or(HOURS);
     let mut world = world(crontabs, &json!({"cronSpec": "* * * * *", "image": "cron", "startingDeadlineSeconds": 55}));
-    let (end_ms, mut kills, mut tally) = (hours * 60 * MINUTE_MS, 0_u64, Tally::default());
+    let (end_ms, mut kills, mut counts) = (hours * 60 * MINUTE_MS, 0_u64, Counts::default());
     loop {
         let dies_ms = world.now_ms + world.random.between(LIVES_MS.0, LIVES_MS.1);
         if dies_ms >= end_ms {
@@ -79,21 +77,21 @@ fn every_minute_of_days_has_one_job_however_often_the_host_dies() {
         kills += 1;
         let away_ms = world.random.between(0, AWAY_MS);
         world.run_until(dies_ms + away_ms).unwrap();
-        tally.add(world.cluster.forget());
+        counts.add(world.cluster.forget());
         world.requests.clear();
         world.start().unwrap();
     }
     world.run_until(end_ms + TO_ACT_MS).unwrap();
     assert_eq!(world.refused, [""; 0]);
-    tally.add(std::mem::take(&mut world.cluster.lives).into_values());
+    counts.add(std::mem::take(&mut world.cluster.lives).into_values());
     let first = BEGIN_UNIX_MS / MINUTE_MS;
     let (mut missed, mut doubled) = (0, 0);
     for number in 0..crontabs {
-        let minutes = &tally.minutes[&format!("tab-{number}")];
+        let minutes = &counts.minutes[&format!("tab-{number}")];
         missed += (first + 1..=first + hours * 60).filter(|minute| !minutes.contains_key(minute)).count();
         doubled += minutes.values().filter(|times| **times > 1).count();
     }
-    let jobs: usize = tally.minutes.values().map(BTreeMap::len).sum();
+    let jobs: usize = counts.minutes.values().map(BTreeMap::len).sum();
     println!(
         "crontabs: {crontabs} for {hours} hours, {kills} kills, {jobs} Jobs, {} calls: {doubled} doubled, {missed} missed",
         world.calls

@@ -1,8 +1,8 @@
-//! The leader election under faults: several hosts, one Lease on a model API server, and a seed. Hosts die, are stopped and go
-//! on, give the lead back and come anew; requests are late, their answers are lost, and they land after their sender has given
-//! them up. What must hold at each moment: whatever write a host sends, none lands while another host may write.
+//! The leader election under faults: several hosts, one Lease on a model API server, and a seed. Hosts die, are stopped
+//! and continued, release the lead and restart; requests are late, their responses are lost, and they take effect after
+//! the sender has given up. The invariant: no write of a host takes effect while another may write.
 //!
-//! It runs `core::lease` alone. What a host does with its claim the driver's own tests tell, and the runs beside this one.
+//! It runs `core::lease` alone. The engine's own tests, and the other simulation, have what a host does with its claim.
 
 use std::collections::BTreeMap;
 
@@ -13,47 +13,41 @@ use serde_json::{Value, json};
 
 use super::random::Random;
 
-/// How soon a host gives a request about the Lease up.
+/// Timeout of requests for the Lease.
 const REQUEST_MS: u64 = 5_000;
-/// Longest that a Lease may have no holder who may write when nothing is wrong: one that died had it for fifteen seconds after
-/// it was seen by the others, who look every two seconds and up to a fifth more, and may have lost a request just before. The
-/// requests that are answered on the way, four at most, take their time too.
+/// Bound of the time without a leader when nothing fails: a host that died keeps the Lease for fifteen seconds after
+/// the others saw its renewal; they read every two seconds plus up to a fifth, and may just have lost a request. Up to
+/// four requests on the way take their time too.
 const TAKEN_OVER_MS: u64 = LEASE_DURATION_MS + 2 * (RETRY_MS + RETRY_MS / 5) + REQUEST_MS + 4 * (ANSWER_MS + TICK_MS);
-/// How long an answer takes when nothing is wrong.
+/// Longest response time without faults.
 const ANSWER_MS: u64 = 20;
 
-/// How finely time is looked at. Nothing that matters here is shorter.
+/// Step of the clock, shorter than everything that matters here.
 const TICK_MS: u64 = 10;
-/// How long it takes, on average, until something goes wrong again.
+/// Mean time between accidents.
 const ACCIDENT_MS: u64 = 4_000;
 
-/// What a host waits for.
 #[derive(Clone, Debug)]
 enum Waits {
     Until(u64),
     Read { answer_ms: u64, answer: Result<Option<Lease>, ()> },
     Written { sent_ms: u64, answer_ms: u64, answer: Result<Lease, Unwritten> },
 }
-
-#[derive(Debug)]
 struct Host {
     election: Election,
-    /// What it knows of the time is the clock of its own machine.
+    /// Each machine has its own monotonic clock.
     clock_ahead_ms: u64,
     waits: Waits,
-    /// It does nothing before then: it is stopped.
+    /// The process is stopped until then.
     stopped_until_ms: u64,
 }
 
-/// A write of the Lease on its way.
+/// A write of the Lease in flight.
 #[derive(Clone, Debug)]
 struct Landing {
     lease: Value,
     creates: bool,
 }
-
-/// One run.
-#[derive(Debug)]
 pub struct Contest {
     random: Random,
     now_ms: u64,
@@ -63,21 +57,19 @@ pub struct Contest {
     started: u64,
     landings: BTreeMap<(u64, u64), Landing>,
     sent: u64,
-    /// The last moment at which a write of each host may land.
+    /// The latest time at which a write of each host may take effect.
     writes_until_ms: BTreeMap<u64, u64>,
-    /// When a host could write last.
+    /// The last time at which a host could write.
     led_ms: u64,
-    /// Whether anything goes wrong.
     pub faults: bool,
-    /// A mistake, to show that mistakes are found: claims count from when the answer came.
-    pub counts_from_answer: bool,
-    /// How often another host came to lead.
+    /// A mutant, to show that it is found: claims count from the response.
+    pub counts_from_response: bool,
+    /// The number of changes of the leader.
     pub changes: u64,
     leader: Option<u64>,
 }
 
 impl Contest {
-    /// So many hosts that have just begun.
     pub fn new(seed: u64, hosts: usize) -> Self {
         let mut contest = Self {
             random: Random::new(seed),
@@ -91,7 +83,7 @@ impl Contest {
             writes_until_ms: BTreeMap::new(),
             led_ms: 1_000_000,
             faults: true,
-            counts_from_answer: false,
+            counts_from_response: false,
             changes: 0,
             leader: None,
         };
@@ -109,7 +101,7 @@ impl Contest {
         self.hosts.insert(self.started, Host { election, clock_ahead_ms, waits, stopped_until_ms: 0 });
     }
 
-    /// Lets time pass, and says what went wrong.
+    /// Runs for this time. The error is a violation of the invariant.
     pub fn run(&mut self, duration_ms: u64) -> Result<(), String> {
         let end_ms = self.now_ms + duration_ms;
         while self.now_ms < end_ms {
@@ -133,8 +125,8 @@ impl Contest {
         Ok(())
     }
 
-    /// From now on nothing goes wrong any more, whoever is stopped goes on, and no write lands that was given up: a renewal by a
-    /// host that has died would be another fifteen seconds of waiting for it.
+    /// Ends the faults, continues stopped hosts, and drops writes that were given up: a renewal of a dead host would
+    /// delay the takeover by another fifteen seconds.
     pub fn calm(&mut self) {
         self.faults = false;
         self.landings.clear();
@@ -146,7 +138,7 @@ impl Contest {
 
     fn accident(&mut self) {
         let numbers: Vec<u64> = self.hosts.keys().copied().collect();
-        // The leader is the one whose accidents matter.
+        // Accidents of the leader matter most.
         let number = match self.leader.filter(|number| self.hosts.contains_key(number)) {
             Some(leader) if self.random.chance(600) => leader,
             _ => self.random.pick(&numbers).expect("there are always hosts"),
@@ -166,7 +158,7 @@ impl Contest {
         }
     }
 
-    /// A host is told to end. What it has begun to write has ended before it gives the lead back.
+    /// A host shuts down. Its writes have ended before it releases the lead.
     fn release(&mut self, number: u64) {
         if self.writes_until_ms.get(&number).is_some_and(|until_ms| *until_ms > self.now_ms) {
             return;
@@ -179,7 +171,7 @@ impl Contest {
         self.start();
     }
 
-    /// A host does what it has to, if it is not stopped and has heard what it waited for.
+    /// A host acts, if it is not stopped and its timer or response is due.
     fn turn(&mut self, number: u64) {
         let Some(mut host) = self.hosts.remove(&number) else { return };
         if host.stopped_until_ms <= self.now_ms {
@@ -194,7 +186,7 @@ impl Contest {
                     Waits::Until(_) => {}
                     Waits::Read { answer, .. } => host.election.on_read(clock_ms, random, answer),
                     Waits::Written { sent_ms, answer, .. } => {
-                        let sent_ms = if self.counts_from_answer { clock_ms } else { sent_ms };
+                        let sent_ms = if self.counts_from_response { clock_ms } else { sent_ms };
                         host.election.on_written(sent_ms, clock_ms, random, answer);
                     }
                 }
@@ -219,7 +211,7 @@ impl Contest {
         let landing = Landing { lease, creates };
         let (answer_ms, lost) = self.answer();
         let answer = if lost {
-            // It may have landed, or may yet, when its sender has long gone on.
+            // It may take effect now, or long after the sender gave up.
             self.send(landing);
             Err(Unwritten::Unknown)
         } else {
@@ -228,7 +220,7 @@ impl Contest {
         Waits::Written { sent_ms: clock_ms, answer_ms, answer }
     }
 
-    /// When a request is answered, and whether its answer is lost.
+    /// The time of a request's response, and whether it is lost.
     fn answer(&mut self) -> (u64, bool) {
         match self.random.below(100) {
             0..4 if self.faults => (self.now_ms + REQUEST_MS, true),
@@ -237,7 +229,7 @@ impl Contest {
         }
     }
 
-    /// A write of which its sender will not hear lands at some time, or never.
+    /// A write without a response takes effect at some time, or never.
     fn send(&mut self, landing: Landing) {
         self.sent += 1;
         if self.random.chance(700) {
@@ -263,7 +255,7 @@ impl Contest {
         Ok(kept)
     }
 
-    /// A host that may write does, as late as it may; the write lands as late as it can.
+    /// A host that may write does, and the write takes effect as late as possible.
     fn write(&mut self, number: u64) -> Result<(), String> {
         let Some(host) = self.hosts.get(&number) else { return Ok(()) };
         let claim = Claim::of(host.election.claim_until_ms());
@@ -289,15 +281,15 @@ impl Contest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulation::tests::number_from;
 
-    /// Seeds of an ordinary test run; `MORTISE_SEEDS` asks for another number.
+    /// Seeds of an ordinary test run; `MORTISE_SEEDS` sets another number.
     const SEEDS: u64 = 40;
-    /// How long the faults of one run last, in simulated time.
     const CHAOS_MS: u64 = 300_000;
 
     #[test]
     fn x7_no_write_of_a_host_lands_while_another_may_write_and_somebody_leads_when_all_is_well() {
-        let seeds = std::env::var("MORTISE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+        let seeds = number_from("MORTISE_SEEDS").unwrap_or(SEEDS);
         let mut changes = 0;
         for seed in 1..=seeds {
             let mut contest = Contest::new(seed, 3);
@@ -308,7 +300,7 @@ mod tests {
             ran.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
             changes += contest.changes;
         }
-        println!("{seeds} seeds, {changes} times another host came to lead");
+        println!("{seeds} seeds, {changes} changes of the leader");
         assert!(changes >= 3 * seeds, "the lead changed {changes} times only, which shows little");
     }
 
@@ -316,15 +308,15 @@ mod tests {
     fn x7_a_host_that_counts_its_claim_from_the_answer_is_found() {
         let found = (1..=SEEDS).find_map(|seed| {
             let mut contest = Contest::new(seed, 3);
-            contest.counts_from_answer = true;
+            contest.counts_from_response = true;
             contest.run(CHAOS_MS).err().map(|violation| (seed, violation))
         });
-        let (seed, violation) = found.expect("the mistake was not found");
+        let (seed, violation) = found.expect("the mutant was not found");
         println!("found by seed {seed}: {violation}");
     }
 
     #[test]
-    fn x7_hosts_that_nothing_befalls_keep_their_leader() {
+    fn x7_without_faults_the_leader_stays() {
         let mut contest = Contest::new(1, 3);
         contest.calm();
         contest.run(600_000).unwrap();

@@ -1,5 +1,5 @@
-//! What people, other programs and accidents do while a host runs: objects come, change and go, Pods die, plugins are
-//! replaced, rights are taken away and given back, and the host itself dies.
+//! Changes by users, other programs and accidents while a host runs: they create, change and delete objects, Pods die,
+//! plugins are replaced, rights are revoked and restored, and the host dies.
 
 use mortise_core::object::{Kind, Name, ObjectRef};
 use serde_json::{Value, json};
@@ -11,11 +11,11 @@ use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
 const NAMESPACE: &str = "default";
-/// Names that PodSets take, so that some are created again soon after they were deleted.
+/// Few names of PodSets, so that some are created again soon after they were deleted.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const IMAGES: [&str; 3] = ["busybox:1", "busybox:2", "busybox:3"];
 
-/// Kinds whose rights are taken away at times.
+/// Kinds whose rights are revoked at times.
 fn contested() -> [Kind; 4] {
     [pod(), config_map(), podset_kind(), site_kind()]
 }
@@ -24,7 +24,6 @@ pub fn named(kind: &Kind, name: &str) -> ObjectRef {
     ObjectRef { kind: kind.clone(), name: Name::new(NAMESPACE, name) }
 }
 
-/// An object of a kind with a spec.
 pub fn object(kind: &Kind, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": &*kind.api_version, "kind": &*kind.kind,
@@ -33,7 +32,6 @@ pub fn object(kind: &Kind, name: &str, spec: &Value) -> Value {
 }
 
 impl World {
-    /// The plugins of every run.
     pub fn install(&mut self) {
         self.offer(Guest::new(Program::PodSet, 1), "{}");
         self.offer(Guest::new(Program::Site, 1), "{}");
@@ -41,7 +39,7 @@ impl World {
         self.offer(Guest::new(Program::Tenant, 1), "{}");
     }
 
-    /// Does one thing, and comes back for the next.
+    /// Makes one change, and schedules the next.
     pub fn environment(&mut self) -> Result<(), Violation> {
         if !self.faults.on {
             return Ok(());
@@ -92,7 +90,7 @@ impl World {
             }
             6 => self.cluster.remove(&target),
             7 => {
-                // Deleted and made anew between two looks of the host.
+                // Deleted and created again before the host sees it.
                 self.cluster.remove(&target);
                 let _ = self.cluster.put(object(&podset_kind(), name, &spec));
             }
@@ -111,7 +109,7 @@ impl World {
     fn kill_pod(&mut self) {
         let Some(target) = self.some(&pod()) else { return };
         if self.random.chance(300) {
-            // By force: it is gone at once.
+            // By force, without a grace period.
             self.cluster.remove(&target);
         } else {
             self.by_others(|world| {
@@ -120,7 +118,7 @@ impl World {
         }
     }
 
-    /// RBAC restricts the host, not everybody.
+    /// RBAC restricts the host, not others.
     fn by_others(&mut self, act: impl FnOnce(&mut Self)) {
         let denied = std::mem::take(&mut self.cluster.unwritable);
         act(self);
@@ -170,7 +168,7 @@ impl World {
         }
     }
 
-    /// A Tenant comes, or is asked to go: it goes when the host has let it.
+    /// Creates a Tenant, or deletes it: it is removed once the host has removed its finalizer.
     fn touch_tenant(&mut self) {
         if !self.cluster.serves(&tenant_kind()) {
             return;
@@ -226,7 +224,7 @@ impl World {
         self.end_watches()
     }
 
-    /// What is none of mortise's business on objects that are.
+    /// Changes labels that mortise does not use.
     fn touch_metadata(&mut self) {
         let kind = self.random.pick(&[podset_kind(), site_kind(), pod(), config_map()]).expect("there are some");
         let Some(target) = self.some(&kind) else { return };

@@ -1,59 +1,53 @@
-//! Which faults there are, how often each is injected, and how often it was.
+//! The faults, how often each is injected, and how often it was.
 
 use std::collections::BTreeMap;
 
 use super::random::Random;
 
-/// Something that goes wrong on the way between the driver and the cluster, or within a guest.
+/// A failure between the engine and the cluster, or within a guest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
     /// 503: the write did not happen.
     Unavailable,
     /// 429 with a delay.
     TooManyRequests,
-    /// 409 for no reason that the writer could have known.
+    /// 409 for no visible reason.
     Conflict,
     /// The connection broke before the write arrived.
     LostWrite,
-    /// The write landed, its answer got lost.
+    /// The write takes effect, its response is lost.
     LostReply,
-    /// The answer got lost, and the write lands long afterwards.
+    /// The response is lost, and the write takes effect much later.
     LateWrite,
-    /// The answer comes long after the write has landed.
+    /// The response comes long after the write took effect.
     LateReply,
-    /// A read of one object fails.
     ReadFails,
-    /// Registering a CRD fails for now.
+    /// The registration of a CRD fails once.
     CrdFails,
-    /// A watch ends and goes on where it was.
+    /// A watch ends and resumes.
     WatchClosed,
-    /// A watch is lost and its kind is listed again.
+    /// A watch fails and its kind is listed again.
     WatchLost,
-    /// As before, and the list comes from an API server that is behind.
+    /// The same with a list from an API server that lags.
     StaleList,
-    /// An event comes a second time.
     Duplicate,
-    /// Two changes of one object come as one.
+    /// Two changes of one object are delivered as one.
     Coalesced,
-    /// An event never comes, and nobody is told.
+    /// An event is never delivered, without an error.
     EventLost,
-    /// A kind's events are held up, so that views of two kinds do not fit each other.
+    /// A kind's events are delayed, so that views of two kinds are inconsistent.
     Lag,
-    /// A guest traps.
     Trap,
-    /// A guest answers that it could not.
     Retry,
-    /// A guest takes very long.
     SlowCall,
-    /// The host dies and is started again.
     Crash,
-    /// RBAC takes the right to read a kind away.
+    /// RBAC revokes the right to read a kind.
     ReadDenied,
-    /// RBAC takes the right to write a kind away.
+    /// RBAC revokes the right to write a kind.
     WriteDenied,
-    /// Somebody deletes a CRD's endpoint; its objects go with it.
+    /// A user deletes a CRD, and all its objects with it.
     CrdDeleted,
-    /// The API server's store goes back to an earlier state.
+    /// etcd is restored from a backup.
     Restored,
 }
 
@@ -80,19 +74,17 @@ const PER_MILLE: [(Fault, u64); 19] = [
     (Fault::SlowCall, 40),
 ];
 
-/// The faults of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// No fault is injected while this is false.
     pub on: bool,
-    /// Events are lost without a word, too. No rule about views holds then before an audit has looked.
+    /// Also lose events without an error. No rule about views holds then until an audit.
     pub silent: bool,
-    /// How often each was injected.
     pub injected: BTreeMap<Fault, u64>,
 }
 
 impl Faults {
-    /// Whether this fault happens now.
+    /// Whether to inject this fault now.
     pub fn hit(&mut self, random: &mut Random, fault: Fault) -> bool {
         let per_mille = PER_MILLE.iter().find(|(known, _)| *known == fault).map_or(0, |(_, per_mille)| *per_mille);
         let hit = self.on && (self.silent || fault != Fault::EventLost) && random.chance(per_mille);
@@ -102,7 +94,6 @@ impl Faults {
         hit
     }
 
-    /// Counts a fault that something else has decided on.
     pub fn count(&mut self, fault: Fault) {
         *self.injected.entry(fault).or_default() += 1;
     }

@@ -1,5 +1,5 @@
-//! Plugins without wasm: native functions from an object and its view to an answer, with the manifests that go with
-//! them; and one real plugin. A digest names a guest and its version, as it would name the bytes.
+//! Plugins without wasm: native functions from an object and its view to an outcome, with their manifests; and one real
+//! plugin. A digest names a guest and its version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,31 +22,28 @@ use serde_json::{Value, json};
 use super::cluster::{config_map, pod};
 use super::component;
 
-/// A version that no compiler takes.
+/// A version that does not compile.
 const TRUNCATED: u32 = 98;
-/// A version whose manifest cannot be read.
+/// A version with an invalid manifest.
 const WITHOUT_MANIFEST: u32 = 99;
 
-/// What a plugin does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Program {
-    /// Replicas of a pod.
     PodSet,
-    /// One ConfigMap, kept in place by server-side apply.
+    /// One ConfigMap, by server-side apply.
     Site,
     /// Owns nothing; counts Pods by label and reads one ConfigMap by name.
     Census,
-    /// Marks a ConfigMap that is not its own, and takes the mark away before it goes.
+    /// Labels a ConfigMap that is not its child, and removes the label when finalized.
     Tenant,
-    /// Answers what its configuration says.
+    /// Returns the outcome in its configuration.
     Scripted,
     /// The same with a finalizer, until its second version, and with actions.
     Keeper,
-    /// The component itself, for what depends on how its ticks are counted.
+    /// The real component.
     CronTab,
 }
 
-/// Every program.
 const ALL: [Program; 7] = [
     Program::PodSet,
     Program::Site,
@@ -57,7 +54,7 @@ const ALL: [Program; 7] = [
     Program::CronTab,
 ];
 
-/// A program in one of its versions: what a digest stands for.
+/// A version of a program, which a digest identifies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Guest {
     pub program: Program,
@@ -97,7 +94,6 @@ impl Guest {
         Self { program, version }
     }
 
-    /// The plugin's name.
     pub fn name(self) -> &'static str {
         match self.program {
             Program::PodSet => "podset",
@@ -126,20 +122,18 @@ impl Guest {
         Digest(format!("sha256:{}-{}", self.name(), self.version).into())
     }
 
-    /// The guest that a digest stands for.
     pub fn of(digest: &Digest) -> Option<Self> {
         let (name, version) = digest.0.strip_prefix("sha256:")?.rsplit_once('-')?;
         let mut guests = ALL.into_iter().map(|program| Self::new(program, version.parse().unwrap_or_default()));
         guests.find(|guest| guest.name() == name)
     }
 
-    /// Every kind that it may see.
     pub fn readable(self) -> Vec<Kind> {
         let manifest = Manifest::parse(&self.compiled().manifest).expect("the model's manifests are valid");
         manifest.controllers.iter().flat_map(|controller| controller.readable()).collect()
     }
 
-    /// What compiling it gives.
+    /// Its compilation result if it compiles.
     pub fn compiled(self) -> Compiled {
         let manifest = match self.program {
             Program::CronTab => Arc::clone(component::crontab().manifest()),
@@ -148,7 +142,7 @@ impl Guest {
         Compiled { manifest, component_bytes: 1_000, compile_ms: 1, cached: true }
     }
 
-    /// What the compiler says of it.
+    /// Its compilation result.
     pub fn compiles(self) -> Result<Compiled, Refusal> {
         match self.version {
             TRUNCATED => Err(Refusal::of_bytes("Malformed", "the bytes end in the middle of a section")),
@@ -196,35 +190,32 @@ impl Guest {
         })
     }
 
-    /// One call.
     pub fn call(self, object: &Object, mut view: View, limits: &CallLimits) -> (CallResult, Dependencies) {
         if self.program == Program::CronTab {
             let report = component::crontab().call(object.json(), view, limits);
             return (report.result, report.reads);
         }
-        let result = self.answer(object, &mut view);
+        let result = self.run(object, &mut view);
         (result, view.into_dependencies())
     }
 
-    fn answer(self, object: &Object, view: &mut View) -> CallResult {
+    fn run(self, object: &Object, view: &mut View) -> CallResult {
         let parsed: Value = serde_json::from_str(object.json()).expect("the API server sends JSON");
-        let answer = match self.program {
+        let result = match self.program {
             Program::PodSet => podset(self.version, &parsed, view),
             Program::Site => site(&parsed),
             Program::Census => census(&parsed, view),
             Program::Tenant => tenant(&parsed, view),
-            Program::Scripted => return scripted(&parsed, view),
-            Program::Keeper => return scripted(&parsed, view),
-            Program::CronTab => unreachable!("a component is called by its host"),
+            Program::Scripted | Program::Keeper => return scripted(&parsed, view),
+            Program::CronTab => unreachable!("the component is called above"),
         };
-        match answer {
+        match result {
             Ok(outcome) => CallResult::Done(outcome),
             Err(error) => CallResult::Failed(Failure::Retry(error.to_string())),
         }
     }
 }
 
-/// The name of a kind's CRD.
 pub fn crd_name(kind: &Kind) -> String {
     format!("{}.{}", plural(kind), kind.group())
 }
@@ -251,8 +242,7 @@ fn crd(kind: &Kind) -> Value {
     })
 }
 
-/// The Pod that every replica is. The version of the plugin and its configuration show in it, so that a replaced plugin
-/// and a changed configuration each have something to do.
+/// The Pod of every replica. It shows the plugin's version and configuration, so that a change of either causes writes.
 fn podset_pod(version: u32, spec: &Value, config: &Value) -> Value {
     let image = spec["image"].as_str().or(config["image"].as_str()).unwrap_or("busybox");
     json!({
@@ -268,15 +258,16 @@ fn podset(version: u32, object: &Value, view: &mut View) -> Result<Outcome, Acce
     let fields =
         ["metadata.name", "metadata.annotations[\"mortise.dev/child\"]", "metadata.deletionTimestamp", "status.phase"];
     let pods: Vec<Value> = serde_json::from_str(&view.owned(&pod(), &fields.map(str::to_owned))?).unwrap_or_default();
-    let is_over = |pod: &&Value| matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
-    let is_going = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    let is_finished = |pod: &&Value| matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    let is_deleting = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();
     let key = |pod: &Value| pod["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
-    // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
-    let over: BTreeSet<String> = pods.iter().filter(|pod| is_over(pod) && !is_going(pod)).filter_map(key).collect();
-    let alive = pods.iter().filter(|pod| !is_over(pod) && !is_going(pod));
+    // Omits the key of a finished Pod once, so that the host deletes it; then it returns the key again.
+    let finished: BTreeSet<String> =
+        pods.iter().filter(|pod| is_finished(pod) && !is_deleting(pod)).filter_map(key).collect();
+    let alive = pods.iter().filter(|pod| !is_finished(pod) && !is_deleting(pod));
     let names: BTreeSet<&str> = alive.filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
     let body: Arc<str> = podset_pod(version, &object["spec"], &config).to_string().into();
-    let keys = (0..replicas).map(|index| index.to_string()).filter(|key| !over.contains(key));
+    let keys = (0..replicas).map(|index| index.to_string()).filter(|key| !finished.contains(key));
     Ok(Outcome {
         children: Some(keys.map(|key| Child { key: key.into(), object: Arc::clone(&body) }).collect()),
         status: Some(json!({"replicas": names.len(), "podNames": names}).to_string().into()),
@@ -318,7 +309,7 @@ fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     Ok(Outcome { status: Some(json!({"pods": pods, "settings": settings}).to_string().into()), ..Outcome::default() })
 }
 
-/// The label by which a Tenant marks the ConfigMap.
+/// The label that a Tenant sets on the ConfigMap.
 pub fn tenant_label(name: &str) -> String {
     format!("tenant-{name}")
 }
@@ -327,19 +318,19 @@ fn tenant(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let target = ObjectRef { kind: config_map(), name: Name::new(text("namespace"), "settings") };
     let is_there = view.get(&target)?.is_some();
-    let goes = !object["metadata"]["deletionTimestamp"].is_null();
-    let mark = if goes { Value::Null } else { json!("on") };
+    let deleted = !object["metadata"]["deletionTimestamp"].is_null();
+    let mark = if deleted { Value::Null } else { json!("on") };
     let body = json!({"metadata": {"labels": {tenant_label(text("name")): mark}}}).to_string().into();
     let patch = Action::Patch { target, patch_kind: PatchKind::Merge, body, subresource: None };
     Ok(Outcome {
         actions: is_there.then_some(patch).into_iter().collect(),
         status: Some(json!({"marks": is_there}).to_string().into()),
-        finalized: goes,
+        finalized: deleted,
         ..Outcome::default()
     })
 }
 
-/// `patch`, `delete` or `evict` of an object, which is read as well, so that the guest is called when it changes.
+/// `patch`, `delete` or `evict` of an object. Also reads it, so that a change of it wakes the key.
 fn scripted_action(action: &Value, view: &mut View) -> Action {
     let object = |what: &Value, kind: Kind| {
         let name = what["name"].as_str().or(what.as_str()).unwrap_or_default();
@@ -360,9 +351,9 @@ fn scripted_action(action: &Value, view: &mut View) -> Action {
     }
 }
 
-/// The configuration is the answer: `children`, `actions`, `status`, `conditions`, `events`, `requeueAfterMs`, `finalized`, or
-/// `failed`, `terminal`, `trap`; `deleted` is the answer for an object that is being deleted. A text "$now" in the status
-/// makes it ask for the time.
+/// The configuration is the outcome: `children`, `actions`, `status`, `conditions`, `events`, `requeueAfterMs`,
+/// `finalized`, or `failed`, `terminal`, `trap`; `deleted` is the outcome for an object that is being deleted.
+/// `readsTime` makes it read the time.
 fn scripted(object: &Value, view: &mut View) -> CallResult {
     let mut script: Value = serde_json::from_str(&view.config()).unwrap_or_default();
     if !object["metadata"]["deletionTimestamp"].is_null() {
@@ -408,7 +399,7 @@ fn scripted(object: &Value, view: &mut View) -> CallResult {
     CallResult::Done(outcome)
 }
 
-/// `{key, object}` is one child, `{count, object}` as many with the keys "0", "1", ....
+/// `{key, object}` is one child, `{count, object}` is many, with the keys "0", "1", ....
 fn scripted_children(child: &Value) -> Vec<Child> {
     let object: Arc<str> = child["object"].as_str().map_or_else(|| child["object"].to_string(), str::to_owned).into();
     let one = |key: String| Child { key: key.into(), object: Arc::clone(&object) };

@@ -1,5 +1,5 @@
-//! What must hold at every step, whatever goes wrong. The oracle looks at the cluster and at what the driver asks for;
-//! it shares no bookkeeping with the driver.
+//! The rules that hold at every step, under every fault. The oracle sees the cluster and the engine's effects; it
+//! shares no bookkeeping with the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,6 @@ use super::cluster::{Cluster, Record, is_deleting};
 use super::guests::tenant_kind;
 use super::watch::Watch;
 
-/// A rule that did not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     pub rule: &'static str,
@@ -32,16 +31,15 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Deletes of one object's children that may be under way at once.
+/// Bound of concurrent deletes of one object's children.
 const MAX_DELETES_AT_ONCE: usize = 16;
 
-/// How often one request may be repeated within a second: backoff begins with 5 ms and doubles, so a few times over is usual.
+/// Bound of repetitions of one request per second: backoff starts at 5 ms and doubles, so a few are normal.
 const MAX_REPEATED: u32 = 40;
 
 /// A reconciled object: the plugin, the name, and the UID. Another object of the same name has no writes yet.
 type Primary = (Arc<str>, ObjectRef, Arc<str>);
 
-/// One write that was answered with success.
 #[derive(Clone, Debug)]
 struct Seen {
     target: ObjectRef,
@@ -50,27 +48,25 @@ struct Seen {
     version: Option<u64>,
 }
 
-/// What is remembered between steps.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    /// It looks at nothing. For runs that are too long to look at each step of, and are judged by what they leave behind.
+    /// Checks nothing, for runs that are too long and are checked at their end.
     pub is_asleep: bool,
-    /// How often each rule was checked.
     pub checks: BTreeMap<&'static str, u64>,
     expectations: BTreeMap<Primary, Vec<Seen>>,
     calls: BTreeMap<CallId, Primary>,
     writes: BTreeMap<WriteId, (Primary, WriteOp)>,
-    /// What the API server truly did, whatever the driver is told.
+    /// The API server's results, whatever the engine receives.
     landed: BTreeMap<WriteId, (ObjectRef, Written)>,
-    /// UIDs whose delete was answered that they are gone.
+    /// UIDs whose delete returned NotFound.
     missed: BTreeSet<Arc<str>>,
-    /// When a second began in which a request was sent, and how often it was since.
+    /// Per request, the start of a second and the number of repetitions since.
     repeated: BTreeMap<String, (u64, u32)>,
     wanted: BTreeMap<Arc<str>, BTreeSet<String>>,
     shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
-    /// Kinds that were listed completely since their watch began.
+    /// Kinds that were listed completely since their watch started.
     listed: BTreeSet<Kind>,
-    /// Kinds whose watch has failed, and has told nothing since.
+    /// Kinds whose watch has failed, without an event since.
     lost: BTreeSet<Kind>,
     loaded: BTreeSet<Digest>,
     live_children: BTreeMap<(Arc<str>, Kind, String), BTreeSet<Arc<str>>>,
@@ -82,7 +78,7 @@ impl Oracle {
         if holds { Ok(()) } else { Err(Violation { rule, message: message() }) }
     }
 
-    /// The host has died: what it knew is gone. What it has shown is not forgotten.
+    /// The host has died and lost its state. Its views are kept, for R3.
     pub fn on_crash(&mut self) {
         self.expectations.clear();
         self.calls.clear();
@@ -94,7 +90,7 @@ impl Oracle {
         self.loaded.clear();
     }
 
-    /// A plugin is gone with all that was known of its objects; if it comes back, that is a start like any other.
+    /// A plugin was removed, and with it the host's state of its objects.
     pub fn on_plugin_gone(&mut self, plugin: &str) {
         self.writes.retain(|_, ((owner, ..), _)| **owner != *plugin);
         self.missed.clear();
@@ -102,7 +98,6 @@ impl Oracle {
         self.calls.retain(|_, (owner, ..)| **owner != *plugin);
     }
 
-    /// Something has changed in the cluster.
     pub fn on_change(&mut self, record: &Record, cluster: &Cluster) -> Result<(), Violation> {
         if self.is_asleep {
             return Ok(());
@@ -110,7 +105,7 @@ impl Oracle {
         let life = &cluster.lives[&record.uid];
         let (Some(owner), Some(key)) = (&life.owner, &life.child_key) else { return Ok(()) };
         self.check("owner exists", cluster.lives.contains_key(&owner.uid), || {
-            format!("{} is owned by {}, a UID that never was", record.target, owner.uid)
+            format!("{} is owned by {}, a UID that never existed", record.target, owner.uid)
         })?;
         let deleting = record.deleted || cluster.get(&record.target).is_some_and(is_deleting);
         let place = (Arc::clone(&owner.uid), record.target.kind.clone(), key.clone());
@@ -126,15 +121,13 @@ impl Oracle {
         })
     }
 
-    /// A delete has hit an object.
     pub fn on_deleted(&mut self, op: &WriteOp, hit: &Written) -> Result<(), Violation> {
         let WriteOp::Delete { target, uid, .. } = op else { return Ok(()) };
-        self.check("X4 deletes hit what was seen", *uid == hit.uid, || {
-            format!("the delete of {target} was decided on {uid} and hit {}", hit.uid)
+        self.check("X4 deletes carry the UID that was seen", *uid == hit.uid, || {
+            format!("the delete of {target} was meant for {uid} and deleted {}", hit.uid)
         })
     }
 
-    /// The driver hears of a watch.
     pub fn on_list_done(&mut self, kind: &Kind) {
         self.listed.insert(kind.clone());
     }
@@ -142,7 +135,7 @@ impl Oracle {
     pub fn on_watch(&mut self, kind: &Kind, event: &WatchEvent) {
         match event {
             WatchEvent::Failed(_) => self.lost.insert(kind.clone()),
-            // A list that has only begun shows nothing yet.
+            // A list that has only started shows nothing yet.
             WatchEvent::Listing | WatchEvent::Listed(_) => false,
             _ => self.lost.remove(kind),
         };
@@ -161,7 +154,7 @@ impl Oracle {
         self.loaded.remove(digest);
     }
 
-    /// The driver asks for a call, with this view.
+    /// The engine requests a call with this view.
     pub fn on_call(
         &mut self,
         call: &Call,
@@ -176,11 +169,11 @@ impl Oracle {
         let at_once = self.calls.values().any(|(plugin, name, _)| *plugin == primary.0 && *name == primary.1);
         self.check("Q1 one call per key", !at_once, || format!("{} is called twice at once", primary.1))?;
         let writing = self.writes.values().any(|(other, _)| *other == primary);
-        self.check("Q1 no call while writes are under way", !writing, || {
+        self.check("Q1 no call while writes are in flight", !writing, || {
             format!("{} is called while it writes", primary.1)
         })?;
         let lost = self.lost.contains(&call.object.kind);
-        self.check("R5 no call for what may be gone unseen", !lost, || {
+        self.check("R5 no call while the watch of the primary is lost", !lost, || {
             format!("{} is called though its watch is lost", primary.1)
         })?;
         for kind in readable {
@@ -208,7 +201,7 @@ impl Oracle {
                 (Some(live), Some(version)) => live.resource_version.0 >= version,
                 (Some(live), None) => live.uid != write.uid || live.deleting,
                 (None, None) => true,
-                // It may be missing only because its deletion was told as well.
+                // It may be missing only if the watch has delivered its deletion.
                 (None, Some(_)) => gone_at.is_some_and(|gone_at| gone_at <= delivered),
             };
             self.check("R2 a view shows the key's own writes", shown, || {
@@ -247,12 +240,11 @@ impl Oracle {
         Ok(())
     }
 
-    /// The driver hears the answer of a call.
     pub fn on_call_done(&mut self, id: CallId) {
         self.calls.remove(&id);
     }
 
-    /// A guest wants these children for the object of this UID.
+    /// A guest returned these children for the object of this UID.
     pub fn on_wanted(&mut self, uid: &Arc<str>, keys: impl Iterator<Item = String>) {
         if self.is_asleep {
             return;
@@ -260,7 +252,7 @@ impl Oracle {
         self.wanted.entry(Arc::clone(uid)).or_default().extend(keys);
     }
 
-    /// A request is sent, by whomever: the same one without end would be a busy loop.
+    /// Any request: the same one without end would be a busy loop.
     pub fn on_request(&mut self, now_ms: u64, line: &str) -> Result<(), Violation> {
         if self.is_asleep {
             return Ok(());
@@ -271,7 +263,7 @@ impl Oracle {
         self.check("no busy loops", count <= MAX_REPEATED, || format!("{count} times within a second: {line}"))
     }
 
-    /// The driver asks for a write.
+    /// The engine requests a write.
     pub fn on_write(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
         if self.is_asleep {
             return Ok(());
@@ -281,8 +273,8 @@ impl Oracle {
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
                 let Some((owner, uid, key)) = owner_in(target, body) else { return Ok(()) };
                 let wanted = self.wanted.get(&uid).is_some_and(|keys| keys.contains(&key));
-                self.check("children are what a guest has wanted", wanted, || {
-                    format!("{target} is written for {owner}, whose guest never wanted the key {key:?}")
+                self.check("children are those of an outcome", wanted, || {
+                    format!("{target} is written for {owner}, whose guest never returned the key {key:?}")
                 })?;
                 let prefix = |(of, kind, _): &&(Arc<str>, Kind, String)| *of == uid && *kind == target.kind;
                 let alive = self.live_children.iter().filter(|(place, of)| prefix(place) && !of.is_empty()).count();
@@ -293,15 +285,15 @@ impl Oracle {
             }
             WriteOp::Delete { uid, target, .. } => {
                 let missed = self.missed.contains(uid);
-                self.check("X4 what is gone is not deleted again", !missed, || {
-                    format!("{target} ({uid}) is deleted again though the API server has said that it is gone")
+                self.check("X4 no second delete after NotFound", !missed, || {
+                    format!("{target} ({uid}) is deleted again after a NotFound")
                 })?;
                 let Some(owner) = cluster.lives.get(uid).and_then(|life| life.owner.clone()) else {
                     if **plugin == *"keeper" {
-                        // The one guest whose manifest declares deletes of what is not its child.
+                        // The only guest whose manifest declares deletes of other objects.
                         return self.on_action(write, cluster);
                     }
-                    return self.check("only children are deleted", false, || format!("{target} is nobody's child"));
+                    return self.check("only children are deleted", false, || format!("{target} is not a child"));
                 };
                 (owner.target, owner.uid)
             }
@@ -309,7 +301,7 @@ impl Oracle {
                 let body: Value = serde_json::from_str(body).unwrap_or_default();
                 (target.clone(), body["metadata"]["uid"].as_str().unwrap_or_default().into())
             }
-            // Whose these are stands in the reconcile that they belong to.
+            // Their owner is in the write's cause.
             WriteOp::Patch { .. } | WriteOp::Evict { .. } => return self.on_action(write, cluster),
         };
         let primary = (Arc::clone(plugin), owner.0, owner.1);
@@ -317,11 +309,11 @@ impl Oracle {
         let deletes = self.writes.values().filter(|(of, op)| *of == primary && matches!(op, WriteOp::Delete { .. }));
         let deletes = deletes.count();
         self.check("deletes of one object go in batches", deletes <= MAX_DELETES_AT_ONCE, || {
-            format!("{deletes} deletes of children of {} are under way", primary.1)
+            format!("{deletes} deletes of children of {} are in flight", primary.1)
         })
     }
 
-    /// The driver asks for a write to an object that is no child.
+    /// The engine requests a write to an object that is not a child.
     fn on_action(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
         let (Some(plugin), Some(cause)) = (&write.plugin, &write.cause) else {
             return self.check("actions belong to a reconcile", false, || format!("{} does not", write.op.target()));
@@ -330,8 +322,8 @@ impl Oracle {
         let is_kept = cause.object.kind != tenant_kind()
             || *write.op.target() == cause.object
             || cluster.history(&cause.object.kind).iter().any(kept);
-        self.check("X1 a finalizer comes before the first effect", is_kept, || {
-            format!("{} is written for {}, which nothing keeps", write.op.target(), cause.object)
+        self.check("X1 a finalizer comes before the first action", is_kept, || {
+            format!("{} is written for {}, which has no finalizer", write.op.target(), cause.object)
         })?;
         let uid = cluster.get(&cause.object).and_then(|live| live["metadata"]["uid"].as_str()).unwrap_or_default();
         let primary = (Arc::clone(plugin), cause.object.clone(), Arc::from(uid));
@@ -347,15 +339,15 @@ impl Oracle {
         }
     }
 
-    /// The driver hears the answer of a write.
-    pub fn on_wrote(&mut self, id: WriteId, answer: &Result<Written, WriteError>) {
+    /// The engine receives the result of a write.
+    pub fn on_wrote(&mut self, id: WriteId, result: &Result<Written, WriteError>) {
         let Some((primary, op)) = self.writes.remove(&id) else { return };
-        if let (WriteOp::Delete { uid, .. }, Err(error)) = (&op, answer)
+        if let (WriteOp::Delete { uid, .. }, Err(error)) = (&op, result)
             && error.class == WriteErrorClass::NotFound
         {
             self.missed.insert(Arc::clone(uid));
         }
-        let Some((target, written)) = self.landed.remove(&id).filter(|_| answer.is_ok()) else { return };
+        let Some((target, written)) = self.landed.remove(&id).filter(|_| result.is_ok()) else { return };
         let seen = match &op {
             WriteOp::Delete { uid, .. } | WriteOp::Evict { uid, .. } => {
                 Seen { target, uid: Arc::clone(uid), version: None }
@@ -367,7 +359,7 @@ impl Oracle {
         list.push(seen);
     }
 
-    /// The host has looked at the API server itself: a write of which nothing is left there is not waited for (R2).
+    /// The host has read live: it stops waiting for writes of which nothing is left (R2).
     pub fn on_live_read(&mut self, target: &ObjectRef, live: Option<&Object>) {
         for list in self.expectations.values_mut() {
             list.retain(|write| {
@@ -382,7 +374,7 @@ impl Oracle {
     }
 }
 
-/// Owner, owner's UID and key of a child, out of the body that is to be written.
+/// Owner, owner's UID and key of a child, from the body of the write.
 fn owner_in(target: &ObjectRef, body: &str) -> Option<(ObjectRef, Arc<str>, String)> {
     let body: Value = serde_json::from_str(body).ok()?;
     let owner = &body["metadata"]["ownerReferences"][0];

@@ -1,6 +1,5 @@
-//! The only source of chance: a seeded generator (SplitMix64), so that a run is repeated by its seed.
+//! The only source of randomness: a seeded generator (SplitMix64), so that a seed repeats a run.
 
-/// A stream of numbers that depends on its seed alone.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -22,17 +21,16 @@ impl Random {
         if bound == 0 { 0 } else { self.next() % bound }
     }
 
-    /// A number in low..=high.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// True in this many of a thousand cases.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
 
-    /// One of these, or None when there is none.
+    /// One of these; None of an empty slice.
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
         let index = usize::try_from(self.below(from.len() as u64)).expect("a slice's index fits");
         from.get(index).cloned()

@@ -1,5 +1,4 @@
-//! What a host recovers from though no watch tells it of anything: events that were lost without a word, and an etcd that was
-//! restored from a backup.
+//! Recovery from what no watch reports: lost events, and an etcd that was restored from a backup.
 
 use serde_json::json;
 
@@ -11,18 +10,16 @@ use super::oracle::Violation;
 use super::tests::{number_from, trace_lines};
 use super::world::{Mutant, World};
 
-/// Seeds of each story.
 const SEEDS: u64 = 100;
-/// Audits come as often as that.
 const AUDIT_MS: u64 = 600_000;
 
-/// Runs a story with many seeds, and tells of one that fails.
-fn check(story: impl Fn(&mut World) -> Result<(), Violation>) {
+/// Runs a scenario with many seeds, and panics with the trace of one that fails.
+fn check(scenario: impl Fn(&mut World) -> Result<(), Violation>) {
     let mut injected = 0;
     let (first, count) = number_from("MORTISE_SEED").map_or((1, SEEDS), |seed| (seed, 1));
     for seed in first..first + count {
         let mut world = World::new(seed, Mutant::None).auditing(AUDIT_MS);
-        if story(&mut world).is_err() {
+        if scenario(&mut world).is_err() {
             let mut world = World::new(seed, Mutant::None).auditing(AUDIT_MS).traced(trace_lines());
             let violation = story(&mut world).err();
             let lines: Vec<String> = world.trace.into_iter().flatten().collect();
@@ -35,9 +32,9 @@ fn check(story: impl Fn(&mut World) -> Result<(), Violation>) {
 }
 
 #[test]
-fn r6_what_watches_have_lost_without_a_word_is_found_by_audits_and_the_cluster_converges() {
+fn r6_audits_find_events_that_watches_have_lost_and_the_cluster_converges() {
     check(|world| {
-        // No rule about views holds where a view is wrong; the end is what counts.
+        // No rule about views holds while events are missing; check the end only.
         world.oracle.is_asleep = true;
         world.faults.silent = true;
         world.run(30_000)
@@ -45,7 +42,7 @@ fn r6_what_watches_have_lost_without_a_word_is_found_by_audits_and_the_cluster_c
 }
 
 #[test]
-fn r3_r4_a_host_over_an_etcd_that_was_restored_lists_everything_anew_and_converges_without_a_restart() {
+fn r3_r4_a_host_relists_everything_after_a_restore_of_etcd_and_converges_without_a_restart() {
     check(|world| {
         world.begin()?;
         world.run_until(12_000)?;
@@ -60,7 +57,7 @@ fn r3_r4_a_host_over_an_etcd_that_was_restored_lists_everything_anew_and_converg
 }
 
 #[test]
-fn a_restored_cluster_is_as_it_was_and_gives_no_uid_twice() {
+fn a_restored_model_has_its_old_objects_and_assigns_no_uid_twice() {
     let mut cluster = Cluster::default();
     cluster.served.insert(podset_kind());
     let set = |name| object(&podset_kind(), name, &json!({"replicas": 1}));
@@ -85,7 +82,7 @@ fn a_restored_cluster_is_as_it_was_and_gives_no_uid_twice() {
         assert!(cluster.lives.values().all(|life| life.deleted_at.is_none()) && cluster.lives.len() == 3);
         cluster.put(set("later")).unwrap();
         assert_ne!(uid_of(&cluster, "later"), later);
-        assert_eq!(cluster.history(&podset_kind()).len(), 4, "what happened since the backup was never");
+        assert_eq!(cluster.history(&podset_kind()).len(), 4, "changes since the backup are gone");
         assert!(cluster.list(&pod()).next().is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! What the runtime's shells do in the host: every effect is performed on the model cluster, with delays and faults, and
-//! answered by an event.
+//! The runtime's part: performs every effect on the model cluster, with delays and faults, and sends the resulting
+//! events.
 
 use std::sync::Arc;
 
@@ -21,34 +21,32 @@ use super::oracle::Violation;
 use super::watch::Watch;
 use super::world::{Mutant, Upcoming, World};
 
-/// Objects of one page of a live list: few, so that something happens between two.
+/// Objects per page of a live list: few, so that changes come between two pages.
 const AUDIT_PAGE: usize = 3;
 
-/// What a scenario answers to the next write that fits, instead of the API server.
+/// A scenario's response to the next matching write, instead of the API server's.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// "create Pod", "patch PodSet": how the request's line begins.
+pub struct Response {
+    /// The prefix of the request's line: "create Pod", "patch PodSet".
     pub to: String,
     pub error: WriteError,
-    /// The write happens all the same.
+    /// The write takes effect anyway.
     pub lands: bool,
 }
 
-/// How a write is answered.
 enum Reply {
-    /// By the API server, so long after it has landed.
+    /// The API server's, this long after the write took effect.
     Own(u64),
-    /// By this, so long after it was sent.
+    /// This error, this long after the request.
     Instead(u64, WriteError),
 }
 
-/// An Event about something: nobody's business but people's.
+/// An Event, which no controller reads.
 fn is_kube_event(target: &ObjectRef) -> bool {
     target.kind.group() == "events.k8s.io"
 }
 
 impl World {
-    /// Begins what the driver asks for.
     pub fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
         match effect {
             Effect::StartWatch(kind) | Effect::Relist(kind) => {
@@ -65,18 +63,18 @@ impl World {
                 let guest = Guest::of(&digest).expect("only digests of the model's guests are offered");
                 self.oracle.on_compile(&digest);
                 let delay = self.random.between(5, 100);
-                self.tell_in(delay, Event::Compiled(digest, guest.compiles()));
+                self.deliver_in(delay, Event::Compiled(digest, guest.compiles()));
             }
             Effect::Unload(digest) => self.oracle.on_unload(&digest),
             Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
             Effect::ServeAdmission { plugin, backend: serving } => {
-                // What people write here is never wrong; whether they are asked makes no difference.
+                // Writes of others are always valid here, so admission makes no difference.
                 let event = match serving {
                     Some(serving) => Event::AdmissionServed { plugin, digest: serving.digest.clone(), result: Ok(()) },
                     None => Event::AdmissionEnded { plugin },
                 };
                 let delay = self.random.between(5, 50);
-                self.tell_in(delay, event);
+                self.deliver_in(delay, event);
             }
             Effect::ServeConversion { plugin, .. } => {
                 unreachable!("no kind of the model has two versions, that of {plugin} neither")
@@ -132,7 +130,7 @@ impl World {
         {
             self.schedule(delay - 1, Upcoming::Serve(kind));
         }
-        self.tell_in(delay, Event::CrdRegistered { plugin, crd, result });
+        self.deliver_in(delay, Event::CrdRegistered { plugin, crd, result });
     }
 
     fn kind_of_crd(&self, crd: &str) -> Option<Kind> {
@@ -140,7 +138,7 @@ impl World {
         kinds.chain([mortise_core::plugin_object::kind()]).find(|kind| crd_name(kind) == crd)
     }
 
-    /// Why a kind cannot be watched now.
+    /// The error of a watch of this kind now.
     pub fn watch_error(&self, kind: &Kind) -> Option<WatchError> {
         if !self.cluster.serves(kind) {
             return Some(WatchError::NotServed(format!("the server serves no {kind}")));
@@ -162,7 +160,7 @@ impl World {
                 watch.disconnect(epoch);
             }
             self.schedule(super::world::WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            self.tell(Event::Watch(kind, WatchEvent::Failed(error)))?;
+            self.deliver(Event::Watch(kind, WatchEvent::Failed(error)))?;
         }
         Ok(())
     }
@@ -173,8 +171,8 @@ impl World {
         self.note(|| format!("< call {} with {}", call.controller, call.object.name));
         self.log(|| format!("call {} with {}", call.controller, call.object.name));
         if !self.oracle.is_asleep {
-            // The driver emits calls last in a step, so its store is what the call's view was taken from.
-            let view = self.driver.store().snapshot();
+            // The engine emits calls last in a step, so the call's view is from its current store.
+            let view = self.engine.store().snapshot();
             self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
         }
         let (mut result, reads) = guest.call(&call.object, call.view, &call.limits);
@@ -192,7 +190,7 @@ impl World {
         let delay = if slow { self.random.between(100, 3_000) } else { self.random.between(1, 4) };
         let conclusion = call.check.conclude(&call.object, result);
         let done = CallDone { conclusion, reads, elapsed_us: delay * 1_000 };
-        self.tell_in(delay, Event::CallDone(call.id, done));
+        self.deliver_in(delay, Event::CallDone(call.id, done));
         Ok(())
     }
 
@@ -203,9 +201,10 @@ impl World {
         }
         self.log(|| logged(&write.op).unwrap_or_else(|| line.clone()));
         let arrives = self.random.between(1, 8);
-        if let Some(at) = self.answers.iter().position(|answer| line.starts_with(&answer.to)) {
-            let answer = self.answers.remove(at).expect("its place was just found");
-            return self.send_with(write, answer.lands.then_some(arrives), Reply::Instead(arrives + 1, answer.error));
+        if let Some(at) = self.responses.iter().position(|response| line.starts_with(&response.to)) {
+            let response = self.responses.remove(at).expect("its position was just found");
+            let lands = response.lands.then_some(arrives);
+            return self.send_with(write, lands, Reply::Instead(arrives + 1, response.error));
         }
         let soon = self.random.between(1, 4);
         let late = self.random.between(500, WRITE_TIMEOUT_MS);
@@ -233,7 +232,7 @@ impl World {
         self.send_with(write, lands, reply);
     }
 
-    /// At most one fault befalls a write.
+    /// Selects at most one fault for a write.
     fn write_fault(&mut self, op: &WriteOp) -> Option<Fault> {
         let all = [
             Fault::LostReply,
@@ -248,13 +247,13 @@ impl World {
         all.into_iter().filter(fits).find(|fault| self.faults.hit(&mut self.random, *fault))
     }
 
-    /// A write that lands after `lands` milliseconds, or never.
+    /// Sends a write that takes effect after `lands` milliseconds, or never.
     fn send_with(&mut self, write: Write, lands: Option<u64>, reply: Reply) {
         let id = write.id;
         let reply_ms = match reply {
             Reply::Own(delay) => Some(delay),
             Reply::Instead(delay, error) => {
-                self.tell_in(delay, Event::Wrote(id, Err(error)));
+                self.deliver_in(delay, Event::Wrote(id, Err(error)));
                 None
             }
         };
@@ -276,7 +275,7 @@ impl World {
             if let Ok(written) = &result {
                 self.oracle.on_landed(write.id, written, &self.cluster);
             }
-            self.tell_in(delay, Event::Wrote(write.id, self.mutated(result)));
+            self.deliver_in(delay, Event::Wrote(write.id, self.mutated(result)));
         }
         Ok(())
     }
@@ -286,7 +285,7 @@ impl World {
         if is_kube_event(target) {
             return Ok(Ok(Written { uid: "event".into(), resource_version: ResourceVersion(self.cluster.version()) }));
         }
-        let parse = |body: &str| serde_json::from_str::<Value>(body).expect("the driver writes JSON");
+        let parse = |body: &str| serde_json::from_str::<Value>(body).expect("the engine writes JSON");
         Ok(match &write.op {
             WriteOp::Create { target, body } => self.create(target, parse(body)),
             WriteOp::Apply { target, body, force, only_if } => {
@@ -305,7 +304,7 @@ impl World {
                 assert_eq!(
                     (*patch_kind, subresource),
                     (PatchKind::Merge, &None),
-                    "the model's guests patch no otherwise"
+                    "the model's guests send merge patches only"
                 );
                 self.cluster.patch(target, &write.manager(), &parse(body), only_if)
             }
@@ -323,26 +322,25 @@ impl World {
         self.cluster.create(&target, body)
     }
 
-    /// Lists a kind as it is now, page by page.
     fn audit(&mut self, kind: &Kind) {
         let mut delay = self.random.between(1, 20);
         if self.watch_error(kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
-            return self.tell_in(delay, Event::Audit(kind.clone(), audit::Answer::Failed));
+            return self.deliver_in(delay, Event::Audit(kind.clone(), audit::Answer::Failed));
         }
         let interner = &mut self.interner;
         let mut listed = |live: &Value| {
-            let object = Object::decode(live.to_string().as_bytes(), interner).expect("the model holds whole objects");
+            let object = Object::decode(live.to_string().as_bytes(), interner).expect("the model stores valid objects");
             audit::Listed { name: object.name.clone(), uid: object.uid.clone(), version: object.resource_version }
         };
         let objects: Vec<audit::Listed> = self.cluster.list(kind).map(&mut listed).collect();
         let version = ResourceVersion(self.cluster.version());
-        self.tell_in(delay, Event::Audit(kind.clone(), audit::Answer::Begun));
+        self.deliver_in(delay, Event::Audit(kind.clone(), audit::Answer::Begun));
         let pages = objects.len().div_ceil(AUDIT_PAGE).max(1);
         for number in 0..pages {
             delay += self.random.below(100);
             let page = objects.iter().skip(number * AUDIT_PAGE).take(AUDIT_PAGE).cloned().collect();
             let page = audit::Page { version, objects: page, is_last: number + 1 == pages };
-            self.tell_in(delay, Event::Audit(kind.clone(), audit::Answer::Page(page)));
+            self.deliver_in(delay, Event::Audit(kind.clone(), audit::Answer::Page(page)));
         }
     }
 
@@ -362,10 +360,10 @@ impl World {
         } else {
             let interner = &mut self.interner;
             Ok(self.cluster.get(&target).map(|live| {
-                Arc::new(Object::decode(live.to_string().as_bytes(), interner).expect("the model holds whole objects"))
+                Arc::new(Object::decode(live.to_string().as_bytes(), interner).expect("the model stores valid objects"))
             }))
         };
-        self.tell_in(delay, Event::LiveRead(target, result));
+        self.deliver_in(delay, Event::LiveRead(target, result));
     }
 }
 
@@ -373,7 +371,7 @@ fn failed(class: WriteErrorClass, message: &str) -> WriteError {
     WriteError { class, message: message.to_owned() }
 }
 
-/// Events and reports about plugins are told by what they say.
+/// The log line of an Event or of a Plugin object's status.
 fn logged(op: &WriteOp) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match op {
@@ -390,17 +388,16 @@ fn logged(op: &WriteOp) -> Option<String> {
         WriteOp::PatchStatus { target, body } if target.kind == mortise_core::plugin_object::kind() => {
             let body: Value = serde_json::from_str(body).ok()?;
             let conditions = body["status"]["conditions"].as_array()?;
-            let worth_telling = |condition: &&Value| condition["type"] == "Ready" || condition["status"] == "False";
-            let told = conditions.iter().filter(worth_telling).map(|condition| {
+            let is_relevant = |condition: &&Value| condition["type"] == "Ready" || condition["status"] == "False";
+            let conditions = conditions.iter().filter(is_relevant).map(|condition| {
                 format!("{} {} {}", text(&condition["type"]), text(&condition["status"]), text(&condition["reason"]))
             });
-            Some(format!("report {target}: {}", told.collect::<Vec<_>>().join(", ")))
+            Some(format!("report {target}: {}", conditions.collect::<Vec<_>>().join(", ")))
         }
         _ => None,
     }
 }
 
-/// A write on one line.
 pub fn request_line(op: &WriteOp) -> String {
     let what = match op {
         WriteOp::Create { .. } => "create",
@@ -426,7 +423,6 @@ pub fn request_line(op: &WriteOp) -> String {
     format!("{what} {}", op.target())
 }
 
-/// An event on one line.
 pub fn shown_event(event: &Event) -> String {
     match event {
         Event::Watch(kind, WatchEvent::Applied(object)) => format!("{} {object:?}", kind.kind),

@@ -1,4 +1,4 @@
-//! The runs: many seeds with faults, the fewest requests without any, and shells with mistakes that have to be found.
+//! The runs: many seeds with faults, the fewest requests without any, and mutants that have to be found.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,13 +12,12 @@ use super::guests::{Guest, Program, podset_kind};
 use super::oracle::Violation;
 use super::world::{Mutant, World};
 
-/// Seeds of an ordinary test run; `MORTISE_SEEDS` asks for another number.
+/// Seeds of an ordinary test run; `MORTISE_SEEDS` sets another number.
 const SEEDS: u64 = 300;
-/// How long the faults of one run last, in simulated time.
 const CHAOS_MS: u64 = 30_000;
-/// Lines of the story that a failing seed tells; `MORTISE_TRACE` asks for more.
+/// Lines of a failing seed's trace; `MORTISE_TRACE` sets another number.
 const TRACE_LINES: u64 = 60;
-/// Seeds within which every mistake has to be found.
+/// Seeds within which every mutant has to be found.
 const MUTANT_SEEDS: u64 = 200;
 
 pub fn number_from(variable: &str) -> Option<u64> {
@@ -31,13 +30,12 @@ fn run(seed: u64, mutant: Mutant) -> (World, Result<(), Violation>) {
     (world, result)
 }
 
-/// Lines of the story that a failing seed tells.
 pub fn trace_lines() -> usize {
     usize::try_from(number_from("MORTISE_TRACE").unwrap_or(TRACE_LINES)).unwrap_or(usize::MAX)
 }
 
-/// A failing seed once more, to tell how it went.
-fn story(seed: u64, mutant: Mutant) -> String {
+/// Repeats a failing seed with a trace.
+fn trace_of(seed: u64, mutant: Mutant) -> String {
     let mut world = World::new(seed, mutant).traced(trace_lines());
     let violation = world.run(CHAOS_MS).err();
     let lines: Vec<String> = world.trace.into_iter().flatten().collect();
@@ -101,12 +99,12 @@ fn every_rule_holds_under_every_fault_and_the_cluster_converges_afterwards() {
     };
     let totals = run_seeds(first, count);
     if let Some(seed) = totals.broken {
-        panic!("{}", story(seed, Mutant::None));
+        panic!("{}", trace_of(seed, Mutant::None));
     }
     println!("{count} seeds, {} steps, {} calls, {} requests", totals.steps, totals.calls, totals.requests);
     println!("faults injected: {:?}", totals.faults);
     println!("rules checked: {:#?}", totals.checks);
-    // A rule that is never checked, or a fault that never happens, would hold without any reason.
+    // Without checks and faults every rule would hold.
     if count >= SEEDS {
         assert!(totals.faults.len() >= 22, "some faults were never injected: {:?}", totals.faults);
         assert!(totals.checks.len() >= 12, "some rules were never checked: {:?}", totals.checks);
@@ -122,7 +120,7 @@ fn a_seed_gives_the_same_run_each_time() {
     assert_eq!(fingerprint(), fingerprint());
 }
 
-/// The first seed that finds a mistake.
+/// Finds the first seed that finds a mutant.
 #[track_caller]
 fn check_caught(mutant: Mutant) {
     let found = (1..=MUTANT_SEEDS).find_map(|seed| run(seed, mutant).1.err().map(|violation| (seed, violation)));
@@ -136,7 +134,7 @@ fn r2_a_host_that_does_not_wait_for_its_own_writes_is_found() {
 }
 
 #[test]
-fn x3_a_host_that_makes_up_names_is_found() {
+fn x3_a_host_that_generates_names_is_found() {
     check_caught(Mutant::GeneratedNames);
 }
 
@@ -145,7 +143,7 @@ fn x4_a_host_that_deletes_without_a_uid_is_found() {
     check_caught(Mutant::NoUidPrecondition);
 }
 
-/// A host with the podset plugin at rest.
+/// A quiet host with the podset plugin.
 fn podset_host() -> World {
     let mut world = World::new(1, Mutant::None);
     world.offer(Guest::new(Program::PodSet, 1), "{}");
@@ -154,7 +152,7 @@ fn podset_host() -> World {
     world
 }
 
-/// The requests that something costs until the cluster rests again.
+/// The requests that a change causes until the cluster is quiet again.
 fn cost(world: &mut World, act: impl FnOnce(&mut World)) -> Vec<String> {
     let before = world.requests.len();
     act(world);

@@ -1,7 +1,7 @@
-//! The shell's side of one watched kind: where it is in the kind's history, and what it has still to tell.
+//! The runtime's part of one watched kind: its position in the kind's history, and its pending events.
 //!
-//! Events come in order and none is left out, as Kubernetes promises; but they come late, some twice, two adjoining
-//! changes of one object perhaps as one, and after a lost watch as a list. Where a test wants it, some never come.
+//! Events come in order and complete, as Kubernetes guarantees; but they come late, some twice, two changes of one
+//! object in a row perhaps as one, and after a lost watch as a list. If a test wants it, some never come.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,24 @@ use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
 use mortise_core::watch::WatchEvent;
 
 use super::cluster::{Cluster, Record};
-
-/// One watch.
-#[derive(Debug)]
 pub struct Watch {
     pub kind: Kind,
-    /// Deliveries of an older epoch are void: the connection that they came by is gone.
+    /// Deliveries of an older epoch are void: their connection is closed.
     pub epoch: u64,
-    /// Whether there is a connection that events could come by.
     pub connected: bool,
-    /// Whether a delivery is scheduled.
     pub pumping: bool,
-    /// Whether the first list is complete.
     pub listed: bool,
     /// Everything up to this version has been delivered.
     pub delivered: u64,
-    /// The version of the first list. No later one is from before it.
+    /// The version of the first list. No later list is older.
     pub first: Option<u64>,
     list: VecDeque<Notice>,
-    /// How much of the kind's history was delivered or listed.
+    /// The number of the kind's records that were delivered or listed.
     cursor: usize,
-    /// How much of it was listed.
+    /// The number of those that were listed.
     began: usize,
 }
 
-/// One thing that a watch tells.
 #[derive(Clone, Debug)]
 pub enum Notice {
     Listing,
@@ -59,20 +52,20 @@ impl Watch {
         }
     }
 
-    /// The API server's versions went backwards: how far this watch had come before counts no more, which is the answer.
+    /// The API server's versions went backwards: resets the position. Returns the last delivered version.
     pub fn rewind(&mut self) -> u64 {
         self.first = None;
         std::mem::take(&mut self.delivered)
     }
 
-    /// The connection is gone; what was to come by it is void.
+    /// Closes the connection and voids its deliveries.
     pub fn disconnect(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.connected = false;
         self.pumping = false;
     }
 
-    /// Lists the kind as it was at `version` and goes on from there.
+    /// Lists the kind as of `version` and continues from there.
     pub fn relist(&mut self, cluster: &Cluster, version: u64) {
         self.connected = true;
         self.first.get_or_insert(version);
@@ -84,46 +77,42 @@ impl Watch {
         self.began = self.cursor;
     }
 
-    /// Whether it has anything to tell.
     pub fn has_more(&self, cluster: &Cluster) -> bool {
         !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.kind).len())
     }
 
-    /// The next thing to tell.
     pub fn next(&mut self, cluster: &Cluster) -> Option<Notice> {
-        if let Some(told) = self.list.pop_front() {
-            return Some(told);
+        if let Some(notice) = self.list.pop_front() {
+            return Some(notice);
         }
         let record = cluster.history(&self.kind).get(self.cursor)?;
         self.cursor += 1;
         Some(Notice::Changed(record.clone()))
     }
 
-    /// Whether the next two changes are of one object, so that they may come as one.
+    /// Whether the next two changes are of one object, so that they may be coalesced.
     pub fn can_skip(&self, cluster: &Cluster) -> bool {
         let next = |ahead| cluster.history(&self.kind).get(self.cursor + ahead).map(|record: &Record| &record.target);
         self.list.is_empty() && next(0).is_some() && next(0) == next(1)
     }
 
-    /// Whether the next thing to tell is a change.
+    /// Whether the next event is a change.
     pub fn can_lose(&self, cluster: &Cluster) -> bool {
         self.list.is_empty() && self.has_more(cluster)
     }
 
-    /// Leaves out the next change.
     pub fn skip(&mut self) {
         self.cursor += 1;
     }
 
-    /// A change that was told since the last list, to be told again.
+    /// A change that was delivered since the last list, to repeat it.
     pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Notice> {
         let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?).filter(|index| *index >= self.began)?;
         Some(Notice::Changed(cluster.history(&self.kind).get(index)?.clone()))
     }
 
-    /// Keeps count of what was delivered.
-    pub fn note(&mut self, told: &Notice) {
-        match told {
+    pub fn note(&mut self, notice: &Notice) {
+        match notice {
             Notice::ListDone(version) => {
                 self.listed = true;
                 self.delivered = self.delivered.max(*version);
@@ -136,7 +125,6 @@ impl Watch {
 }
 
 impl Notice {
-    /// As the driver hears it.
     pub fn event(&self, interner: &mut Interner) -> WatchEvent {
         match self {
             Self::Listing => WatchEvent::Listing,
@@ -150,5 +138,5 @@ impl Notice {
 }
 
 fn decode(record: &Record, interner: &mut Interner) -> Box<Object> {
-    Box::new(Object::decode(record.text.as_bytes(), interner).expect("the model sends whole objects"))
+    Box::new(Object::decode(record.text.as_bytes(), interner).expect("the model sends valid objects"))
 }

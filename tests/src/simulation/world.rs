@@ -1,7 +1,7 @@
-//! One run: the real driver, the model API server, and everything between and around them, on one clock.
+//! One run: the real engine, the model API server, and everything around them, on one clock.
 //!
-//! All that will happen stands in one queue ordered by time; a step takes the first, and what the driver asks for
-//! becomes new entries (`shell.rs`). Nothing here is concurrent, so a seed gives the same run each time.
+//! A queue has all future events, ordered by time; a step takes the first, and the engine's effects become new entries
+//! (`shell.rs`). Nothing is concurrent, so a seed gives the same run each time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,57 +22,47 @@ use super::oracle::{Oracle, Violation};
 use super::random::Random;
 use super::watch::{Notice, Watch};
 
-/// Unix time at the beginning of every run.
+/// Unix time at the start of every run.
 pub const BEGIN_UNIX_MS: u64 = 1_767_225_600_000;
-/// Guest calls that may be under way.
+/// Bound of concurrent guest calls.
 const CALL_SLOTS: usize = 4;
-/// How soon a watch that cannot be had is tried again.
+/// Delay before a failed watch is tried again.
 pub const WATCH_RETRY_MS: u64 = 1_000;
 
-/// A shell with a mistake in it, to show that the simulation finds mistakes.
+/// A mistake in the runtime's part, to show that the simulation finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutant {
-    /// As it should be.
     None,
-    /// Every answer carries version 0, so no view is ever behind our own writes.
+    /// Every response carries version 0, so no view is ever behind the host's writes.
     NoOwnWrites,
-    /// Every create goes to a fresh name.
     GeneratedNames,
-    /// Deletes carry no UID.
     NoUidPrecondition,
 }
-
-/// Something that will happen.
-#[derive(Debug)]
 pub enum Upcoming {
-    /// The driver hears of something, unless it has died meanwhile.
+    /// An event for the engine of this incarnation of the host.
     Engine(u32, Box<Event>),
-    /// A source tells what it has under a name.
+    /// A source reports the plugin of a name.
     Source(u32, String),
-    /// A write arrives at the API server, whose answer comes so much later, if it comes.
-    Lands { incarnation: u32, write: Box<Write>, reply_ms: Option<u64> },
-    /// A watch has something to tell.
+    /// A write arrives at the API server; the response comes this much later, if at all.
+    Lands {
+        incarnation: u32,
+        write: Box<Write>,
+        reply_ms: Option<u64>,
+    },
+    /// A watch delivers its next event.
     Pump(Kind, u64),
-    /// A watch connects.
     Connect(Kind, u64),
-    /// The kubelet looks at a Pod.
     Kubelet(ObjectRef, Arc<str>),
-    /// A Job's Pods have ended.
     JobEnds(ObjectRef),
-    /// The garbage collector looks for children of this UID.
+    /// The garbage collector deletes the children of this UID.
     Collect(Arc<str>),
-    /// A CRD's kinds are served.
     Serve(Kind),
-    /// People, other programs and accidents do something.
+    /// Users, other programs and accidents change something.
     Environment,
 }
-
-/// One run.
-#[derive(Debug)]
 pub struct World {
     pub cluster: Cluster,
-    pub driver: Engine,
-    /// How often the host compares its cache with live lists.
+    pub engine: Engine,
     audit_interval_ms: u64,
     pub oracle: Oracle,
     pub faults: Faults,
@@ -81,17 +71,16 @@ pub struct World {
     pub now_ms: u64,
     pub incarnation: u32,
     pub watches: BTreeMap<Kind, Watch>,
-    /// What the sources offer.
     pub offers: BTreeMap<String, Offer>,
-    /// The writes of plugins that the API server was sent, Events apart.
+    /// The plugins' writes, without Events.
     pub requests: Vec<String>,
     pub calls: u64,
     pub steps: u64,
-    /// Refusals by the API server that no fault explains.
+    /// The API server's refusals without a fault.
     pub refused: Vec<String>,
-    /// Answers that a scenario gives instead of the API server's.
-    pub answers: VecDeque<super::shell::Answer>,
-    /// What a scenario tells of.
+    /// A scenario's responses instead of the API server's.
+    pub responses: VecDeque<super::shell::Response>,
+    /// The lines of a scenario's text.
     pub log: Option<Vec<String>>,
     pub trace: Option<VecDeque<String>>,
     trace_lines: usize,
@@ -100,7 +89,7 @@ pub struct World {
     entries: u64,
     tick_ms: Option<u64>,
     epochs: u64,
-    /// Names that the mutant with generated names has made up.
+    /// Names that the mutant has generated.
     pub made_up: u64,
 }
 
@@ -109,7 +98,7 @@ impl World {
         Self {
             cluster: Cluster::default(),
             audit_interval_ms: 0,
-            driver: new_driver(0),
+            engine: new_engine(0),
             oracle: Oracle::default(),
             faults: Faults::default(),
             random: Random::new(seed),
@@ -122,7 +111,7 @@ impl World {
             calls: 0,
             steps: 0,
             refused: Vec::new(),
-            answers: VecDeque::new(),
+            responses: VecDeque::new(),
             log: None,
             trace: None,
             trace_lines: 0,
@@ -135,14 +124,13 @@ impl World {
         }
     }
 
-    /// A world whose host compares its cache with live lists.
     pub fn auditing(mut self, interval_ms: u64) -> Self {
         self.audit_interval_ms = interval_ms;
-        self.driver = new_driver(interval_ms);
+        self.engine = new_engine(interval_ms);
         self
     }
 
-    /// Keeps the last lines of what happens.
+    /// Keeps the last lines of a trace.
     pub fn traced(mut self, lines: usize) -> Self {
         self.trace = Some(VecDeque::new());
         self.trace_lines = lines;
@@ -166,35 +154,34 @@ impl World {
         }
     }
 
-    /// Starts the host.
     pub fn start(&mut self) -> Result<(), Violation> {
-        self.tell(Event::Started)?;
+        self.deliver(Event::Started)?;
         let names: Vec<String> = self.offers.keys().cloned().collect();
         for name in names {
             let delay = self.random.between(1, 30);
             self.schedule(delay, Upcoming::Source(self.incarnation, name));
         }
-        self.tell_in(31, Event::SourcesListed);
+        self.deliver_in(31, Event::SourcesListed);
         Ok(())
     }
 
-    /// The host dies with all it knew and is started again at once.
+    /// The host dies and restarts at once.
     pub fn crash(&mut self) -> Result<(), Violation> {
         self.die();
         self.start()
     }
 
-    /// The host dies with all it knew. What it had sent may have arrived, may still, or never.
+    /// The host dies. Its requests in flight take effect, now or later, or are lost.
     pub fn die(&mut self) {
         self.note(|| "CRASH".to_owned());
         self.faults.count(Fault::Crash);
         self.incarnation += 1;
-        self.driver = new_driver(self.audit_interval_ms);
+        self.engine = new_engine(self.audit_interval_ms);
         self.watches.clear();
         self.tick_ms = None;
         self.oracle.on_crash();
-        let under_way = std::mem::take(&mut self.queue);
-        for ((due_ms, entry), upcoming) in under_way {
+        let pending = std::mem::take(&mut self.queue);
+        for ((due_ms, entry), upcoming) in pending {
             match upcoming {
                 Upcoming::Engine(..) | Upcoming::Source(..) | Upcoming::Pump(..) | Upcoming::Connect(..) => {}
                 Upcoming::Lands { incarnation, write, .. } => {
@@ -211,29 +198,27 @@ impl World {
         }
     }
 
-    /// A plugin appears, or another version or configuration of it.
+    /// Offers a plugin, or another version or configuration of it.
     pub fn offer(&mut self, guest: Guest, config: &str) {
         self.offer_as(guest.name(), guest, config);
     }
 
-    /// A plugin under another name than its own.
     pub fn offer_as(&mut self, name: &str, guest: Guest, config: &str) {
         let offer = Offer { name: name.into(), source: source_of(name), digest: guest.digest(), config: config.into() };
         self.offers.insert(name.to_owned(), offer);
         self.schedule(1, Upcoming::Source(self.incarnation, name.to_owned()));
     }
 
-    /// A plugin is taken out of its source.
     pub fn withdraw(&mut self, name: &str) {
         self.offers.remove(name);
         self.schedule(1, Upcoming::Source(self.incarnation, name.to_owned()));
     }
 
-    /// A source tells what it has under a name now.
+    /// A source reports the plugin of a name.
     fn source(&mut self, name: &str) -> Result<(), Violation> {
         match self.offers.get(name).cloned() {
-            Some(offer) => self.tell(Event::PluginFound(offer)),
-            None => self.tell(Event::PluginGone { name: name.into(), source: source_of(name) }),
+            Some(offer) => self.deliver(Event::PluginFound(offer)),
+            None => self.deliver(Event::PluginGone { name: name.into(), source: source_of(name) }),
         }
     }
 
@@ -242,19 +227,19 @@ impl World {
         self.queue.insert((self.now_ms + delay_ms, self.entries), upcoming);
     }
 
-    /// The driver hears of something in a while, if it lives.
-    pub fn tell_in(&mut self, delay_ms: u64, event: Event) {
+    /// Delivers an event to the engine later, unless the host dies.
+    pub fn deliver_in(&mut self, delay_ms: u64, event: Event) {
         self.schedule(delay_ms, Upcoming::Engine(self.incarnation, Box::new(event)));
     }
 
-    /// When the driver wants to be woken.
+    /// Sets the engine's next timer.
     pub fn wake_at(&mut self, due_ms: u64) {
         self.tick_ms = Some(self.tick_ms.map_or(due_ms, |before| before.min(due_ms)));
     }
 
-    /// Takes the first thing that happens up to `until_ms`; false when nothing does.
+    /// Processes the first event up to `until_ms`; false when there is none.
     pub fn step(&mut self, until_ms: u64) -> Result<bool, Violation> {
-        // What happened between two steps, by a test's own hand.
+        // Changes by the test between two steps.
         self.react()?;
         let next_ms = self.queue.first_key_value().map(|((due_ms, _), _)| *due_ms);
         let tick_first = self.tick_ms.is_some_and(|tick_ms| next_ms.is_none_or(|next_ms| tick_ms < next_ms));
@@ -264,47 +249,36 @@ impl World {
         self.now_ms = self.now_ms.max(due_ms);
         if tick_first {
             self.tick_ms = None;
-            self.tell(Event::Tick)?;
+            self.deliver(Event::Tick)?;
         } else if let Some((_, upcoming)) = self.queue.pop_first() {
-            self.happen(upcoming)?;
+            self.process(upcoming)?;
         }
         self.react()?;
         Ok(true)
     }
 
-    fn happen(&mut self, upcoming: Upcoming) -> Result<(), Violation> {
+    fn process(&mut self, upcoming: Upcoming) -> Result<(), Violation> {
         match upcoming {
-            Upcoming::Engine(incarnation, event) if incarnation == self.incarnation => self.tell(*event),
-            Upcoming::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name),
-            Upcoming::Engine(..) | Upcoming::Source(..) => Ok(()),
-            Upcoming::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms),
-            Upcoming::Pump(kind, epoch) => self.pump(&kind, epoch),
-            Upcoming::Connect(kind, epoch) => self.connect(&kind, epoch),
-            Upcoming::Kubelet(target, uid) => {
-                self.kubelet(&target, &uid);
-                Ok(())
-            }
-            Upcoming::JobEnds(target) => {
-                self.job_ends(&target);
-                Ok(())
-            }
-            Upcoming::Collect(uid) => {
-                self.collect(&uid);
-                Ok(())
-            }
-            Upcoming::Serve(kind) => {
-                self.cluster.served.insert(kind);
-                Ok(())
-            }
-            Upcoming::Environment => self.environment(),
+            Upcoming::Engine(incarnation, event) if incarnation == self.incarnation => self.deliver(*event)?,
+            Upcoming::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name)?,
+            Upcoming::Engine(..) | Upcoming::Source(..) => {}
+            Upcoming::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms)?,
+            Upcoming::Pump(kind, epoch) => self.pump(&kind, epoch)?,
+            Upcoming::Connect(kind, epoch) => self.connect(&kind, epoch)?,
+            Upcoming::Kubelet(target, uid) => self.kubelet(&target, &uid),
+            Upcoming::JobEnds(target) => self.job_ends(&target),
+            Upcoming::Collect(uid) => self.collect(&uid),
+            Upcoming::Serve(kind) => drop(self.cluster.served.insert(kind)),
+            Upcoming::Environment => self.environment()?,
         }
+        Ok(())
     }
 
-    /// The driver hears of something now, and what it asks for is begun.
-    pub fn tell(&mut self, event: Event) -> Result<(), Violation> {
+    /// Delivers an event to the engine and performs its effects.
+    pub fn deliver(&mut self, event: Event) -> Result<(), Violation> {
         match &event {
             Event::CallDone(id, _) => self.oracle.on_call_done(*id),
-            Event::Wrote(id, answer) => self.oracle.on_wrote(*id, answer),
+            Event::Wrote(id, result) => self.oracle.on_wrote(*id, result),
             Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
             Event::Watch(kind, event) => self.oracle.on_watch(kind, event),
@@ -313,11 +287,11 @@ impl World {
         self.note(|| format!("> {}", super::shell::shown_event(&event)));
         let now = Now { mono_ms: self.now_ms, unix_ms: BEGIN_UNIX_MS + self.now_ms };
         let mut effects: Vec<Effect> = Vec::new();
-        self.driver.step(now, event, &mut effects);
+        self.engine.step(now, event, &mut effects);
         effects.into_iter().try_for_each(|effect| self.perform(effect))
     }
 
-    /// What the rest of the cluster does about what has changed.
+    /// The reactions of the rest of the cluster to changes.
     fn react(&mut self) -> Result<(), Violation> {
         for record in self.cluster.take_changes() {
             self.note(|| {
@@ -346,7 +320,7 @@ impl World {
             let delay = self.random.between(500, 50_000);
             self.schedule(delay, Upcoming::JobEnds(record.target.clone()));
         }
-        // A child that arrives after its owner has gone is collected as well.
+        // A child that is created after its owner was deleted is collected as well.
         let owner = self.cluster.lives[&uid].owner.clone();
         if let Some(owner) = owner
             && self.cluster.lives.get(&owner.uid).is_some_and(|life| life.deleted_at.is_some())
@@ -356,7 +330,7 @@ impl World {
         }
     }
 
-    /// Pods begin to run, and those that are being deleted end.
+    /// Starts Pods, and ends terminating ones.
     fn kubelet(&mut self, target: &ObjectRef, uid: &str) {
         let Some(live) = self.cluster.get(target) else { return };
         if live["metadata"]["uid"] != uid {
@@ -371,7 +345,7 @@ impl World {
         }
     }
 
-    /// The Job controller says so, once.
+    /// The Job controller sets the condition, once.
     fn job_ends(&mut self, target: &ObjectRef) {
         let Some(live) = self.cluster.get(target).filter(|live| live["status"].is_null()) else { return };
         let mut after = live.clone();
@@ -394,14 +368,13 @@ impl World {
             .map(|(uid, life)| (Arc::clone(uid), life.target.clone()))
             .collect();
         for (uid, target) in orphans {
-            // The collector is not the host: what RBAC keeps from the host it may do.
+            // RBAC does not restrict the garbage collector.
             let denied = std::mem::take(&mut self.cluster.unwritable);
             let _ = self.cluster.delete(&target, Some(&uid));
             self.cluster.unwritable = denied;
         }
     }
 
-    /// A fresh epoch for a watch.
     pub fn next_epoch(&mut self) -> u64 {
         self.epochs += 1;
         self.epochs
@@ -413,12 +386,12 @@ impl World {
         }
         if let Some(error) = self.watch_error(kind) {
             self.schedule(WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            return self.tell(Event::Watch(kind.clone(), WatchEvent::Failed(error)));
+            return self.deliver(Event::Watch(kind.clone(), WatchEvent::Failed(error)));
         }
         let mut version = self.cluster.version();
         if let Some(watch) = self.watches.get_mut(kind).filter(|watch| watch.delivered > version) {
             let (before, now) = (ResourceVersion(watch.rewind()), ResourceVersion(version));
-            self.tell(Event::Watch(kind.clone(), WatchEvent::Restored { before, now }))?;
+            self.deliver(Event::Watch(kind.clone(), WatchEvent::Restored { before, now }))?;
             if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
                 return Ok(());
             }
@@ -436,7 +409,7 @@ impl World {
         Ok(())
     }
 
-    /// Schedules the next delivery of a watch that has something to tell.
+    /// Schedules the next delivery of a watch with pending events.
     fn wake_watch(&mut self, kind: &Kind) {
         let Some(watch) = self.watches.get(kind) else { return };
         if !watch.connected || watch.pumping || !watch.has_more(&self.cluster) {
@@ -461,7 +434,7 @@ impl World {
             return self.lose_watch(kind, away_ms);
         }
         if self.faults.hit(&mut self.random, Fault::WatchClosed) {
-            // It goes on from where it was; only time is lost.
+            // It resumes; only time is lost.
             let delay = self.random.between(50, 2_000);
             self.schedule(delay, Upcoming::Pump(kind.clone(), epoch));
             return Ok(());
@@ -474,28 +447,28 @@ impl World {
         if watch.can_lose(&self.cluster) && self.faults.hit(&mut self.random, Fault::EventLost) {
             watch.skip();
         }
-        let mut told: Vec<Notice> = watch.next(&self.cluster).into_iter().collect();
+        let mut notices: Vec<Notice> = watch.next(&self.cluster).into_iter().collect();
         if watch.listed && self.faults.hit(&mut self.random, Fault::Duplicate) {
-            told.extend(watch.earlier(&self.cluster, self.random.below(6)));
+            notices.extend(watch.earlier(&self.cluster, self.random.below(6)));
         }
         if watch.listed && !watch.has_more(&self.cluster) && self.random.chance(200) {
-            told.push(Notice::Progress(self.cluster.version()));
+            notices.push(Notice::Progress(self.cluster.version()));
         }
-        for told in told {
+        for notice in notices {
             let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
-            watch.note(&told);
-            if matches!(told, Notice::ListDone(_)) {
+            watch.note(&notice);
+            if matches!(notice, Notice::ListDone(_)) {
                 self.oracle.on_list_done(kind);
             }
-            let event = told.event(&mut self.interner);
-            self.tell(Event::Watch(kind.clone(), event))?;
+            let event = notice.event(&mut self.interner);
+            self.deliver(Event::Watch(kind.clone(), event))?;
         }
         self.wake_watch(kind);
         Ok(())
     }
 
-    /// The API server's store goes back to an earlier state, and every connection to it breaks. What was written and not yet
-    /// there is lost. No rule about views holds before the host has noticed, so from here on the end is what counts.
+    /// Restores etcd to an earlier state: every connection breaks, and writes in flight are lost. No rule about views
+    /// holds until the host has noticed, so from here on only the end is checked.
     pub fn restore(&mut self, version: u64, raised: bool) -> Result<(), Violation> {
         self.react()?;
         self.note(|| format!("RESTORE to version {version}, raised: {raised}"));
@@ -510,10 +483,10 @@ impl World {
             if reply_ms.is_some() && incarnation == self.incarnation {
                 let error =
                     WriteError { class: WriteErrorClass::Unknown, message: "the connection was lost".to_owned() };
-                self.tell_in(1, Event::Wrote(write.id, Err(error)));
+                self.deliver_in(1, Event::Wrote(write.id, Err(error)));
             }
         }
-        for record in self.cluster.living() {
+        for record in self.cluster.live_records() {
             self.react_to(&record);
         }
         for kind in self.watches.keys().cloned().collect::<Vec<_>>() {
@@ -523,14 +496,14 @@ impl World {
         Ok(())
     }
 
-    /// A watch breaks for good: the kind is listed anew, after a while and a word of warning.
+    /// A watch fails: the engine gets an error, and the kind is listed again later.
     pub fn lose_watch(&mut self, kind: &Kind, away_ms: u64) -> Result<(), Violation> {
         let epoch = self.next_epoch();
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
         watch.disconnect(epoch);
         self.schedule(away_ms, Upcoming::Connect(kind.clone(), epoch));
         let error = WatchError::Unavailable("the connection was lost".to_owned());
-        self.tell(Event::Watch(kind.clone(), WatchEvent::Failed(error)))
+        self.deliver(Event::Watch(kind.clone(), WatchEvent::Failed(error)))
     }
 }
 
@@ -538,7 +511,7 @@ fn source_of(name: &str) -> Arc<str> {
     format!("ConfigMap mortise-system/{name}").into()
 }
 
-fn new_driver(audit_interval_ms: u64) -> Engine {
+fn new_engine(audit_interval_ms: u64) -> Engine {
     Engine::new(Config {
         instance: "mortise-0".into(),
         namespace: "mortise-system".into(),

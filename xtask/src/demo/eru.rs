@@ -1,10 +1,8 @@
-//! eru's story: a Deployment asks for restarts by an annotation, and at a tick its Pods are rolled.
-
-use std::time::Duration;
+//! eru's demo: a Deployment requests restarts by an annotation; at each tick its Pods are replaced.
 
 use anyhow::Result;
 
-use super::stage::Stage;
+use super::cluster::{Cluster, TO_A_TICK};
 use crate::checkout::Checkout;
 use crate::terminal::headline;
 
@@ -12,37 +10,34 @@ use crate::terminal::headline;
 const DEPLOYMENT: &str = "deployment/web";
 const ERU: &str = "eru/web";
 
-/// A tick comes within a minute, and the rollout needs as long as any other step.
-const TO_A_TICK: Duration = Duration::from_secs(120);
-
-pub(super) fn tell(checkout: &Checkout, stage: &Stage) -> Result<()> {
-    headline("eru, the elegant rolling update: the plugin arrives");
-    stage.arrives(checkout, "eru", "erus.mtsre.meitu.com", "eru labelled -> Ready")?;
-    headline("A Deployment that asks for it by an annotation has an Eru");
-    let sample = stage.sample(checkout, "eru")?;
-    stage.timed("Deployment applied -> its Eru knows the next tick", || {
-        stage.kubectl(&["apply", "-f", &sample])?;
-        stage.until("the next tick in the Eru's status", || {
-            let next = stage.ask(&["get", ERU, "-o", "jsonpath={.status.nextRestartTime}"]);
+pub(super) fn run(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
+    headline("eru, the elegant rolling update: install the plugin");
+    cluster.install(checkout, "eru", "erus.mtsre.meitu.com", "eru labelled -> Ready")?;
+    headline("A Deployment with the annotation gets an Eru");
+    let sample = cluster.sample(checkout, "eru")?;
+    cluster.timed("Deployment applied -> the next tick in its Eru's status", || {
+        cluster.kubectl(&["apply", "-f", &sample])?;
+        cluster.until("the next tick in the Eru's status", || {
+            let next = cluster.read(&["get", ERU, "-o", "jsonpath={.status.nextRestartTime}"]);
             Ok(next.is_ok_and(|next| !next.is_empty()))
         })
     })?;
-    stage.kubectl(&["rollout", "status", DEPLOYMENT])?;
-    stage.kubectl(&["get", "erus", "-o", "wide"])?;
-    rolls(stage)?;
-    headline("The annotation goes, and the Eru with it");
-    stage.kubectl(&["annotate", DEPLOYMENT, "mtsre.meitu.com/eru-"])?;
-    stage.until("the Eru to be gone", || Ok(stage.ask(&["get", ERU]).is_err()))?;
-    stage.kubectl(&["get", "erus"])
+    cluster.kubectl(&["rollout", "status", DEPLOYMENT])?;
+    cluster.kubectl(&["get", "erus", "-o", "wide"])?;
+    roll(cluster)?;
+    headline("The annotation is removed: the Eru is deleted");
+    cluster.kubectl(&["annotate", DEPLOYMENT, "mtsre.meitu.com/eru-"])?;
+    cluster.until("the Eru to be deleted", || Ok(cluster.read(&["get", ERU]).is_err()))?;
+    cluster.kubectl(&["get", "erus"])
 }
 
-fn rolls(stage: &Stage) -> Result<()> {
+fn roll(cluster: &Cluster) -> Result<()> {
     headline("Every minute: at the tick the Deployment controller rolls the Pods");
-    stage.kubectl(&["annotate", DEPLOYMENT, "--overwrite", "mtsre.meitu.com/eru-schedule=* * * * *"])?;
-    stage.until_within(TO_A_TICK, "a restart in the Eru's status", || {
-        Ok(stage.ask(&["get", ERU, "-o", "jsonpath={.status.restarts}"])? != "0")
+    cluster.kubectl(&["annotate", DEPLOYMENT, "--overwrite", "mtsre.meitu.com/eru-schedule=* * * * *"])?;
+    cluster.until_within(TO_A_TICK, "a restart in the Eru's status", || {
+        Ok(cluster.read(&["get", ERU, "-o", "jsonpath={.status.restarts}"])? != "0")
     })?;
-    stage.kubectl(&["rollout", "status", DEPLOYMENT])?;
-    stage.kubectl(&["get", "erus,replicasets,pods"])?;
-    stage.kubectl(&["describe", ERU])
+    cluster.kubectl(&["rollout", "status", DEPLOYMENT])?;
+    cluster.kubectl(&["get", "erus,replicasets,pods"])?;
+    cluster.kubectl(&["describe", ERU])
 }

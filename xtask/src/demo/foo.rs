@@ -1,76 +1,74 @@
-//! foo's story, which is the sample-controller's: a Foo makes a Deployment, scales it, and stays away from one that is
-//! somebody else's.
+//! foo's demo, as of the sample-controller: a Foo creates and scales a Deployment, and leaves another owner's alone.
 
 use anyhow::Result;
 
-use super::stage::Stage;
+use super::cluster::Cluster;
 use crate::checkout::Checkout;
 use crate::terminal::headline;
 
-/// The Foo of the sample.
 const SAMPLE: &str = "foo/example-foo";
 
-pub(super) fn tell(checkout: &Checkout, stage: &Stage) -> Result<()> {
-    headline("foo, the Kubernetes sample-controller: the plugin arrives");
-    stage.arrives(checkout, "foo", "foos.samplecontroller.k8s.io", "foo labelled -> Ready")?;
-    makes_a_deployment(checkout, stage)?;
-    scales_it(stage)?;
-    leaves_others_alone(stage)
+pub(super) fn run(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
+    headline("foo, the Kubernetes sample-controller: install the plugin");
+    cluster.install(checkout, "foo", "foos.samplecontroller.k8s.io", "foo labelled -> Ready")?;
+    create_deployment(checkout, cluster)?;
+    scale(cluster)?;
+    conflict(cluster)
 }
 
-fn makes_a_deployment(checkout: &Checkout, stage: &Stage) -> Result<()> {
-    headline("A Foo makes a Deployment");
-    let sample = stage.sample(checkout, "foo")?;
-    stage.timed("Foo applied -> its Deployment available", || {
-        stage.kubectl(&["apply", "-f", &sample])?;
-        wait_available(stage, 1)
+fn create_deployment(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
+    headline("A Foo creates a Deployment");
+    let sample = cluster.sample(checkout, "foo")?;
+    cluster.timed("Foo applied -> its Deployment available", || {
+        cluster.kubectl(&["apply", "-f", &sample])?;
+        wait_available(cluster, 1)
     })?;
-    stage.kubectl(&["get", "foos,deployments,pods"])?;
-    wait_told(stage, "Synced")?;
-    events(stage)
+    cluster.kubectl(&["get", "foos,deployments,pods"])?;
+    wait_for_event(cluster, "Synced")?;
+    events(cluster)
 }
 
-fn scales_it(stage: &Stage) -> Result<()> {
+fn scale(cluster: &Cluster) -> Result<()> {
     headline("Three replicas");
-    stage.timed("Foo patched -> 3 replicas available", || {
-        stage.kubectl(&["patch", SAMPLE, "--type=merge", "-p", r#"{"spec":{"replicas":3}}"#])?;
-        wait_available(stage, 3)
+    cluster.timed("Foo patched -> 3 replicas available", || {
+        cluster.kubectl(&["patch", SAMPLE, "--type=merge", "-p", r#"{"spec":{"replicas":3}}"#])?;
+        wait_available(cluster, 3)
     })?;
-    stage.kubectl(&["get", "foos,deployments"])
+    cluster.kubectl(&["get", "foos,deployments"])
 }
 
-fn leaves_others_alone(stage: &Stage) -> Result<()> {
-    headline("A Deployment of that name is somebody else's: it is left alone until the name is free");
-    stage.kubectl(&["create", "deployment", "taken", "--image=busybox"])?;
-    stage.kubectl(&["patch", SAMPLE, "--type=merge", "-p", r#"{"spec":{"deploymentName":"taken"}}"#])?;
-    wait_told(stage, "ErrResourceExists")?;
-    events(stage)?;
-    stage.kubectl(&["get", "foos,deployments"])?;
-    stage.timed("name free -> the Deployment has moved there", || {
-        stage.kubectl(&["delete", "deployment", "taken"])?;
-        stage.until("the Foo's Deployment under its new name alone", || {
-            let names = stage.ask(&["get", "deployments", "-o", "jsonpath={.items[*].metadata.name}"])?;
+fn conflict(cluster: &Cluster) -> Result<()> {
+    headline("Another owner has a Deployment of that name: the plugin waits until it is deleted");
+    cluster.kubectl(&["create", "deployment", "taken", "--image=busybox"])?;
+    cluster.kubectl(&["patch", SAMPLE, "--type=merge", "-p", r#"{"spec":{"deploymentName":"taken"}}"#])?;
+    wait_for_event(cluster, "ErrResourceExists")?;
+    events(cluster)?;
+    cluster.kubectl(&["get", "foos,deployments"])?;
+    cluster.timed("name free -> Deployment renamed", || {
+        cluster.kubectl(&["delete", "deployment", "taken"])?;
+        cluster.until("the Foo's Deployment under its new name only", || {
+            let names = cluster.read(&["get", "deployments", "-o", "jsonpath={.items[*].metadata.name}"])?;
             Ok(names == "taken")
         })?;
-        wait_available(stage, 3)
+        wait_available(cluster, 3)
     })?;
-    stage.kubectl(&["get", "foos,deployments"])
+    cluster.kubectl(&["get", "foos,deployments"])
 }
 
-fn wait_available(stage: &Stage, replicas: usize) -> Result<()> {
+fn wait_available(cluster: &Cluster, replicas: usize) -> Result<()> {
     let format = r#"jsonpath={.status.availableReplicas} {.status.conditions[?(@.type=="Ready")].status}"#;
-    stage.until(&format!("{replicas} available replicas in the Foo's status"), || {
-        Ok(stage.ask(&["get", SAMPLE, "-o", format])? == format!("{replicas} True"))
+    cluster.until(&format!("{replicas} available replicas in the Foo's status"), || {
+        Ok(cluster.read(&["get", SAMPLE, "-o", format])? == format!("{replicas} True"))
     })
 }
 
-fn wait_told(stage: &Stage, reason: &str) -> Result<()> {
+fn wait_for_event(cluster: &Cluster, reason: &str) -> Result<()> {
     let selector = format!("involvedObject.kind=Foo,reason={reason}");
-    stage.until(&format!("the event {reason}"), || {
-        Ok(!stage.ask(&["get", "events", "--field-selector", &selector, "-o", "name"])?.is_empty())
+    cluster.until(&format!("the event {reason}"), || {
+        Ok(!cluster.read(&["get", "events", "--field-selector", &selector, "-o", "name"])?.is_empty())
     })
 }
 
-fn events(stage: &Stage) -> Result<()> {
-    stage.kubectl(&["get", "events", "--field-selector", "involvedObject.kind=Foo"])
+fn events(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(&["get", "events", "--field-selector", "involvedObject.kind=Foo"])
 }

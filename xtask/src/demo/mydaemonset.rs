@@ -1,107 +1,108 @@
-//! mydaemonset's story: a Pod on every Node, one more when a Node comes, none on a Node that keeps Pods off, another image
-//! for all, and one less when a Node goes.
+//! mydaemonset's demo: a Pod on every Node, for new, tainted, untainted and deleted Nodes, and with another image.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::stage::Stage;
+use super::cluster::Cluster;
 use crate::checkout::Checkout;
 use crate::terminal::headline;
 
-/// The MyDaemonSet of the sample.
 const SAMPLE: &str = "mydaemonset/mydaemonset-sample";
 
-/// kwok may forget a Node before it ends the Pods there. Then Kubernetes' own collector of Pods does: it looks every
-/// 20 s, and at a Node that is gone only 40 s after it has missed it, which is 80 s at the latest.
+/// kwok may forget a Node before it ends the Pods there. Then Kubernetes' Pod garbage collector deletes them: it runs
+/// every 20 s, and waits 40 s after it has missed a Node, so it takes 80 s at most.
 const POD_COLLECTED: Duration = Duration::from_secs(120);
 
-pub(super) fn tell(checkout: &Checkout, stage: &Stage) -> Result<()> {
-    headline("mydaemonset, one Pod per Node: the plugin arrives");
-    stage.arrives(checkout, "mydaemonset", "mydaemonsets.apps.zhongmingmao.io", "mydaemonset labelled -> Ready")?;
-    covers_the_nodes(checkout, stage)?;
-    follows_the_nodes(stage)?;
-    heeds_taints(stage)?;
-    takes_another_image(stage)?;
-    loses_a_node(stage)
+pub(super) fn run(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
+    headline("mydaemonset, one Pod per Node: install the plugin");
+    cluster.install(checkout, "mydaemonset", "mydaemonsets.apps.zhongmingmao.io", "mydaemonset labelled -> Ready")?;
+    cover_nodes(checkout, cluster)?;
+    add_node(cluster)?;
+    taint_node(cluster)?;
+    change_image(cluster)?;
+    delete_node(cluster)
 }
 
-fn covers_the_nodes(checkout: &Checkout, stage: &Stage) -> Result<()> {
+fn cover_nodes(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
     headline("A MyDaemonSet has a Pod on every Node");
-    let sample = stage.sample(checkout, "mydaemonset")?;
-    stage.timed("MyDaemonSet applied -> a ready Pod on each Node", || {
-        stage.kubectl(&["apply", "-f", &sample])?;
-        wait_for_nodes(stage, "node-1 node-2")
+    let sample = cluster.sample(checkout, "mydaemonset")?;
+    cluster.timed("MyDaemonSet applied -> a ready Pod on each Node", || {
+        cluster.kubectl(&["apply", "-f", &sample])?;
+        wait_for_nodes(cluster, "node-1 node-2")
     })?;
-    show(stage)
+    show(cluster)
 }
 
-fn follows_the_nodes(stage: &Stage) -> Result<()> {
-    headline("A Node comes, and gets its Pod");
-    stage.timed("Node registered -> its Pod ready", || {
-        stage.node_joins("node-3")?;
-        wait_for_nodes(stage, "node-1 node-2 node-3")
+fn add_node(cluster: &Cluster) -> Result<()> {
+    headline("A new Node gets its Pod");
+    cluster.timed("Node registered -> its Pod ready", || {
+        cluster.add_node("node-3")?;
+        wait_for_nodes(cluster, "node-1 node-2 node-3")
     })?;
-    show(stage)
+    show(cluster)
 }
 
-fn heeds_taints(stage: &Stage) -> Result<()> {
-    headline("A Node that is cordoned keeps its Pod; one that is tainted otherwise has none");
-    stage.kubectl(&["cordon", "node-1"])?;
-    stage.timed("Node tainted -> its Pod gone", || {
-        stage.kubectl(&["taint", "node", "node-3", "dedicated=db:NoExecute"])?;
-        wait_for_nodes(stage, "node-1 node-2")
+fn taint_node(cluster: &Cluster) -> Result<()> {
+    headline("A cordoned Node keeps its Pod; a Node with another taint has none");
+    cluster.kubectl(&["cordon", "node-1"])?;
+    cluster.timed("Node tainted -> its Pod gone", || {
+        cluster.kubectl(&["taint", "node", "node-3", "dedicated=db:NoExecute"])?;
+        wait_for_nodes(cluster, "node-1 node-2")
     })?;
-    show(stage)?;
-    stage.kubectl(&["uncordon", "node-1"])?;
-    stage.timed("taint taken off -> its Pod ready again", || {
-        stage.kubectl(&["taint", "node", "node-3", "dedicated-"])?;
-        wait_for_nodes(stage, "node-1 node-2 node-3")
+    show(cluster)?;
+    cluster.kubectl(&["uncordon", "node-1"])?;
+    cluster.timed("taint removed -> its Pod ready again", || {
+        cluster.kubectl(&["taint", "node", "node-3", "dedicated-"])?;
+        wait_for_nodes(cluster, "node-1 node-2 node-3")
     })
 }
 
-fn takes_another_image(stage: &Stage) -> Result<()> {
+fn change_image(cluster: &Cluster) -> Result<()> {
     headline("Another image");
-    stage.timed("image changed -> every Pod runs it", || {
-        stage.kubectl(&["patch", SAMPLE, "--type=merge", "-p", r#"{"spec":{"image":"nginx:stable-alpine3.21"}}"#])?;
-        stage.until("every Pod to have the new image", || {
-            let images = stage.ask(&["get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}"])?;
+    cluster.timed("image changed -> every Pod runs it", || {
+        cluster.kubectl(&["patch", SAMPLE, "--type=merge", "-p", r#"{"spec":{"image":"nginx:stable-alpine3.21"}}"#])?;
+        cluster.until("every Pod to have the new image", || {
+            let images = cluster.read(&["get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}"])?;
             Ok(images == ["nginx:stable-alpine3.21"; 3].join(" "))
         })?;
-        wait_for_nodes(stage, "node-1 node-2 node-3")
+        wait_for_nodes(cluster, "node-1 node-2 node-3")
     })?;
-    show(stage)
+    show(cluster)
 }
 
-fn loses_a_node(stage: &Stage) -> Result<()> {
-    headline("A Node goes, and its Pod with it");
-    stage.kubectl(&["delete", "node", "node-3"])?;
-    stage.until("the status to count two Pods", || {
-        let counted = stage.ask(&["get", SAMPLE, "-o", "jsonpath={.status.availableReplicas}"])?;
+fn delete_node(cluster: &Cluster) -> Result<()> {
+    headline("A Node is deleted, and its Pod too");
+    cluster.kubectl(&["delete", "node", "node-3"])?;
+    cluster.until("the status to count two Pods", || {
+        let counted = cluster.read(&["get", SAMPLE, "-o", "jsonpath={.status.availableReplicas}"])?;
         Ok(counted == "2")
     })?;
-    stage.kubectl(&["get", SAMPLE])?;
-    println!("(the Pod is deleted; with its kubelet gone too, Kubernetes may take a minute to end it)");
-    stage.until_within(POD_COLLECTED, "the Pod of the Node to go", || {
-        Ok(stage.ask(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"])?.split(' ').all(|on| on != "node-3"))
+    cluster.kubectl(&["get", SAMPLE])?;
+    println!("(the Pod is deleted; without a kubelet, Kubernetes may take a minute to remove it)");
+    cluster.until_within(POD_COLLECTED, "the Node's Pod to be removed", || {
+        Ok(cluster
+            .read(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"])?
+            .split(' ')
+            .all(|on| on != "node-3"))
     })?;
-    stage.kubectl(&["get", "pods"])
+    cluster.kubectl(&["get", "pods"])
 }
 
-/// Waits until there is a ready Pod on each of these Nodes and no other, and the status counts them.
-fn wait_for_nodes(stage: &Stage, nodes: &str) -> Result<()> {
+/// Waits until exactly these Nodes have a ready Pod and the status counts them.
+fn wait_for_nodes(cluster: &Cluster, nodes: &str) -> Result<()> {
     let format = "jsonpath={range .items[*]}{.spec.nodeName} {end}";
-    let says = r#"jsonpath={.status.availableReplicas} {.status.conditions[?(@.type=="Ready")].status}"#;
+    let status = r#"jsonpath={.status.availableReplicas} {.status.conditions[?(@.type=="Ready")].status}"#;
     let wanted = format!("{} True", nodes.split(' ').count());
-    stage.until(&format!("a ready Pod on each of {nodes}"), || {
-        let on = stage.ask(&["get", "pods", "-o", format, "--sort-by=.spec.nodeName"])?;
-        Ok(on.trim() == nodes && stage.ask(&["get", SAMPLE, "-o", says])? == wanted)
+    cluster.until(&format!("a ready Pod on each of {nodes}"), || {
+        let on = cluster.read(&["get", "pods", "-o", format, "--sort-by=.spec.nodeName"])?;
+        Ok(on.trim() == nodes && cluster.read(&["get", SAMPLE, "-o", status])? == wanted)
     })
 }
 
-fn show(stage: &Stage) -> Result<()> {
+fn show(cluster: &Cluster) -> Result<()> {
     let columns =
         "custom-columns=NAME:.metadata.name,NODE:.spec.nodeName,IMAGE:.spec.containers[0].image,PHASE:.status.phase";
-    stage.kubectl(&["get", SAMPLE])?;
-    stage.kubectl(&["get", "pods", "-o", columns])
+    cluster.kubectl(&["get", SAMPLE])?;
+    cluster.kubectl(&["get", "pods", "-o", columns])
 }

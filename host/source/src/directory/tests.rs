@@ -1,4 +1,4 @@
-//! A real directory and what is told of it.
+//! The events of a real directory.
 
 use std::fs;
 use std::sync::mpsc::{Receiver, channel};
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 
-/// Longest that anything is waited for; everything here takes well below a second.
+/// Bound of every wait; each takes well below a second.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Watched {
@@ -63,7 +63,7 @@ impl Drop for Watched {
 }
 
 #[test]
-fn what_is_there_is_told_before_listed() {
+fn existing_files_are_reported_before_listed() {
     let watched = Watched::open(|path| {
         fs::write(path.join("a.wasm"), wasm("one")).unwrap();
         fs::write(path.join("a.yaml"), "x: 1").unwrap();
@@ -78,12 +78,12 @@ fn what_is_there_is_told_before_listed() {
 }
 
 #[test]
-fn changes_renames_configuration_and_removal_are_told() {
+fn changes_renames_configuration_and_removal_are_reported() {
     let watched = Watched::open(|_| {});
     assert_eq!(watched.next(), "listed");
     fs::write(watched.path("a.wasm"), wasm("one")).unwrap();
     assert_eq!(watched.next(), "found a one {}");
-    // An atomic save: another file takes the name.
+    // An atomic save: a rename over the file.
     fs::write(watched.path("a.wasm.tmp"), wasm("two")).unwrap();
     fs::rename(watched.path("a.wasm.tmp"), watched.path("a.wasm")).unwrap();
     assert_eq!(watched.next(), "found a two {}");
@@ -101,11 +101,11 @@ fn changes_renames_configuration_and_removal_are_told() {
 }
 
 #[test]
-fn a_file_that_is_being_written_is_offered_once_and_whole() {
+fn a_file_that_is_being_written_is_offered_once_and_complete() {
     let watched = Watched::open(|_| {});
     assert_eq!(watched.next(), "listed");
     let whole = wasm("a component of some length");
-    // Both halves stay longer than a file has to rest, so the first one is read and found to be a part.
+    // The first half is unchanged for longer than SETTLE, so it is read and found to be incomplete.
     fs::write(watched.path("a.wasm"), &whole[..12]).unwrap();
     assert!(watched.events.recv_timeout(Duration::from_millis(600)).is_err(), "half a file is not offered");
     let mut file = fs::OpenOptions::new().append(true).open(watched.path("a.wasm")).unwrap();
@@ -115,20 +115,20 @@ fn a_file_that_is_being_written_is_offered_once_and_whole() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_at_first_is_not_told_as_listed_until_it_can() {
+fn an_unreadable_directory_does_not_count_as_listed() {
     let outside = tempfile::tempdir().unwrap();
     let (here, away) = (outside.path().join("plugins"), outside.path().join("away"));
     fs::create_dir(&here).unwrap();
     fs::write(here.join("a.wasm"), wasm("one")).unwrap();
     let (opened, stop) = Directory::open(&here).unwrap();
-    // A mount that is not there yet, or rights that come late.
+    // As with a mount or rights that come late.
     fs::rename(&here, &away).unwrap();
     let (sender, events) = channel();
     let thread = std::thread::spawn(move || opened.run(|event| drop(sender.send(event))));
     let early = events.recv_timeout(Duration::from_millis(500));
-    assert!(early.is_err(), "told of a directory that cannot be read: {early:?}");
+    assert!(early.is_err(), "an event of an unreadable directory: {early:?}");
     fs::rename(&away, &here).unwrap();
-    // Says to look; without it the next look would come by itself, only later.
+    // Triggers a scan; the next would only come after SCAN_INTERVAL.
     fs::write(here.join("notes.txt"), "nothing").unwrap();
     assert_eq!(words(events.recv_timeout(DEADLINE).unwrap()), "found a one {}");
     assert_eq!(words(events.recv_timeout(DEADLINE).unwrap()), "listed");
@@ -137,7 +137,7 @@ fn a_directory_that_cannot_be_read_at_first_is_not_told_as_listed_until_it_can()
 }
 
 #[test]
-fn a_file_that_is_written_without_end_does_not_keep_listed_from_coming_and_is_read_when_it_rests() {
+fn a_file_that_keeps_changing_does_not_delay_listed_for_ever_and_is_read_once_stable() {
     let writing = Arc::new(AtomicBool::new(true));
     let mut writer = None;
     let watched = Watched::open(|path| {
@@ -145,7 +145,7 @@ fn a_file_that_is_written_without_end_does_not_keep_listed_from_coming_and_is_re
         let (busy, writing) = (path.join("busy.wasm"), Arc::clone(&writing));
         fs::write(&busy, wasm("")).unwrap();
         writer = Some(std::thread::spawn(move || {
-            // Each time another size, and never at rest for as long as a file has to be.
+            // Another size each time, and never unchanged for as long as SETTLE.
             for length in (0..100).cycle().take_while(|_| writing.load(Ordering::Acquire)) {
                 fs::write(&busy, wasm(&"x".repeat(length))).unwrap();
                 std::thread::sleep(Duration::from_millis(10));
@@ -161,10 +161,10 @@ fn a_file_that_is_written_without_end_does_not_keep_listed_from_coming_and_is_re
     assert_eq!(watched.next(), "found busy two {}");
 }
 
-/// A pipe, a device or a folder where a file should be, and files without end.
+/// A pipe, a device or a folder instead of a file, and huge files.
 #[test]
 #[cfg(unix)]
-fn what_is_no_regular_file_and_what_is_too_large_is_refused_and_the_rest_goes_on() {
+fn irregular_and_huge_files_are_refused_and_the_others_are_served() {
     let sparse = |path: &Path, bytes: u64| File::create(path).unwrap().set_len(bytes).unwrap();
     let watched = Watched::open(|path| {
         for name in ["device", "folder", "large-config", "pipe", "whole"] {
@@ -175,7 +175,7 @@ fn what_is_no_regular_file_and_what_is_too_large_is_refused_and_the_rest_goes_on
         sparse(&path.join("large.wasm"), 1 << 34);
         sparse(&path.join("large-config.yaml"), 1 << 34);
         pipe(&path.join("pipe.yaml"));
-        // What is no file is no plugin, as a folder of that name is none.
+        // A pipe is ignored, as is a folder of that name.
         pipe(&path.join("piped.wasm"));
     });
     for expected in [
@@ -194,7 +194,7 @@ fn what_is_no_regular_file_and_what_is_too_large_is_refused_and_the_rest_goes_on
     assert_eq!(watched.next(), r#"found pipe one {"x":1}"#);
 }
 
-/// Nothing in the standard library makes one.
+/// The standard library cannot make one.
 #[cfg(unix)]
 fn pipe(path: &Path) {
     let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
@@ -202,19 +202,19 @@ fn pipe(path: &Path) {
 }
 
 #[test]
-fn a_file_that_grows_while_it_is_read_is_cut_at_the_limit() {
+fn reading_a_growing_file_stops_at_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.wasm");
     fs::write(&path, [7; 10]).unwrap();
     assert_eq!(read_bounded(&path, 10).unwrap(), Some(vec![7; 10]));
     assert_eq!(read_bounded(&path, 9).unwrap(), None);
-    // Says that it is empty, and is not.
+    // Its reported size is 0.
     #[cfg(target_os = "linux")]
     assert_eq!(read_bounded(Path::new("/proc/self/status"), 9).unwrap(), None);
 }
 
 #[test]
-fn what_a_file_holds_no_longer_is_not_read_again() {
+fn a_component_that_a_file_no_longer_holds_is_not_returned() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.wasm");
     fs::write(&path, wasm("one")).unwrap();
@@ -225,11 +225,11 @@ fn what_a_file_holds_no_longer_is_not_read_again() {
     fs::remove_file(&path).unwrap();
     assert_eq!(read(&path, &digest).unwrap(), None);
     fs::create_dir(&path).unwrap();
-    assert!(read(&path, &digest).is_err(), "whoever offered it may not notice");
+    assert!(read(&path, &digest).is_err(), "an unreadable file is an error, not a missing one");
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error_that_names_it() {
+fn the_error_for_a_missing_directory_names_it() {
     let error = Directory::open(Path::new("/nonexistent/plugins")).unwrap_err().to_string();
     assert!(error.contains("/nonexistent/plugins") && error.contains("--plugin-dir"), "{error}");
 }

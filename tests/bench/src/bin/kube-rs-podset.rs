@@ -1,9 +1,8 @@
-//! The peer: the podset operator as a careful author writes it with kube-rs's Controller, to be measured beside
-//! mortise. PodSets and Pods flow in through one watch each; Pods and status patches flow out.
+//! The peer: the podset operator as a careful author writes it with kube-rs's Controller, to compare with mortise.
 //!
-//! It does what helps it: one shared watch of Pods with a cache, managedFields cut from it, no wake-up by its own
-//! status writes, Pods created by POST under fixed names and all at once, a status patched only when it differs. It
-//! must know nothing of mortise, not even its types.
+//! It is optimised: one shared watch of Pods with a cache, without managedFields; its own status writes do not wake it;
+//! it creates Pods concurrently by POST under fixed names, and patches a status only when it differs. It must know
+//! nothing of mortise, not even its types.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 use std::sync::Arc;
@@ -23,14 +22,14 @@ use kube::{Api, Client, CustomResource, Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Reconciles at once. The API server's budget for one client is some hundred requests in flight.
+/// Concurrent reconciles. The API server's budget for one client is some hundred requests in flight.
 const CONCURRENCY: u16 = 32;
-/// A failed reconcile comes back after this long; what it waits for usually wakes it sooner.
+/// Delay of a retry; usually an event comes sooner.
 const RETRY: Duration = Duration::from_secs(1);
-/// How soon a reconcile comes back that was too early for the cache of Pods, which fills within a second.
+/// Delay of a retry while the cache of Pods fills, which takes a second.
 const FILLING: Duration = Duration::from_millis(100);
 
-/// Keeps a number of Pods running. Its CustomResourceDefinition is in the cluster already, so no schema is derived.
+/// Keeps a number of Pods running. The cluster has its CRD already, so no schema is derived.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "app.example.com", version = "v1alpha1", kind = "PodSet", namespaced)]
 #[kube(status = "PodSetStatus", schema = "disabled")]
@@ -65,7 +64,6 @@ struct Context {
     is_filled: AtomicBool,
 }
 
-/// What the wanted Pods and the cached ones differ by.
 #[derive(Debug, Default, PartialEq)]
 struct Difference {
     active: Vec<String>,
@@ -77,7 +75,7 @@ struct Difference {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::try_default().await?;
     let sets = Api::<PodSet>::all(client.clone());
-    // Says in one sentence what a watch would keep retrying: that the kind is not there, or may not be read.
+    // Fails early if the kind is missing or forbidden, which a watch would retry for ever.
     sets.list(&ListParams::default().limit(1)).await?;
 
     let (pods, writer) = reflector::store();
@@ -95,7 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .predicate_filter(predicates::generation, PredicateConfig::default());
 
     let context = Arc::new(Context { client, pods, is_filled: AtomicBool::new(false) });
-    // One task alone waits for the cache: a store wakes only the last of those that wait for it.
+    // Only one task may wait for the cache: a store wakes the last waiter only.
     let waiting = Arc::clone(&context);
     tokio::spawn(async move {
         if waiting.pods.wait_until_ready().await.is_ok() {
@@ -115,7 +113,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn reconcile(set: Arc<PodSet>, context: Arc<Context>) -> Result<Action, Error> {
     if set.meta().deletion_timestamp.is_some() {
-        // Its Pods are collected by their owner references.
+        // The garbage collector deletes its Pods.
         return Ok(Action::await_change());
     }
     if !context.is_filled.load(Ordering::Acquire) {
@@ -131,13 +129,13 @@ async fn reconcile(set: Arc<PodSet>, context: Arc<Context>) -> Result<Action, Er
     let creations = difference.missing.iter().map(|name| create(&api, &set, name));
     let created = try_join_all(creations).await?;
     if created.contains(&false) {
-        // The cache lags behind the API server: the Pod's own event wakes this PodSet, and a status made of what is
-        // known now would be wrong.
+        // The cache lags behind the API server. The Pod's own event wakes this PodSet; a status computed now would be
+        // wrong.
         return Ok(Action::requeue(RETRY));
     }
 
-    if owned.iter().any(|pod| went_just_now(pod, Timestamp::now())) {
-        // A replacement usually follows at once, and then nothing needs to be said.
+    if owned.iter().any(|pod| is_just_deleted(pod, Timestamp::now())) {
+        // A replacement usually follows at once, and no status write is needed.
         return Ok(Action::requeue(RETRY));
     }
 
@@ -169,15 +167,15 @@ fn is_finished(pod: &Pod) -> bool {
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// Whether its deletion began less than a second ago. The deletion timestamp is when it has to be gone.
-fn went_just_now(pod: &Pod, now: Timestamp) -> bool {
+/// Whether its deletion began less than a second ago. The deletion timestamp includes the grace period.
+fn is_just_deleted(pod: &Pod, now: Timestamp) -> bool {
     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    let gone_by = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second());
-    // Timestamps are cut to seconds, so a deletion of this second or the last one may have begun just now.
-    gone_by.is_some_and(|gone_by| now.as_second() - (gone_by - grace) <= 1)
+    let ends_at = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second());
+    // Timestamps have whole seconds, so the deletion may have begun in this second or the last.
+    ends_at.is_some_and(|ends_at| now.as_second() - (ends_at - grace) <= 1)
 }
 
-/// A Pod that is on its way out keeps its name until it is gone, and its deletion wakes the PodSet again.
+/// A terminating Pod keeps its name until it is removed, which wakes the PodSet again.
 fn compare(set: &PodSet, owned: &[Arc<Pod>]) -> Difference {
     let wanted = (0..set.spec.replicas).map(|index| format!("{}-{index}", set.name_any())).collect::<Vec<_>>();
     let mut difference = Difference::default();
@@ -195,7 +193,7 @@ fn compare(set: &PodSet, owned: &[Arc<Pod>]) -> Difference {
     difference
 }
 
-/// Whether it was created; false when it is there already.
+/// Returns false if it exists already.
 async fn create(api: &Api<Pod>, set: &PodSet, name: &str) -> Result<bool, Error> {
     let mut pod = match &set.spec.template {
         Some(template) => Pod {
@@ -237,7 +235,7 @@ fn sleeper() -> PodSpec {
     PodSpec { containers: vec![container], ..PodSpec::default() }
 }
 
-/// The status as it should be, which is the old one to the letter when nothing has changed.
+/// The wanted status, which is identical to the old one when nothing has changed.
 fn wanted_status(set: &PodSet, pod_names: Vec<String>) -> PodSetStatus {
     let (active, wanted) = (pod_names.len(), set.spec.replicas);
     let is_ready = i32::try_from(active) == Ok(wanted);
@@ -274,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_its_way_out_keeps_its_name_and_a_finished_one_is_replaced() {
+    fn a_terminating_pod_keeps_its_name_and_a_finished_one_is_replaced() {
         let owned = [pod("set-0", "Running", Some(100)), pod("set-1", "Failed", None), pod("set-7", "Running", None)];
         let difference = compare(&set(3), &owned);
         assert_eq!(difference.missing, ["set-2"]);
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_the_same_is_the_same() {
+    fn an_unchanged_status_is_identical() {
         let mut set = set(1);
         let status = wanted_status(&set, vec!["set-0".to_owned()]);
         set.status = Some(PodSetStatus { replicas: 1, ..status.clone() });
@@ -292,12 +290,12 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_young_for_a_second() {
+    fn a_deletion_is_recent_for_a_second() {
         let now = |second| Timestamp::from_second(second).unwrap();
-        // It has to be gone by 130, so it began at 100.
-        let leaving = pod("set-0", "Running", Some(130));
-        assert!(went_just_now(&leaving, now(101)));
-        assert!(!went_just_now(&leaving, now(102)));
-        assert!(!went_just_now(&pod("set-0", "Running", None), now(100)));
+        // Its grace period ends at 130, so it began at 100.
+        let terminating = pod("set-0", "Running", Some(130));
+        assert!(is_just_deleted(&terminating, now(101)));
+        assert!(!is_just_deleted(&terminating, now(102)));
+        assert!(!is_just_deleted(&pod("set-0", "Running", None), now(100)));
     }
 }

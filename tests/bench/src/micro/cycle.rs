@@ -1,5 +1,5 @@
-//! The driver with everything around it that it needs to go round: guests for its calls, and for its writes a few lines
-//! that play the API server. Steps that are not measured run here; nothing here is timed.
+//! The engine with everything around it: guests for its calls, and a few lines that act as the API server for its
+//! writes. Nothing is measured here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,25 +15,21 @@ use mortise_core::watch::WatchEvent;
 use mortise_core::write::{Write, WriteOp, Written};
 use serde_json::{Value, json};
 
-/// Steps until all is quiet; many times what a hundred thousand objects need, so more is a loop.
+/// Bound of steps, many times what a hundred thousand objects need: more is a loop.
 const MAX_STEPS: usize = 10_000_000;
-/// Beyond this the driver only waits for its resync: as far as a benchmark goes, it is quiet.
+/// A timer later than this is the resync's: the engine is idle.
 const QUIET_MS: u64 = 60_000;
 
-/// The plugins of a driver.
 pub(crate) trait Guests {
-    /// What each of them is offered as.
     fn offers(&self) -> Vec<Offer>;
-    /// What compiling one gives.
     fn compiled(&self, digest: &Digest) -> Compiled;
-    /// Runs one for a call.
     fn call(&self, call: Call) -> CallDone;
 }
 
-/// A driver and its small world.
+/// An engine with its API server and guests.
 pub(crate) struct Cycle<'a> {
     guests: &'a dyn Guests,
-    driver: Engine,
+    engine: Engine,
     now: Now,
     wake_at: Option<u64>,
     version: u64,
@@ -45,7 +41,7 @@ pub(crate) struct Cycle<'a> {
 }
 
 impl<'a> Cycle<'a> {
-    /// A driver that has started and serves the plugins; the given objects are there from the beginning.
+    /// An engine that has started and serves the plugins. The given objects exist from the start.
     pub(crate) fn start(guests: &'a dyn Guests, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
         let mut cycle = Self::new(guests, objects)?;
         cycle.settle()?;
@@ -56,12 +52,12 @@ impl<'a> Cycle<'a> {
     pub(crate) fn new(guests: &'a dyn Guests, objects: impl IntoIterator<Item = Value>) -> Result<Self> {
         let mut cycle = Self {
             guests,
-            driver: Engine::new(Config {
+            engine: Engine::new(Config {
                 instance: "bench".into(),
                 namespace: "mortise-system".into(),
                 call_slots: 4,
                 leader_election: false,
-                // A hundred thousand Pods at once are the benchmark's doing.
+                // The benchmark creates a hundred thousand Pods at once.
                 write_budget: WriteBudget { writes_per_minute: u32::MAX, creates_per_minute: u32::MAX },
                 audit_interval_ms: 0,
             }),
@@ -83,17 +79,15 @@ impl<'a> Cycle<'a> {
         Ok(cycle)
     }
 
-    /// How many writes the driver has sent so far.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }
 
-    /// The stored objects of a kind.
     pub(crate) fn objects(&self, kind: &Kind) -> impl Iterator<Item = &Value> {
         self.objects.get(kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Stores an object under a new version, and returns the watch event that tells of it.
+    /// Stores an object under a new version, and returns its watch event.
     pub(crate) fn changed(&mut self, mut object: Value) -> Result<Event> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -102,12 +96,12 @@ impl<'a> Cycle<'a> {
         Ok(Event::Watch(decoded.kind.clone(), WatchEvent::Applied(Box::new(decoded))))
     }
 
-    /// One step, and nothing of what it asks for.
+    /// Steps once, without performing the effects.
     pub(crate) fn step(&mut self, event: Event, effects: &mut Vec<Effect>) {
-        self.driver.step(self.now, event, effects);
+        self.engine.step(self.now, event, effects);
     }
 
-    /// Does what steps have asked for, and steps on until nothing is left to do.
+    /// Performs effects, and steps until the engine is idle.
     pub(crate) fn finish(&mut self, effects: Vec<Effect>) -> Result<()> {
         for effect in effects {
             self.perform(effect)?;
@@ -115,21 +109,20 @@ impl<'a> Cycle<'a> {
         self.settle()
     }
 
-    /// Runs the guest for a call that a step has asked for.
-    pub(crate) fn answer(&self, call: Call) -> Event {
+    /// Runs the guest of a call effect.
+    pub(crate) fn run_guest(&self, call: Call) -> Event {
         Event::CallDone(call.id, self.guests.call(call))
     }
 
     fn put(&mut self, object: Value) -> Result<()> {
         let event = self.changed(object)?;
-        // What nobody watches yet is found by the list.
+        // An object of an unwatched kind is found by the list.
         if matches!(&event, Event::Watch(kind, _) if self.watched.contains(kind)) {
             self.events.push_back(event);
         }
         Ok(())
     }
 
-    /// Steps until nothing is left to do.
     pub(crate) fn settle(&mut self) -> Result<()> {
         for _ in 0..MAX_STEPS {
             let event = match (self.events.pop_front(), self.wake_at) {
@@ -148,7 +141,7 @@ impl<'a> Cycle<'a> {
                 self.perform(effect)?;
             }
         }
-        bail!("the driver did not come to rest within {MAX_STEPS} steps")
+        bail!("the engine was not idle after {MAX_STEPS} steps")
     }
 
     fn perform(&mut self, effect: Effect) -> Result<()> {
@@ -162,12 +155,12 @@ impl<'a> Cycle<'a> {
                 self.events.push_back(Event::CrdRegistered { plugin, crd, result: Ok(()) });
             }
             Effect::Call(call) => {
-                let answer = self.answer(*call);
-                self.events.push_back(answer);
+                let done = self.run_guest(*call);
+                self.events.push_back(done);
             }
             Effect::Write(write) => self.write(*write)?,
             Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
-            Effect::ReadLive(target) => bail!("the driver does not believe its view of {target}"),
+            Effect::ReadLive(target) => bail!("the engine requests a live read of {target}"),
             Effect::StopWatch(_)
             | Effect::Audit(_)
             | Effect::Unload(_)
@@ -193,19 +186,19 @@ impl<'a> Cycle<'a> {
     fn write(&mut self, write: Write) -> Result<()> {
         self.writes += 1;
         let object = match &write.op {
-            // Pods and the Plugin are created, Events are applied.
+            // The engine creates Pods and the Plugin object, and applies Events.
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => self.created(target, body)?,
             WriteOp::PatchStatus { target, body } => {
                 let found = self.objects.get(&target.kind).and_then(|objects| objects.get(target));
                 let mut object = found.cloned().with_context(|| format!("find {target}"))?;
-                merge(&mut object, serde_json::from_str(body)?);
+                json_patch::merge(&mut object, &serde_json::from_str(body)?);
                 object
             }
-            other => bail!("a PodSet that converges needs no {} of {}", other.verb(), other.target()),
+            other => bail!("unexpected {} of {}", other.verb(), other.target()),
         };
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().into();
         if object["type"] == "Warning" {
-            bail!("the host warns of something: {object}");
+            bail!("a Warning event: {object}");
         }
         self.put(object)?;
         let written = Written { uid, resource_version: ResourceVersion(self.version) };
@@ -220,36 +213,5 @@ impl<'a> Cycle<'a> {
             object["status"] = json!({"phase": "Running"});
         }
         Ok(object)
-    }
-}
-
-/// RFC 7396.
-fn merge(into: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch;
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    let into = into.as_object_mut().expect("it was made an object just above");
-    for (name, value) in patch {
-        if value.is_null() {
-            into.remove(&name);
-        } else {
-            merge(into.entry(name).or_insert(Value::Null), value);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_patch_changes_adds_and_removes_members() {
-        let mut object = json!({"spec": {"a": 1, "b": [1, 2]}, "status": null});
-        merge(&mut object, json!({"spec": {"a": null, "b": [3]}, "status": {"c": 4}}));
-        assert_eq!(object, json!({"spec": {"b": [3]}, "status": {"c": 4}}));
     }
 }

@@ -1,5 +1,5 @@
-//! What a watch event costs before anybody thinks about it: JSON text to an indexed object, and the same text to the
-//! types that kube-rs would keep.
+//! The cost of a watch event before the engine's step: from JSON to an indexed object, and from the same JSON to the
+//! types that kube-rs keeps.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1 as k8s;
@@ -11,14 +11,13 @@ use std::time::Duration;
 use crate::measure::{Case, Stopwatch};
 use crate::sample::Pod;
 
-/// Objects beside the one that changes, so that the indexes have a depth.
+/// Cached objects, so that the indexes have a realistic depth.
 const OBJECTS: usize = 10_000;
-/// Events per round: some milliseconds' worth.
+/// Events per round: a few milliseconds.
 const EVENTS: usize = 2_000;
 const TARGET: Duration = Duration::from_micros(3);
 
-/// The texts of events, without and with managedFields. Each is a newer version of another Pod.
-#[derive(Debug)]
+/// The JSON of events, without and with managedFields. Each is a newer version of another Pod.
 pub(crate) struct Texts {
     plain: Vec<String>,
     managed: Vec<String>,
@@ -27,7 +26,7 @@ pub(crate) struct Texts {
 impl Texts {
     pub(crate) fn new() -> Self {
         let pod = |number: usize| {
-            // Spread over the whole store, and every version newer than the last of the same Pod.
+            // Spread over the whole store.
             let which = number * 7_919 % OBJECTS;
             Pod::new(which / 10, which % 10)
         };
@@ -38,15 +37,14 @@ impl Texts {
     }
 }
 
-/// The rows of this step.
 pub(crate) fn cases<'a>(texts: &'a Texts, cases: &mut Vec<Case<'a>>) -> Result<()> {
     for (name, events, held) in [
         ("watch event, 2.3 KB Pod: decode and index", &texts.plain, false),
         ("watch event, with managedFields (3.7 KB): decode and index", &texts.managed, false),
-        ("watch event, 2.3 KB Pod: decode and index, a snapshot being held", &texts.plain, true),
+        ("watch event, 2.3 KB Pod: decode and index, with a held snapshot", &texts.plain, true),
     ] {
         let mut cache = Cache::new()?;
-        let case = Case::new(name, move |stopwatch| cache.take_in(events, held, stopwatch));
+        let case = Case::new(name, move |stopwatch| cache.apply(events, held, stopwatch));
         cases.push(if held { case } else { case.target(TARGET) });
     }
     cases.push(parse::<k8s::Pod>("the same 2.3 KB: decode to k8s-openapi's Pod, as kube-rs does", &texts.plain));
@@ -64,7 +62,7 @@ fn parse<'a, K: serde::de::DeserializeOwned>(name: &str, events: &'a [String]) -
     })
 }
 
-/// A store that is filled, and the version that its next event has.
+/// A filled store, and the version of its last event.
 struct Cache {
     store: Store,
     interner: Interner,
@@ -82,10 +80,10 @@ impl Cache {
         Ok(Self { store, interner, version: 1_000_000, text: String::new() })
     }
 
-    fn take_in(&mut self, events: &[String], held: bool, stopwatch: &mut Stopwatch) -> Result<()> {
+    fn apply(&mut self, events: &[String], held: bool, stopwatch: &mut Stopwatch) -> Result<()> {
         for event in events {
             self.renew(event);
-            // Held across the event, as by a guest call that runs meanwhile; dropped outside the measurement.
+            // Held across the event, as by a running guest call; dropped outside the measurement.
             let snapshot = held.then(|| self.store.snapshot());
             let change = stopwatch.one(|| -> Result<_> {
                 let object = Object::decode(self.text.as_bytes(), &mut self.interner)?;
@@ -101,7 +99,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The event's text with the next version, which is what makes it news.
+    /// Gives the event the next version, so that it is a change.
     fn renew(&mut self, event: &str) {
         const FIELD: &str = "\"resourceVersion\":\"";
         self.version += 1;

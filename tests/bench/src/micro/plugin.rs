@@ -1,4 +1,4 @@
-//! The podset plugin, compiled and loaded into this process the way the host does it.
+//! The podset plugin, compiled and loaded into this process as by the host.
 
 use std::sync::Arc;
 
@@ -15,9 +15,6 @@ use mortise_wasm::plugin::Plugin;
 
 use super::cycle::Guests;
 use crate::{COMPILE, programs};
-
-/// The loaded plugin.
-#[derive(Debug)]
 pub(crate) struct Podset {
     pub(crate) plugin: Plugin,
     pub(crate) pooled: bool,
@@ -26,16 +23,16 @@ pub(crate) struct Podset {
 }
 
 impl Podset {
-    /// Compiles it, on an engine that counts fuel or on one as the host has it.
+    /// Compiles it, with the host's engine or with one that counts fuel.
     pub(crate) fn compile(fuel: bool) -> Result<Self> {
-        let wasm = programs::podset()?;
+        let wasm = programs::plugin("podset")?;
         let engine = Engine::new(EngineOptions { fuel, ..EngineOptions::default() })?;
-        let cache = tempfile::tempdir().context("make a folder for the compiled plugin")?;
+        let cache = tempfile::tempdir().context("create a folder for the compiled plugin")?;
         let compiler =
             Compiler::new(programs::compiler()?, vec![COMPILE.into()], &cache.path().join("cache"), &engine)?;
         let artifact = compiler.compile(&wasm).context("compile podset.wasm")?;
         let artifact_bytes = artifact.file.metadata().context("measure the compiled plugin")?.len();
-        // The folder may go: what is loaded stays mapped.
+        // The folder may be deleted: a loaded plugin stays mapped.
         let plugin = engine.load(artifact).context("load podset.wasm")?;
         Ok(Self { plugin, pooled: engine.pooled(), component_bytes: wasm.len(), artifact_bytes })
     }
@@ -60,17 +57,15 @@ impl Guests for Podset {
     }
 }
 
-/// The kind that is reconciled.
 pub(crate) fn pod_set() -> Kind {
     Kind::new("app.example.com/v1alpha1", "PodSet")
 }
 
-/// The kind of its children.
 pub(crate) fn pod() -> Kind {
     Kind::new("v1", "Pod")
 }
 
-/// What the plugin's manifest lets it read.
+/// The kinds that the plugin's manifest declares.
 pub(crate) fn access() -> Arc<Access> {
     Arc::new(Access::new(vec![pod_set(), pod()], CallLimits::default().read_bytes))
 }

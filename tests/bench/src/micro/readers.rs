@@ -1,5 +1,5 @@
-//! Many keys and many plugins in one driver, with guests that are a few native lines: what is left is the driver's own
-//! work. Ten thousand keys that list the same Nodes, and the same number of keys of few plugins and of many.
+//! Many keys and many plugins in one engine, with native guests of a few lines, so that the engine's work dominates.
+//! Ten thousand keys that list the same Nodes, and the same number of keys of few and of many plugins.
 
 use std::cell::{Cell, RefCell};
 
@@ -19,34 +19,31 @@ const KEYS: usize = 10_000;
 const NODES: usize = 100;
 /// The Node that changes; the others have heartbeats.
 const CHANGED: usize = NODES - 1;
-/// Plugins that share the keys, few and many.
+/// Numbers of plugins that share the keys.
 const SHARED_BY: [usize; 2] = [10, 1_000];
-/// Heartbeats of a round.
 const BEATS: usize = 20;
 
-/// Plugins that do what the component `reader` does.
+/// Native plugins that do what the component `reader` does.
 pub(crate) struct Readers {
     plugins: usize,
-    /// Whether each call lists the Nodes.
     lists: bool,
     calls: Cell<usize>,
 }
 
 impl Readers {
-    /// So many plugins.
     pub(crate) fn new(plugins: usize, lists: bool) -> Self {
         Self { plugins, lists, calls: Cell::new(0) }
     }
 
-    /// A driver whose keys, the same number of each plugin, are as they should be.
+    /// An engine whose keys, the same number of each plugin, have converged.
     pub(crate) fn converged(&self) -> Result<RefCell<Cycle<'_>>> {
-        let mut cycle = self.begun()?;
+        let mut cycle = self.unstarted()?;
         cycle.settle()?;
         ensure!(self.calls.get() >= KEYS, "{} calls were made for {KEYS} keys", self.calls.get());
         Ok(RefCell::new(cycle))
     }
 
-    fn begun(&self) -> Result<Cycle<'_>> {
+    fn unstarted(&self) -> Result<Cycle<'_>> {
         let objects = (0..KEYS).map(|key| {
             let (plugin, number) = (key % self.plugins, key / self.plugins);
             let mut object = reader::object(plugin, number);
@@ -74,20 +71,14 @@ impl Guests for Readers {
 
     fn compiled(&self, digest: &Digest) -> Compiled {
         let plugin = digest.0.strip_prefix("sha256:").and_then(|number| number.parse().ok());
-        let manifest = reader::manifest(plugin.expect("it is one of those that are offered"), false).into();
+        let manifest = reader::manifest(plugin.expect("one of the offered digests"), false).into();
         Compiled { manifest, component_bytes: 0, compile_ms: 0, cached: true }
     }
 
     fn call(&self, mut call: Call) -> CallDone {
         self.calls.set(self.calls.get() + 1);
-        let query = Query {
-            kind: Read::Node.kind(),
-            namespace: None,
-            selector: None,
-            field_selector: Vec::new(),
-            fields: vec!["metadata.name".to_owned(), "spec.unschedulable".to_owned()],
-            limit: None,
-        };
+        let fields = vec!["metadata.name".to_owned(), "spec.unschedulable".to_owned()];
+        let query = Query { fields, ..Query::all(Read::Node.kind()) };
         let listed = if self.lists { call.view.list(&query).map(drop) } else { Ok(()) };
         let result = match listed {
             Ok(()) => CallResult::Done(Outcome { status: Some(r#"{"phase":"Read"}"#.into()), ..Outcome::default() }),
@@ -98,7 +89,7 @@ impl Guests for Readers {
     }
 }
 
-/// The rows: `keys` is the converged driver of the plugin that lists.
+/// `keys` is the converged engine of the plugin that lists.
 pub(crate) fn cases<'a>(
     readers: &'a Readers,
     keys: &'a RefCell<Cycle<'a>>,
@@ -106,41 +97,40 @@ pub(crate) fn cases<'a>(
     cases: &mut Vec<Case<'a>>,
 ) {
     let mut beat = 0;
-    let name = format!("a heartbeat of a Node that {KEYS} keys list");
+    let name = format!("heartbeat of a Node that {KEYS} keys list");
     cases.push(Case::new(name, move |stopwatch| {
         for _ in 0..BEATS {
             beat += 1;
-            let calls = happens(&mut keys.borrow_mut(), node(beat % CHANGED, beat), readers, stopwatch)?;
+            let calls = process(&mut keys.borrow_mut(), node(beat % CHANGED, beat), readers, stopwatch)?;
             ensure!(calls == 0, "{calls} guests were called for a heartbeat");
         }
         Ok(())
     }));
     let mut round = 0;
-    let name = format!("a change of a Node that {KEYS} keys list, to the last of their calls");
+    let name = format!("change of a Node that {KEYS} keys list, up to their last call");
     cases.push(Case::new(name, move |stopwatch| {
         round += 1;
         let mut node = node(CHANGED, 0);
         node["spec"]["unschedulable"] = (round % 2 == 1).into();
-        let calls = happens(&mut keys.borrow_mut(), node, readers, stopwatch)?;
+        let calls = process(&mut keys.borrow_mut(), node, readers, stopwatch)?;
         ensure!(calls == KEYS, "{calls} guests of {KEYS} were called for a change");
         Ok(())
     }));
     for readers in shared {
         let name = format!("start to converged, by key: {KEYS} keys of {} plugins", readers.plugins);
         cases.push(Case::new(name, move |stopwatch| {
-            let mut cycle = readers.begun()?;
+            let mut cycle = readers.unstarted()?;
             stopwatch.many(KEYS as u64, || cycle.settle())
         }));
     }
 }
 
-/// The same keys of few plugins and of many.
 pub(crate) fn shared() -> [Readers; 2] {
     SHARED_BY.map(|plugins| Readers::new(plugins, false))
 }
 
-/// One event, and all that follows from it. Returns how many guests were called.
-fn happens(cycle: &mut Cycle<'_>, object: Value, readers: &Readers, stopwatch: &mut Stopwatch) -> Result<usize> {
+/// Processes one event with all its consequences. Returns the number of guest calls.
+fn process(cycle: &mut Cycle<'_>, object: Value, readers: &Readers, stopwatch: &mut Stopwatch) -> Result<usize> {
     let event = cycle.changed(object)?;
     let before = readers.calls.get();
     stopwatch.one(|| {
@@ -151,7 +141,6 @@ fn happens(cycle: &mut Cycle<'_>, object: Value, readers: &Readers, stopwatch: &
     Ok(readers.calls.get() - before)
 }
 
-/// A Node after so many heartbeats.
 fn node(number: usize, beat: usize) -> Value {
     let mut node = mortise_control_plane::node(&format!("node-{number}"));
     node["metadata"]["uid"] = format!("uid-node-{number}").into();

@@ -1,5 +1,5 @@
-//! One fresh guest call of podset with 10 Pods, beside the same work done natively, and the counts that hold on any
-//! machine: fuel, host calls, page faults.
+//! One call of podset with 10 Pods in a fresh instance, next to the same work in native code, and counts that are the
+//! same on any machine: fuel, host calls, page faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,15 @@ use crate::sample::{self, Pod};
 use crate::table::Table;
 
 const PODS: usize = 10;
-/// Calls per round: some milliseconds' worth.
+/// Calls per round: a few milliseconds.
 const CALLS: usize = 500;
 const TARGET: Duration = Duration::from_micros(15);
-/// What podset asks for; the native reference is given the same.
+/// The fields that podset queries; the native reference gets the same.
 const FIELDS: [&str; 4] =
     ["metadata.annotations[\"mortise.dev/child\"]", "metadata.name", "metadata.deletionTimestamp", "status.phase"];
 
-/// A PodSet that is converged, and everything that one call of it takes.
-#[derive(Debug)]
-pub(crate) struct Scene<'a> {
+/// A converged PodSet, and the inputs of a call for it.
+pub(crate) struct Setup<'a> {
     podset: &'a Podset,
     snapshot: Snapshot,
     primary: Arc<Object>,
@@ -41,11 +40,11 @@ pub(crate) struct Scene<'a> {
     projected: String,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Setup<'a> {
     pub(crate) fn new(podset: &'a Podset, template: Option<Value>) -> Result<Self> {
         let mut interner = Interner::default();
         let primary = Arc::new(Object::decode(sample::pod_set(PODS, template).as_bytes(), &mut interner)?);
-        let mut scene = Self {
+        let mut setup = Self {
             podset,
             snapshot: cache(&mut interner)?.snapshot(),
             primary,
@@ -56,12 +55,12 @@ impl<'a> Scene<'a> {
             projected: String::new(),
         };
         let fields = FIELDS.map(str::to_owned);
-        scene.whole = scene.view(&scene.snapshot).owned(&plugin::pod(), &[])?;
-        scene.projected = scene.view(&scene.snapshot).owned(&plugin::pod(), &fields)?;
-        let outcome = outcome(scene.call(&podset.plugin, &scene.snapshot))?;
+        setup.whole = setup.view(&setup.snapshot).owned(&plugin::pod(), &[])?;
+        setup.projected = setup.view(&setup.snapshot).owned(&plugin::pod(), &fields)?;
+        let outcome = outcome(setup.call(&podset.plugin, &setup.snapshot))?;
         let children = outcome.children.as_ref().map_or(0, Vec::len);
-        ensure!(children == PODS, "podset wants {children} children for {PODS} replicas");
-        Ok(scene)
+        ensure!(children == PODS, "podset returned {children} children for {PODS} replicas");
+        Ok(setup)
     }
 
     fn view(&self, snapshot: &Snapshot) -> View {
@@ -73,7 +72,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A cache that holds every sample Pod of the owner, listed completely.
+/// A cache with every sample Pod of the owner, listed completely.
 fn cache(interner: &mut Interner) -> Result<Store> {
     let mut store = Store::new();
     for kind in [plugin::pod_set(), plugin::pod()] {
@@ -91,35 +90,35 @@ fn cache(interner: &mut Interner) -> Result<Store> {
 fn outcome(report: CallCompletion) -> Result<Outcome> {
     match report.result {
         CallResult::Done(outcome) => Ok(outcome),
-        other => anyhow::bail!("podset answered {other:?}"),
+        other => anyhow::bail!("podset returned {other:?}"),
     }
 }
 
-/// The rows of this step. `large` is the same scene with a template whose Pods have some 5 KB.
-pub(crate) fn cases<'a>(scene: &'a Scene<'_>, large: &'a Scene<'_>, cases: &mut Vec<Case<'a>>) {
+/// `large` has a template with which Pods have about 5 KB.
+pub(crate) fn cases<'a>(setup: &'a Setup<'_>, large: &'a Setup<'_>, cases: &mut Vec<Case<'a>>) {
     let name = "reconcile in a fresh instance, podset with 10 Pods";
-    cases.push(repeated(name, scene).target(TARGET));
+    cases.push(repeated(name, setup).target(TARGET));
     cases.push(repeated("the same with a template of 3 KB", large));
-    cases.push(Case::new("the same when one Pod has just changed", move |stopwatch| {
+    cases.push(Case::new("the same after a change of one Pod", move |stopwatch| {
         let mut interner = Interner::default();
         let mut store = cache(&mut interner)?;
-        // What the others show of themselves is remembered from this call on.
-        outcome(scene.call(&scene.podset.plugin, &store.snapshot()))?;
+        // The first call caches the projections of the other Pods.
+        outcome(setup.call(&setup.podset.plugin, &store.snapshot()))?;
         for number in 0..CALLS {
             let pod = Pod { version: 1_000 + number as u64, ..Pod::new(0, number % PODS) };
             store.apply(Object::decode(pod.json().as_bytes(), &mut interner)?);
             let snapshot = store.snapshot();
-            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &snapshot)))?;
+            outcome(stopwatch.one(|| setup.call(&setup.podset.plugin, &snapshot)))?;
         }
         Ok(())
     }));
     for (name, pods) in [
-        ("the same logic native, from the same projections", &scene.projected),
-        ("the same logic native, from the Pods' whole JSON", &scene.whole),
+        ("the same logic native, from the same projections", &setup.projected),
+        ("the same logic native, from the Pods' whole JSON", &setup.whole),
     ] {
         cases.push(Case::new(name, move |stopwatch| {
             for _ in 0..CALLS {
-                let (children, status) = stopwatch.one(|| native(scene.primary.json(), pods))?;
+                let (children, status) = stopwatch.one(|| native(setup.primary.json(), pods))?;
                 ensure!(children.len() == PODS && !status.is_empty(), "the native logic differs from podset's");
             }
             Ok(())
@@ -127,10 +126,10 @@ pub(crate) fn cases<'a>(scene: &'a Scene<'_>, large: &'a Scene<'_>, cases: &mut 
     }
 }
 
-fn repeated<'a>(name: &str, scene: &'a Scene<'_>) -> Case<'a> {
+fn repeated<'a>(name: &str, setup: &'a Setup<'_>) -> Case<'a> {
     Case::new(name, move |stopwatch| {
         for _ in 0..CALLS {
-            outcome(stopwatch.one(|| scene.call(&scene.podset.plugin, &scene.snapshot)))?;
+            outcome(stopwatch.one(|| setup.call(&setup.podset.plugin, &setup.snapshot)))?;
         }
         Ok(())
     })
@@ -177,17 +176,17 @@ struct NativeStatus<'a> {
     phase: Option<&'a str>,
 }
 
-/// What podset does, without an SDK, a contract or a sandbox: text in, the children's texts and the status out.
+/// podset's logic without SDK, contract and sandbox: JSON in, the children's JSON and the status out.
 fn native(set: &str, pods: &str) -> Result<(Vec<(String, String)>, String)> {
     const SLEEPER: &str = r#"{"containers":[{"name":"busybox","image":"busybox","command":["sleep","3600"]}]}"#;
     let set: NativeSet<'_> = serde_json::from_str(set)?;
     let pods: Vec<NativePod<'_>> = serde_json::from_str(pods)?;
     let phase = |pod: &NativePod<'_>| pod.status.as_ref().and_then(|status| status.phase).map(str::to_owned);
-    let living = || pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let live = || pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let is_finished = |pod: &&NativePod<'_>| matches!(phase(pod).as_deref(), Some("Failed" | "Succeeded"));
-    let names = living().filter(|pod| !is_finished(pod)).map(|pod| pod.metadata.name).collect::<Vec<_>>();
+    let names = live().filter(|pod| !is_finished(pod)).map(|pod| pod.metadata.name).collect::<Vec<_>>();
     let finished =
-        living().filter(is_finished).filter_map(|pod| pod.metadata.annotations.as_ref()?.key).collect::<Vec<_>>();
+        live().filter(is_finished).filter_map(|pod| pod.metadata.annotations.as_ref()?.key).collect::<Vec<_>>();
     let spec = set.spec.template.map_or(SLEEPER, RawValue::get);
     let keys = (0..set.spec.replicas).map(|key| key.to_string()).filter(|key| !finished.contains(&key.as_str()));
     let child = |key| (key, format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"spec\":{spec}}}"));
@@ -195,43 +194,40 @@ fn native(set: &str, pods: &str) -> Result<(Vec<(String, String)>, String)> {
     Ok((keys.map(child).collect(), status))
 }
 
-/// What does not depend on the machine's mood.
-pub(crate) fn counts(scene: &Scene<'_>) -> Result<Table> {
+/// Counts that do not depend on the machine.
+pub(crate) fn counts(setup: &Setup<'_>) -> Result<Table> {
     let metered = Podset::compile(true)?;
-    let report = scene.call(&metered.plugin, &scene.snapshot);
+    let report = setup.call(&metered.plugin, &setup.snapshot);
     let stats = report.stats;
-    let fuel = stats.fuel_used.context("the engine counts no fuel")?;
+    let fuel = stats.fuel_used.context("the engine does not count fuel")?;
     let outcome = outcome(report)?;
     let children: usize = outcome.children.iter().flatten().map(|child| child.key.len() + child.object.len()).sum();
     let out = children + outcome.status.as_ref().map_or(0, |status| status.len());
 
     let before = minor_faults()?;
     for _ in 0..CALLS {
-        self::outcome(scene.call(&scene.podset.plugin, &scene.snapshot))?;
+        self::outcome(setup.call(&setup.podset.plugin, &setup.snapshot))?;
     }
     let faults = (minor_faults()? - before) as f64 / CALLS as f64;
 
-    let mut table = Table::new("Counts of that reconcile, which do not wobble", &["count", "value"]);
+    let mut table = Table::new("Exact counts of that reconcile", &["count", "value"]);
     table.row(["fuel of one call".to_owned(), fuel.to_string()]);
     table.row(["calls into the host".to_owned(), stats.host_calls.to_string()]);
     table.row([
         "bytes in: the object and its Pods' projections".to_owned(),
-        (scene.primary.json().len() + scene.projected.len()).to_string(),
+        (setup.primary.json().len() + setup.projected.len()).to_string(),
     ]);
-    table.row([
-        "bytes in, if the Pods came whole".to_owned(),
-        (scene.primary.json().len() + scene.whole.len()).to_string(),
-    ]);
+    table.row(["bytes in, with whole Pods".to_owned(), (setup.primary.json().len() + setup.whole.len()).to_string()]);
     table.row(["bytes out: children and status".to_owned(), out.to_string()]);
     table.row(["memory of the guest, KiB".to_owned(), (stats.memory_bytes >> 10).to_string()]);
     table.row(["minor page faults per call".to_owned(), format!("{faults:.2}")]);
-    table.row(["component, bytes".to_owned(), scene.podset.component_bytes.to_string()]);
-    table.row(["compiled, bytes".to_owned(), scene.podset.artifact_bytes.to_string()]);
-    table.row(["instances come from pools".to_owned(), scene.podset.pooled.to_string()]);
+    table.row(["component, bytes".to_owned(), setup.podset.component_bytes.to_string()]);
+    table.row(["compiled, bytes".to_owned(), setup.podset.artifact_bytes.to_string()]);
+    table.row(["pooled instances".to_owned(), setup.podset.pooled.to_string()]);
     Ok(table)
 }
 
-/// Page faults of this thread so far that needed no disk: field 10 of its stat line.
+/// Minor page faults of this thread so far: field 10 of its stat line.
 fn minor_faults() -> Result<u64> {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").context("read /proc/thread-self/stat")?;
     let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(7));
@@ -243,14 +239,14 @@ mod tests {
     use super::*;
     use crate::allocations;
 
-    /// What a call costs is guarded by what does not wobble. Each bound is what it was, and a few per cent: raise one only
+    /// Guards the cost of a call by exact counts. Each bound is the current value plus a few per cent: raise one only
     /// for something that is worth it, and say so in the commit.
     #[test]
-    fn a_call_of_podset_costs_no_more_than_it_did() {
+    fn a_call_of_podset_stays_within_its_counts() {
         let metered = Podset::compile(true).unwrap();
-        let scene = Scene::new(&metered, None).unwrap();
+        let setup = Setup::new(&metered, None).unwrap();
         let before = allocations::count();
-        let report = scene.call(&metered.plugin, &scene.snapshot);
+        let report = setup.call(&metered.plugin, &setup.snapshot);
         let allocated = allocations::count() - before;
         let fuel = report.stats.fuel_used.unwrap();
         let (host_calls, memory) = (report.stats.host_calls, report.stats.memory_bytes);

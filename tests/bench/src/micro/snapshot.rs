@@ -1,4 +1,4 @@
-//! Whether costs grow with what is cached: a snapshot, and the Pods of one owner, among 100 to 100,000 objects.
+//! Costs by cache size: a snapshot, and the Pods of one owner, among 100 to 100,000 objects.
 
 use anyhow::Result;
 use mortise_core::object::{Interner, Object};
@@ -9,11 +9,10 @@ use crate::measure::Case;
 use crate::sample::{OWNER_UID, Pod};
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
-/// Snapshots per reading of the clock, which takes longer than one of them.
+/// Snapshots per measurement, since one is shorter than reading the clock.
 const BATCH: u64 = 1_000;
 const LOOKUPS: usize = 1_000;
 
-/// One filled store for each size.
 pub(crate) fn stores() -> Result<Vec<(usize, Store)>> {
     SIZES.iter().map(|size| Ok((*size, filled(*size)?))).collect()
 }
@@ -26,7 +25,6 @@ fn filled(objects: usize) -> Result<Store> {
     Ok(store)
 }
 
-/// The rows of this step.
 pub(crate) fn cases<'a>(stores: &'a [(usize, Store)], cases: &mut Vec<Case<'a>>) {
     for (size, store) in stores {
         cases.push(Case::new(format!("snapshot, {size} objects"), move |stopwatch| {

@@ -1,6 +1,6 @@
-//! One step of the driver in a host of a hundred converged PodSets with ten Pods each: an event that wakes a key, the
-//! answer that leaves nothing to write, and an event that changes nothing that anybody has read. And a key's whole turn
-//! among a thousand objects and among a hundred thousand.
+//! One step of the engine with a hundred converged PodSets of ten Pods each: an event that wakes a key, the result of
+//! the call without writes, and an event that changes nothing that was read. And a key's whole turn among a thousand
+//! and among a hundred thousand objects.
 
 use std::cell::RefCell;
 
@@ -17,19 +17,17 @@ use crate::sample;
 
 const SETS: usize = 100;
 const PODS: usize = 10;
-/// Pods that a key has its own among.
+/// Total numbers of Pods.
 const CROWDS: [usize; 2] = [1_000, 100_000];
-/// Turns of a round.
 const TURNS: usize = 100;
 
-/// Which of the steps is under the stopwatch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measured {
     Wake,
-    Answer,
+    CallDone,
 }
 
-/// A driver in which everything is as it should be.
+/// An engine whose PodSets have converged.
 pub(crate) fn converged(podset: &Podset) -> Result<RefCell<Cycle<'_>>> {
     converged_sets(podset, SETS, json!({"replicas": PODS, "template": sample::template()}))
 }
@@ -81,16 +79,15 @@ pub(crate) fn crowd_cases<'a>(crowds: &'a [RefCell<Crowd<'_>>], cases: &mut Vec<
     }
 }
 
-/// The rows of this step.
 pub(crate) fn cases<'a>(cycle: &'a RefCell<Cycle<'_>>, cases: &mut Vec<Case<'a>>) {
-    cases.push(Case::new("driver step: a watch event that wakes, to the call", move |stopwatch| {
-        changes_that_matter(&mut cycle.borrow_mut(), Measured::Wake, stopwatch)
+    cases.push(Case::new("engine step: from a watch event to the call", move |stopwatch| {
+        relevant_changes(&mut cycle.borrow_mut(), Measured::Wake, stopwatch)
     }));
-    cases.push(Case::new("driver step: the call's answer, to a plan without writes", move |stopwatch| {
-        changes_that_matter(&mut cycle.borrow_mut(), Measured::Answer, stopwatch)
+    cases.push(Case::new("engine step: from the call's outcome to a plan without writes", move |stopwatch| {
+        relevant_changes(&mut cycle.borrow_mut(), Measured::CallDone, stopwatch)
     }));
-    cases.push(Case::new("driver step: a watch event that changes nothing that was read", move |stopwatch| {
-        changes_that_do_not_matter(&mut cycle.borrow_mut(), stopwatch)
+    cases.push(Case::new("engine step: a watch event that changes nothing that was read", move |stopwatch| {
+        irrelevant_changes(&mut cycle.borrow_mut(), stopwatch)
     }));
 }
 
@@ -110,23 +107,23 @@ fn turns(Crowd { cycle, changing, .. }: &mut Crowd<'_>, stopwatch: &mut Stopwatc
     Ok(())
 }
 
-/// A Pod of each set goes from Running to Pending or back: podset reads the phase and comes to the same result.
-fn changes_that_matter(cycle: &mut Cycle<'_>, measured: Measured, stopwatch: &mut Stopwatch) -> Result<()> {
+/// Toggles the phase of a Pod of each set, which podset reads without effect on its outcome.
+fn relevant_changes(cycle: &mut Cycle<'_>, measured: Measured, stopwatch: &mut Stopwatch) -> Result<()> {
     for pod in every(cycle, PODS) {
         let event = cycle.changed(other_phase(pod))?;
         let mut effects = Vec::new();
         match measured {
             Measured::Wake => stopwatch.one(|| cycle.step(event, &mut effects)),
-            Measured::Answer => cycle.step(event, &mut effects),
+            Measured::CallDone => cycle.step(event, &mut effects),
         }
-        let call = take_call(&mut effects).context("a Pod's phase has changed and nobody is called")?;
+        let call = take_call(&mut effects).context("no call for a changed Pod phase")?;
         cycle.finish(effects)?;
-        let answer = cycle.answer(call);
+        let done = cycle.run_guest(call);
         let writes = cycle.writes();
         let mut effects = Vec::new();
         match measured {
-            Measured::Wake => cycle.step(answer, &mut effects),
-            Measured::Answer => stopwatch.one(|| cycle.step(answer, &mut effects)),
+            Measured::Wake => cycle.step(done, &mut effects),
+            Measured::CallDone => stopwatch.one(|| cycle.step(done, &mut effects)),
         }
         cycle.finish(effects)?;
         ensure!(cycle.writes() == writes, "a converged PodSet was written to");
@@ -135,23 +132,22 @@ fn changes_that_matter(cycle: &mut Cycle<'_>, measured: Measured, stopwatch: &mu
 }
 
 /// A Pod of each set gets an annotation that podset does not read.
-fn changes_that_do_not_matter(cycle: &mut Cycle<'_>, stopwatch: &mut Stopwatch) -> Result<()> {
+fn irrelevant_changes(cycle: &mut Cycle<'_>, stopwatch: &mut Stopwatch) -> Result<()> {
     for mut pod in every(cycle, PODS) {
         let number = pod["metadata"]["annotations"]["example.com/count"].as_u64().unwrap_or_default() + 1;
         pod["metadata"]["annotations"]["example.com/count"] = number.to_string().into();
         let event = cycle.changed(pod)?;
         let mut effects = Vec::new();
         stopwatch.one(|| cycle.step(event, &mut effects));
-        ensure!(take_call(&mut effects).is_none(), "a guest is called although nothing that it read has changed");
+        ensure!(take_call(&mut effects).is_none(), "a call without a change of what was read");
         let skipped =
             |effect: &Effect| matches!(effect, Effect::Observe(Observation::Reconciled { skipped: true, .. }));
-        ensure!(effects.iter().any(skipped), "the owner of a changed Pod was not looked at: {effects:?}");
+        ensure!(effects.iter().any(skipped), "the key of a changed Pod was not evaluated: {effects:?}");
         cycle.finish(effects)?;
     }
     Ok(())
 }
 
-/// One of so many Pods.
 fn every(cycle: &Cycle<'_>, step: usize) -> Vec<Value> {
     cycle.objects(&plugin::pod()).step_by(step).cloned().collect()
 }

@@ -1,23 +1,20 @@
-//! The two operators beside each other: runs go in, tables come out. Medians of the rounds, their ratio, and the
-//! target.
+//! Compares the two operators: medians of the runs, their ratio, and the target.
 
 use std::collections::BTreeSet;
 
 use super::phases::{DELETED, Phase, REPLICAS, Run, SETS, STEPS, requests_per, writes};
 use crate::cluster::Requests;
 use crate::measure::{median, quantile};
-use crate::table::{Table, verdict};
+use crate::table::{Table, rating};
 
-/// CPU time beside the peer's.
+/// CPU time relative to the peer's.
 const CPU_TARGET: f64 = 0.8;
-/// Anonymous memory beside the peer's.
+/// Anonymous memory relative to the peer's.
 const MEMORY_TARGET: f64 = 0.5;
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// One phase of a run.
 type Of = fn(&Run) -> &Phase;
 
-/// What has to hold for a row.
 #[derive(Clone, Copy)]
 enum Target {
     /// Mortise's figure is exactly this in every round.
@@ -27,7 +24,6 @@ enum Target {
     None,
 }
 
-/// All tables.
 pub(super) fn tables(mortise: &[&Run], kube_rs: &[&Run]) -> String {
     let mut text = figures(mortise, kube_rs).to_string();
     text.push_str(&latency(mortise, kube_rs).to_string());
@@ -49,11 +45,11 @@ fn figures(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
         let ratio = own / peer;
         let (wanted, met) = match target {
             Target::Exactly(value) => {
-                // The farthest round counts: one request too many in one of them is one too many.
+                // The worst round counts.
                 let error = all(mortise).iter().map(|own| (own - value).abs()).fold(0.0, f64::max);
-                (format!("{value}"), verdict(error, Some(0.0)))
+                (format!("{value}"), rating(error, Some(0.0)))
             }
-            Target::Ratio(most) => (format!("<= {most}x"), verdict(ratio, Some(most))),
+            Target::Ratio(most) => (format!("<= {most}x"), rating(ratio, Some(most))),
             Target::None => (String::new(), String::new()),
         };
         let ratio = if peer == 0.0 { "-".to_owned() } else { format!("{ratio:.2}x") };
@@ -68,15 +64,15 @@ fn figures(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
         ("restart", |run| &run.restart, 1, "", exactly(0.0)),
     ] {
         if unit.is_empty() {
-            // A start has to read; it has nothing to write.
+            // A restart has to read and has nothing to write.
             row(&format!("{name}: writes"), 0, fewest, &|run| writes(of(run)));
         } else {
             row(&format!("{name}: requests per {unit}"), 2, fewest, &|run| requests_per(of(run), units));
         }
-        row(&format!("{name}: answers 409 or 422"), 0, exactly(0.0), &|run| of(run).refused as f64);
+        row(&format!("{name}: responses 409 or 422"), 0, exactly(0.0), &|run| of(run).refused as f64);
         row(&format!("{name}: operator CPU s"), 2, Target::Ratio(CPU_TARGET), &|run| of(run).cpu.as_secs_f64());
         row(&format!("{name}: API server CPU s"), 2, Target::None, &|run| of(run).api_cpu.as_secs_f64());
-        row(&format!("{name}: s until all is quiet"), 1, Target::None, &|run| of(run).quiet.as_secs_f64());
+        row(&format!("{name}: s until idle"), 1, Target::None, &|run| of(run).quiet.as_secs_f64());
         row(&format!("{name}: wall s"), 2, Target::None, &|run| of(run).wall.as_secs_f64());
     }
     row("anonymous MiB after converging", 1, Target::Ratio(MEMORY_TARGET), &|run| run.converged_bytes / MIB);
@@ -95,7 +91,7 @@ fn latency(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
     table
 }
 
-/// What was asked for, by verb and resource, summed over the rounds.
+/// Requests by verb and resource, summed over the rounds.
 fn requests(mortise: &[&Run], kube_rs: &[&Run]) -> Table {
     let title =
         "Requests by verb and resource, all rounds together (in brackets: lists and watches, not counted above)";

@@ -1,15 +1,12 @@
-//! Hosts beside each other: values come in by row and host, a table of medians comes out. What the rows mean is not known
-//! here.
+//! Compares hosts: values by row and host in, a table of medians out.
 
 use std::fmt;
 
 use crate::measure::{NOISE, median};
-use crate::table::{Table, verdict};
+use crate::table::{Table, rating};
 
-/// What a value is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
-    /// A number of something that is counted.
     Count,
     Seconds,
     Milliseconds,
@@ -30,8 +27,6 @@ impl Unit {
         }
     }
 }
-
-#[derive(Debug)]
 struct Row {
     name: String,
     unit: Unit,
@@ -40,8 +35,7 @@ struct Row {
     values: Vec<Vec<f64>>,
 }
 
-/// The rows of one situation, in the order in which they first came.
-#[derive(Debug)]
+/// The rows of one scenario, in the order of their first values.
 pub(super) struct Figures {
     title: String,
     hosts: Vec<String>,
@@ -53,12 +47,12 @@ impl Figures {
         Self { title, hosts: hosts.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds what was measured in one round.
+    /// Adds the value of one round.
     pub(super) fn add(&mut self, host: usize, name: impl Into<String>, unit: Unit, value: f64) {
         self.add_for(host, name, unit, value, None);
     }
 
-    /// The same with what the last host's median is to stay within.
+    /// The same with a target for the last host's median.
     pub(super) fn add_for(
         &mut self,
         host: usize,
@@ -87,12 +81,12 @@ impl Figures {
         }
         cells.push(row.target.map_or_else(String::new, |target| format!("<= {}", row.unit.cell(target))));
         let noisy = if row.unit != Unit::Count && spread(&row.values) > NOISE { " noisy" } else { "" };
-        cells.push(format!("{}{noisy}", verdict(last, row.target)));
+        cells.push(format!("{}{noisy}", rating(last, row.target)));
         cells
     }
 }
 
-/// By how much the rounds of the host whose rounds differ most do so, as a share of their median.
+/// The spread of the rounds of the worst host, as a share of their median.
 fn spread(values: &[Vec<f64>]) -> f64 {
     let of = |values: &Vec<f64>| {
         let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(l, m), value| (value.min(l), value.max(m)));
@@ -120,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_stand_beside_each_other_with_medians_a_ratio_and_a_verdict_on_the_last() {
+    fn a_row_has_medians_a_ratio_and_the_rating_of_the_last_host() {
         let mut figures = Figures::new("T".to_owned(), ["A".to_owned(), "B".to_owned()]);
         for (a, b) in [(4.0, 2.0), (4.0, 2.0), (5.0, 2.0)] {
             figures.add_for(0, "CPU", Unit::Seconds, a, 3.0);

@@ -1,5 +1,5 @@
-//! One host with a control plane of its own: started, given something to do, waited for until it rests, and what that took
-//! it and the API server.
+//! One host with a control plane of its own: starts it, gives it work, waits until it is idle, and measures what that
+//! took the host and the API server.
 
 use std::time::{Duration, Instant};
 
@@ -7,64 +7,58 @@ use anyhow::{Context, Result, ensure};
 use mortise_control_plane::{Component, ControlPlane, Usage};
 
 use super::figures::{Figures, Unit};
-use crate::cluster::{Cluster, Requests, tally};
+use crate::cluster::{Cluster, Requests, count_requests};
 use crate::operator::{Operator, Which};
 use crate::programs::Host;
 
-/// Longest that a phase may take: a hundred thousand writes of a status take an API server on two busy cores four minutes.
+/// Bound of a phase: a hundred thousand status writes take an API server on two busy cores four minutes.
 const DEADLINE: Duration = Duration::from_secs(900);
-/// What a host of a thousand watches may use in two seconds of doing nothing.
+/// CPU time in two seconds of an idle host with a thousand watches.
 const IDLE: Duration = Duration::from_millis(40);
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A host and its control plane.
 pub(super) struct Side<'a> {
     pub(super) host: &'a Host,
     pub(super) cluster: Cluster,
-    /// Its plugins.
     pub(super) folder: tempfile::TempDir,
-    /// Whether other hosts are measured in turns with it.
+    /// Whether several hosts are measured in turns.
     takes_turns: bool,
 }
 
-/// What the host has to do in a phase, at least.
+/// The least that the host has to do in a phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
-    /// Calls of guests.
     pub(super) calls: usize,
     /// Statuses of the plugins' objects.
     pub(super) statuses: usize,
 }
 
-/// What a phase took until the host had nothing left to do.
+/// The usage of a phase until the host was idle.
 #[derive(Clone, Debug)]
 pub(super) struct Spent {
-    /// Of the host.
+    /// The host's.
     pub(super) cpu: Duration,
     pub(super) anonymous_bytes: u64,
-    /// Until it was at rest.
+    /// Until the host was idle.
     pub(super) wall: Duration,
-    /// Calls of guests, and reconciles that needed none.
+    /// Calls of guests, and reconciles without one.
     pub(super) calls: f64,
     pub(super) skipped: f64,
-    /// What it wrote.
     pub(super) writes: Requests,
     pub(super) api_server: Usage,
     pub(super) etcd: Usage,
 }
 
-/// What a start took.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     /// Until every plugin served.
     pub(super) ready: Duration,
     pub(super) ready_cpu: Duration,
-    /// Components that had to be compiled.
+    /// Components that were compiled.
     pub(super) compilations: f64,
     pub(super) spent: Spent,
 }
 
-/// Where a phase begins.
 struct Mark {
     cpu: Duration,
     calls: f64,
@@ -78,16 +72,15 @@ struct Mark {
 impl<'a> Side<'a> {
     pub(super) async fn new(host: &'a Host, takes_turns: bool) -> Result<Self> {
         let cluster = Cluster::start_for_many().await?;
-        let folder = tempfile::tempdir().context("make a folder for plugins")?;
+        let folder = tempfile::tempdir().context("create a folder for plugins")?;
         Ok(Self { host, cluster, folder, takes_turns })
     }
 
-    /// Holds its control plane while it is another's turn: the API server of a thousand kinds is never quite at rest.
+    /// Pauses its control plane during another's turn: the API server of a thousand kinds is never quite idle.
     pub(super) fn pause(&self) -> Result<()> {
         self.each_component(ControlPlane::pause)
     }
 
-    /// Its turn.
     pub(super) fn resume(&self) -> Result<()> {
         self.each_component(ControlPlane::resume)
     }
@@ -97,16 +90,16 @@ impl<'a> Side<'a> {
         components.copied().try_for_each(|component| act(&self.cluster.plane, component))
     }
 
-    /// Says on the standard error what goes on: these phases take minutes.
+    /// Prints the phase to standard error: phases take minutes.
     pub(super) fn progress(&self, what: &str) {
         eprintln!("{}: {what}", self.host.name);
     }
 
-    /// Starts the host with the plugins of its folder and waits until it has done this and rests.
+    /// Starts the host with the plugins of its folder and waits until it has done this work and is idle.
     pub(super) async fn start(&self, what: &str, work: Work) -> Result<(Operator, Start)> {
         self.progress(what);
         if self.cluster.settle().await.is_err() {
-            eprintln!("   the API server does not come to rest; it goes on all the same");
+            eprintln!("   the API server is not idle; starting anyway");
         }
         let mark = self.mark(None)?;
         let operator =
@@ -114,11 +107,11 @@ impl<'a> Side<'a> {
         let (ready, ready_cpu) = (mark.at.elapsed(), operator.usage()?.cpu);
         let spent = self.spent(&operator, &mark, work).await?;
         let compilations = operator.metrics()?.compilations();
-        eprintln!("   ready in {:.1} s, at rest in {:.1} s", ready.as_secs_f64(), spent.wall.as_secs_f64());
+        eprintln!("   ready in {:.1} s, idle after {:.1} s", ready.as_secs_f64(), spent.wall.as_secs_f64());
         Ok((operator, Start { ready, ready_cpu, compilations, spent }))
     }
 
-    /// Does something and waits until the host has done what that makes it do, and rests.
+    /// Awaits `cause`, and waits until the host has done this work and is idle.
     pub(super) async fn phase(
         &self,
         operator: &Operator,
@@ -132,7 +125,7 @@ impl<'a> Side<'a> {
 
     fn mark(&self, operator: Option<&Operator>) -> Result<Mark> {
         let audit = self.cluster.audit_mark()?;
-        // Writing metrics out is work of the host too, so its time is read after it.
+        // Serving metrics takes CPU time too, so read the CPU time after it.
         let metrics = operator.map(Operator::metrics).transpose()?;
         Ok(Mark {
             calls: metrics.as_ref().map_or(0.0, |metrics| metrics.calls()),
@@ -145,8 +138,8 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// A host that waits for a slow API server looks like one that rests, so what it has done is looked at too, when it seems
-    /// to be done: looking costs it time.
+    /// A host that waits for a slow API server looks idle, so this also checks its work; only then, since checks cost
+    /// it CPU time.
     async fn spent(&self, operator: &Operator, mark: &Mark, work: Work) -> Result<Spent> {
         let (mut read, mut writes) = (mark.audit, Requests::new());
         loop {
@@ -157,7 +150,7 @@ impl<'a> Side<'a> {
             let (records, end) = self.cluster.plane.audit_since(read)?;
             read = end;
             let own = records.iter().filter(|record| record.user == Which::Mortise.user() && record.is_write());
-            for (request, count) in tally(own) {
+            for (request, count) in count_requests(own) {
                 *writes.entry(request).or_default() += count;
             }
             let spent = Spent {
@@ -178,13 +171,13 @@ impl<'a> Side<'a> {
     }
 }
 
-/// What was used since then; memory is what it is now.
+/// The CPU time since then, and the current memory.
 fn since(now: Usage, then: Usage) -> Usage {
     Usage { cpu: now.cpu.saturating_sub(then.cpu), ..now }
 }
 
 impl Start {
-    /// Rows of a start; a restart has a target for its processor time, and for what it may write and compile.
+    /// The rows of a start; a restart has targets for CPU time, and of zero writes and compilations.
     pub(super) fn rows(&self, figures: &mut Figures, host: usize, what: &str, restart_cpu_s: Option<f64>) {
         let none = restart_cpu_s.map(|_| 0.0);
         figures.add_for(host, format!("{what}: writes"), Unit::Count, total(&self.spent.writes), none);
@@ -196,7 +189,7 @@ impl Start {
         figures.add_for(host, format!("{what}: CPU s"), Unit::Seconds, self.spent.cpu.as_secs_f64(), restart_cpu_s);
         figures.add(host, format!("{what}: CPU s until all are Ready"), Unit::Seconds, self.ready_cpu.as_secs_f64());
         figures.add(host, format!("{what}: s until all are Ready"), Unit::Seconds, self.ready.as_secs_f64());
-        figures.add(host, format!("{what}: s until at rest"), Unit::Seconds, self.spent.wall.as_secs_f64());
+        figures.add(host, format!("{what}: s until idle"), Unit::Seconds, self.spent.wall.as_secs_f64());
         figures.add(host, format!("{what}: anonymous memory"), Unit::Mib, self.spent.anonymous_bytes as f64 / MIB);
         self.spent.api_rows(figures, host, what);
     }
@@ -208,7 +201,7 @@ impl Spent {
         self.calls >= work.calls as f64 && statuses >= work.statuses
     }
 
-    /// What this phase and the one after it took together.
+    /// The sum of this phase and the next one.
     pub(super) fn and(self, next: Self) -> Self {
         let sum = |one: Usage, other: Usage| Usage { cpu: one.cpu + other.cpu, ..other };
         Self {
@@ -222,7 +215,7 @@ impl Spent {
         }
     }
 
-    /// Rows about what the API server and etcd had to do.
+    /// The rows of the API server and etcd.
     pub(super) fn api_rows(&self, figures: &mut Figures, host: usize, what: &str) {
         for (name, usage) in [("API server", self.api_server), ("etcd", self.etcd)] {
             figures.add(host, format!("{what}: {name} CPU s"), Unit::Seconds, usage.cpu.as_secs_f64());
@@ -230,7 +223,7 @@ impl Spent {
         }
     }
 
-    /// Rows of a number of events of one sort, each for one of them.
+    /// The rows of equal events, each per event.
     pub(super) fn event_rows(&self, figures: &mut Figures, host: usize, what: &str, events: usize) {
         let each = |value: f64| value / events as f64;
         let ms = |cpu: Duration| each(cpu.as_secs_f64() * 1e3);
@@ -241,7 +234,6 @@ impl Spent {
     }
 }
 
-/// How many requests there were.
 pub(super) fn total(requests: &Requests) -> f64 {
     requests.values().sum::<usize>() as f64
 }

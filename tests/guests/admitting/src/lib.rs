@@ -1,5 +1,5 @@
-//! A guest that is asked before objects are stored: it wants an image, fills in a policy, and misbehaves when the image says
-//! so. Reconciling is no matter here; it owns nothing.
+//! A guest with admission: it requires an image, sets a default policy, and misbehaves if the image says so. Its
+//! reconcile does nothing.
 
 use mortise_sdk::Operation;
 use mortise_sdk::prelude::*;
@@ -9,13 +9,13 @@ use mortise_sdk::prelude::*;
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Picture")]
 #[serde(rename_all = "camelCase")]
 pub struct PictureSpec {
-    /// Which image; "trap" and "loop" are what the check does then.
+    /// "trap" and "loop" name what the validation does.
     #[serde(default)]
     pub image: String,
     /// When it is pulled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
-    /// Nobody may delete it.
+    /// Refuse deletion.
     #[serde(default)]
     pub keep: bool,
 }
@@ -25,7 +25,7 @@ fn reconcile(_picture: &Picture, _cx: &Context) -> Result<Outcome, Failure> {
     Ok(Outcome::new().ready(true, "Hung", "it needs nothing"))
 }
 
-/// Kubernetes' own rule, as far as these tests need it.
+/// Kubernetes' own rule, in part.
 fn complete(picture: &mut Picture, _review: &Review<Picture>) {
     let policy = if picture.spec.image.contains(':') { "IfNotPresent" } else { "Always" };
     picture.spec.image_pull_policy.get_or_insert_with(|| policy.to_owned());
@@ -45,8 +45,7 @@ fn check(picture: &Picture, review: &Review<Picture>) -> Verdict {
 }
 
 fn spin() -> ! {
-    let mut turns = 0_u64;
     loop {
-        turns = std::hint::black_box(turns.wrapping_add(1));
+        std::hint::spin_loop();
     }
 }

@@ -1,16 +1,16 @@
-//! A guest whose kind has two versions of different shape, each with a field that the other has no place for. It writes down
-//! what it is called with, and its conversion misbehaves when the size says so.
+//! A guest whose kind has two versions, each with a field that the other lacks. Its status shows the call's input, and
+//! its conversion misbehaves if the size says so.
 
 use mortise_sdk::prelude::*;
 
-/// A gauge as it is stored and reconciled.
+/// The stored and reconciled version.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Gauge", status = GaugeStatus)]
 #[serde(rename_all = "camelCase")]
 pub struct GaugeSpec {
-    /// How much it measures at most.
+    /// The largest value.
     pub size: Size,
-    /// Known to this version alone.
+    /// Only in this version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<Alarm>,
 }
@@ -18,38 +18,38 @@ pub struct GaugeSpec {
 /// An amount with its unit.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct Size {
-    /// How many.
+    /// The number.
     pub value: u32,
-    /// Of what: "Mi".
+    /// Such as "Mi".
     pub unit: String,
 }
 
-/// When somebody is told.
+/// A threshold.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct Alarm {
-    /// From this value on.
+    /// The lowest value that triggers it.
     pub at: u32,
 }
 
-/// The same in both versions.
+/// The status of both versions.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct GaugeStatus {
-    /// What it was called with last.
+    /// The input of the last call.
     pub shown: String,
 }
 
 mod v1alpha1 {
-    //! As gauges once were.
+    //! The older version.
 
     use mortise_sdk::prelude::*;
 
-    /// A gauge with its size in one text.
+    /// A gauge with its size as one string.
     #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
     #[resource(group = "test.mortise.dev", version = "v1alpha1", kind = "Gauge", status = super::GaugeStatus)]
     pub struct GaugeSpec {
-        /// "10Mi"; "trap" and "loop" are what its conversion does then.
+        /// "10Mi"; "trap" and "loop" name what the conversion does.
         pub size: String,
-        /// Known to this version alone.
+        /// Only in this version.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub color: Option<String>,
     }
@@ -86,8 +86,7 @@ fn reconcile(gauge: &Gauge, _cx: &Context) -> Result<Outcome, Failure> {
 }
 
 fn spin() -> ! {
-    let mut turns = 0_u64;
     loop {
-        turns = std::hint::black_box(turns.wrapping_add(1));
+        std::hint::spin_loop();
     }
 }

@@ -1,25 +1,25 @@
-//! A guest that does what a host must survive: an object goes in whose `spec.mode` names a misdeed, and the misdeed
-//! comes out. `ok` behaves, so that a test can see that the host still works afterwards.
+//! A guest that does what a host must survive: `spec.mode` selects the misbehaviour. `ok` behaves, so that a test can
+//! see that the host still works.
 
 use mortise_sdk::prelude::*;
 use mortise_sdk::{Value, info};
 
-/// Misbehaves as its mode says.
+/// Misbehaves by its mode.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Hostile", plural = "hostiles", status = HostileStatus)]
 pub struct HostileSpec {
-    /// What it does.
+    /// The misbehaviour.
     pub mode: Mode,
 }
 
-/// What was last observed.
+/// The last result.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct HostileStatus {
-    /// The mode that was last carried out to its end.
+    /// The mode of the last call that returned.
     pub mode: Mode,
 }
 
-/// The misdeeds.
+/// The modes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -27,11 +27,11 @@ pub enum Mode {
     Ok,
     /// Never returns.
     Loop,
-    /// Asks for 4 GiB.
+    /// Allocates 4 GiB.
     Alloc,
     /// Panics.
     Trap,
-    /// Calls itself without end.
+    /// Recurses without end.
     Stack,
     /// Calls the host without end.
     Hostcalls,
@@ -41,27 +41,27 @@ pub enum Mode {
     LogFlood,
     /// Sets owner references.
     OwnerReferences,
-    /// Wants a child in another namespace.
+    /// Returns a child in another namespace.
     OtherNamespace,
-    /// Wants a child of a kind that it does not own.
+    /// Returns a child of a kind that it does not own.
     OtherKind,
-    /// Wants a child with a name that Kubernetes does not accept.
+    /// Returns a child with an invalid name.
     InvalidName,
-    /// Wants a child twice.
+    /// Returns a child twice.
     DuplicateChild,
-    /// Wants a child that is no JSON.
+    /// Returns a child that is not JSON.
     InvalidJson,
-    /// Wants a child that is no UTF-8.
+    /// Returns a child that is not UTF-8.
     InvalidUtf8,
     /// Reads a kind that it does not declare.
     UndeclaredRead,
-    /// Fails, to be tried again.
+    /// Fails with a retry.
     Retry,
-    /// Fails for good.
+    /// Fails terminally.
     Terminal,
 }
 
-/// Bytes of the outcome of `output`. The memory limit below lets it get as far as returning them.
+/// Bytes of the outcome of `output`. The memory limit below allows them.
 const OUTPUT_BYTES: usize = 64_000_000;
 
 #[reconciler(owns("v1/ConfigMap"), limits(memory_bytes = 268435456))]
@@ -86,7 +86,7 @@ fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome, Failure> {
         Mode::InvalidName => Ok(one(json!({"name": "Not/A Name"}))),
         Mode::DuplicateChild => Ok(Outcome::children([config(json!({})), config(json!({}))])),
         Mode::InvalidJson => Ok(Outcome::children([Child::new("config", Json::raw("{\"apiVersion\":\"v1\","))])),
-        Mode::InvalidUtf8 => Ok(Outcome::children([Child::new("config", Json::raw(no_text()))])),
+        Mode::InvalidUtf8 => Ok(Outcome::children([Child::new("config", Json::raw(invalid_utf8()))])),
         Mode::UndeclaredRead => {
             let secrets: Vec<Object> = cx.list(&Query::of_kind("v1", "Secret"))?;
             Ok(Outcome::new().ready(true, "Read", secrets.len().to_string()))
@@ -106,13 +106,12 @@ fn one(metadata: Value) -> Outcome {
 }
 
 fn spin() -> ! {
-    let mut turns = 0_u64;
     loop {
-        turns = std::hint::black_box(turns.wrapping_add(1));
+        std::hint::spin_loop();
     }
 }
 
-/// More than a 32 bit memory can hold, in pieces that it could.
+/// More than a 32-bit memory in total, in blocks that fit.
 fn allocate() -> usize {
     let blocks: Vec<Vec<u8>> = (0..64).map(|block| vec![block; 64 << 20]).collect();
     std::hint::black_box(blocks).len()
@@ -145,8 +144,8 @@ fn long_object() -> String {
     text
 }
 
-#[expect(unsafe_code, reason = "a guest can put anything into its memory; this is how one does in Rust")]
-fn no_text() -> String {
-    // SAFETY: there is none; the text leaves this component before anything looks at it.
+#[expect(unsafe_code, reason = "a guest written in another language may return any bytes")]
+fn invalid_utf8() -> String {
+    // SAFETY: unsound on purpose; the string is returned to the host and never read here.
     unsafe { String::from_utf8_unchecked(b"{\"apiVersion\":\"v1\",\"kind\":\"\xff\xfe\"}".to_vec()) }
 }

@@ -1,27 +1,26 @@
-//! Several controllers in one plugin. A Deployment that is annotated with a note gets a Note, and so does a Service that is
-//! marked; a Note becomes a ConfigMap; a Binder, which lives outside namespaces, lays a ConfigMap into each namespace that it
-//! names; and a Crowd is a number of Pods that are replaced one by one.
+//! Several controllers in one plugin. A Deployment with the note annotation gets a Note, and so does a marked Service;
+//! a Note gets a ConfigMap; a Binder, which is cluster-scoped, gets a ConfigMap in each namespace that it lists; a
+//! Crowd gets a number of Pods with a rolling update.
 
 use mortise_sdk::prelude::*;
 
 plugin!(take, mark, file, bind, gather);
 
-/// What somebody notes about a Deployment.
+/// A note about a Deployment or Service.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Note", status = NoteStatus)]
 pub struct NoteSpec {
-    /// What is noted.
+    /// The text.
     pub text: String,
 }
 
-/// What was last observed of a Note.
+/// The last observed state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct NoteStatus {
-    /// What the Deployment of the same name wants; none when there is none.
+    /// The replicas of the Deployment of the same name, if it exists.
     pub replicas: Option<i32>,
 }
 
-/// What of a Deployment matters here.
 #[derive(Projection)]
 #[projection("apps/v1/Deployment")]
 struct Deployment<'a> {
@@ -33,20 +32,19 @@ struct Deployment<'a> {
     replicas: Option<i32>,
 }
 
-/// The note by which a Deployment asks for what no plugin may: its status.
-const MISDEED: &str = "write my status";
+/// The note for which the plugin returns a status of the Deployment, which the host refuses.
+const WRITE_STATUS: &str = "write my status";
 
 #[controller(owns(Note))]
 fn take(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
     let Some(text) = &deployment.note else { return Ok(Outcome::children([])) };
-    if text == MISDEED {
+    if text == WRITE_STATUS {
         return Ok(Outcome::new().status(&json!({"replicas": 0})));
     }
     let note = Note::wanted(deployment.name, NoteSpec { text: text.clone() });
     Ok(Outcome::children([Child::new("note", &note)]).event(Event::normal("Noted", text.as_str())))
 }
 
-/// What of a Service matters here.
 #[derive(Projection)]
 #[projection("v1/Service")]
 struct Service<'a> {
@@ -69,27 +67,26 @@ fn file(note: &Note, cx: &Context) -> Result<Outcome, Failure> {
     Ok(Outcome::children([Child::new("text", &text)]).status(&status).ready(true, "Filed", "a ConfigMap has the text"))
 }
 
-/// Lays a text into namespaces.
+/// Puts a text into namespaces.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Binder", status = BinderStatus, cluster)]
 pub struct BinderSpec {
-    /// Where it lays its text; "" is no namespace, and wrong.
+    /// The namespaces; "" is none, which the host refuses.
     pub namespaces: Vec<String>,
-    /// What it lays there.
+    /// The text.
     pub text: String,
 }
 
-/// What was last observed of a Binder.
+/// The last observed state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct BinderStatus {
-    /// Where its text lies.
+    /// The namespaces that have the text.
     pub namespaces: Vec<String>,
 }
 
-/// What of a ConfigMap matters here.
 #[derive(Projection)]
 #[projection("v1/ConfigMap")]
-struct Sheet<'a> {
+struct ConfigMap<'a> {
     #[field("metadata.namespace")]
     namespace: &'a str,
     #[field("metadata.deletionTimestamp")]
@@ -98,32 +95,32 @@ struct Sheet<'a> {
 
 #[controller(owns("v1/ConfigMap", update = "recreate"))]
 fn bind(binder: &Binder, cx: &Context) -> Result<Outcome, Failure> {
-    let sheets: Vec<Sheet> = cx.owned()?;
-    let lying = sheets.iter().filter(|sheet| sheet.deleted_at.is_none());
-    let mut namespaces: Vec<String> = lying.map(|sheet| sheet.namespace.to_owned()).collect();
+    let config_maps: Vec<ConfigMap> = cx.owned()?;
+    let existing = config_maps.iter().filter(|config_map| config_map.deleted_at.is_none());
+    let mut namespaces: Vec<String> = existing.map(|config_map| config_map.namespace.to_owned()).collect();
     namespaces.sort();
     let all = namespaces.len() == binder.spec.namespaces.len();
     let children = binder.spec.namespaces.iter().map(|namespace| {
-        let mut sheet = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": binder.spec.text}});
+        let mut config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": binder.spec.text}});
         if !namespace.is_empty() {
-            sheet["metadata"] = json!({"namespace": namespace});
+            config_map["metadata"] = json!({"namespace": namespace});
         }
-        // A key has one byte at least.
-        Child::new(["in-", namespace].concat(), &sheet)
+        // A prefix, since a key must not be empty.
+        Child::new(["in-", namespace].concat(), &config_map)
     });
     let outcome = Outcome::children(children).status(&BinderStatus { namespaces });
-    let said =
-        if all { Event::normal("Bound", "its text lies everywhere") } else { Event::normal("Binding", "not yet") };
-    Ok(outcome.event(said).ready(all, if all { "Bound" } else { "Binding" }, ""))
+    let event =
+        if all { Event::normal("Bound", "its text is in every namespace") } else { Event::normal("Binding", "not yet") };
+    Ok(outcome.event(event).ready(all, if all { "Bound" } else { "Binding" }, ""))
 }
 
-/// A number of Pods of an image.
+/// Runs Pods.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Crowd")]
 pub struct CrowdSpec {
-    /// How many.
+    /// The number of Pods.
     pub size: usize,
-    /// Of which image.
+    /// Their image.
     pub image: String,
 }
 

@@ -1,8 +1,8 @@
-//! A plugin whose manifest and queries are data that whoever uses it writes over two placeholders in its bytes, so that a
-//! thousand small plugins with kinds of their own come out of one build. It reports one status whatever it has read: a
-//! change of what it reads costs calls and no writes.
+//! A plugin whose manifest and queries a benchmark writes over two placeholders in its bytes, so that one build makes a
+//! thousand small plugins with kinds of their own. Its status does not depend on what it reads: a change there costs
+//! calls and no writes.
 //!
-//! It implements the contract itself, because the SDK's macros derive the manifest that is written here.
+//! It implements the contract itself, since the SDK's macros would derive the manifest.
 
 use std::hint::black_box;
 
@@ -13,19 +13,16 @@ use bindings::mortise::host::cluster::{Query, Snapshot};
 use bindings::mortise::host::config;
 use bindings::mortise::plugin::desired::{Condition, ConditionStatus};
 
-/// Longest manifest.
 const MANIFEST_BYTES: usize = 4096;
-/// Longest list of kinds.
 const KINDS_BYTES: usize = 256;
 
-/// The manifest.
 static MANIFEST: [u8; MANIFEST_BYTES] = placeholder(b"<the manifest>");
-/// What is listed when the configuration says so: an apiVersion and a kind a line.
+/// The kinds to list if the configuration says so: one line of apiVersion and kind each.
 static KINDS: [u8; KINDS_BYTES] = placeholder(b"<the kinds>");
-/// The fields of every query; a heartbeat is in none of them.
+/// The fields of every query; a heartbeat changes none of them.
 const FIELDS: [&str; 2] = ["metadata.name", "spec.unschedulable"];
 
-/// Blanks behind the marker: zeros would be left out of the component, and blanks end a text as well.
+/// Padded with blanks, since the component would not contain zeros, and `trim` removes blanks.
 const fn placeholder<const N: usize>(marker: &[u8]) -> [u8; N] {
     let mut bytes = [b' '; N];
     let mut at = 0;
@@ -36,7 +33,7 @@ const fn placeholder<const N: usize>(marker: &[u8]) -> [u8; N] {
     bytes
 }
 
-/// The text in a placeholder; what stood there at build time must not be taken for what stands there now.
+/// The text in a placeholder. black_box: the compiler must not assume the bytes of the build.
 fn text(placeholder: &'static [u8]) -> &'static str {
     std::str::from_utf8(black_box(placeholder)).map_or("", str::trim)
 }

@@ -1,4 +1,4 @@
-//! A guest whose calls never end: 256 at once, each until the longest deadline that there is. Its admission webhook spins too.
+//! A guest whose calls never end: 256 at once, each until the longest deadline. Its admission may spin too.
 
 use mortise_sdk::prelude::*;
 
@@ -7,7 +7,7 @@ use mortise_sdk::prelude::*;
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Spin", plural = "spins")]
 #[serde(rename_all = "camelCase")]
 pub struct SpinSpec {
-    /// Whether creates are asked about, which spins as well.
+    /// Whether the validation spins too.
     pub also_admission: bool,
 }
 
@@ -21,8 +21,7 @@ fn check(spin: &Spin, _: &Review<Spin>) -> Verdict {
 }
 
 fn spin() -> ! {
-    let mut turns = 0_u64;
     loop {
-        turns = std::hint::black_box(turns.wrapping_add(1));
+        std::hint::spin_loop();
     }
 }

@@ -1,16 +1,16 @@
-//! Field sets (fieldsV1) as far as mortise reads them: who applied what, what an apply takes away again, and whose field
-//! stands in the way. Lists are owned as a whole, but for owner references (by UID) and conditions (by type).
+//! Field sets (fieldsV1) as far as mortise reads them: who applied what, what an apply removes, and conflicts. Lists
+//! are atomic, except for owner references (by UID) and conditions (by type).
 
 use serde_json::{Map, Value, json};
 
 const LIST_KEYS: [(&str, &str); 2] = [("ownerReferences", "uid"), ("conditions", "type")];
 
-/// Writes down that `manager` applied `wanted`, and nothing else any more.
+/// Records that `manager` owns exactly the fields of `wanted`.
 pub fn record_apply(object: &mut Value, manager: &str, wanted: &Value) {
     set_entry(object, manager, "Apply", "", applied_set(wanted));
 }
 
-/// The live object after an apply: values set, fields that were applied before and are not any more taken away.
+/// The live object after an apply: sets values, and removes fields that the manager applied before and no longer does.
 pub fn applied(live: &Value, manager: &str, wanted: &Value) -> Value {
     let mut after = live.clone();
     let new = applied_set(wanted);
@@ -28,7 +28,7 @@ pub fn applied(live: &Value, manager: &str, wanted: &Value) -> Value {
     after
 }
 
-/// A field that somebody else owns with another value.
+/// A field that another manager owns with another value.
 pub fn conflict(live: &Value, manager: &str, wanted: &Value) -> Option<String> {
     let others = live["metadata"]["managedFields"].as_array()?;
     others.iter().filter(|entry| entry["manager"] != manager && entry["subresource"] == "").find_map(|entry| {
@@ -37,7 +37,7 @@ pub fn conflict(live: &Value, manager: &str, wanted: &Value) -> Option<String> {
     })
 }
 
-/// Writes down that a person changed these fields.
+/// Records that a user changed these fields.
 pub fn record_edit(object: &mut Value, manager: &str, patch: &Value) {
     let taken = applied_set(patch);
     for entry in entries(object) {
@@ -48,7 +48,7 @@ pub fn record_edit(object: &mut Value, manager: &str, patch: &Value) {
     set_entry(object, manager, "Update", "", union(&before, &taken));
 }
 
-/// Writes down that `manager` patched these fields of the status.
+/// Records that `manager` patched these fields of the status.
 pub fn record_status(object: &mut Value, manager: &str, patch: &Value) {
     let found = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let mut of_status = found.filter(|entry| entry["manager"] == manager && entry["subresource"] == "status");
@@ -58,7 +58,7 @@ pub fn record_status(object: &mut Value, manager: &str, patch: &Value) {
         for (name, _) in patch.iter().filter(|(_, value)| value.is_null()) {
             fields.remove(&format!("f:{name}"));
         }
-        // A list is replaced as a whole by a merge patch, so what it holds now is what is owned.
+        // A merge patch replaces a list as a whole, so the manager owns all of it.
         if patch.contains_key("conditions") {
             fields.insert("f:conditions".to_owned(), list_set("conditions", &patch["conditions"]));
         }
@@ -149,7 +149,7 @@ fn without(set: &Value, taken: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// Takes away what `old` names and `new` does not.
+/// Removes the fields of `old` that `new` lacks.
 fn prune(object: &mut Value, old: &Value, new: &Value) {
     let (Value::Object(object), Value::Object(old)) = (object, old) else { return };
     for (field, fields) in old {

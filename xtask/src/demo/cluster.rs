@@ -1,5 +1,5 @@
-//! What the demo is played on: the control plane, the running host, kubectl commands shown as they are typed, and the times
-//! that the summary tells. It knows of mortise what a user knows: its command line and its namespace.
+//! What demos run on: the control plane, the host, echoed kubectl commands, and the times of the summary. Of mortise it
+//! knows what a user knows: its command line and its namespace.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -17,48 +17,48 @@ use crate::control_plane;
 use crate::guests;
 use crate::terminal::{headline, time};
 
-/// The host's namespace.
 pub(super) const NAMESPACE: &str = "mortise-system";
 
-/// The label that makes a ConfigMap in the host's namespace a plugin.
+/// The label of ConfigMaps that hold plugins.
 pub(super) const LABEL: &str = "mortise.dev/plugin=true";
 
-/// The user that the host is, so that the API server's audit log tells its requests from kubectl's.
+/// The host's user, by which the API server's audit log identifies its requests.
 const HOST_USER: &str = "mortise";
 
-/// Far more than any step takes on two busy cores, so that passing it means that something is broken.
+/// Far more than any step takes on two busy cores: an overrun means that something is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How often a condition is asked for. Times in the summary are this coarse.
+/// A tick of a schedule comes within a minute; what it starts takes as long as any other step.
+pub(super) const TO_A_TICK: Duration = Duration::from_secs(120);
+
+/// Interval of polls, and the precision of the summary's times.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What becomes of the control plane and the host when the stories have been told.
+/// What to do with the control plane and the host after the demos.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum After {
-    /// They end.
     End,
-    /// They stay until Ctrl-C.
+    /// Keep them until Ctrl-C.
     Keep,
 }
 
-/// The control plane with the host on it.
-pub(super) struct Stage {
+/// The control plane with the host.
+pub(super) struct Cluster {
     root: PathBuf,
     plane: ControlPlane,
     host: RefCell<Process>,
     host_log: PathBuf,
     kubectl: PathBuf,
     dir: PathBuf,
-    /// Held as long as the demo lives: it tells later ones that `dir` is in use.
+    /// Held for the whole demo: later demos see that `dir` is in use.
     _lock: File,
     began: Instant,
     times: RefCell<Vec<(&'static str, Duration)>>,
     commands: Cell<usize>,
 }
 
-impl Stage {
-    /// Starts the control plane and the host.
-    pub(super) fn open(checkout: &Checkout, host: &Path) -> Result<Self> {
+impl Cluster {
+    pub(super) fn start(checkout: &Checkout, host: &Path) -> Result<Self> {
         headline("Starting a real control plane: etcd, kube-apiserver, controller manager, scheduler, kwok");
         let binaries = control_plane::binaries()?;
         let (dir, lock) = directory(&checkout.target("demo"))?;
@@ -74,7 +74,7 @@ impl Stage {
         plane.kubectl_output(&binding)?;
         let mut command = Command::new(host);
         command.arg("run").arg("--kubeconfig").arg(plane.kubeconfig(HOST_USER)?).args(["--namespace", NAMESPACE]);
-        // Off: their usual ports may be taken, and nothing here asks them.
+        // Off: their usual ports may be in use.
         command.args(["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]);
         println!("$ {}", line(&command));
         let host = plane.spawn("mortise", command)?;
@@ -94,13 +94,13 @@ impl Stage {
         })
     }
 
-    /// Shows a kubectl command and runs it, its output shown too.
+    /// Prints a kubectl command and runs it with its output shown.
     pub(super) fn kubectl(&self, args: &[&str]) -> Result<()> {
         self.echo(&[args])?;
         execute(&mut self.command(args))
     }
 
-    /// Shows a pipe of kubectl commands and runs it; the last one's output is shown.
+    /// Prints a pipe of kubectl commands and runs it with the last one's output shown.
     pub(super) fn pipe(&self, commands: &[&[&str]]) -> Result<()> {
         self.echo(commands)?;
         let Some((last, first)) = commands.split_last() else { bail!("a pipe of no commands") };
@@ -111,7 +111,7 @@ impl Stage {
         feed(&mut self.command(last), &input).map(drop)
     }
 
-    /// kubectl in the checkout's root, from where the shown paths lead.
+    /// kubectl in the checkout's root, to which the shown paths are relative.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = self.plane.kubectl(args);
         command.current_dir(&self.root);
@@ -126,17 +126,17 @@ impl Stage {
         stdout().flush().context("write to the terminal")
     }
 
-    /// Asks the API server something that is not part of the story.
-    pub(super) fn ask(&self, args: &[&str]) -> Result<String> {
+    /// The output of a kubectl command that is not shown.
+    pub(super) fn read(&self, args: &[&str]) -> Result<String> {
         self.plane.kubectl_output(args)
     }
 
-    /// Waits until `holds`; a host that ends meanwhile ends the wait.
+    /// Waits until `holds` returns true. Fails at once if the host ends.
     pub(super) fn until(&self, what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
         self.until_within(DEADLINE, what, holds)
     }
 
-    /// The same with a deadline of its own, for what takes its time.
+    /// The same with another deadline.
     pub(super) fn until_within(&self, deadline: Duration, what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
         until(what, deadline, POLL, || match self.check_host() {
             Err(error) => Ok(Some(Err(error))),
@@ -146,12 +146,12 @@ impl Stage {
 
     fn check_host(&self) -> Result<()> {
         match self.host.borrow_mut().ended()? {
-            Some(status) => Err(anyhow!("mortise ended by itself ({status})")),
+            Some(status) => Err(anyhow!("mortise exited ({status})")),
             None => Ok(()),
         }
     }
 
-    /// Notes how long something took, for the summary.
+    /// Measures a step for the summary.
     pub(super) fn timed(&self, what: &'static str, act: impl FnOnce() -> Result<()>) -> Result<()> {
         let began = Instant::now();
         act()?;
@@ -159,21 +159,22 @@ impl Stage {
         Ok(())
     }
 
-    /// A plugin is put into a ConfigMap, labelled, and ready, with its definition; how long that takes is noted as `what`.
-    pub(super) fn arrives(&self, checkout: &Checkout, plugin: &str, crd: &str, what: &'static str) -> Result<()> {
+    /// Installs a plugin through a labelled ConfigMap, and waits until it is ready; the summary shows the time as
+    /// `what`.
+    pub(super) fn install(&self, checkout: &Checkout, plugin: &str, crd: &str, what: &'static str) -> Result<()> {
         let wasm = guests::plugin(checkout, plugin);
         let file = format!("--from-file=plugin.wasm={}", checkout.shown(&wasm));
         self.kubectl(&["create", "configmap", plugin, "--namespace", NAMESPACE, &file])?;
         self.timed(what, || {
             self.kubectl(&["label", "configmap", plugin, "--namespace", NAMESPACE, LABEL])?;
-            self.until("the host to report the plugin", || Ok(self.ask(&["get", "plugin", plugin]).is_ok()))?;
+            self.until("the host to report the plugin", || Ok(self.read(&["get", "plugin", plugin]).is_ok()))?;
             self.kubectl(&["wait", "--for=condition=Ready", &format!("plugin/{plugin}"), "--timeout=60s"])
         })?;
         self.kubectl(&["get", "plugin", plugin])?;
         self.kubectl(&["get", "crd", crd])
     }
 
-    /// Shows a plugin's sample, and returns the file's path as it is typed.
+    /// Prints a plugin's sample, and returns its path relative to the checkout.
     pub(super) fn sample(&self, checkout: &Checkout, plugin: &str) -> Result<String> {
         let file = sample_file(plugin);
         let text = fs::read_to_string(checkout.path(&file)).with_context(|| format!("read {file}"))?;
@@ -181,26 +182,26 @@ impl Stage {
         Ok(file)
     }
 
-    /// Deletes what a plugin's sample has made, and waits until what belongs to it is collected.
-    pub(super) fn collect(&self, plugin: &str) -> Result<()> {
-        headline("Its object is deleted, and what belongs to it is collected");
+    /// Deletes the objects of a plugin's sample, and waits until their children are deleted.
+    pub(super) fn clean_up(&self, plugin: &str) -> Result<()> {
+        headline("Its object is deleted, and the garbage collector deletes its children");
         self.kubectl(&["delete", "-f", &sample_file(plugin)])?;
-        self.until("the garbage collector to take the Pods", || {
-            Ok(self.ask(&["get", "deployments,jobs,pods", "-o", "name"])?.trim().is_empty())
+        self.until("the garbage collector to delete the Pods", || {
+            Ok(self.read(&["get", "deployments,jobs,pods", "-o", "name"])?.trim().is_empty())
         })?;
         self.kubectl(&["get", "pods"])
     }
 
-    /// A Node comes, as when a kubelet registers itself.
-    pub(super) fn node_joins(&self, name: &str) -> Result<()> {
+    /// Registers a Node, as its kubelet would.
+    pub(super) fn add_node(&self, name: &str) -> Result<()> {
         println!("(a kubelet registers the Node {name})");
         self.plane.apply(&node(name).to_string())
     }
 
-    /// Prints the summary, then ends everything or leaves it until Ctrl-C.
+    /// Prints the summary, then ends everything or keeps it until Ctrl-C.
     pub(super) fn close(self, after: After) -> Result<()> {
         self.check_host()?;
-        headline("Summary (times hold kubectl's own, from its start on)");
+        headline("Summary (times include kubectl's own)");
         for (what, took) in self.times.borrow().iter() {
             println!("{what:<52} {:>9}", time(*took));
         }
@@ -209,7 +210,7 @@ impl Stage {
         println!("{:<52} {writes:>9}", "write requests by mortise, from the audit log");
         println!("{:<52} {:>9}", "kubectl commands shown", self.commands.get());
         println!("{:<52} {:>9}", "process id of mortise, the same all along", self.host.borrow().pid());
-        println!("{:<52} {:>9}", "all of it", time(self.began.elapsed()));
+        println!("{:<52} {:>9}", "total", time(self.began.elapsed()));
         if after == After::Keep {
             return self.keep();
         }
@@ -218,9 +219,9 @@ impl Stage {
         fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))
     }
 
-    /// Ctrl-C ends this process without a word, and with it everything that it started.
+    /// Ctrl-C ends this process and everything that it started.
     fn keep(&self) -> Result<()> {
-        headline("All of it stays up until Ctrl-C. In another terminal:");
+        headline("The control plane and the host run until Ctrl-C. In another terminal:");
         println!("export KUBECONFIG={}", quoted(&self.plane.kubeconfig(ADMIN)?.display().to_string()));
         if self.kubectl.is_absolute() {
             println!("alias kubectl={}", quoted(&self.kubectl.display().to_string()));
@@ -234,7 +235,7 @@ impl Stage {
         }
     }
 
-    /// The error of a story that broke off, with what is needed to find the cause.
+    /// Prints what is needed to find the cause of a failure.
     pub(super) fn fail(self, error: Error) -> Error {
         println!("\nThe end of mortise's log:\n{}", log_tail(&self.host_log));
         println!("All logs: {}", self.plane.logs().display());
@@ -246,17 +247,17 @@ fn sample_file(plugin: &str) -> String {
     format!("plugins/{plugin}/sample.yaml")
 }
 
-/// A directory for this demo, and the lock that keeps it. It is not a temporary one, since logs must outlast a failure;
-/// those of demos that have ended go now.
+/// Creates and locks this demo's directory. It is not a temporary one, since logs must outlast a failure; directories
+/// of demos that have ended are removed here.
 fn directory(demos: &Path) -> Result<(PathBuf, File)> {
     const LOCK: &str = "lock";
     fs::create_dir_all(demos).with_context(|| format!("create {}", demos.display()))?;
     for entry in fs::read_dir(demos).with_context(|| format!("list {}", demos.display()))? {
         let old = entry.with_context(|| format!("list {}", demos.display()))?.path();
-        // The kernel takes a lock off when its process ends, however it does.
+        // The kernel releases a lock when its process ends, however it ends.
         let in_use = File::open(old.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_err());
         if !in_use {
-            fs::remove_dir_all(&old).with_context(|| format!("remove the demo that ended, {}", old.display()))?;
+            fs::remove_dir_all(&old).with_context(|| format!("remove the ended demo {}", old.display()))?;
         }
     }
     let dir = demos.join(std::process::id().to_string());
@@ -266,11 +267,11 @@ fn directory(demos: &Path) -> Result<(PathBuf, File)> {
     Ok((dir, lock))
 }
 
-/// Runs a command on `input` and returns what it wrote, when its output is piped.
+/// Runs a command on `input` and returns its piped output.
 fn feed(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
     let mut child = command.stdin(Stdio::piped()).spawn().with_context(|| format!("run `{}`", line(command)))?;
     let mut pipe = child.stdin.take().context("open a pipe to kubectl")?;
-    // kubectl reads all of its input before it writes, so the two pipes cannot block each other.
+    // No deadlock: kubectl reads all of its input before it writes.
     pipe.write_all(input).with_context(|| format!("write to `{}`", line(command)))?;
     drop(pipe);
     let output = child.wait_with_output().with_context(|| format!("wait for `{}`", line(command)))?;
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_demo_removes_what_ended_ones_left_and_nothing_of_one_that_runs() {
+    fn a_demo_removes_the_directories_of_ended_demos_only() {
         let demos = tempfile::tempdir().unwrap();
         let running = demos.path().join("running");
         let ended = demos.path().join("ended");

@@ -1,5 +1,5 @@
-//! What the cluster of a situation holds, and what is done to it: Nodes and Samples, the plugins' objects, heartbeats and
-//! changes. Every request is made as the administrator, whom the API server puts in no queue.
+//! The cluster of a scenario: creates Nodes, Samples and the plugins' objects, and sends heartbeats and changes, as the
+//! administrator, whom the API server does not throttle.
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::reader::{self, Read};
 
-/// Nodes of the cluster: one of middle size.
+/// Nodes of a cluster of medium size.
 pub(super) const NODES: usize = 100;
-/// Creates that are in flight at once, each on a connection of its own: enough to keep an API server on two cores busy.
+/// Creates in flight: enough to keep an API server on two cores busy.
 const IN_FLIGHT: usize = 24;
-/// When the first heartbeat was, in Unix seconds.
+/// Time of the first heartbeat, in Unix seconds.
 const FIRST_BEAT_S: i64 = 1_767_323_045;
 
-/// Makes the Nodes and, where plugins read them, the kinds of Samples with a Sample each.
+/// Creates the Nodes and, if plugins read them, the kinds of Samples with a Sample each.
 pub(super) async fn set_up(cluster: &Cluster, samples: bool) -> Result<()> {
     let nodes = (0..NODES).map(|number| node(&node_name(number))).collect::<Vec<_>>();
     cluster.plane.apply(&json!({"apiVersion": "v1", "kind": "List", "items": nodes}).to_string())?;
@@ -36,7 +36,7 @@ pub(super) async fn set_up(cluster: &Cluster, samples: bool) -> Result<()> {
     Ok(())
 }
 
-/// Creates so many objects of each plugin's kind.
+/// Creates this many objects of each plugin's kind.
 pub(super) async fn create_objects(cluster: &Cluster, plugins: usize, objects: usize) -> Result<()> {
     let all = (0..objects).flat_map(|number| (0..plugins).map(move |plugin| (plugin, number)));
     let create = |(plugin, number)| async move {
@@ -48,7 +48,7 @@ pub(super) async fn create_objects(cluster: &Cluster, plugins: usize, objects: u
     stream::iter(all).map(create).buffer_unordered(IN_FLIGHT).try_collect().await
 }
 
-/// Gives an object of a plugin's kind a label that it did not have.
+/// Sets a new label on an object of a plugin's kind.
 pub(super) async fn label_object(cluster: &Cluster, plugin: usize, number: usize, count: usize) -> Result<()> {
     let resource = reader::resource(&reader::kind(plugin));
     let api = Api::<DynamicObject>::namespaced_with(cluster.client.clone(), "default", &resource);
@@ -56,20 +56,20 @@ pub(super) async fn label_object(cluster: &Cluster, plugin: usize, number: usize
     merge(&api, &format!("object-{number}"), patch).await
 }
 
-/// Changes what nobody has asked for.
+/// Changes a field that no query has.
 pub(super) async fn beat(cluster: &Cluster, read: Read, count: usize) -> Result<()> {
     let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &read.resource());
     if read != Read::Node {
         return merge(&api, "sample", json!({"beat": count})).await;
     }
-    let at = Timestamp::from_second(FIRST_BEAT_S + count as i64).context("make a time")?.to_string();
+    let at = Timestamp::from_second(FIRST_BEAT_S + count as i64).context("compute the time")?.to_string();
     let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": at});
     let patch = Patch::Merge(json!({"status": {"conditions": [ready]}}));
     let name = node_name(count % NODES);
     api.patch_status(&name, &PatchParams::default(), &patch).await.map(drop).with_context(|| format!("patch {name}"))
 }
 
-/// Changes what everybody who lists this kind has asked for.
+/// Changes a field of every query of this kind.
 pub(super) async fn change(cluster: &Cluster, read: Read) -> Result<()> {
     let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &read.resource());
     let name = if read == Read::Node { node_name(0) } else { "sample".to_owned() };

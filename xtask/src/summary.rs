@@ -1,11 +1,9 @@
-//! What a run of the suite has counted: one line a step, and the sum of them all. Text of the test harness in, numbers
-//! and a table out.
+//! The summary of a test run: one line per step, and the totals. Reads the test harness's output.
 
 use std::time::Duration;
 
 use crate::terminal::time;
 
-/// How many tests passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tests {
     pub(crate) passed: usize,
@@ -13,8 +11,7 @@ pub(crate) struct Tests {
 }
 
 impl Tests {
-    /// Adds the numbers of a line such as `test result: ok. 17 passed; 0 failed; 0 ignored; ...`; other lines count
-    /// nothing.
+    /// Adds the numbers of a line such as `test result: ok. 17 passed; 0 failed; 0 ignored; ...`; ignores other lines.
     pub(crate) fn count(&mut self, line: &str) {
         let Some((_, numbers)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
             return;
@@ -33,8 +30,7 @@ impl Tests {
     }
 }
 
-/// One step that has run. A step without tests, such as formatting, is one check by itself.
-#[derive(Debug)]
+/// The result of one step. A step without tests, such as formatting, counts as one check.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) tests: Option<Tests>,
@@ -42,13 +38,12 @@ pub(crate) struct Line {
     pub(crate) elapsed: Duration,
 }
 
-/// All steps so far.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
+#[derive(Default)]
+pub(crate) struct Summary {
     lines: Vec<Line>,
 }
 
-impl Tally {
+impl Summary {
     pub(crate) fn add(&mut self, line: Line) {
         self.lines.push(line);
     }
@@ -57,8 +52,8 @@ impl Tally {
         self.lines.iter().any(|line| line.error.is_some())
     }
 
-    /// The table, the sums and, as the last line, `N passed, N failed`.
-    pub(crate) fn summary(&self, wall: Duration) -> String {
+    /// The table, the totals and, as the last line, `N passed, N failed`.
+    pub(crate) fn text(&self, wall: Duration) -> String {
         let mut text = String::new();
         let (mut sum, mut checks) = (Tests::default(), 0);
         for line in &self.lines {
@@ -72,7 +67,7 @@ impl Tally {
                 checks += 1;
                 sum.passed += usize::from(line.error.is_none());
             }
-            // A step can fail without a test that does: it did not compile, or its process died.
+            // A step can fail without a failed test: a build error, or a crash.
             sum.failed += usize::from(line.error.is_some() && tests.failed == 0);
         }
         for line in &self.lines {
@@ -114,20 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_counts_tests_checks_and_steps_that_broke() {
-        let mut tally = Tally::default();
+    fn the_last_line_counts_tests_checks_and_failed_steps() {
+        let mut summary = Summary::default();
         let mut add = |name: &str, tests, error: Option<&str>| {
-            tally.add(Line { name: name.to_owned(), tests, error: error.map(str::to_owned), elapsed: Duration::ZERO });
+            summary.add(Line {
+                name: name.to_owned(),
+                tests,
+                error: error.map(str::to_owned),
+                elapsed: Duration::ZERO,
+            });
         };
         add("fmt", None, None);
         add("unit", Some(tests(5, 2)), Some("2 tests failed"));
         add("plugins", Some(tests(0, 0)), Some("it does not compile"));
-        let summary = tally.summary(Duration::from_secs(3));
+        let text = summary.text(Duration::from_secs(3));
         assert!(
-            summary.ends_with("steps: 3, tests: 7, other checks: 1, wall time: 3.0 s\n6 passed, 3 failed\n"),
-            "{summary}"
+            text.ends_with("steps: 3, tests: 7, other checks: 1, wall time: 3.0 s\n6 passed, 3 failed\n"),
+            "{text}"
         );
-        assert!(summary.contains("plugins failed: it does not compile"), "{summary}");
-        assert!(tally.failed());
+        assert!(text.contains("plugins failed: it does not compile"), "{text}");
+        assert!(summary.failed());
     }
 }

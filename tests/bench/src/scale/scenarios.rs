@@ -1,5 +1,5 @@
-//! The situations: many copies of podset that are restarted; many small plugins with objects, first alone with their own
-//! kinds, then all reading the same one; one plugin with many keys that read the same. Each goes through all hosts.
+//! The scenarios: many copies of podset, restarted; many small plugins with objects, first with their own kinds alone,
+//! then all reading the same one; one plugin with many keys that read the same. Each measures all hosts.
 
 use std::fs;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::variant;
 
 mod cluster;
 
-/// What a restart of this many podsets, and of a thousand plugins with objects, is to stay within.
+/// CPU targets for restarts of the podsets, and of a thousand plugins with objects.
 const PODSETS_CPU_S: f64 = 1.0;
 const FLEET_CPU_S: f64 = 5.0;
-/// Anonymous memory of one more idle plugin.
+/// Target for the anonymous memory of one more idle plugin.
 const IDLE_KIB: f64 = 16.0;
-/// Changes of a kind after each of which the host is waited for.
+/// Changes of a kind, each of which is awaited.
 const CHANGES: usize = 3;
-/// Events of which each costs little: as many at once as it takes until all of them cost [`ENOUGH`].
+/// Sizes of batches of cheap events, up to one that costs [`ENOUGH`].
 const BATCHES: [usize; 4] = [20, 80, 320, 1_280];
-/// Fifty clock ticks, by which processor time is counted.
+/// Fifty clock ticks, the precision of CPU times.
 const ENOUGH: Duration = Duration::from_millis(500);
-/// How long a host is watched doing nothing.
+/// Time of the measurement of an idle host.
 const AT_REST: Duration = Duration::from_secs(10);
 const KIB: f64 = 1024.0;
 
-/// Copies of podset, each with a kind of its own, that are started from a folder and restarted.
+/// Starts and restarts copies of podset, each with a kind of its own, from a folder.
 pub(super) async fn podsets(hosts: &[Host], plugins: usize, rounds: usize) -> Result<Figures> {
     let title = format!(
         "{plugins} podsets with kinds of their own from a folder: a first start, then restarts (medians of {rounds})"
@@ -64,14 +64,14 @@ pub(super) async fn podsets(hosts: &[Host], plugins: usize, rounds: usize) -> Re
     Ok(figures)
 }
 
-/// Small plugins with objects: idle, converging, restarted, and with events; then the same while every key lists the
-/// Nodes.
+/// Small plugins with objects: idle, converging, restarted, and with events; then the same while every key lists
+/// the Nodes.
 pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds: usize) -> Result<Figures> {
     let title = format!(
         "{plugins} small plugins with kinds of their own x {objects} objects, {} Nodes (medians of {rounds})",
         cluster::NODES
     );
-    let looked_at = Work { calls: plugins * objects, statuses: 0 };
+    let resync = Work { calls: plugins * objects, statuses: 0 };
     let mut figures = figures(title, hosts);
     let mut sides = Vec::new();
     for (number, host) in hosts.iter().enumerate() {
@@ -95,7 +95,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
         for (number, side) in turns(&sides, round) {
             side.resume()?;
             let what = "restart, keys read nothing";
-            let (operator, restart) = side.start(what, looked_at).await?;
+            let (operator, restart) = side.start(what, resync).await?;
             restart.rows(&mut figures, number, what, Some(FLEET_CPU_S));
             own_events(side, &operator, (plugins, objects), &mut figures, number).await?;
             beats(side, &operator, (Read::Node, plugins), "that nobody lists", &mut figures, number).await?;
@@ -110,7 +110,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
         for (number, side) in turns(&sides, round) {
             side.resume()?;
             let what = "restart, all keys list the Nodes";
-            let (operator, restart) = side.start(what, looked_at).await?;
+            let (operator, restart) = side.start(what, resync).await?;
             restart.rows(&mut figures, number, what, Some(FLEET_CPU_S));
             for read in Read::ALL {
                 let keys = read.readers(plugins) * objects;
@@ -123,7 +123,7 @@ pub(super) async fn fleet(hosts: &[Host], plugins: usize, objects: usize, rounds
     Ok(figures)
 }
 
-/// One plugin with many objects, of which each lists the same Nodes.
+/// One plugin with many objects, each of which lists the same Nodes.
 pub(super) async fn keys(hosts: &[Host], keys: usize, rounds: usize) -> Result<Figures> {
     let title = format!("{keys} keys of one plugin that list the same {} Nodes (medians of {rounds})", cluster::NODES);
     let mut figures = figures(title, hosts);
@@ -133,7 +133,7 @@ pub(super) async fn keys(hosts: &[Host], keys: usize, rounds: usize) -> Result<F
         cluster::set_up(&side.cluster, false).await?;
         write_plugins(&side, 1, false)?;
         write_configurations(&side, 1)?;
-        // Its kind has to be there before its objects are.
+        // The first start registers the CRD of its objects.
         stop(side.start("one plugin", Work::default()).await?.0).await?;
         converge(&side, 1, keys, &mut figures, number).await?;
         side.pause()?;
@@ -142,8 +142,8 @@ pub(super) async fn keys(hosts: &[Host], keys: usize, rounds: usize) -> Result<F
     for round in 0..rounds {
         for (number, side) in turns(&sides, round) {
             side.resume()?;
-            let looked_at = Work { calls: keys, statuses: 0 };
-            let (operator, restart) = side.start("restart", looked_at).await?;
+            let resync = Work { calls: keys, statuses: 0 };
+            let (operator, restart) = side.start("restart", resync).await?;
             restart.rows(&mut figures, number, "restart", None);
             read_events(side, &operator, (Read::Node, 1), keys, &mut figures, number).await?;
             stop(operator).await?;
@@ -153,7 +153,7 @@ pub(super) async fn keys(hosts: &[Host], keys: usize, rounds: usize) -> Result<F
     Ok(figures)
 }
 
-/// The hosts with their numbers; each round begins with another one.
+/// The hosts with their numbers; each round starts with another one.
 fn turns<'a, 'h>(sides: &'a [Side<'h>], round: usize) -> impl Iterator<Item = (usize, &'a Side<'h>)> {
     (0..sides.len()).map(move |turn| (turn + round) % sides.len()).map(|number| (number, &sides[number]))
 }
@@ -175,7 +175,7 @@ fn write_plugins(side: &Side<'_>, plugins: usize, samples: bool) -> Result<()> {
     Ok(())
 }
 
-/// From now on every key lists what its plugin reads.
+/// Makes every key list the kinds that its plugin reads.
 fn write_configurations(side: &Side<'_>, plugins: usize) -> Result<()> {
     for plugin in 0..plugins {
         let path = side.folder.path().join(format!("{}.yaml", reader::name(plugin)));
@@ -202,7 +202,7 @@ async fn at_rest(side: &Side<'_>, operator: &Operator, figures: &mut Figures, ho
     Ok(())
 }
 
-/// Objects are there before the host starts; it has to look at each and to write its status.
+/// Starts the host with new objects; it has to reconcile each and write its status.
 async fn converge(side: &Side<'_>, plugins: usize, objects: usize, figures: &mut Figures, host: usize) -> Result<()> {
     side.progress(&format!("create {plugins} x {objects} objects"));
     cluster::create_objects(&side.cluster, plugins, objects).await?;
@@ -214,7 +214,7 @@ async fn converge(side: &Side<'_>, plugins: usize, objects: usize, figures: &mut
     stop(operator).await
 }
 
-/// Objects of the plugins' own kinds get a label: each event concerns one key.
+/// Labels objects of the plugins' own kinds: each event wakes one key.
 async fn own_events(
     side: &Side<'_>,
     operator: &Operator,
@@ -227,7 +227,7 @@ async fn own_events(
     let mut sent = 0;
     let (spent, events) = enough(side, operator, async |_| {
         sent += 1;
-        // Spread over plugins, so that neighbours in the queue are of different ones.
+        // Spread over the plugins.
         let (plugin, number) = (sent * 7_919 % plugins, sent % objects);
         cluster::label_object(&side.cluster, plugin, number, sent).await
     })
@@ -236,7 +236,7 @@ async fn own_events(
     Ok(())
 }
 
-/// What comes of a kind that some of the keys list: what they did not ask for, and what they did.
+/// Events of a kind that some keys list: heartbeats, then changes of queried fields.
 async fn read_events(
     side: &Side<'_>,
     operator: &Operator,
@@ -252,7 +252,7 @@ async fn read_events(
     for _ in 0..CHANGES {
         let spent =
             side.phase(operator, Work { calls: keys, statuses: 0 }, cluster::change(&side.cluster, read)).await?;
-        ensure!(total(&spent.writes) == 0.0, "what is only read was answered by writes: {:?}", spent.writes);
+        ensure!(total(&spent.writes) == 0.0, "a change of a kind that is only read caused writes: {:?}", spent.writes);
         all = Some(match all {
             None => spent,
             Some(before) => before.and(spent),
@@ -264,7 +264,7 @@ async fn read_events(
     Ok(())
 }
 
-/// Heartbeats: events of a kind in fields that no query has.
+/// Heartbeats: events that change no queried field.
 async fn beats(
     side: &Side<'_>,
     operator: &Operator,
@@ -293,7 +293,7 @@ fn named(read: Read, plugins: usize) -> String {
     }
 }
 
-/// Sends events one by one, in ever larger batches, until one batch cost enough to be measured; that one counts.
+/// Sends events in ever larger batches until one costs enough to be measured, and returns that one.
 async fn enough(
     side: &Side<'_>,
     operator: &Operator,
