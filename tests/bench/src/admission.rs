@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::measure::quantile;
 use crate::operator::Operator;
-use crate::programs::{self, Host};
+use crate::programs::Host;
 use crate::table::Table;
 
 const PLUGIN: &str = "mydaemonset";
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(50);
 pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(true).await?;
     let folder = tempfile::tempdir().context("create a folder for the plugin")?;
-    fs::write(folder.path().join("mydaemonset.wasm"), programs::plugin(PLUGIN)?).context("write mydaemonset.wasm")?;
+    fs::write(folder.path().join("mydaemonset.wasm"), host.plugin(PLUGIN)?).context("write mydaemonset.wasm")?;
     let running = Operator::mortise(&cluster, host, folder.path()).await?;
     let webhook = webhook(&cluster).await?;
     let mut rows: Vec<(String, Vec<f64>)> = Vec::new();

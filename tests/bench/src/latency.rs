@@ -22,7 +22,7 @@ use crate::cluster::{Cluster, received_ms, set_name};
 use crate::measure::quantile;
 use crate::observer::{Observer, World};
 use crate::operator::{Operator, Which};
-use crate::programs::{self, Host};
+use crate::programs::Host;
 use crate::sample;
 use crate::table::Table;
 
@@ -34,7 +34,7 @@ const STEPS: usize = 200;
 pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(false).await?;
     let folder = tempfile::tempdir().context("create a folder for the plugin")?;
-    fs::write(folder.path().join("podset.wasm"), programs::plugin("podset")?).context("write podset.wasm")?;
+    fs::write(folder.path().join("podset.wasm"), host.plugin("podset")?).context("write podset.wasm")?;
     let running = Operator::mortise(&cluster, host, folder.path()).await?;
     let namespace = "bench-latency";
     cluster.create_namespace(namespace).await?;

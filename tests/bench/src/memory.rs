@@ -27,7 +27,7 @@ pub(crate) async fn run(host: &Host, rounds: usize) -> Result<()> {
     let mut idle = Vec::new();
     for plugins in PLUGINS {
         let folder = folders.path().join(plugins.to_string());
-        variant::write(&folder, plugins)?;
+        variant::write(host, &folder, plugins)?;
         // The first start compiles in child processes; later ones are restarts.
         let first = anonymous(&cluster, host, &folder).await?;
         let mut again = Vec::new();

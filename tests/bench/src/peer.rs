@@ -15,13 +15,12 @@ use anyhow::{Context, Result};
 use self::phases::Run;
 use crate::cluster::Cluster;
 use crate::operator::{Operator, Which};
-use crate::programs::{self, Host, Programs};
+use crate::programs::{Host, Programs};
 
 /// Measures both operators and prints the tables; with several hosts, one after the other.
 pub(crate) async fn run(programs: &Programs, rounds: usize) -> Result<()> {
     let cluster = Cluster::start(false).await?;
     let folder = tempfile::tempdir().context("create a folder for the plugin")?;
-    fs::write(folder.path().join("podset.wasm"), programs::plugin("podset")?).context("write podset.wasm")?;
     let setup = Setup { cluster, programs: programs.clone(), folder };
     let mut order = programs.hosts.iter().map(Contender::Mortise).collect::<Vec<_>>();
     order.push(Contender::KubeRs);
@@ -80,7 +79,11 @@ struct Setup {
 impl Setup {
     async fn start(&self, contender: Contender<'_>) -> Result<Operator> {
         let started = match contender {
-            Contender::Mortise(host) => Operator::mortise(&self.cluster, host, self.folder.path()).await,
+            Contender::Mortise(host) => {
+                let podset = self.folder.path().join("podset.wasm");
+                fs::write(&podset, host.plugin("podset")?).with_context(|| format!("write {}", podset.display()))?;
+                Operator::mortise(&self.cluster, host, self.folder.path()).await
+            }
             Contender::KubeRs => Operator::kube_rs(&self.cluster, &self.programs.kube_rs).await,
         };
         started.with_context(|| format!("start {}", contender.name()))

@@ -10,6 +10,19 @@ pub(crate) struct Host {
     /// A letter in the order of the command line: "A".
     pub(crate) name: String,
     pub(crate) program: PathBuf,
+    /// Its guests: the folder `guests` beside a host of another version of the contract, else this tree's.
+    guests: PathBuf,
+}
+
+impl Host {
+    pub(crate) fn plugin(&self, name: &str) -> Result<Vec<u8>> {
+        component(&self.guests, &format!("plugins/{name}.wasm"))
+    }
+
+    /// The component of a guest of the tests and benchmarks.
+    pub(crate) fn test_guest(&self, name: &str) -> Result<Vec<u8>> {
+        component(&self.guests, &format!("test-guests/{name}.wasm"))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -33,24 +46,22 @@ impl Programs {
                     program.display()
                 );
             }
-            Ok(Host { name: letter.into(), program })
+            let guests = program.with_file_name("guests");
+            let guests = if guests.is_dir() { guests } else { root().join("target") };
+            Ok(Host { name: letter.into(), program, guests })
         };
         let hosts = ('A'..='Z').zip(hosts).map(named).collect::<Result<_>>()?;
         Ok(Self { hosts, kube_rs: folder.join("kube-rs-podset") })
     }
 }
 
-pub(crate) fn plugin(name: &str) -> Result<Vec<u8>> {
-    component(&format!("plugins/{name}.wasm"))
+/// A component of this tree.
+pub(crate) fn own_component(path: &str) -> Result<Vec<u8>> {
+    component(&root().join("target"), path)
 }
 
-/// The component of a guest of the tests and benchmarks.
-pub(crate) fn test_guest(name: &str) -> Result<Vec<u8>> {
-    component(&format!("test-guests/{name}.wasm"))
-}
-
-fn component(path: &str) -> Result<Vec<u8>> {
-    let path = root().join("target").join(path);
+fn component(guests: &Path, path: &str) -> Result<Vec<u8>> {
+    let path = guests.join(path);
     std::fs::read(&path).with_context(|| format!("read {}", path.display()))
 }
 

@@ -6,8 +6,6 @@ use kube::api::{ApiResource, GroupVersionKind};
 use mortise_core::object::Kind;
 use serde_json::{Value, json};
 
-use crate::programs;
-
 /// The markers of the component's placeholders for the manifest and for the kinds to list.
 const MANIFEST: &[u8] = b"<the manifest>";
 const KINDS: &[u8] = b"<the kinds>";
@@ -131,8 +129,7 @@ pub(crate) struct Components {
 }
 
 impl Components {
-    pub(crate) fn read() -> Result<Self> {
-        let template = programs::test_guest("reader")?;
+    pub(crate) fn new(template: Vec<u8>) -> Result<Self> {
         let (manifest_at, kinds_at) = (place(&template, MANIFEST)?, place(&template, KINDS)?);
         Ok(Self { template, manifest_at, kinds_at })
     }
@@ -170,6 +167,7 @@ fn write(component: &mut [u8], at: usize, marker: &[u8], text: &str) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::programs;
 
     #[test]
     fn a_text_replaces_a_marker_and_its_blanks_only() {
@@ -185,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_built_component_has_room_for_manifest_and_kinds() {
-        let components = Components::read().unwrap();
+        let components = Components::new(programs::own_component("test-guests/reader.wasm").unwrap()).unwrap();
         assert_ne!(components.of(0, true).unwrap(), components.of(9_999, true).unwrap());
     }
 

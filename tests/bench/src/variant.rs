@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::programs;
+use crate::programs::Host;
 
 /// podset's group.
 const GROUP: &[u8] = b"app.example.com";
@@ -14,8 +14,8 @@ const GROUP: &[u8] = b"app.example.com";
 const MOST: usize = 10_000;
 
 /// Writes the first variants into a folder.
-pub(crate) fn write(folder: &Path, variants: usize) -> Result<()> {
-    let component = programs::plugin("podset")?;
+pub(crate) fn write(host: &Host, folder: &Path, variants: usize) -> Result<()> {
+    let component = host.plugin("podset")?;
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     for number in 0..variants {
         let path = folder.join(format!("p{number:04}.wasm"));

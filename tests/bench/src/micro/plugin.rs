@@ -25,7 +25,7 @@ pub(crate) struct Podset {
 impl Podset {
     /// Compiles it, with the host's engine or with one that counts fuel.
     pub(crate) fn compile(fuel: bool) -> Result<Self> {
-        let wasm = programs::plugin("podset")?;
+        let wasm = programs::own_component("plugins/podset.wasm")?;
         let engine = Engine::new(EngineOptions { fuel, ..EngineOptions::default() })?;
         let cache = tempfile::tempdir().context("create a folder for the compiled plugin")?;
         let compiler =

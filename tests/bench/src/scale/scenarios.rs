@@ -39,12 +39,12 @@ pub(super) async fn podsets(hosts: &[Host], plugins: usize, rounds: usize) -> Re
     let (mut sides, mut alone) = (Vec::new(), Vec::new());
     for (number, host) in hosts.iter().enumerate() {
         let side = Side::new(host, hosts.len() > 1).await?;
-        variant::write(side.folder.path(), 1)?;
+        variant::write(host, side.folder.path(), 1)?;
         stop(side.start("one podset", Work::default()).await?.0).await?;
         let (operator, one) = side.start("one podset, restarted", Work::default()).await?;
         stop(operator).await?;
         alone.push(one.spent.anonymous_bytes);
-        variant::write(side.folder.path(), plugins)?;
+        variant::write(host, side.folder.path(), plugins)?;
         let (operator, start) = side.start(&format!("{plugins} podsets"), Work::default()).await?;
         stop(operator).await?;
         start.rows(&mut figures, number, "first start", None);
@@ -167,7 +167,7 @@ async fn stop(operator: Operator) -> Result<()> {
 }
 
 fn write_plugins(side: &Side<'_>, plugins: usize, samples: bool) -> Result<()> {
-    let components = Components::read()?;
+    let components = Components::new(side.host.test_guest("reader")?)?;
     for plugin in 0..plugins {
         let path = side.folder.path().join(format!("{}.wasm", reader::name(plugin)));
         fs::write(&path, components.of(plugin, samples)?).with_context(|| format!("write {}", path.display()))?;
