@@ -11,6 +11,7 @@ use serde_json::Value;
 use self::source::{Source, sources};
 
 mod circles;
+mod records;
 mod source;
 
 /// Longest file, in lines. Most should have less than 250.
