@@ -177,7 +177,7 @@ fn a_change_in_another_version_is_kept_beside_the_fields_that_version_lacks() {
     shown["spec"]["valves"] = json!(["c"]);
     let back = convert(&shown, "v1alpha1");
     assert_eq!(back["spec"], json!({"size": "3 l", "color": "red"}));
-    assert_eq!(convert(&back, "v1")["spec"]["valves"], json!(["c"]), "what is kept is what it is now");
+    assert_eq!(convert(&back, "v1")["spec"]["valves"], json!(["c"]), "the annotation keeps the new value");
 }
 
 #[test]

@@ -203,9 +203,9 @@ fn a_missing_deployment_is_reported_and_a_new_one_is_not_restarted_for_ticks_bef
     let missing = story.at("2026-01-01T12:06:00Z");
     assert_eq!(ready(&missing), ("DeploymentNotFound", "there is no Deployment web in this namespace"));
     assert_eq!(story.restarts(), 1);
-    let mut anew = deployment(json!({}), json!({}));
-    anew["metadata"]["creationTimestamp"] = json!("2026-01-01T12:07:00Z");
-    story.cluster.add(&anew);
+    let mut recreated = deployment(json!({}), json!({}));
+    recreated["metadata"]["creationTimestamp"] = json!("2026-01-01T12:07:00Z");
+    story.cluster.add(&recreated);
     story.at("2026-01-01T12:08:00Z");
     assert_eq!((story.restarted_at(), story.restarts()), (Value::Null, 1));
     story.at("2026-01-01T12:10:00Z");
