@@ -1,30 +1,29 @@
-//! Writes to objects that are no children, as data. Nothing here does anything: the host sends what would change something,
-//! and only where the manifest declares it under `writes`.
+//! Writes to objects that are not children, as data. The host sends those that would change something, and only what
+//! the manifest declares under `writes`.
 
 use crate::json::Json;
 use crate::object::ObjectKey;
 
-/// A write to an object that is no child, for [`crate::Outcome::action`]. Its kind and what is done have to be declared:
+/// A write to an object that is not a child, for [`crate::Outcome::action`]. Its kind and verb have to be declared:
 /// `#[reconciler(writes("apps/v1/Deployment", "patch"))]`.
 ///
-/// The host compares an action with its view before it sends it, so that the same outcome may want the same actions each
-/// time: what stands already is not written again. For that the kind has to be declared under `reads` too. A kind that is
-/// only written is sent what is wanted of it once for as long as it is wanted in the same words, and once more after a start
-/// of the host.
+/// An outcome may contain the same actions each time. If the kind is declared under `reads` too, the host compares an
+/// action with its view and does not send what would change nothing. If not, it sends an action once for as long as
+/// outcomes contain it unchanged, and once more after a restart of the host.
 ///
-/// Actions come after children and before the status: applies and patches first, then deletes and evictions. The first one
-/// that the API server refuses ends the plan, so that a status never tells of what did not happen. An eviction that a
-/// PodDisruptionBudget does not allow is no such refusal: the rest goes on, the condition `Evicting` names the budget, and the
-/// Pod's turn comes again.
+/// The host writes actions after children and before the status: applies and patches first, then deletes and evictions.
+/// The first action that the API server refuses ends the plan, so that no status describes a write that failed. An
+/// eviction that a PodDisruptionBudget does not allow is no such refusal: the host continues, names the budget in the
+/// condition `Evicting`, and tries the eviction again.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Create or change, field by field.
     Apply(Apply),
-    /// Change what is there.
+    /// Change an existing object.
     Patch(Patch),
-    /// Delete what the view shows.
+    /// Delete an object that the view shows.
     Delete(Delete),
-    /// Evict the Pod that the view shows, as `kubectl drain` does.
+    /// Evict a Pod that the view shows, as `kubectl drain` does.
     Evict(ObjectKey),
 }
 
@@ -34,7 +33,7 @@ impl Action {
         Self::Evict(pod)
     }
 
-    /// What is written, unless it is an apply, whose object says so itself. For tests.
+    /// The object that it writes; None for an apply, whose object names itself. For tests.
     pub fn target(&self) -> Option<&ObjectKey> {
         match self {
             Self::Apply(_) => None,
@@ -45,24 +44,24 @@ impl Action {
     }
 }
 
-/// Server-side apply of a partial object under the plugin's own field manager. Two objects that apply to the same third one
-/// are one manager, so each takes away what the other has added.
+/// Server-side apply of a partial object under the plugin's own field manager. Two reconciled objects that apply to the
+/// same third object share the manager, so each removes the fields that the other applied.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Apply {
-    /// The object: apiVersion, kind, metadata.name, metadata.namespace for namespaced kinds, and the fields to own. At most
-    /// 512 KiB.
+    /// The object: apiVersion, kind, metadata.name, metadata.namespace for namespaced kinds, and the fields to own. At
+    /// most 512 KiB.
     pub object: Json,
-    /// Take fields over that other managers own, instead of failing with a conflict.
+    /// Take over fields that other managers own, instead of failing with a conflict.
     pub force: bool,
 }
 
 impl Apply {
-    /// An apply that leaves the fields of other managers to them.
+    /// An apply that fails with a conflict when another manager owns one of the fields.
     pub fn new(object: impl Into<Json>) -> Self {
         Self { object: object.into(), force: false }
     }
 
-    /// Takes fields over that other managers own.
+    /// Takes over fields that other managers own.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.force = true;
@@ -70,12 +69,13 @@ impl Apply {
     }
 }
 
-/// A patch of an object that is there; one that is not is told in the condition `Stalled` until it comes.
+/// A patch of an existing object. While the object does not exist, the condition `Stalled` of the reconciled object
+/// says so.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Patch {
-    /// What is patched.
+    /// The object to patch.
     pub target: ObjectKey,
-    /// How the body is read.
+    /// The format of the body.
     pub kind: PatchKind,
     /// The patch, of at most 512 KiB. Of metadata it may change labels and annotations.
     pub body: Json,
@@ -83,35 +83,36 @@ pub struct Patch {
     pub subresource: Option<String>,
 }
 
-/// How the body of a patch is read.
+/// The format of a patch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PatchKind {
-    /// RFC 7396: an object whose members replace, and whose nulls remove.
+    /// RFC 7396: an object whose members replace those of the same name, and whose nulls remove them.
     Merge,
     /// RFC 6902: a list of operations.
     Json,
-    /// Kubernetes' own, for its own kinds alone: lists are merged by their keys.
+    /// Kubernetes' strategic merge patch, for built-in kinds alone: lists are merged by their keys.
     Strategic,
 }
 
 impl Patch {
-    /// A JSON merge patch: an object whose members replace those of the same name, and whose nulls remove them.
+    /// A JSON merge patch.
     pub fn merge(target: ObjectKey, body: impl Into<Json>) -> Self {
         Self { target, kind: PatchKind::Merge, body: body.into(), subresource: None }
     }
 
-    /// A JSON patch: a list of operations. Begin with a `test` where an operation depends on what is there.
+    /// A JSON patch. Begin with a `test` operation when a later one depends on the object's state.
     pub fn json(target: ObjectKey, operations: impl Into<Json>) -> Self {
         Self { target, kind: PatchKind::Json, body: operations.into(), subresource: None }
     }
 
-    /// A strategic merge patch, which only Kubernetes' own kinds take. One with lists is compared by the API server alone.
+    /// A strategic merge patch, of a built-in kind. The host always sends one that contains lists: only the API server
+    /// can tell whether it changes anything.
     pub fn strategic(target: ObjectKey, body: impl Into<Json>) -> Self {
         Self { target, kind: PatchKind::Strategic, body: body.into(), subresource: None }
     }
 
-    /// Patches a subresource, "status" or "scale", which the manifest has to declare: `writes("apps/v1/Deployment", "patch",
-    /// subresource = "scale")`.
+    /// Patches a subresource, "status" or "scale", which the manifest has to declare: `writes("apps/v1/Deployment",
+    /// "patch", subresource = "scale")`.
     #[must_use]
     pub fn subresource(mut self, name: impl Into<String>) -> Self {
         self.subresource = Some(name.into());
@@ -119,10 +120,11 @@ impl Patch {
     }
 }
 
-/// A delete of the object that the view shows; one that is not there, or is being deleted, needs none. The host adds the UID.
+/// A delete of an object that the view shows, with its UID as a precondition. The host sends nothing for an object that
+/// does not exist or is being deleted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delete {
-    /// What is deleted.
+    /// The object to delete.
     pub target: ObjectKey,
     /// What happens to its dependents.
     pub propagation: Propagation,
@@ -131,21 +133,21 @@ pub struct Delete {
 /// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Propagation {
-    /// Collected afterwards.
+    /// Deleted after it.
     Background,
-    /// Collected first.
+    /// Deleted before it.
     Foreground,
-    /// Left.
+    /// Not deleted.
     Orphan,
 }
 
 impl Delete {
-    /// A delete whose dependents are collected afterwards.
+    /// A delete with background propagation.
     pub fn new(target: ObjectKey) -> Self {
         Self { target, propagation: Propagation::Background }
     }
 
-    /// Says what happens to the dependents.
+    /// Sets what happens to the dependents.
     #[must_use]
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.propagation = propagation;

@@ -1,8 +1,8 @@
-//! What a plugin is asked before an object is stored: to fill in defaults, and to check. The types that an author's functions
-//! take and give, and how they are called with an object's text.
+//! Admission: the types that an author's functions for defaults and checks take and return, and the calls of these
+//! functions with an object's text.
 //!
-//! Only what a function changes of an object goes back to the API server: fields that its type does not know, and those
-//! that it left alone, stay as whoever applied the object wrote them.
+//! The API server gets only a function's changes: fields that the type does not have, and fields that the function did
+//! not change, stay as the user wrote them.
 
 use std::fmt;
 
@@ -12,15 +12,16 @@ use serde_json::{Map, Value};
 
 use crate::error::{Failure, ScheduleError};
 use crate::scan::{self, FromJson};
+use crate::view::Inputs;
 
-/// What somebody asks the API server for.
+/// The operation that the API server reviews.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// A new object.
     Create,
-    /// A changed one.
+    /// A change of an object.
     Update,
-    /// One that is to be deleted.
+    /// The deletion of an object.
     Delete,
 }
 
@@ -34,7 +35,7 @@ impl Operation {
     }
 }
 
-/// The circumstances in which an object is checked or completed.
+/// The inputs of a function for defaults or checks, besides the object.
 ///
 /// ```
 /// use mortise_sdk::prelude::*;
@@ -75,9 +76,9 @@ impl Operation {
 /// ```
 #[derive(Debug)]
 pub struct Review<T> {
-    /// What is to happen.
+    /// What the user does.
     pub operation: Operation,
-    /// What is stored, for an update and a delete. None also when it does not fit `T`, being an older build's.
+    /// The stored object, for an update and a delete. None also when it does not fit `T`, as one of an older build may.
     pub old: Option<T>,
     inputs: Inputs,
 }
@@ -88,38 +89,39 @@ impl<T> Review<T> {
         self.inputs.now_unix_ms()
     }
 
-    /// When a cron expression fires next, as [`Context::next_tick`] has it.
+    /// When a cron expression fires next; see [`Context::next_tick`].
     ///
     /// # Errors
-    /// When the expression or the zone means nothing.
+    /// When the expression or the zone is invalid.
     ///
     /// [`Context::next_tick`]: crate::Context::next_tick
     pub fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, ScheduleError> {
         self.inputs.next_tick(expression, zone, after_unix_ms).map_err(ScheduleError)
     }
 
-    /// The plugin's configuration, which an administrator wrote beside it; `{}` when there is none.
+    /// The plugin's configuration, `config.yaml` of its ConfigMap, as JSON; `{}` when there is none.
     ///
     /// # Errors
-    /// A violation that refuses the object, when it does not fit `C`: what cannot be checked must not be stored.
+    /// When it does not fit `C`: a violation that refuses the object, which cannot be checked.
     pub fn config<C: DeserializeOwned>(&self) -> Result<C, Violation> {
         serde_json::from_str(&self.inputs.config())
             .map_err(|error| Violation::new("", format!("the plugin's configuration is not valid: {error}")))
     }
 }
 
-/// Why an object is refused. `field` is a path as the API server writes it ("spec.image", "spec.containers[0].name"), empty
-/// for the object as a whole.
+/// Why an object is refused. `field` is a path as the API server writes it ("spec.image", "spec.containers[0].name"),
+/// empty for the object as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Where.
+    /// The field's path.
     pub field: String,
     /// What is wrong, for a person.
     pub message: String,
 }
 
 impl Violation {
-    /// In words of one's own. The others sound, to people and to programs, as the API server itself does.
+    /// A violation with a message of its own. The other functions follow the API server's own messages, which programs
+    /// parse.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into() }
     }
@@ -152,7 +154,7 @@ impl Violation {
     }
 }
 
-/// A value as JSON, which is how the API server shows values that are wrong.
+/// A value as JSON, as the API server shows invalid values.
 fn shown<V: Serialize + ?Sized>(value: &V) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -163,29 +165,29 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a check found. Without violations the object is admitted; warnings are shown by kubectl either way.
+/// The result of a check. The object is admitted if there are no violations; kubectl shows the warnings either way.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// Why not; the first 64 are told.
+    /// Why the object is refused; the first 64 are reported.
     pub violations: Vec<Violation>,
-    /// What whoever applies the object should know; the first 16 are told.
+    /// What the user should know; the first 16 are reported.
     pub warnings: Vec<String>,
 }
 
 impl Verdict {
-    /// Nothing is wrong.
+    /// No violations, no warnings.
     pub fn allowed() -> Self {
         Self::default()
     }
 
-    /// And this is wrong.
+    /// Adds a violation.
     #[must_use]
     pub fn violation(mut self, violation: Violation) -> Self {
         self.violations.push(violation);
         self
     }
 
-    /// And this should be known: "spec.size is ignored beside spec.tier".
+    /// Adds a warning: "spec.size is ignored beside spec.tier".
     #[must_use]
     pub fn warning(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
@@ -211,9 +213,9 @@ impl From<Result<(), Violation>> for Verdict {
     }
 }
 
-/// What a function may answer that fills in defaults: nothing, or why it cannot.
+/// What a function that sets defaults may return: nothing, or violations.
 pub trait Completed {
-    /// Why not; empty when it could.
+    /// The violations; none if the object is complete.
     fn violations(self) -> Vec<Violation>;
 }
 
@@ -235,70 +237,70 @@ impl Completed for Result<(), Vec<Violation>> {
     }
 }
 
-/// A question as it comes in.
+/// A request of the API server.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct Request {
     pub(crate) operation: Operation,
     pub(crate) object: String,
     pub(crate) old: Option<String>,
     pub(crate) inputs: Inputs,
 }
 
-/// Fills in defaults in an object's text.
-pub type Mutate = fn(&Question) -> Result<String, Vec<Violation>>;
+/// Sets defaults in an object's text.
+pub type Mutate = fn(&Request) -> Result<String, Vec<Violation>>;
 /// Checks an object's text.
-pub type Validate = fn(&Question) -> Verdict;
+pub type Validate = fn(&Request) -> Verdict;
 
-/// What a controller is asked about its kind before objects are stored. Filled in by macros.
+/// Defaults and checks for a controller's kind. Filled in by macros.
 pub struct Admission {
-    /// What is asked about.
+    /// The operations that are reviewed.
     pub operations: &'static [Operation],
-    /// Fills in defaults.
+    /// Sets defaults.
     pub mutate: Option<Mutate>,
     /// Checks.
     pub validate: Option<Validate>,
 }
 
 /// Calls an author's check: the body of every [`Validate`].
-pub fn validate<T, V: Into<Verdict>>(question: &Question, check: impl FnOnce(&T, &Review<T>) -> V) -> Verdict
+pub fn validate<T, V: Into<Verdict>>(request: &Request, check: impl FnOnce(&T, &Review<T>) -> V) -> Verdict
 where
     T: for<'a> FromJson<'a>,
 {
-    match scan::read::<T>(&question.object) {
-        Ok(object) => check(&object, &question.review()).into(),
+    match scan::read::<T>(&request.object) {
+        Ok(object) => check(&object, &request.review()).into(),
         Err(reason) => Violation::new("", ["the object does not fit the plugin's type: ", &reason].concat()).into(),
     }
 }
 
-/// Calls an author's function that fills in defaults: the body of every [`Mutate`].
+/// Calls an author's function that sets defaults: the body of every [`Mutate`].
 ///
 /// # Errors
-/// What the function says is in the way.
+/// The function's violations.
 pub fn mutate<T, C: Completed>(
-    question: &Question,
+    request: &Request,
     complete: impl FnOnce(&mut T, &Review<T>) -> C,
 ) -> Result<String, Vec<Violation>>
 where
     T: for<'a> FromJson<'a> + Serialize,
 {
-    // What does not fit is left to the schema, whose words name the field.
-    let Ok(mut object) = scan::read::<T>(&question.object) else { return Ok(question.object.clone()) };
+    // An object that does not fit is left to the schema, whose error names the field.
+    let Ok(mut object) = scan::read::<T>(&request.object) else { return Ok(request.object.clone()) };
     let unwritable = |error: serde_json::Error| vec![Violation::new("", error.to_string())];
     let before = serde_json::to_value(&object).map_err(unwritable)?;
-    let violations = complete(&mut object, &question.review()).violations();
+    let violations = complete(&mut object, &request.review()).violations();
     if !violations.is_empty() {
         return Err(violations);
     }
     let after = serde_json::to_value(&object).map_err(unwritable)?;
     if before == after {
-        return Ok(question.object.clone());
+        return Ok(request.object.clone());
     }
-    let mut whole: Value = serde_json::from_str(&question.object).map_err(unwritable)?;
+    let mut whole: Value = serde_json::from_str(&request.object).map_err(unwritable)?;
     carry(&before, &after, &mut whole);
     Ok(whole.to_string())
 }
 
-/// Does to `whole` what was done between `before` and `after`.
+/// Applies to `whole` the changes from `before` to `after`.
 pub(crate) fn carry(before: &Value, after: &Value, whole: &mut Value) {
     if before == after {
         return;
@@ -322,76 +324,23 @@ pub(crate) fn carry(before: &Value, after: &Value, whole: &mut Value) {
     }
 }
 
-impl Question {
+impl Request {
     fn review<T: for<'a> FromJson<'a>>(&self) -> Review<T> {
         let old = self.old.as_deref().and_then(|old| scan::read(old).ok());
         Review { operation: self.operation, old, inputs: self.inputs.clone() }
     }
 
-    /// Which kind it is about.
     pub(crate) fn kind(&self) -> Result<Header, Failure> {
         serde_json::from_str(&self.object).map_err(|error| Failure::terminal(error.to_string()))
     }
 }
 
-/// What tells kinds apart.
+/// The fields that identify a kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Header {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-}
-
-#[cfg(target_arch = "wasm32")]
-pub(crate) use host::Inputs;
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use native::Inputs;
-
-#[cfg(target_arch = "wasm32")]
-mod host {
-    use crate::bindings::mortise::host::{clock, config, schedule};
-
-    /// The host answers.
-    #[derive(Clone, Debug)]
-    pub struct Inputs;
-
-    impl Inputs {
-        pub(crate) fn now_unix_ms(&self) -> u64 {
-            clock::now()
-        }
-
-        pub(crate) fn next_tick(&self, expression: &str, zone: &str, after: u64) -> Result<Option<u64>, String> {
-            schedule::next(expression, zone, after)
-        }
-
-        pub(crate) fn config(&self) -> String {
-            config::get()
-        }
-    }
-}
-
-#[cfg(not(target_arch = "wasm32"))]
-mod native {
-    /// What a test wrote down.
-    #[derive(Clone, Debug)]
-    pub struct Inputs {
-        pub(crate) now_unix_ms: u64,
-        pub(crate) config: String,
-    }
-
-    impl Inputs {
-        pub(crate) fn now_unix_ms(&self) -> u64 {
-            self.now_unix_ms
-        }
-
-        pub(crate) fn next_tick(&self, expression: &str, zone: &str, after: u64) -> Result<Option<u64>, String> {
-            mortise_cron::next(expression, zone, after)
-        }
-
-        pub(crate) fn config(&self) -> String {
-            self.config.clone()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -401,17 +350,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_changed_is_carried_over() {
+    fn only_changes_are_carried_over() {
         let before = json!({"spec": {"a": 1, "b": {"c": 2}, "gone": true, "none": null}});
         let after = json!({"spec": {"a": 1, "b": {"c": 3}, "none": null, "new": [1]}});
         let mut whole = json!({"spec": {"b": {"c": 2, "unknown": "x"}, "gone": true, "foreign": 1}, "kind": "A"});
         carry(&before, &after, &mut whole);
         let wanted = json!({"spec": {"b": {"c": 3, "unknown": "x"}, "foreign": 1, "new": [1]}, "kind": "A"});
-        assert_eq!(whole, wanted, "the default of a, which nobody wrote, and the null are not written either");
+        assert_eq!(whole, wanted, "neither the default of a, which the user did not write, nor the null is written");
     }
 
     #[test]
-    fn violations_sound_as_the_api_servers_own() {
+    fn violations_have_the_words_of_the_api_server() {
         let cases = [
             (Violation::required("spec.image", "image is required"), "spec.image: Required value: image is required"),
             (Violation::invalid("spec.at", "x", "no time"), "spec.at: Invalid value: \"x\": no time"),

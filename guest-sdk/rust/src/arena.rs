@@ -1,45 +1,45 @@
-//! The guest's allocator: a pointer that moves. Every call runs in a fresh instance whose memory vanishes as a whole,
-//! so nothing has to be freed, and a general allocator would only pay for growing memory in every single call.
+//! The guest's bump allocator. Every call runs in a fresh instance whose memory the host discards as a whole, so
+//! nothing has to be freed, and a general allocator would grow memory in every call.
 //!
-//! The arena is static memory that is zero, which costs nothing in the component and, unlike `memory.grow`, no work
-//! of the host's at each instantiation. What does not fit goes to memory that is grown in chunks. The newest
-//! allocation can grow, shrink and be freed in place, which is what strings and vectors under construction do.
+//! The arena is static memory of zeros, which adds nothing to the component's size and, unlike `memory.grow`, needs no
+//! work of the host at each instantiation. What does not fit is allocated from memory that grows in chunks. The newest
+//! allocation can grow, shrink and be freed in place, as strings and vectors under construction do.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
-/// Holds a reconcile of ten children and their JSON several times over; more would only enlarge every instance.
+/// Several times what a reconcile of ten children needs; more would enlarge every instance.
 const ARENA_BYTES: usize = 128 << 10;
 /// The unit of `memory.grow`.
 const PAGE_BYTES: usize = 64 << 10;
 /// The first growth; each later one doubles it, so that many small allocations grow memory few times.
 const FIRST_CHUNK_BYTES: usize = 256 << 10;
-/// Where doubling ends: a larger chunk would mostly ask for memory that nothing uses.
+/// The largest growth; most of a larger chunk would stay unused.
 const LAST_CHUNK_BYTES: usize = 4 << 20;
 
 #[global_allocator]
 static ARENA: Arena =
     Arena { memory: UnsafeCell::new([0; ARENA_BYTES]), next: Cell::new(0), end: Cell::new(0), grown: Cell::new(0) };
 
-/// All zeros at the start: one other byte would put the whole arena into the component's data.
+/// All zeros at the start: any other byte would put the whole arena into the component's data.
 #[repr(C, align(16))]
 struct Arena {
     memory: UnsafeCell<[u8; ARENA_BYTES]>,
     /// The address after the newest allocation; 0 before the first one.
     next: Cell<usize>,
-    /// The end of the current stretch of memory.
+    /// The end of the current memory.
     end: Cell<usize>,
-    /// The size of the newest growth.
+    /// The size of the last growth.
     grown: Cell<usize>,
 }
 
 #[expect(unsafe_code, reason = "a global allocator is a static")]
-// SAFETY: components for wasm32-wasip2 have one thread; there is nobody to share with.
+// SAFETY: components for wasm32-wasip2 have one thread.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// The address of `bytes` more bytes, or None when memory cannot grow any further.
+    /// Allocates `bytes` bytes; None when memory cannot grow any further.
     fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         if self.next.get() == 0 {
             let start = self.memory.get().addr();
@@ -58,7 +58,7 @@ impl Arena {
         Some(start)
     }
 
-    /// Makes room for `bytes` at least. Memory that adjoins the current stretch prolongs it.
+    /// Grows memory by `bytes` at least. New memory that adjoins the current one extends it.
     #[cold]
     fn grow(&self, bytes: usize) -> Option<()> {
         let chunk = (self.grown.get().saturating_mul(2)).clamp(FIRST_CHUNK_BYTES, LAST_CHUNK_BYTES);
@@ -76,7 +76,7 @@ impl Arena {
         Some(())
     }
 
-    /// Gives the newest allocation another size where it lies. False when it is not the newest or does not fit.
+    /// Resizes the newest allocation in place. False when it is not the newest or does not fit.
     fn resize(&self, start: usize, old: usize, new: usize) -> bool {
         let is_newest = start + old == self.next.get();
         match start.checked_add(new) {
@@ -90,8 +90,8 @@ impl Arena {
 }
 
 #[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
-// SAFETY: `take` returns addresses that are aligned, lie in memory that this instance has, and are handed out once;
-// only the newest allocation is ever given back.
+// SAFETY: `take` returns aligned addresses in this instance's memory, each once; only the newest allocation is ever
+// freed.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match self.take(layout.size(), layout.align()) {
@@ -111,7 +111,7 @@ unsafe impl GlobalAlloc for Arena {
         match self.take(new_size, layout.align()) {
             Some(address) => {
                 let copy = ptr::with_exposed_provenance_mut(address);
-                // SAFETY: both stretches are this allocator's, do not overlap, and hold the old size at least.
+                // SAFETY: both allocations are this allocator's, do not overlap, and have the old size at least.
                 unsafe { ptr::copy_nonoverlapping(memory, copy, layout.size()) };
                 copy
             }

@@ -1,5 +1,6 @@
-//! What a reconcile may ask: the cluster as it was frozen for this call, the time, schedules, and the plugin's configuration.
-//! Every question is recorded by the host, because what a call asked is what wakes it again.
+//! What a reconcile can read: the cluster as it was frozen for this call, the time, schedules, and the plugin's
+//! configuration. The host records every read except those of schedules: a change of what a call read causes the next
+//! call.
 
 use std::cell::OnceCell;
 
@@ -9,16 +10,16 @@ use crate::error::{Failure, ReadError, ScheduleError};
 use crate::object::{ObjectKey, Resource};
 use crate::query::Query;
 use crate::scan::{self, FromJson};
-use crate::view::{Questions, View};
+use crate::view::{Inputs, View};
 
-/// The inputs of one call besides the object itself. Answers live as long as the context, so types may borrow from
-/// them (`&'a str` in a projection costs nothing).
+/// The inputs of one call besides the object itself. What a read returns lives as long as the context, so types may
+/// borrow from it (`&'a str` in a projection costs nothing).
 ///
 /// ```
 /// use mortise_sdk::prelude::*;
 /// use mortise_sdk::testing::Cluster;
 ///
-/// /// One ConfigMap for each Node with a label, for as many as the configuration admits.
+/// /// One ConfigMap for each Node with a label, up to the number in the configuration.
 /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 /// #[resource(group = "example.com", version = "v1", kind = "Census")]
 /// struct CensusSpec {
@@ -55,15 +56,16 @@ use crate::view::{Questions, View};
 /// ```
 pub struct Context {
     view: View,
+    inputs: Inputs,
     texts: Texts,
 }
 
 impl Context {
-    pub(crate) fn new(view: View) -> Self {
-        Self { view, texts: Texts::default() }
+    pub(crate) fn new(view: View, inputs: Inputs) -> Self {
+        Self { view, inputs, texts: Texts::default() }
     }
 
-    /// The objects of the kind of `T` that the reconciled object controls, ordered by name.
+    /// The objects of the kind of `T` whose controller (owner reference) is the reconciled object, ordered by name.
     ///
     /// # Errors
     /// When the kind is not declared in `owns(...)`, may not be read, or does not fit `T`.
@@ -71,8 +73,8 @@ impl Context {
         self.owned_of_kind(T::API_VERSION, T::KIND, T::FIELDS)
     }
 
-    /// The same for a kind that is named by text, with the fields to keep (none: whole objects); for types that know
-    /// nothing of mortise and for [`crate::Object`].
+    /// As [`Context::owned`], with the kind as text and the fields to keep (none: whole objects); for types that do not
+    /// implement [`Resource`], and for [`crate::Object`].
     ///
     /// # Errors
     /// As [`Context::owned`].
@@ -86,10 +88,11 @@ impl Context {
         scan::read_list(self.texts.keep(text)).map_err(|reason| shape(kind, reason))
     }
 
-    /// One object by namespace (none for cluster-scoped kinds) and name, or nothing. Reads the whole object.
+    /// One object by namespace (none for cluster-scoped kinds) and name; None when there is no such object. Reads the
+    /// whole object.
     ///
     /// # Errors
-    /// When the kind is not declared, may not be read, or does not fit `T`. That it does not exist is no error.
+    /// When the kind is not declared, may not be read, or does not fit `T`.
     pub fn get<'cx, T: Resource + FromJson<'cx>>(
         &'cx self,
         namespace: Option<&str>,
@@ -98,7 +101,7 @@ impl Context {
         self.get_key(&ObjectKey::of::<T>(namespace, name))
     }
 
-    /// One object of any kind, or nothing.
+    /// One object of any kind; None when there is no such object.
     ///
     /// # Errors
     /// As [`Context::get`].
@@ -112,44 +115,47 @@ impl Context {
         }
     }
 
-    /// Objects that match a query, ordered by namespace and name.
+    /// The objects that match a query, ordered by namespace and name.
     ///
     /// # Errors
-    /// When the kind is not declared, may not be read, the selector is malformed, or an object does not fit `T`.
+    /// When the kind is not declared or may not be read, a selector or path is malformed, or an object does not fit
+    /// `T`.
     pub fn list<'cx, T: FromJson<'cx>>(&'cx self, query: &Query<T>) -> Result<Vec<T>, ReadError> {
         let text = self.view.list(query)?;
         scan::read_list(self.texts.keep(text)).map_err(|reason| shape(&query.kind, reason))
     }
 
-    /// Which objects match a query, without reading them: the cheapest way to know what exists.
+    /// The keys of the objects that match a query: the cheapest way to know what exists.
     ///
     /// # Errors
-    /// When the kind is not declared, may not be read, or the selector is malformed.
+    /// When the kind is not declared or may not be read, or a selector is malformed.
     pub fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
         self.view.keys(query)
     }
 
-    /// Milliseconds since 1970, the same for the whole call. A plugin that asks is called again as time passes only
-    /// when it says so: [`crate::Outcome::requeue_after`].
+    /// Milliseconds since 1970, the same for the whole call. The passage of time alone causes no further call; for that
+    /// there is [`crate::Outcome::requeue_after`].
     pub fn now_unix_ms(&self) -> u64 {
-        self.view.now_unix_ms()
+        self.inputs.now_unix_ms()
     }
 
-    /// When a cron expression fires next: the first instant strictly after the given one, in milliseconds since 1970; None
-    /// when it never does again. Asking makes nothing an input of the call, and how long ago the instant is costs nothing.
+    /// When a cron expression fires next: the first instant strictly after the given one, in milliseconds since 1970;
+    /// None when it never fires again. The result depends on the arguments alone, and so does not cause a further call.
+    /// An instant long ago costs no more than a recent one.
     ///
-    /// An expression has five fields (minute, hour, day of month, month, day of week) of numbers, names, ranges, steps and
-    /// lists, or is one of `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`. A day fires
-    /// that is in both day fields, or in either when neither begins with `*`. The zone is one of the IANA database.
+    /// An expression has five fields (minute, hour, day of month, month, day of week) of numbers, names, ranges, steps
+    /// and lists, or is one of `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`. It
+    /// fires on days that match both day fields, or either of them when neither begins with `*`. The zone is one of the
+    /// IANA database.
     ///
-    /// A wall time fires at the first instant at which the zone's clock shows it or has passed it. So one that comes twice
-    /// fires the first time only, and one that is skipped when the clock is set forward fires right after the jump.
+    /// A wall time fires at the first instant at which the zone's clock shows it or a later time. So a wall time that
+    /// is repeated fires once, and one that is skipped when the clock is set forward fires right after the jump.
     ///
     /// ```
     /// use mortise_sdk::prelude::*;
     /// use mortise_sdk::testing::Cluster;
     ///
-    /// /// Something that is due at times.
+    /// /// Something that is due on a schedule.
     /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
     /// #[resource(group = "example.com", version = "v1", kind = "Alarm", status = AlarmStatus)]
     /// #[serde(rename_all = "camelCase")]
@@ -165,7 +171,7 @@ impl Context {
     ///         Ok(Some(next)) => Ok(Outcome::new()
     ///             .status(&AlarmStatus { next: Some(Timestamp::from_unix_ms(next)) })
     ///             .requeue_after(Duration::from_millis(next - now))),
-    ///         Ok(None) => Ok(Outcome::new().ready(false, "NeverFires", "no day is meant by spec.schedule")),
+    ///         Ok(None) => Ok(Outcome::new().ready(false, "NeverFires", "spec.schedule matches no day")),
     ///         Err(error) => Ok(Outcome::new().ready(false, "InvalidSchedule", error.message())),
     ///     }
     /// }
@@ -182,17 +188,17 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// When the expression or the zone means nothing.
+    /// When the expression or the zone is invalid.
     pub fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, ScheduleError> {
-        self.view.next_tick(expression, zone, after_unix_ms).map_err(ScheduleError)
+        self.inputs.next_tick(expression, zone, after_unix_ms).map_err(ScheduleError)
     }
 
-    /// The newest instant at or before `until_unix_ms` and strictly after `after_unix_ms` at which a cron expression fires,
-    /// and how many such instants there are; None when there is none. What has been missed, that is: with the last tick that
-    /// was acted upon and the time. Otherwise as [`Context::next_tick`].
+    /// The newest instant at or before `until_unix_ms` and strictly after `after_unix_ms` at which a cron expression
+    /// fires, and how many such instants there are; None when there is none. Called with the last tick that was handled
+    /// and the current time, it finds missed ticks. Otherwise as [`Context::next_tick`].
     ///
     /// # Errors
-    /// When the expression or the zone means nothing.
+    /// When the expression or the zone is invalid.
     pub fn latest_tick(
         &self,
         expression: &str,
@@ -200,26 +206,26 @@ impl Context {
         after_unix_ms: u64,
         until_unix_ms: u64,
     ) -> Result<Option<LatestTick>, ScheduleError> {
-        let found = self.view.latest_tick(expression, zone, after_unix_ms, until_unix_ms).map_err(ScheduleError)?;
+        let found = self.inputs.latest_tick(expression, zone, after_unix_ms, until_unix_ms).map_err(ScheduleError)?;
         Ok(found.map(|(unix_ms, count)| LatestTick { unix_ms, count }))
     }
 
-    /// The plugin's configuration, which an administrator wrote beside it; `{}` when there is none.
+    /// The plugin's configuration, `config.yaml` of its ConfigMap, as JSON; `{}` when there is none.
     ///
     /// # Errors
     /// Terminal, when it does not fit `T`.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(&self.view.config())
+        serde_json::from_str(&self.inputs.config())
             .map_err(|error| Failure::terminal(format!("the plugin's configuration is not valid: {error}")))
     }
 }
 
-/// The newest of some ticks of a schedule.
+/// The result of [`Context::latest_tick`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LatestTick {
-    /// When it was, in milliseconds since 1970.
+    /// The newest tick, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// How many ticks there were, this one included.
+    /// The number of ticks, this one included.
     pub count: u64,
 }
 
@@ -227,7 +233,7 @@ fn shape(kind: &str, reason: String) -> ReadError {
     ReadError::Shape { kind: kind.to_owned(), reason }
 }
 
-/// Answers, kept where they are until the call ends: a list that only grows at its end.
+/// What reads returned, kept until the call ends: a linked list, so that no text moves while types borrow from it.
 #[derive(Default)]
 struct Texts {
     first: OnceCell<Box<Kept>>,

@@ -1,8 +1,8 @@
-//! Objects in another version of their kind: an author says how one spec becomes the other, and here is what is the same
-//! for all kinds. An object's text and the asked version come in, its text in that version goes out.
+//! Conversion of objects between the versions of their kind. An author converts specs and statuses; this file does the
+//! rest: an object's text and the requested version go in, its text in that version comes out.
 //!
-//! Nothing is lost on the way, whatever the versions have no place for: what would not come back is kept in an annotation,
-//! and comes back from there. Metadata and what stands beside spec and status go through as they are.
+//! No field is lost: values that would not survive the way back are kept in an annotation and restored from it.
+//! Metadata and all members besides spec and status are passed through.
 
 use std::fmt::Display;
 
@@ -14,22 +14,22 @@ use crate::admission::carry;
 use crate::definition::Definition;
 use crate::object::Resource;
 
-/// Fields of a status that are the host's in every version.
+/// Fields of a status that the host writes, in every version.
 const OF_HOST: [&str; 2] = ["conditions", "observedGeneration"];
 
-/// A kind of a plugin's own, as its derive made it.
+/// A version of a kind that a plugin defines. Derived.
 pub trait Versioned: Resource {
     /// Its spec.
     type Spec: Serialize + DeserializeOwned;
-    /// Its status; [`NoStatus`] without one.
+    /// Its status; [`NoStatus`] for a kind without one.
     type Status: Serialize + DeserializeOwned;
 }
 
-/// The status of a kind whose status holds conditions alone.
+/// The status of a kind whose status has conditions alone.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct NoStatus {}
 
-/// What becomes of a spec or a status in another version: whatever `From` or `TryFrom` says.
+/// Converts a spec or a status to another version. Implemented by `From` or `TryFrom`.
 ///
 /// ```
 /// use mortise_sdk::prelude::*;
@@ -43,7 +43,7 @@ pub struct NoStatus {}
 ///     unit: String,
 /// }
 ///
-/// /// The versions from before: the same kind, so each is a type of a module of its own.
+/// /// An older version: the type has the same name, so it needs a module of its own.
 /// mod v1alpha1 {
 ///     use mortise_sdk::prelude::*;
 ///
@@ -83,15 +83,15 @@ pub struct NoStatus {}
 /// let old = v1alpha1::Gauge::new("a", spec);
 /// let new = cluster.convert(&old, "example.com/v1").unwrap();
 /// assert_eq!(new["spec"], json!({"value": 10, "unit": "Mi"}));
-/// // v1 has no place for the color. It comes back nevertheless, from the annotation example.com/conversion-v1alpha1.
+/// // v1 has no field for the color. The annotation example.com/conversion-v1alpha1 keeps it.
 /// let again = cluster.convert(&new, "example.com/v1alpha1").unwrap();
 /// assert_eq!(again["spec"], json!({"size": "10 Mi", "color": "red"}));
 /// ```
 pub trait IntoVersion<T> {
-    /// The same in the other version.
+    /// Converts.
     ///
     /// # Errors
-    /// Why that cannot be, in the author's words.
+    /// Why the value cannot be converted, in the author's words.
     fn into_version(self) -> Result<T, String>;
 }
 
@@ -106,21 +106,21 @@ where
 
 /// A further version of the kind that a controller reconciles. Filled in by macros.
 pub struct Version {
-    /// What it is.
+    /// Its CustomResourceDefinition.
     pub definition: &'static Definition,
     /// From this version to the reconciled one.
     pub to_reconciled: Convert,
-    /// And back.
+    /// From the reconciled version to this one.
     pub from_reconciled: Convert,
 }
 
-/// Converts `spec` and `status`, those of them that there are, as members of one JSON object.
+/// Converts `spec` and `status`, if present, as members of one JSON object.
 pub type Convert = fn(&Value) -> Result<Value, String>;
 
 /// The version `V` of the kind `R`.
 ///
 /// # Panics
-/// When the two are not versions of one kind: while the plugin is compiled.
+/// At compile time, when the two are not versions of one kind.
 pub const fn version<R: Versioned, V: Versioned>() -> Version
 where
     R::Spec: IntoVersion<V::Spec>,
@@ -167,7 +167,7 @@ where
         made.insert("spec".to_owned(), written(&spec.into_version()?)?);
     }
     if let Some(status) = given.get("status") {
-        // One that does not fit holds conditions alone, or is an older build's: what it has comes back from where it is kept.
+        // A status that does not fit has conditions alone, or an older build wrote it; the annotation keeps its fields.
         let mut converted = match A::Status::deserialize(status) {
             Ok(status) => written(&status.into_version()?)?,
             Err(_) => Value::Object(Map::new()),
@@ -186,7 +186,7 @@ fn written<T: Serialize>(value: &T) -> Result<Value, String> {
     serde_json::to_value(value).map_err(|error| error.to_string())
 }
 
-/// One way between two versions.
+/// A conversion between two versions, and its inverse.
 struct Way {
     from: &'static Definition,
     to: &'static Definition,
@@ -205,14 +205,13 @@ impl Way {
         Self { from: reconciled, to: definition, forth: *from_reconciled, back: *to_reconciled }
     }
 
-    /// Takes an object along.
-    fn go(&self, object: &mut Map<String, Value>) -> Result<(), String> {
+    fn convert(&self, object: &mut Map<String, Value>) -> Result<(), String> {
         let given = taken(object);
         let mut made = (self.forth)(&given)?;
         if let Some(kept) = annotations(object).and_then(|all| all.remove(&annotation(self.to))) {
             self.restore(&kept, &mut made);
         }
-        // Whoever gets this and gives it back as it is must find again what there was.
+        // Converting the result back unchanged has to give the original.
         let returned = (self.back)(&made).unwrap_or_default();
         let lost: Map<String, Value> = members(given)
             .filter(|(name, part)| !returned.get(name).is_some_and(|returned| covers(returned, part)))
@@ -233,7 +232,7 @@ impl Way {
         Ok(())
     }
 
-    /// What was kept when the object left this version, with everything that has been changed since.
+    /// Restores what was kept when the object left this version, with the changes made since.
     fn restore(&self, kept: &Value, made: &mut Value) {
         let Some(Ok(mut kept)) = kept.as_str().map(serde_json::from_str::<Value>) else { return };
         let Ok(unchanged) = (self.back)(&kept).and_then(|shown| (self.forth)(&shown)) else { return };
@@ -242,7 +241,7 @@ impl Way {
     }
 }
 
-/// The spec and the status, out of an object.
+/// Removes the spec and the status from an object.
 fn taken(object: &mut Map<String, Value>) -> Value {
     let part = |name: &str| object.remove(name).map(|part| (name.to_owned(), part));
     Value::Object(["spec", "status"].into_iter().filter_map(part).collect())
@@ -253,7 +252,7 @@ fn members(value: Value) -> impl Iterator<Item = (String, Value)> {
     members.into_iter()
 }
 
-/// An object's annotations, made when there are none.
+/// An object's annotations, created if absent.
 fn annotations(object: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     let annotations = metadata.entry("annotations").or_insert(Value::Null);
@@ -263,12 +262,12 @@ fn annotations(object: &mut Map<String, Value>) -> Option<&mut Map<String, Value
     annotations.as_object_mut()
 }
 
-/// The annotation that keeps what an object was in this version.
+/// The annotation that keeps values of an object in this version.
 fn annotation(of: &Definition) -> String {
     [of.group, "/conversion-", of.version].concat()
 }
 
-/// Whether everything of `part` is in `whole`, which may have defaults besides.
+/// Whether `whole` contains everything of `part`. It may contain more, such as defaults.
 fn covers(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -281,10 +280,7 @@ fn covers(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// Converts an object between two versions of a kind: the one that is reconciled and the others.
-///
-/// # Errors
-/// Why that cannot be.
+/// Converts an object between two versions of a kind.
 pub(crate) fn convert(
     reconciled: &'static Definition,
     versions: &'static [Version],
@@ -306,7 +302,7 @@ pub(crate) fn convert(
     ];
     if from != to_api_version {
         for way in ways.iter().flatten() {
-            way.go(&mut object)?;
+            way.convert(&mut object)?;
         }
     }
     Ok(Value::Object(object).to_string())

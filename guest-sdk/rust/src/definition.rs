@@ -1,5 +1,5 @@
-//! The facts of a kind that a plugin brings, as its derive writes them down, and the CustomResourceDefinition made of them.
-//! Called once per digest, so this file is written for size. Who reconciles the kind is not known here.
+//! The data of a kind that a plugin defines, as its derive writes it, and the CustomResourceDefinition made of it. Runs
+//! once per digest, so this file is written for size. It must not know which controller reconciles the kind.
 
 use schemars::JsonSchema;
 
@@ -16,7 +16,7 @@ pub struct Definition {
     pub kind: &'static str,
     /// The name in URLs and RBAC.
     pub plural: &'static str,
-    /// The name that kubectl accepts for one.
+    /// The singular name that kubectl accepts.
     pub singular: &'static str,
     /// Short names for kubectl.
     pub short_names: &'static [&'static str],
@@ -24,17 +24,17 @@ pub struct Definition {
     pub categories: &'static [&'static str],
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// What an object of this kind is.
+    /// The description of the kind.
     pub description: &'static str,
     /// The scale subresource.
     pub scale: Option<Scale>,
-    /// What `kubectl get` prints.
+    /// The columns of `kubectl get`.
     pub columns: &'static [Column],
     /// Annotations of the CustomResourceDefinition, by key.
     pub annotations: &'static [(&'static str, &'static str)],
     /// The schema of the spec.
     pub spec: Schema,
-    /// The schema of the status; without one it holds conditions alone.
+    /// The schema of the status; without one the status has conditions alone.
     pub status: Option<Schema>,
 }
 
@@ -44,13 +44,13 @@ pub struct Scale {
     pub spec: &'static str,
     /// Observed replicas.
     pub status: &'static str,
-    /// A label selector as text, for autoscalers.
+    /// A label selector as a string, for autoscalers.
     pub selector: Option<&'static str>,
 }
 
 /// A column of `kubectl get`.
 pub struct Column {
-    /// Its head.
+    /// The title.
     pub name: &'static str,
     /// "string", "integer", "date", ...
     pub kind: &'static str,
@@ -58,24 +58,16 @@ pub struct Column {
     pub path: &'static str,
     /// Above 0: only with `-o wide`.
     pub priority: i32,
-    /// What the column says.
+    /// What the column shows.
     pub description: &'static str,
 }
 
 impl Definition {
-    /// Writes the CustomResourceDefinition, in which objects are stored in this version.
+    /// Writes the CustomResourceDefinition. Objects are stored in this version.
     pub(crate) fn write<'a>(&self, others: impl Iterator<Item = &'a Self>, out: &mut Text) {
         out.open(b'{').text("apiVersion", "apiextensions.k8s.io/v1").text("kind", "CustomResourceDefinition");
         let name = [self.plural, ".", self.group].concat();
-        out.name("metadata").open(b'{').text("name", &name);
-        if !self.annotations.is_empty() {
-            out.name("annotations").open(b'{');
-            for (key, value) in self.annotations {
-                out.text(key, value);
-            }
-            out.close(b'}');
-        }
-        out.close(b'}');
+        out.name("metadata").open(b'{').text("name", &name).pairs("annotations", self.annotations).close(b'}');
         out.name("spec").open(b'{').text("group", self.group);
         out.text("scope", if self.namespaced { "Namespaced" } else { "Cluster" });
         out.name("names").open(b'{').text("kind", self.kind).text("listKind", &[self.kind, "List"].concat());
@@ -92,13 +84,7 @@ impl Definition {
     fn write_version(&self, is_stored: bool, out: &mut Text) {
         out.open(b'{').text("name", self.version).flag("served").name("storage").value(&is_stored);
         self.write_subresources(out);
-        if !self.columns.is_empty() {
-            out.name("additionalPrinterColumns").open(b'[');
-            for column in self.columns {
-                column.write(out);
-            }
-            out.close(b']');
-        }
+        out.list("additionalPrinterColumns", self.columns, Column::write);
         out.name("schema").open(b'{').name("openAPIV3Schema").open(b'{').text("type", "object");
         if !self.description.is_empty() {
             out.text("description", self.description);

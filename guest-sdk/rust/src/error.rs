@@ -1,26 +1,25 @@
-//! The ways in which something does not work out for a plugin: a read that the host refused, a schedule that means nothing,
-//! and a reconcile that cannot give an outcome. Traps are no part of this: a plugin that panics is a fault, and the host
-//! reports it so.
+//! Errors of a plugin: a read that the host refused, an invalid schedule, a reconcile without an outcome. A panic is
+//! none of these: it traps, and the host reports it as a fault.
 
 use std::fmt;
 
 use crate::bindings::mortise::host::cluster::AccessError;
 
-/// Why a reconcile gives no outcome. What the object's owner should see belongs in a condition of an [`Outcome`]
+/// Why a reconcile has no outcome. What the object's owner should know belongs in a condition of an [`Outcome`]
 /// instead; a failure is for what keeps the plugin from working at all.
 ///
 /// [`Outcome`]: crate::Outcome
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Try again: after 5 ms, doubled each time in a row up to 1000 s. Told in an Event.
+    /// Try again: after 5 ms, doubled with each consecutive failure up to 1000 s. The message becomes an Event.
     Retry(String),
-    /// Pointless to repeat until the object, or something that the call read, changes. The object's condition `Stalled` has
-    /// the message until then.
+    /// Do not try again before the object, or something that the call read, changes. The message is in the object's
+    /// condition `Stalled` until then.
     Terminal(String),
 }
 
 impl Failure {
-    /// A failure that may pass by itself.
+    /// A failure that may be temporary.
     pub fn retry(message: impl Into<String>) -> Self {
         Self::Retry(message.into())
     }
@@ -30,7 +29,7 @@ impl Failure {
         Self::Terminal(message.into())
     }
 
-    /// The message, whichever way it failed.
+    /// The message.
     pub fn message(&self) -> &str {
         match self {
             Self::Retry(message) | Self::Terminal(message) => message,
@@ -44,8 +43,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a read of the cluster gave nothing. `?` turns it into a [`Failure`]: to be retried when it was denied,
-/// because permissions come back without any input changing, and terminal otherwise.
+/// Why a read of the cluster failed. `?` turns it into a [`Failure`]: retried when it was denied, because a permission
+/// can be granted without a change of any input, and terminal otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -53,11 +52,11 @@ pub enum ReadError {
     Undeclared(String),
     /// The host has no complete view of this kind: it may not read it, or has not listed it yet.
     Denied(String),
-    /// The answer has more than this many bytes (16 MiB): narrow the query, or read fewer fields.
+    /// The result has more than this many bytes (16 MiB): narrow the query, or read fewer fields.
     TooLarge(u64),
     /// A malformed selector or field path.
     Invalid(String),
-    /// What was read does not fit the type that it was read into.
+    /// An object does not fit the type that it is read into.
     Shape {
         /// The kind that was read.
         kind: String,
@@ -72,10 +71,10 @@ impl fmt::Display for ReadError {
             Self::Undeclared(why) => f.write_str(why),
             Self::Denied(why) => write!(f, "the read was denied: {why}"),
             Self::TooLarge(limit) => {
-                write!(f, "the answer is larger than {limit} bytes: narrow the query or read fewer fields")
+                write!(f, "the result is larger than {limit} bytes: narrow the query or read fewer fields")
             }
             Self::Invalid(why) => write!(f, "the read is malformed: {why}"),
-            Self::Shape { kind, reason } => write!(f, "a {kind} does not have the shape that was asked for: {reason}"),
+            Self::Shape { kind, reason } => write!(f, "a {kind} does not fit the type it is read into: {reason}"),
         }
     }
 }
@@ -91,8 +90,8 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// A cron expression or a time zone that means nothing: a sentence that quotes it and says what is wrong, and where. It is
-/// usually the owner of the object who wrote it, so it belongs in a condition; `?` turns it into a terminal [`Failure`].
+/// An invalid cron expression or time zone: a sentence that quotes it and says what is wrong, and where. The owner of
+/// the object usually wrote it, so the sentence belongs in a condition; `?` turns it into a terminal [`Failure`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScheduleError(pub(crate) String);
 

@@ -1,25 +1,23 @@
-//! The line between the SDK's types and the contract's: what an exported function takes and gives. Besides it
-//! only [`crate::view`], [`crate::log`] and the errors know both, so a new minor of the contract changes these four.
+//! Conversions between the SDK's types and the contract's, for exported functions. Besides this file only
+//! [`crate::view`], [`crate::log`] and the errors know both, so a new minor version of the contract changes these four.
 
 use crate::action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 use crate::bindings::mortise::host::objects;
 use crate::bindings::mortise::plugin::desired;
 use crate::error::Failure;
-use crate::manifest::Plugin;
 use crate::object::ObjectKey;
 use crate::outcome::{Condition, ConditionStatus, Event, Outcome, Severity};
 
 #[cfg(target_arch = "wasm32")]
-use crate::admission::{Inputs, Operation, Question, Violation};
+use crate::admission::{Operation, Request, Violation};
 #[cfg(target_arch = "wasm32")]
 use crate::admission_bindings::exports::mortise::plugin::admission;
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::mortise::host::cluster::Snapshot;
-
-/// `reconciler.manifest` of a component.
-pub fn manifest(plugin: &Plugin) -> String {
-    plugin.manifest()
-}
+#[cfg(target_arch = "wasm32")]
+use crate::manifest::Plugin;
+#[cfg(target_arch = "wasm32")]
+use crate::view::{Inputs, View};
 
 /// `reconciler.reconcile` of a component.
 ///
@@ -27,21 +25,17 @@ pub fn manifest(plugin: &Plugin) -> String {
 /// The plugin's own failure.
 #[cfg(target_arch = "wasm32")]
 pub fn reconcile(plugin: &Plugin, object: &str, snapshot: Snapshot) -> Result<desired::Outcome, desired::Failure> {
-    let cx = crate::Context::new(crate::view::View::new(snapshot));
-    let answer = plugin.reconcile(object, &cx).and_then(contract_outcome);
-    answer.map_err(|failure| match failure {
+    let cx = crate::Context::new(View(snapshot), Inputs);
+    plugin.reconcile(object, &cx).and_then(contract_outcome).map_err(|failure| match failure {
         Failure::Retry(message) => desired::Failure::Retry(message),
         Failure::Terminal(message) => desired::Failure::Terminal(message),
     })
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-pub use contract_outcome as reconcile;
-
 /// `admission.mutate` of a component.
 ///
 /// # Errors
-/// What the plugin says is in the way.
+/// The plugin's violations.
 #[cfg(target_arch = "wasm32")]
 pub fn mutate(
     plugin: &Plugin,
@@ -50,7 +44,7 @@ pub fn mutate(
     old: Option<String>,
 ) -> Result<String, Vec<admission::Violation>> {
     plugin
-        .mutate(&question(operation, object, old))
+        .mutate(&request(operation, object, old))
         .map_err(|violations| violations.into_iter().map(violation).collect())
 }
 
@@ -62,30 +56,18 @@ pub fn validate(
     object: String,
     old: Option<String>,
 ) -> admission::Verdict {
-    let verdict = plugin.validate(&question(operation, object, old));
-    admission::Verdict {
-        violations: verdict.violations.into_iter().map(violation).collect(),
-        warnings: verdict.warnings,
-    }
-}
-
-/// `conversion.convert` of a component.
-///
-/// # Errors
-/// Why that cannot be, in the plugin's words.
-#[cfg(target_arch = "wasm32")]
-pub fn convert(plugin: &'static Plugin, object: &str, to_api_version: &str) -> Result<String, String> {
-    plugin.convert(object, to_api_version)
+    let crate::Verdict { violations, warnings } = plugin.validate(&request(operation, object, old));
+    admission::Verdict { violations: violations.into_iter().map(violation).collect(), warnings }
 }
 
 #[cfg(target_arch = "wasm32")]
-fn question(operation: admission::Operation, object: String, old: Option<String>) -> Question {
+fn request(operation: admission::Operation, object: String, old: Option<String>) -> Request {
     let operation = match operation {
         admission::Operation::Create => Operation::Create,
         admission::Operation::Update => Operation::Update,
         admission::Operation::Delete => Operation::Delete,
     };
-    Question { operation, object, old, inputs: Inputs }
+    Request { operation, object, old, inputs: Inputs }
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -97,10 +79,10 @@ fn violation(violation: Violation) -> admission::Violation {
 ///
 /// # Errors
 /// Terminal, when something in it could not be written as JSON.
-pub fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
+pub(crate) fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
     let children = match outcome.children {
         Some(children) => {
-            // Not collected: a `Result` in between hides how many there are, and the list would grow step by step.
+            // `collect` into a `Result` loses the length, and the list would grow step by step.
             let mut list = Vec::with_capacity(children.len());
             for child in children {
                 list.push(desired::Child { key: child.key, object: child.object.into_text()? });

@@ -1,5 +1,5 @@
-//! JSON as text: what a plugin hands over ([`Json`]) and what it carries through without looking ([`RawJson`]).
-//! Trees of values are a convenience for authors ([`crate::json!`]); nothing in the SDK needs one to reconcile.
+//! JSON as text: what a plugin returns ([`Json`]) and what it passes on unparsed ([`RawJson`]). Trees of values are a
+//! convenience for authors ([`crate::json!`]); the SDK needs none to reconcile.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -10,8 +10,7 @@ use serde_json::value::{RawValue, Value};
 
 use crate::error::Failure;
 
-/// JSON text that is ready to be handed to the host. Clones share the text, so a template that many children have in
-/// common is written once.
+/// JSON text for the host. Clones share the text, so a template of many children is serialized once.
 ///
 /// ```
 /// use mortise_sdk::{Child, Json, json};
@@ -24,13 +23,13 @@ use crate::error::Failure;
 pub struct Json(Result<Rc<String>, Rc<String>>);
 
 impl Json {
-    /// Writes a value down. An error (a map whose keys are no strings) is kept and surfaces as a terminal failure
-    /// of the call, so that building an outcome needs no `?` for every object.
+    /// Serializes a value. An error (a map whose keys are not strings) is kept and becomes a terminal failure of the
+    /// call, so that building an outcome needs no `?` for each object.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Self {
         Self(serde_json::to_string(value).map(Rc::new).map_err(|error| Rc::new(error.to_string())))
     }
 
-    /// The object that `body` describes, with apiVersion and kind put in front.
+    /// Serializes the object `body` with apiVersion and kind in front.
     pub fn of_kind<T: Serialize + ?Sized>(api_version: &str, kind: &str, body: &T) -> Self {
         let Self(Ok(body)) = Self::new(body) else { return Self::new(body) };
         let Some(fields) = body.strip_prefix('{') else {
@@ -41,7 +40,7 @@ impl Json {
         Self::raw(parts.concat())
     }
 
-    /// Text that is JSON already. Nothing checks it before the host does, which refuses what does not parse.
+    /// Text that is JSON already. The host refuses it if it does not parse.
     pub fn raw(text: impl Into<String>) -> Self {
         Self(Ok(Rc::new(text.into())))
     }
@@ -64,7 +63,7 @@ impl Json {
         }
     }
 
-    /// The text read back into a tree, for looking into it in tests.
+    /// The text as a tree, for tests.
     ///
     /// # Errors
     /// Terminal, when the text is no JSON.
@@ -79,8 +78,8 @@ impl<T: Serialize + ?Sized> From<&T> for Json {
     }
 }
 
-/// Any JSON, kept as its text: for parts of a spec that a plugin passes on untouched. Costs neither a tree nor a
-/// rewrite. Its schema is `x-kubernetes-preserve-unknown-fields`.
+/// Any JSON, as its text: for parts of a spec that a plugin passes on unparsed. Its schema is
+/// `x-kubernetes-preserve-unknown-fields`.
 ///
 /// Inside `#[serde(flatten)]`, untagged and internally tagged enums serde buffers values, and a `RawJson` cannot be
 /// read from such a buffer; use [`Value`] there.
@@ -89,7 +88,7 @@ impl<T: Serialize + ?Sized> From<&T> for Json {
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// Writes a value down.
+    /// Serializes a value.
     ///
     /// # Errors
     /// Terminal, when the value cannot be written as JSON.
@@ -105,10 +104,10 @@ impl RawJson {
         self.0.get()
     }
 
-    /// Reads the text into a type.
+    /// Deserializes the text.
     ///
     /// # Errors
-    /// Terminal, saying where the text does not fit the type.
+    /// Terminal, with the place where the text does not fit the type.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
         serde_json::from_str(self.get()).map_err(|error| Failure::terminal(error.to_string()))
     }

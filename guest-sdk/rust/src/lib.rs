@@ -2,8 +2,8 @@
 //!
 //! A plugin is a function from an object and a frozen view of the cluster to an [`Outcome`]: the children that should
 //! exist, the status, conditions and events. It has no client, no clock and no memory between calls. The host reads,
-//! watches, queues, writes and retries. What a reconcile reads is what wakes it again, so there are no watches to
-//! set up either.
+//! watches, queues, writes and retries. It records what a call reads, and calls again when that changes, so a plugin
+//! sets up no watches.
 //!
 //! ```
 //! use mortise_sdk::prelude::*;
@@ -19,7 +19,7 @@
 //! #[reconciler(owns("v1/ConfigMap"))]
 //! fn reconcile(greeting: &Greeting, _cx: &Context) -> Result<Outcome, Failure> {
 //!     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": format!("Hello, {}", greeting.spec.who)}});
-//!     Ok(Outcome::children([Child::new("text", &config)]).ready(true, "Greeted", "the ConfigMap is wanted"))
+//!     Ok(Outcome::children([Child::new("text", &config)]).ready(true, "Greeted", "there is one ConfigMap"))
 //! }
 //!
 //! // The same function runs natively, so `cargo test` needs neither WebAssembly nor a cluster.
@@ -28,8 +28,8 @@
 //! assert_eq!(outcome.child("text").unwrap()["data"]["text"], "Hello, world");
 //! ```
 //!
-//! The manifest that tells the host what the plugin is, and the CustomResourceDefinition with its schema, are derived
-//! from the types and attributes: [`derive@CustomResource`], [`macro@reconciler`] and [`derive@Projection`] list what they take.
+//! The manifest, which the host reads, and the CustomResourceDefinition with its schema are derived from the types and
+//! attributes. [`derive@CustomResource`], [`macro@reconciler`] and [`derive@Projection`] list their arguments.
 //!
 //! # Building
 //!
@@ -45,8 +45,8 @@
 //! strip = true
 //! ```
 //!
-//! and, in `.cargo/config.toml` beside it, a stack of a few pages instead of Rust's 1 MiB, which is otherwise most of
-//! what every call gets afresh:
+//! and, in `.cargo/config.toml` beside it, a smaller stack than Rust's 1 MiB, which is otherwise most of the memory
+//! that the host provides for each call:
 //!
 //! ```toml
 //! [target.wasm32-wasip2]
@@ -55,15 +55,50 @@
 //!
 //! # Reading
 //!
-//! [`Context`] asks for objects as typed as an author likes: a [`derive@Projection`] names the fields that matter and
-//! costs the least, since the host sends nothing else and nothing else is parsed; any type with serde's `Deserialize`,
-//! such as those of k8s-openapi, reads whole objects through [`Context::owned_of_kind`] and [`Query::of_kind`]; and
-//! [`Object`] is a tree with accessors.
+//! [`Context`] reads objects into types of the author's choice. A [`derive@Projection`] names fields and costs the
+//! least: the host sends only these, and only these are parsed. Any type with serde's `Deserialize`, such as those of
+//! k8s-openapi, reads whole objects through [`Context::owned_of_kind`] and [`Query::of_kind`]. [`Object`] is a tree
+//! with accessors.
 //!
-//! # Several kinds, and kinds of Kubernetes itself
+//! A [`Query`] selects by namespace, by labels ([`Query::selector`]) and by the values of fields ([`Query::field`]). A
+//! narrow query is cheaper, and also causes fewer calls: only objects that match it, or did, wake the reconciled
+//! object.
 //!
-//! A plugin with several controllers puts [`macro@controller`] on each function and names them in [`plugin!`]. The object
-//! that a function is given is of a kind of the plugin's own, or anything that [`derive@Projection`] or serde reads.
+//! ```
+//! use mortise_sdk::prelude::*;
+//! use mortise_sdk::testing::Cluster;
+//!
+//! /// Counts the Pods of a Node.
+//! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! #[resource(group = "example.com", version = "v1", kind = "PodCount", status = PodCountStatus, cluster)]
+//! struct PodCountSpec {
+//!     node: String,
+//! }
+//!
+//! #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! struct PodCountStatus {
+//!     pods: usize,
+//! }
+//!
+//! #[reconciler(reads("v1/Pod"))]
+//! fn reconcile(count: &PodCount, cx: &Context) -> Result<Outcome, Failure> {
+//!     let on_node = Query::<Object>::of_kind("v1", "Pod").field("spec.nodeName", &count.spec.node);
+//!     Ok(Outcome::new().status(&PodCountStatus { pods: cx.keys(&on_node)?.len() }))
+//! }
+//!
+//! let mut cluster = Cluster::of(&PLUGIN);
+//! for (name, node) in [("a", "worker-1"), ("b", "worker-2")] {
+//!     let metadata = json!({"name": name, "namespace": "default"});
+//!     cluster.add(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}}));
+//! }
+//! let count = PodCount::new("c", PodCountSpec { node: "worker-1".into() });
+//! assert_eq!(cluster.reconcile(&count).unwrap().status_value()["pods"], 1);
+//! ```
+//!
+//! # Several kinds, and built-in kinds
+//!
+//! A plugin with several controllers puts [`macro@controller`] on each function and names them in [`plugin!`]. A
+//! function takes an object of a kind of the plugin's own, or any type that [`derive@Projection`] or serde reads.
 //!
 //! ```
 //! use mortise_sdk::prelude::*;
@@ -98,49 +133,50 @@
 //! }
 //! ```
 //!
-//! Kubernetes writes the status of its own kinds, so an outcome about a Deployment has neither status nor conditions, and
-//! what keeps the host from carrying it out is told by Events alone. What Kubernetes made itself, such as a Deployment's
-//! ReplicaSets, is no child of the plugin's even where the plugin owns the kind. Several plugins may reconcile one of
-//! these kinds, as long as no two own children of the same kind of it.
+//! Kubernetes writes the status of built-in kinds, so an outcome for a Deployment has neither status nor conditions,
+//! and the host reports errors as Events alone. Objects that Kubernetes created, such as a Deployment's ReplicaSets,
+//! are not children of the plugin, even if it owns that kind. Several plugins may reconcile a built-in kind, as long as
+//! no two of them own children of the same kind.
 //!
 //! # Some objects of a kind
 //!
-//! `labels = "tier=web"` and `annotation("example.com/on", "true")` of a [`macro@controller`] select what it reconciles.
-//! An object that does not match costs nothing, and one that ceases to match is left alone as it is: with its children, and
-//! with the status that it had. So a controller that has to undo what it did when a mark is taken away selects nothing. It
-//! looks at every object of the kind and wants no children of those without the mark, as `adopt` does above.
+//! `labels = "tier=web"` and `annotation("example.com/on", "true")` of a [`macro@controller`] are its predicate: it
+//! reconciles only objects that match. When an object ceases to match, its children and its status stay as they are. So
+//! a controller that has to undo its work when an annotation is removed needs to reconcile all objects of the kind, and
+//! want no children for those without the annotation, as `adopt` does above.
 //!
-//! # Writing objects that are no children
+//! # Writing objects that are not children
 //!
-//! An [`Action`] is a write to an object that the plugin does not own: `writes("v1/Node", "patch")` declares what may be done
-//! to which kind, and [`Outcome::action`] wants it. The same outcome may want the same actions each time, because the host
-//! sends only what would change something.
+//! An [`Action`] is a write to an object that the plugin does not own. `writes("v1/Node", "patch")` declares the kind
+//! and the verb, and [`Outcome::action`] adds the write. An outcome may contain the same actions each time: the host
+//! sends those that would change something.
 //!
 //! # Cleaning up
 //!
-//! With `finalize` among the arguments of [`macro@reconciler`] an object that somebody deletes does not go before the function
-//! has said [`Outcome::finalized`] of it. Children need none of that: they are collected with their owner.
+//! With `finalize` among the arguments of [`macro@reconciler`] the host keeps a finalizer on the object: a deleted
+//! object exists until the function returns [`Outcome::finalized`]. Children need no finalizer: Kubernetes collects
+//! them with their owner.
 //!
 //! ```
 //! use mortise_sdk::prelude::*;
 //!
-//! /// Keeps a Node from getting new Pods for as long as it exists.
+//! /// Keeps a Node from getting new Pods for as long as the Cordon exists.
 //! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 //! #[resource(group = "example.com", version = "v1", kind = "Cordon", cluster)]
 //! struct CordonSpec {
-//!     /// Which Node.
+//!     /// The name of the Node.
 //!     node: String,
 //! }
 //!
 //! #[reconciler(reads("v1/Node"), writes("v1/Node", "patch"), finalize)]
 //! fn reconcile(cordon: &Cordon, cx: &Context) -> Result<Outcome, Failure> {
-//!     let goes = cordon.metadata.is_being_deleted();
+//!     let deleted = cordon.metadata.is_being_deleted();
 //!     let node = ObjectKey::new("v1", "Node", None, &cordon.spec.node);
 //!     let mut outcome = Outcome::new();
 //!     if cx.get_key::<Object>(&node)?.is_some() {
-//!         outcome = outcome.action(Patch::merge(node, &json!({"spec": {"unschedulable": !goes}})));
+//!         outcome = outcome.action(Patch::merge(node, &json!({"spec": {"unschedulable": !deleted}})));
 //!     }
-//!     Ok(if goes { outcome.finalized() } else { outcome })
+//!     Ok(if deleted { outcome.finalized() } else { outcome })
 //! }
 //!
 //! let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
@@ -151,29 +187,30 @@
 //!
 //! # Admission
 //!
-//! `#[reconciler(admission(mutate = ..., validate = ...))]` names functions that the API server has asked before it stores an
-//! object of the reconciled kind: to fill in defaults, and to refuse what is wrong with the field and the reason, which
-//! kubectl shows. [`Review`] has an example. The host brings the server, its certificates and the configurations.
+//! `#[reconciler(admission(mutate = ..., validate = ...))]` names functions that run before the API server stores an
+//! object of the reconciled kind. One sets defaults, the other refuses invalid objects with field and reason, which
+//! kubectl shows. [`Review`] has an example. The host runs the webhook server and manages its certificates and webhook
+//! configurations.
 //!
 //! # Several versions of a kind
 //!
-//! `#[reconciler(conversion(v1alpha1::Gauge))]` names the other versions of the reconciled kind, each a type of its own in a
-//! module of its own, and two `From` (or `TryFrom`) between the specs say how one becomes the other. The API server then
-//! serves all of them: whoever asks for one gets it, whichever an object was written in, and the function is called with
-//! the reconciled one, in which objects are stored. [`IntoVersion`] has an example.
+//! `#[reconciler(conversion(v1alpha1::Gauge))]` names the other versions of the reconciled kind. Each is a type of its
+//! own in a module of its own, and two `From` (or `TryFrom`) between the specs convert them. The API server serves
+//! every version of every object. It stores the reconciled version, which is the one that the function is called with.
+//! [`IntoVersion`] has an example.
 //!
 //! # Features
 //!
 //! `bump-allocator` (on by default, only has an effect on wasm32): every call runs in a fresh instance whose memory is
-//! thrown away as a whole, so the allocator only moves a pointer and frees nothing but the newest allocation. Turn it
-//! off for a plugin that allocates and frees many times its memory limit within one call, or that brings its own
+//! discarded as a whole, so the allocator advances a pointer and frees only the newest allocation. Turn it off for a
+//! plugin that allocates and frees many times its memory limit within one call, or that has its own
 //! `#[global_allocator]`.
 //!
 //! # What a plugin must not do
 //!
-//! Nothing here reads a clock or draws a random number, and a plugin should not either: the host gives fixed values to
-//! whoever asks WASI, because the same inputs have to give the same outcome. Time is [`Context::now_unix_ms`], and the host
-//! knows when a cron expression fires in a time zone: [`Context::next_tick`].
+//! A plugin must not use WASI's clocks and random numbers: the same inputs have to give the same outcome, so the host
+//! returns fixed values. [`Context::now_unix_ms`] is the time, and [`Context::next_tick`] evaluates a cron expression
+//! in a time zone.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 mod action;
@@ -236,7 +273,7 @@ pub mod prelude {
     pub use std::time::Duration;
 }
 
-/// What the macros' expansions name. No part of the API.
+/// For the expansions of the macros. Not part of the API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::admission::{mutate as run_mutate, validate as run_validate};
@@ -246,8 +283,7 @@ pub mod __private {
     pub use crate::conversion_bindings;
     pub use crate::definition::{Column, Definition, Scale, schema_of};
     #[cfg(target_arch = "wasm32")]
-    pub use crate::export::{convert, mutate, validate};
-    pub use crate::export::{manifest, reconcile};
+    pub use crate::export::{mutate, reconcile, validate};
     pub use crate::manifest::run;
     pub use crate::object::{parts, status};
     pub use crate::scan::{Found, FromJson, Part, Reason, Scanner, Wanted};
@@ -255,7 +291,7 @@ pub mod __private {
     pub use serde;
 }
 
-/// The plugin of the project's README is compiled as a doctest, so that it cannot rot.
+/// Compiles the plugin of the project's README as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

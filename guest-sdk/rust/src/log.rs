@@ -1,18 +1,18 @@
-//! Log lines. The host puts them into its own log, inside the span of the reconcile, within limits of lines and bytes.
+//! Log lines. The host writes them to its own log, in the span of the reconcile, within bounds of lines and bytes.
 //! Native tests print them.
 
-/// How important a line is.
+/// The level of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// For following single steps.
+    /// Single steps.
     Trace,
-    /// For finding faults.
+    /// For debugging.
     Debug,
-    /// What an operator likes to know.
+    /// For administrators.
     Info,
-    /// What an operator should look at.
+    /// An administrator should look at it.
     Warn,
-    /// What does not work.
+    /// Something failed.
     Error,
 }
 
@@ -29,8 +29,9 @@ impl Level {
     }
 }
 
-/// Writes one line with fields. The host keeps 100 lines and 64 KiB of a call, cuts texts at 8 KiB, and says how many lines
-/// it dropped. The macros [`crate::info!`] and its siblings format the message.
+/// Writes one line with fields. The host keeps 100 lines and 64 KiB of a call, cuts strings at 8 KiB, and logs how many
+/// lines it dropped. The macros [`crate::debug!`], [`crate::info!`], [`crate::warn!`] and [`crate::error!`] format the
+/// message.
 pub fn emit(level: Level, message: &str, fields: &[(&str, &str)]) {
     let fields: Vec<(String, String)> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -51,7 +52,6 @@ fn write(level: Level, message: &str, fields: &[(String, String)]) {
     log::emit(level, message, fields);
 }
 
-/// Tests show what a plugin logs the way they show everything that is printed.
 #[cfg(not(target_arch = "wasm32"))]
 fn write(level: Level, message: &str, fields: &[(String, String)]) {
     let fields: String = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();

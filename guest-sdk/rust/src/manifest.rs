@@ -1,10 +1,9 @@
-//! What a plugin is: the data that the macros write down, and the manifest made of it.
-//! Called once per digest, so this file is written for size; nothing here runs when an object is reconciled except
-//! [`Plugin::reconcile`].
+//! A plugin as data, as the macros write it, the manifest made of it, and the calls of its functions. The manifest is
+//! written once per digest, so that part is written for size.
 
 use serde_json::{Map, Value};
 
-use crate::admission::{Admission, Header, Question, Verdict, Violation};
+use crate::admission::{Admission, Header, Request, Verdict, Violation};
 use crate::context::Context;
 use crate::conversion::{self, Version};
 use crate::definition::Definition;
@@ -14,55 +13,55 @@ use crate::outcome::Outcome;
 use crate::scan::{self, FromJson};
 use crate::text::Text;
 
-/// A plugin: what `#[reconciler]` puts into the static `PLUGIN`. Fields are public because macros fill them in;
-/// authors use the attributes.
+/// A plugin: `#[reconciler]` and `plugin!` define it as the static `PLUGIN`. Fields are public because macros fill them
+/// in.
 pub struct Plugin {
-    /// The plugin's name.
+    /// Its name.
     pub name: &'static str,
-    /// The plugin's version.
+    /// Its version.
     pub version: &'static str,
     /// One entry per reconciled kind.
     pub controllers: &'static [Controller],
-    /// What one call may use.
+    /// The bounds of one call.
     pub limits: Limits,
 }
 
-/// One controller: a kind, the function that reconciles it, and what that function may see.
+/// One controller: a kind, the function that reconciles it, and what that function may read and write.
 pub struct Controller {
     /// The reconciled kind.
     pub primary: Kind,
-    /// Its CustomResourceDefinition, when the plugin brings it.
+    /// Its CustomResourceDefinition, if the plugin defines the kind.
     pub definition: Option<&'static Definition>,
-    /// Which of its objects are reconciled.
+    /// Selects the objects to reconcile.
     pub selection: Predicate,
     /// Kinds of children.
     pub owns: &'static [Owned],
     /// Kinds that are only read.
     pub reads: &'static [Kind],
-    /// What may be written besides children and status, by this controller and by all others of its plugin.
+    /// What may be written besides children and status, by every controller of the plugin.
     pub writes: &'static [Write],
-    /// Objects do not go before the plugin has cleaned up after them.
+    /// The host keeps a finalizer on the objects until the plugin has cleaned up.
     pub finalize: bool,
-    /// Calls at once; None is the host's default.
+    /// Concurrent calls; None is the host's default.
     pub concurrency: Option<u32>,
-    /// The function, from the object's JSON text.
+    /// The function, called with the object's JSON text.
     pub reconcile: fn(&str, &Context) -> Result<Outcome, Failure>,
-    /// What it is asked before objects of its kind are stored.
+    /// Defaults and checks before objects of its kind are stored.
     pub admission: Option<Admission>,
-    /// The other versions of its kind, which it converts.
+    /// The other versions of its kind.
     pub conversion: &'static [Version],
 }
 
-/// Which objects of a kind a controller reconciles: those whose labels and annotations match.
+/// Selects objects of a kind by labels and annotations.
 pub struct Predicate {
     /// A label selector, "tier=web,!legacy"; "" matches all.
     pub labels: &'static str,
-    /// Annotations that have to be there with these values.
+    /// Annotations that an object must have, with their values.
     pub annotations: &'static [(&'static str, &'static str)],
 }
 
 impl Predicate {
-    /// All objects.
+    /// Selects all objects.
     pub const EVERYTHING: Self = Self { labels: "", annotations: &[] };
 
     fn write(&self, out: &mut Text) {
@@ -73,14 +72,7 @@ impl Predicate {
         if !self.labels.is_empty() {
             out.text("labels", self.labels);
         }
-        if !self.annotations.is_empty() {
-            out.name("annotations").open(b'{');
-            for (name, value) in self.annotations {
-                out.text(name, value);
-            }
-            out.close(b'}');
-        }
-        out.close(b'}');
+        out.pairs("annotations", self.annotations).close(b'}');
     }
 }
 
@@ -88,24 +80,24 @@ impl Predicate {
 pub struct Owned {
     /// The kind.
     pub kind: Kind,
-    /// How a child changes; None is [`Update::Apply`].
+    /// How the host changes a child; None is [`Update::Apply`].
     pub update: Option<Update>,
 }
 
-/// How a child comes to its wanted form.
+/// How the host changes a child that differs from the desired one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Update {
-    /// Changed in place by server-side apply.
+    /// In place, by server-side apply.
     Apply,
-    /// Deleted and created anew.
+    /// By deleting and creating it.
     Recreate,
-    /// Deleted and created anew, a few at a time: a next one goes when the last ones serve.
+    /// By deleting and creating, a few at a time: the next child is deleted when the previous ones are available.
     RollingRecreate {
-        /// How many of the wanted children of the kind may be unavailable at once, 1 at least.
+        /// How many of the desired children of the kind may be unavailable at once, 1 at least.
         max_unavailable: u32,
     },
-    /// Left as it is until somebody deletes it.
+    /// Not before somebody deletes it.
     OnDelete,
 }
 
@@ -120,11 +112,11 @@ impl Update {
     }
 }
 
-/// What may be done to objects of one kind that are no children.
+/// What a plugin may do to objects of one kind that are not its children.
 pub struct Write {
     /// The kind.
     pub kind: Kind,
-    /// What may be done.
+    /// The verbs.
     pub verbs: &'static [Verb],
     /// Subresources that may be patched beside the object itself.
     pub subresources: &'static [&'static str],
@@ -135,9 +127,9 @@ pub struct Write {
 pub enum Verb {
     /// Create or change by server-side apply.
     Apply,
-    /// Change what is there.
+    /// Change an existing object.
     Patch,
-    /// Delete what was seen.
+    /// Delete an object that the view shows.
     Delete,
     /// Evict a Pod.
     Evict,
@@ -154,7 +146,7 @@ impl Verb {
     }
 }
 
-/// What one call may use; None is the host's default.
+/// The bounds of one call; None is the host's default.
 pub struct Limits {
     /// Bytes of linear memory; the default is 64 MiB, the most 256 MiB.
     pub memory_bytes: Option<u64>,
@@ -174,32 +166,13 @@ impl Plugin {
                 definition.write(controller.conversion.iter().map(|version| version.definition), &mut out);
             }
         }
-        out.close(b']').name("controllers").open(b'[');
-        for controller in self.controllers {
-            controller.write(&mut out);
-        }
         out.close(b']');
-        if self.writes().next().is_some() {
-            out.name("writes").open(b'[');
-            for write in self.writes() {
-                write.write(&mut out);
-            }
-            out.close(b']');
-        }
-        if self.controllers.iter().any(|controller| controller.admission.is_some()) {
-            out.name("admission").open(b'[');
-            for controller in self.controllers {
-                controller.write_admission(&mut out);
-            }
-            out.close(b']');
-        }
-        if self.controllers.iter().any(|controller| !controller.conversion.is_empty()) {
-            out.name("conversion").open(b'[');
-            for controller in self.controllers.iter().filter(|controller| !controller.conversion.is_empty()) {
-                controller.primary.open(&mut out).close(b'}');
-            }
-            out.close(b']');
-        }
+        out.list("controllers", self.controllers, Controller::write);
+        out.list("writes", self.writes(), Write::write);
+        let admission = self.controllers.iter().filter_map(|each| Some((&each.primary, each.admission.as_ref()?)));
+        out.list("admission", admission, |(kind, admission), out| admission.write(kind, out));
+        let converting = self.controllers.iter().filter(|controller| !controller.conversion.is_empty());
+        out.list("conversion", converting.map(|controller| &controller.primary), Kind::write);
         out.name("limits").open(b'{');
         if let Some(bytes) = self.limits.memory_bytes {
             out.name("memoryBytes").value(&bytes);
@@ -211,7 +184,7 @@ impl Plugin {
         out.finish()
     }
 
-    /// What its controllers may write besides; the host adds up what several of them declare of one kind.
+    /// What its controllers may write besides; the host merges the declarations of one kind.
     pub(crate) fn writes(&self) -> impl Iterator<Item = &'static Write> {
         self.controllers.iter().flat_map(|controller| controller.writes)
     }
@@ -233,21 +206,21 @@ impl Plugin {
         }
     }
 
-    /// Fills in defaults with the function of the object's kind.
+    /// Sets defaults with the function of the object's kind.
     ///
     /// # Errors
-    /// What the function says is in the way.
-    pub fn mutate(&self, question: &Question) -> Result<String, Vec<Violation>> {
-        match self.admission_of(question).and_then(|admission| admission.mutate) {
-            Some(mutate) => mutate(question),
-            None => Ok(question.object.clone()),
+    /// The function's violations.
+    pub fn mutate(&self, request: &Request) -> Result<String, Vec<Violation>> {
+        match self.admission_of(request).and_then(|admission| admission.mutate) {
+            Some(mutate) => mutate(request),
+            None => Ok(request.object.clone()),
         }
     }
 
     /// Checks with the function of the object's kind.
-    pub fn validate(&self, question: &Question) -> Verdict {
-        match self.admission_of(question).and_then(|admission| admission.validate) {
-            Some(validate) => validate(question),
+    pub fn validate(&self, request: &Request) -> Verdict {
+        match self.admission_of(request).and_then(|admission| admission.validate) {
+            Some(validate) => validate(request),
             None => Verdict::allowed(),
         }
     }
@@ -255,7 +228,7 @@ impl Plugin {
     /// Converts an object to another version of its kind.
     ///
     /// # Errors
-    /// Why that cannot be, in the author's words.
+    /// Why the object cannot be converted, in the author's words.
     pub fn convert(&'static self, object: &str, to_api_version: &str) -> Result<String, String> {
         let object: Map<String, Value> = serde_json::from_str(object)
             .map_err(|error| ["the object cannot be read: ", &error.to_string()].concat())?;
@@ -270,8 +243,8 @@ impl Plugin {
         }
     }
 
-    pub(crate) fn admission_of(&self, question: &Question) -> Option<&Admission> {
-        let header = question.kind().ok()?;
+    pub(crate) fn admission_of(&self, request: &Request) -> Option<&Admission> {
+        let header = request.kind().ok()?;
         self.controllers.iter().find(|each| each.is_for(&header))?.admission.as_ref()
     }
 }
@@ -281,43 +254,11 @@ impl Controller {
         self.primary.kind == header.kind && self.primary.api_version == header.api_version
     }
 
-    fn write_admission(&self, out: &mut Text) {
-        let Some(admission) = &self.admission else { return };
-        let operations: Vec<&str> = admission.operations.iter().map(|operation| operation.as_str()).collect();
-        self.primary.open(out).texts("operations", &operations);
-        if admission.mutate.is_some() {
-            out.flag("mutate");
-        }
-        if admission.validate.is_some() {
-            out.flag("validate");
-        }
-        out.close(b'}');
-    }
-
     fn write(&self, out: &mut Text) {
-        self.primary.open(out.open(b'{').name("for")).close(b'}');
+        self.primary.write(out.open(b'{').name("for"));
         self.selection.write(out);
-        if !self.owns.is_empty() {
-            out.name("owns").open(b'[');
-            for owned in self.owns {
-                owned.kind.open(out);
-                if let Some(update) = owned.update {
-                    out.text("update", update.as_str());
-                    if let Update::RollingRecreate { max_unavailable } = update {
-                        out.name("maxUnavailable").value(&max_unavailable);
-                    }
-                }
-                out.close(b'}');
-            }
-            out.close(b']');
-        }
-        if !self.reads.is_empty() {
-            out.name("reads").open(b'[');
-            for kind in self.reads {
-                kind.open(out).close(b'}');
-            }
-            out.close(b']');
-        }
+        out.list("owns", self.owns, Owned::write);
+        out.list("reads", self.reads, Kind::write);
         if self.finalize {
             out.flag("finalize");
         }
@@ -328,19 +269,47 @@ impl Controller {
     }
 }
 
+impl Owned {
+    fn write(&self, out: &mut Text) {
+        self.kind.open(out);
+        if let Some(update) = self.update {
+            out.text("update", update.as_str());
+        }
+        if let Some(Update::RollingRecreate { max_unavailable }) = self.update {
+            out.name("maxUnavailable").value(&max_unavailable);
+        }
+        out.close(b'}');
+    }
+}
+
 impl Write {
     fn write(&self, out: &mut Text) {
-        self.kind.open(out).name("verbs").open(b'[');
-        for verb in self.verbs {
-            out.value(&verb.as_str());
+        let verbs: Vec<&str> = self.verbs.iter().map(|verb| verb.as_str()).collect();
+        self.kind.open(out).texts("verbs", &verbs).texts("subresources", self.subresources).close(b'}');
+    }
+}
+
+impl Admission {
+    fn write(&self, kind: &Kind, out: &mut Text) {
+        let operations: Vec<&str> = self.operations.iter().map(|operation| operation.as_str()).collect();
+        kind.open(out).texts("operations", &operations);
+        if self.mutate.is_some() {
+            out.flag("mutate");
         }
-        out.close(b']').texts("subresources", self.subresources).close(b'}');
+        if self.validate.is_some() {
+            out.flag("validate");
+        }
+        out.close(b'}');
     }
 }
 
 impl Kind {
     fn open<'t>(&self, out: &'t mut Text) -> &'t mut Text {
         out.open(b'{').text("apiVersion", self.api_version).text("kind", self.kind)
+    }
+
+    fn write(&self, out: &mut Text) {
+        self.open(out).close(b'}');
     }
 }
 

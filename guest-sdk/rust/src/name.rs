@@ -1,20 +1,18 @@
-//! Names of children whose beginning people know: text in, a name that Kubernetes accepts out. Children without a name of
-//! their own need none of this, since the host names them.
+//! Names for children with a prefix that people recognize. The host names children that have no name in the outcome.
 
 /// The longest name that Kubernetes accepts for most kinds.
 const MAX_NAME_BYTES: usize = 253;
-/// Letters of the hash. 27^8 is 2.8e11: among the most children that an object may have, two names are the same once in
-/// two million objects, and then the host refuses the second and says so.
+/// Letters of the hash. 27^8 is 2.8e11: among 500 children, the most of one object, two names are equal once in two
+/// million objects, and then the host refuses the outcome.
 const HASH_LETTERS: usize = 8;
 /// Kubernetes' own alphabet for generated names: no vowels, so no words, and nothing that looks alike.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A name that begins with `begin` and a dash, and ends in a hash of `parts`: the same parts give the same name in every
-/// call and every build, others give another one. What of `begin` there is no room for in 253 bytes is cut off.
+/// `begin`, a dash and a hash of `parts`, in 253 bytes at most: `begin`, which is (the beginning of) a Kubernetes name,
+/// is cut if necessary. Equal parts give the same name in every call and every build; other parts give another name.
 ///
-/// A child that has to carry somebody else's name in its own, such as that of its node, is given such a name. Its parts say
-/// what makes it unique: the owner's `metadata.uid`, and what tells it from its siblings. `begin` is (the beginning of) a
-/// Kubernetes name.
+/// It is for a child whose name should show another object's, such as its node's. The parts make it unique: the owner's
+/// `metadata.uid`, and what distinguishes the child from its siblings.
 ///
 /// ```
 /// use mortise_sdk::child_name;
@@ -26,7 +24,7 @@ pub fn child_name(begin: &str, parts: &[&str]) -> String {
     let room = MAX_NAME_BYTES - HASH_LETTERS - 1;
     let cut = begin.get(..room).unwrap_or(begin);
     let mut name = String::with_capacity(cut.len() + 1 + HASH_LETTERS);
-    // A label of a name ends in a letter or digit; a cut may have left something else.
+    // Each label of a name has to end in a letter or digit, also after the cut.
     name.push_str(cut.trim_end_matches(['.', '-']));
     name.push('-');
     let mut hash = hash(parts);
@@ -38,8 +36,9 @@ pub fn child_name(begin: &str, parts: &[&str]) -> String {
     name
 }
 
-/// FNV-1a with the last step of MurmurHash3, which spreads it over all bits. Stable, since names are made of it, and a few
-/// bytes of code, since every component carries it; nobody gains anything by a collision with a name of their own.
+/// FNV-1a with the finalizer of MurmurHash3, which spreads it over all bits. It must never change, because names are
+/// made of it. It is a few bytes of code in every component; it need not resist attacks, since a collision gains nobody
+/// anything.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for part in parts {
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_without_room_is_cut_where_a_name_may_be_cut() {
+    fn a_beginning_that_is_too_long_is_cut_where_a_name_may_end() {
         let longest = format!("{}.{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
         let name = child_name(&longest, &["uid", &longest]);
         assert_eq!(name.len(), 253);

@@ -1,5 +1,4 @@
-//! Kubernetes objects as a plugin sees them: which kind, which one, the metadata that plugins use, and an untyped
-//! object for when no type is worth writing.
+//! Kubernetes objects as a plugin sees them: kinds, keys, the metadata that plugins use, and an untyped object.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use crate::json::RawJson;
 use crate::scan::{self, Found, Part, Reason, Scanner, Wanted};
 use crate::status::Status;
 
-/// The annotation that the host puts on every child: the key under which the plugin asked for it.
+/// The annotation that the host sets on every child: the child's key in the outcome.
 pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 
 /// An apiVersion and a kind.
@@ -26,7 +25,7 @@ pub struct Kind {
 }
 
 /// A type whose values are objects of one kind. [`derive@crate::CustomResource`] and [`derive@crate::Projection`]
-/// implement it; by hand it is three lines.
+/// implement it; by hand it takes three lines.
 ///
 /// ```
 /// use mortise_sdk::{Resource, ObjectMeta};
@@ -50,15 +49,15 @@ pub trait Resource {
     const API_VERSION: &'static str;
     /// "Pod".
     const KIND: &'static str;
-    /// The field paths that reads of this type ask for; none means whole objects.
+    /// The field paths that reads of this type keep; none keeps whole objects.
     const FIELDS: &'static [&'static str] = &[];
 
-    /// The facts of the CustomResourceDefinition, for a kind that the plugin brings. Derived.
+    /// The CustomResourceDefinition, for a kind that the plugin defines. Derived.
     #[doc(hidden)]
     const DEFINITION: Option<&'static Definition> = None;
 }
 
-/// Which object: namespace (none for cluster-scoped kinds) and name within a kind.
+/// Identifies one object: kind, namespace and name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectKey {
     /// "v1", "apps/v1".
@@ -98,7 +97,7 @@ pub struct ObjectMeta {
     /// Unset for cluster-scoped kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Identifies this object among all that ever had its name.
+    /// Tells this object from every other that ever had its name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Counts the changes of the spec.
@@ -113,12 +112,12 @@ pub struct ObjectMeta {
     /// When it was created, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
-    /// Set once somebody asked for its deletion, RFC 3339.
+    /// When its deletion was requested, RFC 3339; unset before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
 }
 
-/// What is not known yet is not written: an object that is wanted says nothing of what the API server gives it.
+/// A desired object has no generation: the API server sets it.
 fn is_zero(generation: &i64) -> bool {
     *generation == 0
 }
@@ -129,25 +128,26 @@ impl ObjectMeta {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The same in a namespace.
+    /// Sets the namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Whether somebody asked for its deletion.
+    /// Whether its deletion was requested.
     pub fn is_being_deleted(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// The key under which a plugin asked for this object as a child, if one did.
+    /// The key of this object as a child of a plugin's, if it is one.
     pub fn child_key(&self) -> Option<&str> {
         self.annotations.get(CHILD_KEY_ANNOTATION).map(String::as_str)
     }
 }
 
-/// An object of any kind as a tree, with accessors that answer nothing instead of failing.
+/// An object of any kind as a tree. Its accessors return None, or an empty name, for what is missing or has another
+/// type.
 ///
 /// ```
 /// use mortise_sdk::{Object, json};
@@ -169,12 +169,12 @@ impl Object {
         path.split('.').try_fold(&self.0, |value, name| value.get(name))
     }
 
-    /// The text at a path of plain names.
+    /// The string at a path of plain names.
     pub fn str_at(&self, path: &str) -> Option<&str> {
         self.at(path)?.as_str()
     }
 
-    /// metadata.name, or nothing.
+    /// metadata.name; empty without one.
     pub fn name(&self) -> &str {
         self.str_at("metadata.name").unwrap_or_default()
     }
@@ -194,7 +194,7 @@ impl Object {
         self.at("metadata.annotations")?.get(name)?.as_str()
     }
 
-    /// The key under which a plugin asked for this object as a child. To read it with projected fields, ask for
+    /// The key of this object as a child. A read with projected fields has to keep
     /// `metadata.annotations["mortise.dev/child"]`.
     pub fn child_key(&self) -> Option<&str> {
         self.annotation(CHILD_KEY_ANNOTATION)
@@ -212,8 +212,8 @@ impl From<Value> for Object {
     }
 }
 
-/// A Pod as a template: what Kubernetes' own PodTemplateSpec is. It is carried through as text, so every field of every
-/// Kubernetes version works, and the CustomResourceDefinition knows labels, annotations and that there is a spec.
+/// A Pod template, like Kubernetes' PodTemplateSpec. It is passed on as text, so that every field of every Kubernetes
+/// version works; the CustomResourceDefinition has the labels, the annotations and an untyped spec.
 ///
 /// ```
 /// use mortise_sdk::{Json, PodTemplate};
@@ -258,7 +258,7 @@ impl JsonSchema for PodTemplate {
     }
 }
 
-/// The three parts of an object of a plugin's own kind, in one walk over its text.
+/// The three parts of an object of a plugin's own kind, in one pass over its text.
 ///
 /// # Errors
 /// When there is no spec, or the spec or the metadata does not fit.
@@ -279,7 +279,7 @@ pub fn parts<'a, S: Deserialize<'a>>(input: &mut Scanner<'a>) -> Result<(ObjectM
     Ok((metadata, scan::required(spec, "spec")?, status))
 }
 
-/// What [`parts`] wants: the metadata that plugins use, the spec and the status.
+/// What [`parts`] reads: the metadata that plugins use, the spec and the status.
 const PARTS: &[Wanted] = &[
     Wanted {
         name: "metadata",

@@ -1,5 +1,4 @@
-//! What a reconcile wants, as data. Nothing here does anything: the host compares it with what is and performs the
-//! difference.
+//! What a reconcile wants, as data. The host compares it with the cluster and writes the difference.
 
 use std::time::Duration;
 
@@ -10,85 +9,87 @@ use crate::action::Action;
 use crate::json::Json;
 use crate::object::ObjectKey;
 
-/// The most children that the host lets one object have. A plugin whose spec holds a count should say so in a
-/// condition instead of returning more.
+/// The most children of one object. A plugin whose spec has a count should report a larger one in a condition instead
+/// of returning more children.
 pub const MAX_CHILDREN: usize = 500;
 
-/// What one reconcile wants. Start with [`Outcome::children`], which states the whole desired set, or with
-/// [`Outcome::new`], which leaves children alone; then add to it.
+/// The result of one reconcile. Start with [`Outcome::children`], which states the whole desired set, or with
+/// [`Outcome::new`], which does not change children; then add to it.
 ///
 /// ```
 /// use mortise_sdk::prelude::*;
 ///
 /// let outcome = Outcome::children([Child::new("config", &json!({"apiVersion": "v1", "kind": "ConfigMap"}))])
 ///     .status(&json!({"observed": 1}))
-///     .ready(true, "Created", "the ConfigMap is wanted")
+///     .ready(true, "Created", "there is one ConfigMap")
 ///     .requeue_after(Duration::from_secs(60));
 /// assert_eq!(outcome.child_keys(), ["config"]);
 /// ```
 ///
-/// The host checks an outcome as a whole before it acts on any of it; one that breaks a rule named below changes nothing
+/// The host checks an outcome as a whole before it writes anything. An outcome that breaks a rule below changes nothing
 /// and is reported as a fault of the plugin. [`crate::testing`] checks the same rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// The whole desired set: members are created or updated, owned objects of the declared kinds that are not in it
-    /// are deleted. None leaves children alone; an empty set deletes all of them. At most [`crate::MAX_CHILDREN`].
+    /// The whole desired set. The host creates or updates its members, and deletes owned objects of the declared kinds
+    /// that are not in it. None does not change children; an empty set deletes all of them. At most
+    /// [`crate::MAX_CHILDREN`].
     pub children: Option<Vec<Child>>,
-    /// Writes to objects that are no children, at most 500, each declared by `writes(...)` of `#[reconciler]`. See [`Action`].
+    /// Writes to objects that are not children, at most 500, each declared by `writes(...)` of `#[reconciler]`. See
+    /// [`Action`].
     pub actions: Vec<Action>,
     /// The status fields that this plugin owns: an object of at most 256 KiB without `conditions` and
-    /// `observedGeneration`, which the host writes. None leaves the status alone.
+    /// `observedGeneration`, which the host writes. None does not change the status.
     pub status: Option<Json>,
-    /// Merged into status.conditions by type, at most 32 of different types. Those that an earlier outcome stated and this
-    /// one does not are removed.
+    /// Merged into status.conditions by type, at most 32 of different types. The host removes those that an earlier
+    /// outcome had and this one does not have.
     pub conditions: Vec<Condition>,
-    /// Told to whoever looks at the object, at most 16. A list that equals that of the call before is not told again.
+    /// Events to send, at most 16. A list that equals that of the previous call is not sent again.
     pub events: Vec<Event>,
-    /// Reconcile again after this long even if nothing changes, within a second and a day.
+    /// Reconcile again after this long even if nothing changes; clamped to 1 s and 24 h.
     pub requeue_after: Option<Duration>,
-    /// On an object that is being deleted, for a reconciler that declares `finalize`: the cleanup is complete.
+    /// For an object that is being deleted, of a controller that declares `finalize`: the cleanup is complete.
     pub finalized: bool,
 }
 
 impl Outcome {
-    /// An outcome that wants nothing changed yet: children, status and conditions stay as they are.
+    /// An outcome that changes nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An outcome with the whole desired set of children. What is owned and not in it gets deleted.
+    /// An outcome with the whole desired set of children. The host deletes owned objects that are not in it.
     pub fn children(children: impl IntoIterator<Item = Child>) -> Self {
         Self { children: Some(children.into_iter().collect()), ..Self::default() }
     }
 
-    /// Replaces the status fields that this plugin owns. Conditions come on top; see [`Outcome::condition`].
+    /// Replaces the status fields that this plugin owns, other than conditions; see [`Outcome::condition`].
     #[must_use]
     pub fn status<T: Serialize + ?Sized>(mut self, status: &T) -> Self {
         self.status = Some(Json::new(status));
         self
     }
 
-    /// States a condition. The host keeps its transition time and the generation it was observed at.
+    /// Sets a condition. The host sets its transition time and its observed generation.
     #[must_use]
     pub fn condition(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
         self
     }
 
-    /// States the condition `Ready`.
+    /// Sets the condition `Ready`.
     #[must_use]
     pub fn ready(self, ready: bool, reason: impl Into<String>, message: impl Into<String>) -> Self {
         self.condition(Condition::new("Ready", ready, reason, message))
     }
 
-    /// Sends an event. The host aggregates repetitions.
+    /// Sends an Event. The host aggregates repetitions.
     #[must_use]
     pub fn event(mut self, event: Event) -> Self {
         self.events.push(event);
         self
     }
 
-    /// Wants a write to an object that is no child: an [`crate::Apply`], [`crate::Patch`] or [`crate::Delete`], or
+    /// Adds a write to an object that is not a child: an [`crate::Apply`], [`crate::Patch`] or [`crate::Delete`], or
     /// [`Action::evict`].
     ///
     /// ```
@@ -104,34 +105,34 @@ impl Outcome {
         self
     }
 
-    /// Says that the cleanup of an object that is being deleted is complete, for a reconciler that declares `finalize`. Once
-    /// the outcome's actions stand, the host lets the object go; its children are collected with it, and nobody is left to
-    /// read a status.
+    /// Reports that the cleanup of an object that is being deleted is complete, for a controller that declares
+    /// `finalize`. The host carries the outcome's actions out and removes the finalizer. It does not write the status
+    /// any more, and children are garbage collected with their owner.
     #[must_use]
     pub fn finalized(mut self) -> Self {
         self.finalized = true;
         self
     }
 
-    /// Reconciles again after this long even if nothing changes, clamped by the host to a second at least and a day
-    /// at most. Whatever is waited for inside the cluster needs none of this: reading it is enough.
+    /// Reconciles again after this long even if nothing changes, clamped to 1 s and 24 h. A plugin that waits for a
+    /// change in the cluster does not need it: a change of what it read causes the next call.
     #[must_use]
     pub fn requeue_after(mut self, delay: Duration) -> Self {
         self.requeue_after = Some(delay);
         self
     }
 
-    /// The keys of the desired set, in its order; none when children are left alone. For tests.
+    /// The keys of the desired set, in its order. For tests.
     pub fn child_keys(&self) -> Vec<&str> {
         self.children.iter().flatten().map(|child| child.key.as_str()).collect()
     }
 
-    /// The wanted object under a key, as a tree. For tests.
+    /// The desired object under a key, as a tree. For tests.
     pub fn child(&self, key: &str) -> Option<Value> {
         self.children.iter().flatten().find(|child| child.key == key)?.object.value().ok()
     }
 
-    /// The wanted status as a tree; null when the status is left alone. For tests.
+    /// The status as a tree; null without one. For tests.
     pub fn status_value(&self) -> Value {
         self.status.as_ref().and_then(|status| status.value().ok()).unwrap_or_default()
     }
@@ -145,17 +146,17 @@ impl Outcome {
 /// One member of the desired set.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Child {
-    /// Unique among the children of one kind of one object, and stable: "0", "1", a node's name, "config". 1 to 253 bytes.
+    /// Unique among the children of one kind of one object, and stable: "0", "1", a node's name, "config". 1 to 253
+    /// bytes.
     pub key: String,
-    /// The fields that this plugin wants to own, in at most 512 KiB. Without metadata.name the host derives a name from the
-    /// owner and the key; owner references, finalizers, the namespace, and labels and annotations under `mortise.dev/` are
-    /// its business as well, and refused here.
+    /// The fields that this plugin owns, in at most 512 KiB. Without metadata.name the host derives a name from the
+    /// owner and the key. The host also sets the namespace, the owner reference, and labels and annotations under
+    /// `mortise.dev/`, and refuses the latter two here, as it does finalizers.
     pub object: Json,
 }
 
 impl Child {
-    /// A child under a key. Takes anything that can be written as JSON by reference, or a [`Json`] that is written
-    /// already and may be shared.
+    /// A child under a key. Takes a reference to anything that serializes, or a [`Json`], which children may share.
     pub fn new(key: impl Into<String>, object: impl Into<Json>) -> Self {
         Self { key: key.into(), object: object.into() }
     }
@@ -164,8 +165,8 @@ impl Child {
 /// A condition of the reconciled object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// Its type, a CamelCase word: "Ready". "Stalled" and "Evicting" are the host's own, and "Reconciling" comes by itself beside
-    /// a "Ready" that is not true, unless it is stated.
+    /// Its type, a CamelCase word: "Ready". "Stalled" and "Evicting" are the host's. The host adds "Reconciling" beside
+    /// a "Ready" that is not true, unless the outcome has one.
     pub name: String,
     /// Whether it holds.
     pub status: ConditionStatus,
@@ -176,7 +177,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition that holds (`true`), does not (`false`), or cannot be told ([`ConditionStatus::Unknown`]).
+    /// A condition that is true (`true`), false (`false`) or unknown ([`ConditionStatus::Unknown`]).
     pub fn new(
         name: impl Into<String>,
         status: impl Into<ConditionStatus>,
@@ -194,7 +195,7 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// It cannot be told.
+    /// Nobody knows.
     Unknown,
 }
 
@@ -204,40 +205,41 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// Something that happened, for `kubectl describe`.
+/// An Event, as `kubectl describe` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Normal or Warning.
     pub severity: Severity,
     /// What happened, in one CamelCase word of letters, digits and underscores, 1 to 128 bytes.
     pub reason: String,
-    /// What happened, for a person; what is longer than 1024 bytes is cut.
+    /// What happened, for a person; cut at 1024 bytes.
     pub message: String,
-    /// What it is about, of a declared kind; None, or an object that the host does not see, is the reconciled object.
+    /// The object that it is about, of a declared kind; the reconciled object when None or when there is no such
+    /// object.
     pub regarding: Option<ObjectKey>,
 }
 
 /// The two types of Kubernetes' events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
-    /// As it should be.
+    /// Nothing to do.
     Normal,
-    /// Somebody should look.
+    /// Somebody should look at it.
     Warning,
 }
 
 impl Event {
-    /// An event about the reconciled object that is as it should be.
+    /// An Event of the type Normal about the reconciled object.
     pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Normal, reason: reason.into(), message: message.into(), regarding: None }
     }
 
-    /// An event about the reconciled object that somebody should look at.
+    /// An Event of the type Warning about the reconciled object.
     pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::normal(reason, message) }
     }
 
-    /// The same about another object.
+    /// Makes it an Event about another object.
     #[must_use]
     pub fn regarding(mut self, object: ObjectKey) -> Self {
         self.regarding = Some(object);

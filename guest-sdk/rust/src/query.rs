@@ -1,4 +1,4 @@
-//! What to list: a kind, and what narrows it. A query is data; [`crate::Context`] asks it.
+//! What to list: a kind and what narrows it. A query is data; [`crate::Context`] sends it.
 
 use std::marker::PhantomData;
 
@@ -16,9 +16,16 @@ use crate::object::Resource;
 ///     name: String,
 /// }
 ///
+/// #[derive(Projection)]
+/// #[projection("v1/Pod")]
+/// struct Pod {
+///     #[field("metadata.name")]
+///     name: String,
+/// }
+///
 /// let workers = Query::<Node>::new().selector("!node-role.kubernetes.io/control-plane").limit(100);
-/// let cordoned = Query::<Node>::new().field("spec.unschedulable", true);
-/// # let _ = (workers, cordoned);
+/// let pods_of_a_node = Query::<Pod>::new().field("spec.nodeName", "node-1");
+/// # let _ = (workers, pods_of_a_node);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Query<T> {
@@ -32,14 +39,14 @@ pub struct Query<T> {
     target: PhantomData<fn() -> T>,
 }
 
-/// A value that [`Query::field`] looks for. Nothing is converted: `"3"` is not `3`.
+/// A value for [`Query::field`]. Values are not converted: `"3"` is not `3`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldValue {
     /// A JSON string.
     Text(String),
     /// A JSON number without a fraction or an exponent.
     Integer(i64),
-    /// True or false.
+    /// A JSON boolean.
     Boolean(bool),
 }
 
@@ -87,8 +94,8 @@ impl<T: Resource> Default for Query<T> {
 }
 
 impl<T> Query<T> {
-    /// All objects of a kind that is named by text: for types that know nothing of mortise, such as those of
-    /// k8s-openapi, and for [`crate::Object`].
+    /// All objects of a kind given as text: for types that do not implement [`Resource`], such as those of k8s-openapi,
+    /// and for [`crate::Object`].
     pub fn of_kind(api_version: &str, kind: &str) -> Self {
         Self {
             api_version: api_version.to_owned(),
@@ -102,42 +109,44 @@ impl<T> Query<T> {
         }
     }
 
-    /// Only this namespace; every namespace otherwise, since the host reads cluster-wide with its own identity.
+    /// Only objects of this namespace. The default is every namespace: the host reads cluster-wide with its own
+    /// identity.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only objects with these labels, in Kubernetes' label selector syntax ("tier=web,!legacy").
+    /// Only objects whose labels match a label selector in Kubernetes' syntax ("tier=web,!legacy").
     #[must_use]
     pub fn selector(mut self, selector: &str) -> Self {
         self.selector = Some(selector.to_owned());
         self
     }
 
-    /// Only objects with this value at this path, such as the Pods of a node: `.field("spec.nodeName", "node-1")`. Said more than
-    /// once, all have to hold, at most 8. The path is as in [`Self::fields`]; one that meets an array, or ends at anything but a
-    /// text, an integer or a boolean, selects nothing.
+    /// Only objects that have this value at this path: `.field("spec.nodeName", "node-1")` selects the Pods of a Node.
+    /// May be repeated, at most 8 times; an object has to match all of them. The path is written as in
+    /// [`Self::fields`]. One that meets an array, or ends at anything but a string, an integer or a boolean, selects
+    /// nothing. A string has 1024 bytes at most.
     ///
-    /// The host keeps an index of each field that plugins select by, so this costs what it selects, and the plugin is called again
-    /// only for objects that have the value or had it.
+    /// Unlike the API server's field selectors this works with any field of any kind. The host indexes the fields that
+    /// plugins select by, up to 8 of a kind, so a query costs what it selects, and only objects that have the value or
+    /// had it cause another call.
     #[must_use]
     pub fn field(mut self, path: &str, value: impl Into<FieldValue>) -> Self {
         self.field_selector.push((path.to_owned(), value.into()));
         self
     }
 
-    /// Keep only these fields ("status.phase", "metadata.name"), and nothing that is not among them. Dots separate; a name
-    /// that has dots itself stands in brackets and quotes: `metadata.annotations["mortise.dev/child"]`. None: whole
-    /// objects.
+    /// Keep these fields alone ("status.phase", "metadata.name"). Dots separate names; a name that contains dots is
+    /// written in brackets and quotes: `metadata.annotations["mortise.dev/child"]`. None: whole objects.
     #[must_use]
     pub fn fields(mut self, fields: &[&str]) -> Self {
         self.fields = fields.iter().map(|field| (*field).to_owned()).collect();
         self
     }
 
-    /// At most this many, in the order of namespace and name.
+    /// At most this many objects, the first in the order of namespace and name.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = Some(limit);

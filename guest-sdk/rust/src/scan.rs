@@ -1,7 +1,6 @@
-//! Reads JSON by walking over its text once and stopping only at the fields that somebody wants. Everything else is
-//! skipped byte by byte, unparsed: in a reconcile nearly all bytes are skipped, and a general parser spends a multiple
-//! of the work on them. The text comes from the host, so what is skipped is not checked for being well-formed; whatever
-//! is wanted is.
+//! Finds requested fields in JSON text in one pass and parses these alone. Nearly all bytes of a reconcile's input are
+//! skipped, and a general parser spends a multiple of the work on them. The text comes from the host, so skipped values
+//! are not validated.
 
 use std::ops::Range;
 
@@ -17,16 +16,17 @@ pub struct Scanner<'a> {
     model: Option<Model>,
 }
 
-/// A wanted value as it stands in the text.
+/// A requested value, as its text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found<'a> {
     pub(crate) json: &'a str,
-    /// Text without escapes, which nearly all text is: what stands between its quotes is its value.
+    /// It is a string without escapes, so its value is the text between the quotes.
     pub(crate) is_plain: bool,
 }
 
-/// Where the wanted values of an object were. The objects of a list mostly differ in nothing else, so the next one is
-/// compared with this one instead of being read: whatever equals the text between two values also means the same.
+/// The places of the requested values in an object. The objects of a list mostly differ in these values alone, so the
+/// next object is compared with this one: where the bytes between two values are equal, the next value is at the same
+/// place.
 struct Model {
     wanted: &'static [Wanted],
     start: usize,
@@ -34,7 +34,7 @@ struct Model {
     end: usize,
 }
 
-/// A wanted value: its number, and where it begins and ends.
+/// A requested value: its number and its bytes.
 struct Place {
     number: usize,
     start: usize,
@@ -44,17 +44,17 @@ struct Place {
 /// Why a text could not be read.
 pub type Reason = String;
 
-/// What can be read out of JSON text. [`derive@crate::Projection`] and [`derive@crate::CustomResource`] implement it, and
-/// everything that serde can deserialize has it by itself.
+/// A type that can be read from JSON text. [`derive@crate::Projection`] and [`derive@crate::CustomResource`] implement
+/// it; every type that serde can deserialize implements it, too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from JSON",
     note = "derive `Projection` or `CustomResource` for it, or serde's `Deserialize`"
 )]
 pub trait FromJson<'a>: Sized {
-    /// Reads the value at the scanner's position and moves behind it.
+    /// Reads the value at the scanner's position and advances behind it.
     ///
     /// # Errors
-    /// Where and why the text is not such a value.
+    /// Where and why the value does not fit.
     fn from_json(input: &mut Scanner<'a>) -> Result<Self, Reason>;
 }
 
@@ -86,32 +86,32 @@ pub(crate) fn read_list<'a, T: FromJson<'a>>(text: &'a str) -> Result<Vec<T>, Re
     }
 }
 
-/// The fields that somebody wants, as a tree of names.
+/// Requested fields, as a tree of names.
 pub struct Wanted {
     /// The name of the field.
     pub name: &'static str,
-    /// What is wanted of it.
+    /// What is requested of it.
     pub part: Part,
 }
 
-/// What is wanted of a field.
+/// What is requested of a field.
 pub enum Part {
-    /// Its text, under this number.
+    /// Its value, under this number.
     Whole(usize),
     /// Fields inside it.
     Fields(&'static [Wanted]),
 }
 
 impl<'a> Scanner<'a> {
-    /// The beginning of a text.
+    /// A scanner at the beginning of a text.
     pub fn new(text: &'a str) -> Self {
         Self { text, at: 0, model: None }
     }
 
-    /// Walks over the object at this position and puts the texts of the wanted fields under their numbers.
+    /// Scans the object at this position and puts the requested values under their numbers.
     ///
     /// # Errors
-    /// When this is no object.
+    /// When there is no object.
     pub fn fields(&mut self, wanted: &'static [Wanted], found: &mut [Option<Found<'a>>]) -> Result<(), Reason> {
         if let Some(model) = &self.model
             && std::ptr::eq(model.wanted, wanted)
@@ -134,8 +134,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Where the object at this position ends, when it differs from an earlier one in its wanted values at most. Puts
-    /// those under their numbers; some of them also when it finds out late that this is another object.
+    /// Where the object at this position ends, if it differs from the model in the requested values alone. Puts these
+    /// under their numbers; it may have put some of them when it returns None.
     fn like(&self, model: &Model, found: &mut [Option<Found<'a>>]) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let (mut from, mut at) = (model.start, self.at);
@@ -170,7 +170,7 @@ impl<'a> Scanner<'a> {
         self.text.get(start..self.at).ok_or_else(|| self.malformed())
     }
 
-    /// Whether this byte comes next; moves behind it if so.
+    /// Whether this byte is next; if so, advances behind it.
     #[inline(always)]
     fn takes(&mut self, wanted: u8) -> bool {
         let at = self.after(self.at, wanted);
@@ -183,8 +183,7 @@ impl<'a> Scanner<'a> {
         if self.takes(wanted) { Ok(()) } else { Err(self.malformed()) }
     }
 
-    /// Where the object ends that begins at `at`, with its wanted values listed on the way. None when it does not end, or
-    /// is none.
+    /// Where the object that begins at `at` ends. Lists its requested values. None when there is no complete object.
     #[inline(never)]
     fn walk(&self, at: usize, wanted: &[Wanted], values: &mut Vec<Place>) -> Option<usize> {
         let bytes = self.text.as_bytes();
@@ -195,7 +194,7 @@ impl<'a> Scanner<'a> {
         loop {
             let start = self.after(at, b'"')?;
             at = text_end(bytes, start)?;
-            // A name with escapes is none of the wanted ones.
+            // No requested name has escapes.
             let name = bytes.get(start..at - 1)?;
             at = self.after_blanks(self.after(at, b':')?);
             at = match wanted.iter().find(|wanted| wanted.name.as_bytes() == name).map(|wanted| &wanted.part) {
@@ -215,7 +214,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The position behind a byte, when it is the next one that is no blank.
+    /// The position behind this byte, if it is the next one that is not white space.
     #[inline(always)]
     fn after(&self, at: usize, wanted: u8) -> Option<usize> {
         if self.text.as_bytes().get(at) == Some(&wanted) {
@@ -238,8 +237,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The position behind the bytes at `at`, when they are the same as those of a part of the text. Eight at a time, the last
-/// eight perhaps over some that were compared already: the C library's comparison for WebAssembly looks at single bytes.
+/// The position behind the bytes at `at`, if they equal those of `part`. It compares eight bytes at a time, the last
+/// eight perhaps overlapping the ones before; the C library's comparison for WebAssembly compares single bytes.
 #[inline(always)]
 fn after_same(bytes: &[u8], part: Range<usize>, at: usize) -> Option<usize> {
     let end = at.checked_add(part.len())?;
@@ -254,7 +253,7 @@ fn after_same(bytes: &[u8], part: Range<usize>, at: usize) -> Option<usize> {
     is_same.then_some(end)
 }
 
-/// Where the value ends that begins at `at`, or None when it does not.
+/// Where the value that begins at `at` ends; None when it does not end.
 fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     loop {
@@ -285,19 +284,20 @@ fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where the text ends whose opening quote is just before `at`: behind the closing one.
+/// The position behind the closing quote of the string whose opening quote is just before `at`.
 fn text_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at = special(bytes, at)?;
         if bytes.get(at) == Some(&b'"') {
             return Some(at + 1);
         }
-        // A backslash, and whatever it escapes.
+        // A backslash and the byte that it escapes.
         at += 2;
     }
 }
 
-/// Where the next quote or backslash is, from `at` on. Looks at eight bytes at a time, since most of every object is text.
+/// The position of the next quote or backslash, from `at` on. Compares eight bytes at a time: most of an object is
+/// strings.
 #[inline(always)]
 fn special(bytes: &[u8], mut at: usize) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -316,10 +316,10 @@ fn special(bytes: &[u8], mut at: usize) -> Option<usize> {
     rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|offset| at + offset)
 }
 
-/// The value of a wanted field whose type serde knows.
+/// The value of a requested field, read by serde.
 ///
 /// # Errors
-/// That it is missing, or how it does not fit.
+/// When it is missing or does not fit.
 pub fn required<'a, T: Deserialize<'a>>(found: Option<Found<'a>>, path: &str) -> Result<T, Reason> {
     match found {
         Some(found) => at(path, parse(found.json)),
@@ -327,18 +327,18 @@ pub fn required<'a, T: Deserialize<'a>>(found: Option<Found<'a>>, path: &str) ->
     }
 }
 
-/// The same for a field that may be missing.
+/// As [`required`], for a field that may be missing.
 ///
 /// # Errors
-/// How it does not fit.
+/// When it does not fit.
 pub fn optional<'a, T: Deserialize<'a>>(found: Option<Found<'a>>, path: &str) -> Result<Option<T>, Reason> {
     found.map_or(Ok(None), |found| at(path, parse(found.json)))
 }
 
-/// The text of a wanted field, borrowed.
+/// The string in a requested field, borrowed.
 ///
 /// # Errors
-/// That it is missing, no text, or has escapes and cannot be borrowed.
+/// When it is missing, is no string, or has escapes and cannot be borrowed.
 #[inline]
 pub fn required_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<&'a str, Reason> {
     match found {
@@ -347,10 +347,10 @@ pub fn required_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<&'a str
     }
 }
 
-/// The same for a field that may be missing.
+/// As [`required_text`], for a field that may be missing.
 ///
 /// # Errors
-/// That it is no text, or has escapes and cannot be borrowed.
+/// When it is no string, or has escapes and cannot be borrowed.
 #[inline]
 pub fn optional_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<Option<&'a str>, Reason> {
     match found {
@@ -359,7 +359,7 @@ pub fn optional_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<Option<
     }
 }
 
-/// A text of its own, whatever is in it; nothing when there is none.
+/// A string that may have escapes; None when it is missing or null.
 pub(crate) fn owned_text(found: Option<Found<'_>>, path: &str) -> Result<Option<String>, Reason> {
     match found.and_then(Found::plain) {
         Some(text) => Ok(Some(text.to_owned())),

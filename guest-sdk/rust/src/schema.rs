@@ -1,6 +1,6 @@
-//! From a Rust type to the structural schema that a CustomResourceDefinition needs: what schemars derives, inlined,
-//! and rewritten where JSON Schema says more than Kubernetes accepts. The rules are those of kube's CRD derive, so that
-//! a type gives the same CRD here and there. Knows JSON alone: no kinds, no plugins.
+//! Structural schemas for CustomResourceDefinitions from Rust types: the schema that schemars derives, inlined, and
+//! rewritten where Kubernetes does not accept JSON Schema. The rules are those of kube's CRD derive, so that a type
+//! gives the same schema with both. This file must not know kinds or plugins.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value};
@@ -15,8 +15,8 @@ type Object = Map<String, Value>;
 const ANY: &str = "x-kubernetes-preserve-unknown-fields";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// Keywords that both sides write the same way. What is neither here nor treated below is dropped, because the API
-/// server refuses what it does not know.
+/// Keywords that are copied. Keywords that are neither here nor handled below are dropped, because the API server
+/// refuses those that it does not know.
 const KEPT: [&str; 12] = [
     "title",
     "description",
@@ -32,7 +32,7 @@ const KEPT: [&str; 12] = [
     "maximum",
 ];
 
-/// The schema of status.conditions: a map by type, so that several writers can each own theirs.
+/// The schema of status.conditions: a map by type, so that each of several writers owns its own conditions.
 const CONDITIONS: &str = concat!(
     r#"{"type":"array","items":{"type":"object","properties":{"type":{"type":"string"},"#,
     r#""status":{"type":"string","enum":["True","False","Unknown"]},"reason":{"type":"string"},"#,
@@ -42,29 +42,28 @@ const CONDITIONS: &str = concat!(
     r#""x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["type"]}"#
 );
 
-/// Makes the schema of a type, with everything it refers to inside.
+/// Generates the schema of a type: [`schemars::JsonSchema::json_schema`].
 pub type Schema = fn(&mut SchemaGenerator) -> schemars::Schema;
 
-/// Writes the structural schema of a type: [`schemars::JsonSchema::json_schema`] of whatever is a spec.
+/// Writes the structural schema of a spec.
 pub(crate) fn write(schema: Schema, out: &mut Text) {
     Node::of(&[derive(schema)]).write(out, false);
 }
 
-/// The same for a status. Conditions belong to every status, since a plugin states them beside it; an author need not
-/// declare them. And no field of it is required: a condition may have to be written before the plugin ever gave a
-/// status, and the API server would refuse it.
+/// Writes the structural schema of a status. It always has conditions, since an outcome has them beside its status. No
+/// field is required: the API server would refuse a condition that the host writes before the plugin's first status.
 pub(crate) fn write_status(schema: Schema, out: &mut Text) {
     Node::of(&[derive(schema)]).write(out, true);
 }
 
-/// The status of a kind whose author has no fields for it: what goes wrong with an object is still told by its conditions.
+/// Writes the schema of a status that has conditions alone, in which the host reports errors.
 pub(crate) fn write_bare_status(out: &mut Text) {
     out.open(b'{').text("type", "object").name("properties").open(b'{').name("conditions").raw(CONDITIONS);
     out.close(b'}').close(b'}');
 }
 
-/// What schemars makes of a type. Leaked: it happens twice in the life of an instance that ends right afterwards, and
-/// the code that would free these trees is a good part of a small component.
+/// The schema that schemars derives. Leaked: this runs twice in an instance that ends right afterwards, and the code
+/// that frees these trees would be a good part of a small component.
 fn derive(schema: Schema) -> &'static Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -72,15 +71,14 @@ fn derive(schema: Schema) -> &'static Value {
     Box::leak(Box::new(schema(generator).to_value()))
 }
 
-/// One schema, looked at through everything that applies at its place: itself, members of its allOf, and an
-/// alternative that is the only one left once null is taken away.
+/// One schema with everything that applies at its place: itself, members of its allOf, and an alternative that is the
+/// only one besides null.
 #[derive(Default)]
 struct Node<'a> {
     layers: Vec<&'a Object>,
     alternatives: Option<(&'static str, Vec<&'a Value>)>,
-    /// Null is a value too.
     nullable: bool,
-    /// Anything is accepted, because no structural schema can say what is.
+    /// Accepts anything, because no structural schema can describe it.
     any: bool,
 }
 
@@ -94,8 +92,8 @@ impl<'a> Node<'a> {
     }
 
     fn add(&mut self, schema: &'a Value) {
-        // `true` accepts everything. `false` accepts nothing, which only generic code asks for, and a reference is
-        // left only where a type contains itself: both become "anything".
+        // `true` accepts everything. `false` accepts nothing, and only generic code uses it; a reference is left only
+        // where a type contains itself. Both become "anything".
         let Some(layer) = schema.as_object().filter(|layer| !layer.contains_key("$ref")) else {
             self.any = true;
             return;
@@ -124,7 +122,7 @@ impl<'a> Node<'a> {
                 out.name(keyword).value(value);
             }
         }
-        // A default of null is what serde assumes anyway, and the API server wants it only on nullable fields.
+        // serde assumes a default of null anyway, and the API server accepts it on nullable fields alone.
         if let Some(default) = self.get("default").filter(|default| !default.is_null()) {
             out.name("default").value(default);
         }
@@ -161,7 +159,7 @@ impl<'a> Node<'a> {
         out.close(b'}');
     }
 
-    /// Kubernetes knows signed integers of 32 and 64 bits; the others become the next wider one with bounds.
+    /// Kubernetes has signed integers of 32 and 64 bits; others become the next wider one with bounds.
     fn write_format(&self, out: &mut Text) {
         let Some(format) = self.get("format").and_then(Value::as_str) else { return };
         let known = match format {
@@ -179,7 +177,7 @@ impl<'a> Node<'a> {
         out.text("format", known);
     }
 
-    /// The values of an enumeration, whether it is one or alternatives of one value each. Null only makes it nullable.
+    /// The values of an enumeration, or of alternatives with one value each. Null makes it nullable.
     fn values(&mut self, variants: Option<&(&str, Vec<&'a Value>)>) -> Vec<&'a Value> {
         let mut values = Vec::new();
         for layer in &self.layers {
@@ -198,7 +196,7 @@ impl<'a> Node<'a> {
         values
     }
 
-    /// The fields of an object, each with every schema that it has here or in an alternative.
+    /// The fields of an object, each with all schemas that it has here and in alternatives.
     fn fields(&self, variants: &[&'a Value]) -> Vec<(&'a str, Vec<&'a Value>)> {
         let mut fields: Vec<(&str, Vec<&Value>)> = Vec::new();
         let more = variants.iter().filter_map(|each| each.as_object());
@@ -214,7 +212,8 @@ impl<'a> Node<'a> {
         fields
     }
 
-    /// The type; the one of its values or fields where none is written. Gives it, or nothing where none can be written.
+    /// Writes the type, or the one of its values or fields if none is given. Returns it; empty if no type can be
+    /// written.
     fn write_type(
         &mut self,
         values: &[&Value],
@@ -250,7 +249,7 @@ impl<'a> Node<'a> {
         name
     }
 
-    /// Every type that is named here, or else in the alternatives; an alternative without one counts as "".
+    /// The types that are named here, or else in the alternatives; an alternative without one counts as "".
     fn type_names(&self, variants: Option<&(&str, Vec<&'a Value>)>) -> Vec<&'a str> {
         match self.get("type") {
             Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
@@ -263,8 +262,9 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What is inside an array or object. Fields and free keys exclude each other in a structural schema, and "no
-    /// other fields" is what pruning does anyway, so `additionalProperties: false` is never written.
+    /// Writes the contents of an array or object. Properties and additionalProperties exclude each other in a
+    /// structural schema. `additionalProperties: false` is never written, because the API server prunes unknown fields
+    /// anyway.
     fn write_contents(&mut self, fields: Vec<(&'a str, Vec<&'a Value>)>, kind: &str, is_status: bool, out: &mut Text) {
         match kind {
             "object" => {}
@@ -318,7 +318,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A field that may stand in several alternatives: tags enumerate all their values; what has two types is anything.
+/// Writes a field of one or several alternatives: a tag enumerates all its values; a field with two types accepts
+/// anything.
 fn write_field(schemas: &[&Value], out: &mut Text) {
     let values: Vec<&Value> = schemas.iter().filter_map(|schema| schema.as_object()).flat_map(values_of).collect();
     match schemas {
@@ -333,8 +334,8 @@ fn write_field(schemas: &[&Value], out: &mut Text) {
     }
 }
 
-/// What tells alternatives apart once their fields have moved up to the parent, as a structural schema wants them:
-/// which fields they require, and the values of their tags.
+/// Writes what distinguishes alternatives whose fields are in the parent, as a structural schema requires: their
+/// required fields and the values of their tags.
 fn write_alternatives(keyword: &str, variants: &[&Value], out: &mut Text) {
     out.name(keyword).open(b'[');
     for variant in variants {

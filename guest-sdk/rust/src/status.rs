@@ -1,12 +1,11 @@
-//! The status that an object carries: read when somebody looks at it. Most reconciles write a status and never look at the
-//! last one, and reading it would be work that grows with what they wrote.
+//! The status of an object, parsed on first use: most reconciles write a status and never read the last one.
 
 use std::cell::OnceCell;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-/// What was last observed of an object, if anything was. The field `status` of a kind that declares one.
+/// The status of an object, if it has one: the field `status` of a kind that declares one.
 ///
 /// ```
 /// use mortise_sdk::Status;
@@ -22,7 +21,7 @@ pub struct Status<T> {
 }
 
 impl<T> Status<T> {
-    /// The status of an object that has none yet.
+    /// No status yet.
     pub fn none() -> Self {
         Self { text: Box::default(), value: OnceCell::from(None) }
     }
@@ -38,8 +37,8 @@ impl<T> Status<T> {
 }
 
 impl<T: DeserializeOwned> Status<T> {
-    /// The status. One that does not fit `T` is none: it may be an older build's, or hold nothing but conditions yet, and
-    /// no plugin should stop working over what it will overwrite anyway.
+    /// The status. One that does not fit `T` counts as none: an older build may have written it, or it has nothing but
+    /// conditions yet, and the plugin is going to overwrite it anyway.
     pub fn get(&self) -> Option<&T> {
         self.value.get_or_init(|| serde_json::from_str(&self.text).ok()).as_ref()
     }

@@ -1,8 +1,8 @@
-//! Runs a plugin natively against objects that a test writes down: no WebAssembly, no cluster, no host. Reads follow
-//! the host's rules (only declared kinds, projected fields, label selectors, the same order), so what passes here
-//! asks the same questions there; and an outcome that the host would refuse is refused, in the host's words.
+//! Runs a plugin natively against the objects of a test, without WebAssembly, cluster or host. Reads follow the host's
+//! rules (declared kinds only, projected fields, selectors, order). An outcome that the host would refuse is refused,
+//! with the host's message.
 //!
-//! What this does not do is the host's and the API server's part: names, owner references, patches, schemas, quotas.
+//! Not covered is what the API server does: schemas, quotas, JSON patches, strategic patches with lists.
 
 pub use admission::{Admitted, Refused};
 pub use cluster::Cluster;

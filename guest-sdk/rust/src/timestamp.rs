@@ -1,6 +1,6 @@
-//! An instant as Kubernetes writes it: RFC 3339 text outside, Unix milliseconds inside. Knows no clock and no time zone but
-//! UTC; what a zone's clock shows is the host's business, see [`Context::next_tick`]. Written out instead of taken from a
-//! library, because it is a hundred lines that every component would carry several times over.
+//! An instant: RFC 3339 text in JSON, Unix milliseconds in memory. It knows no clock and no time zone but UTC; the host
+//! evaluates time zones, see [`Context::next_tick`]. No library, because one would take several times this file's size
+//! in every component.
 //!
 //! [`Context::next_tick`]: crate::Context::next_tick
 
@@ -17,13 +17,13 @@ const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;
 /// Days of 400 years, after which the calendar repeats itself.
 const CYCLE_DAYS: u64 = 146_097;
-/// From 1 March of the year 0, from which leap days are counted best, to 1 January 1970.
+/// From 1 March of the year 0 to 1 January 1970. A year that begins in March has its leap day at its end.
 const DAYS_BEFORE_1970: u64 = 719_468;
 /// The last instant that has a year of four digits.
 const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 
-/// An instant from 1970 to the end of the year 9999, to the millisecond. As a field of a spec or a status it is what
-/// Kubernetes calls a Time: a string with the format `date-time`.
+/// An instant from 1970 to the end of the year 9999, to the millisecond. In a spec or a status it is Kubernetes' Time:
+/// a string with the format `date-time`.
 ///
 /// ```
 /// use mortise_sdk::Timestamp;
@@ -37,7 +37,8 @@ const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// An instant, as [`Context::now_unix_ms`] gives it; what is later than the year 9999 is its end.
+    /// From milliseconds since 1970, such as [`Context::now_unix_ms`]. What is after the year 9999 becomes its last
+    /// millisecond.
     ///
     /// [`Context::now_unix_ms`]: crate::Context::now_unix_ms
     pub const fn from_unix_ms(unix_ms: u64) -> Self {
@@ -49,8 +50,8 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads RFC 3339 with any offset and any fraction of a second, of which milliseconds are kept. None when it is
-    /// something else, or not within 1970 and 9999.
+    /// Parses RFC 3339 with any offset and any fraction of a second, of which it keeps milliseconds. None for anything
+    /// else and for an instant before 1970 or after 9999.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_once(['T', 't', ' '])?;
         let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -58,7 +59,7 @@ impl Timestamp {
         let (time, offset) = time.split_at(zone);
         let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
         let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
-        // A leap second has no number of its own.
+        // A leap second has no Unix time of its own.
         let is_time = hour < 24 && minute < 60 && second <= 60;
         if !is_time || !(1..=12).contains(&month) || day == 0 || day > days_of(year, month) {
             return None;
@@ -75,7 +76,7 @@ impl Timestamp {
     }
 }
 
-/// Digits with separators, each group of the length that it has to have.
+/// Groups of digits between separators; each group has its given length.
 fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[u64; N]> {
     let mut parts = text.split(separator);
     let mut found = [0; N];
@@ -108,8 +109,8 @@ fn days_of(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Days from 1 March of the year 0 to a date, in a calendar whose years begin in March. The one before that is day 0 too:
-/// it is far from 1970.
+/// Days from 1 March of the year 0 to a date. It is wrong before that day, and the caller refuses everything before
+/// 1970.
 fn days_to(year: u64, month: u64, day: u64) -> u64 {
     let year = if month > 2 { year } else { year.saturating_sub(1) };
     let month_from_march = (month + 9) % 12;
@@ -117,7 +118,7 @@ fn days_to(year: u64, month: u64, day: u64) -> u64 {
     year * 365 + year / 4 - year / 100 + year / 400 + day_of_year
 }
 
-/// The date that is so many days after 1 March of the year 0.
+/// The date this many days after 1 March of the year 0.
 fn date_of(days: u64) -> (u64, u64, u64) {
     let (cycle, day) = (days / CYCLE_DAYS, days % CYCLE_DAYS);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn days_of_eight_thousand_years_are_written_and_read_back() {
-        // All of the first sixty years, then one of every 89.
+        // Every day of the first sixty years, then every 89th.
         for day in (0..22_000).chain((22_000..=2_932_896).step_by(89)) {
             let at = Timestamp::from_unix_ms(day * 86_400_000 + day);
             assert_eq!(Timestamp::parse(&at.to_string()), Some(at), "{at}");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_calendar() {
         for (text, unix_ms) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2000-02-29T12:00:00Z", 951_825_600_000),
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_fractions_are_read_and_what_is_no_time_is_not() {
+    fn offsets_and_fractions_are_parsed_and_invalid_times_are_not() {
         let at = Timestamp::parse("2026-01-01T00:00:00Z");
         for same in ["2026-01-01T05:30:00+05:30", "2025-12-31T19:00:00-05:00", "2026-01-01t00:00:00.0004z"] {
             assert_eq!(Timestamp::parse(same), at, "{same}");

@@ -1,4 +1,4 @@
-//! The SDK from where an author stands: another crate, which knows the public items and nothing else.
+//! The SDK as an author uses it: from another crate, by its public items.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use mortise_sdk::prelude::*;
@@ -102,7 +102,7 @@ fn everything_that_attributes_say_is_in_the_custom_resource_definition() {
 }
 
 #[test]
-fn projections_ask_for_their_fields_and_read_them_flat() {
+fn projections_read_their_fields_into_a_flat_struct() {
     let site = Site::new("a", SiteSpec { pages: 1 });
     let mut cluster = Cluster::of(&PLUGIN);
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2, "template": {}},
@@ -117,7 +117,7 @@ fn projections_ask_for_their_fields_and_read_them_flat() {
 }
 
 #[test]
-fn a_field_of_the_wrong_shape_is_named() {
+fn a_field_that_does_not_fit_is_named() {
     let site = Site::new("a", SiteSpec { pages: 1 });
     let mut cluster = Cluster::of(&PLUGIN);
     cluster.add_child(&site, "x", &json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": "two"}}));
@@ -126,7 +126,7 @@ fn a_field_of_the_wrong_shape_is_named() {
 }
 
 #[test]
-fn a_status_that_does_not_fit_is_none_and_stops_nobody() {
+fn a_status_that_does_not_fit_counts_as_none() {
     let mut site = serde_json::to_value(Site::new("a", SiteSpec { pages: 1 })).unwrap();
     assert_eq!((&site["apiVersion"], &site["kind"]), (&json!("example.com/v1beta2"), &json!("Site")));
     site["status"] = json!({"conditions": [], "pages": "an older build wrote text"});
@@ -158,7 +158,7 @@ mod foreign_types {
 }
 
 #[test]
-fn the_types_of_k8s_openapi_are_read_and_wanted_as_they_are() {
+fn the_types_of_k8s_openapi_can_be_read_and_returned() {
     let mirror = foreign_types::Mirror::new("m", foreign_types::MirrorSpec {});
     let mut cluster = Cluster::of(&foreign_types::PLUGIN);
     for (name, labels) in [("a", json!({"app": "web"})), ("b", json!({}))] {
@@ -171,13 +171,13 @@ fn the_types_of_k8s_openapi_are_read_and_wanted_as_they_are() {
 }
 
 mod several_controllers {
-    //! A plugin of two controllers in files of their own: one of a kind of Kubernetes itself, one of the kind that it owns.
+    //! A plugin of two controllers in modules of their own: one of a built-in kind, one of the kind that it owns.
 
     use mortise_sdk::prelude::*;
 
     plugin!(deployments::adopt, report, limits(deadline_ms = 250), name = "notes", version = "1.2.3");
 
-    /// What somebody notes about a Deployment.
+    /// A note about a Deployment.
     #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
     #[resource(group = "example.com", version = "v1", kind = "Note", status = NoteStatus)]
     pub struct NoteSpec {
@@ -217,7 +217,7 @@ mod several_controllers {
 }
 
 #[test]
-fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_one_of_the_kind() {
+fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_controller_of_the_kind() {
     let plugin = &several_controllers::PLUGIN;
     let manifest = Json::raw(plugin.manifest()).value().unwrap();
     assert_eq!((&manifest["name"], &manifest["version"]), (&json!("notes"), &json!("1.2.3")));
@@ -232,7 +232,7 @@ fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_one_of_the_kin
             {"for": note, "concurrency": 2},
         ])
     );
-    assert_eq!(manifest["customResources"].as_array().unwrap().len(), 1, "Kubernetes' own kind brings no definition");
+    assert_eq!(manifest["customResources"].as_array().unwrap().len(), 1, "a built-in kind has no definition");
 
     let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
         "metadata": {"name": "web", "namespace": "shop", "labels": {"tier": "web"},
@@ -248,8 +248,8 @@ fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_one_of_the_kin
     for (place, value) in [("annotations", json!({"example.com/on": "false"})), ("labels", json!({"tier": "db"}))] {
         let mut other = deployment.clone();
         other["metadata"][place] = value;
-        let told = cluster.reconcile(&other).unwrap_err();
-        assert!(told.message().contains("the host would not call the plugin for \"web\""), "{told}");
+        let failure = cluster.reconcile(&other).unwrap_err();
+        assert!(failure.message().contains("the host would not call the plugin for \"web\""), "{failure}");
     }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}});
     assert!(cluster.reconcile(&pod).unwrap_err().message().contains("no controller reconciles Pod"));

@@ -1,4 +1,4 @@
-//! A kind of three versions, as an author writes them and as the API server has them converted.
+//! A kind of three versions, as an author writes them, and their conversion.
 
 use mortise_sdk::prelude::*;
 use mortise_sdk::testing::Cluster;
@@ -131,7 +131,7 @@ fn the_definition_has_all_versions_and_stores_the_reconciled_one() {
 }
 
 #[test]
-fn there_and_back_is_what_it_was_whichever_way_it_goes() {
+fn a_round_trip_over_any_versions_restores_the_object() {
     let objects = [
         tank("v1", json!({"size": {"value": 3, "unit": "l"}, "valves": ["a", "b"]})),
         tank("v1", json!({"size": {"value": 3, "unit": "l"}})),
@@ -165,7 +165,7 @@ fn there_and_back_is_what_it_was_whichever_way_it_goes() {
 }
 
 #[test]
-fn what_somebody_changes_in_another_version_is_changed_and_the_rest_stays() {
+fn a_change_in_another_version_is_kept_beside_the_fields_that_version_lacks() {
     let object = tank("v1", json!({"size": {"value": 3, "unit": "l"}, "valves": ["a", "b"]}));
     let mut shown = convert(&object, "v1alpha1");
     assert_eq!(shown["spec"], json!({"size": "3 l"}));
@@ -177,11 +177,11 @@ fn what_somebody_changes_in_another_version_is_changed_and_the_rest_stays() {
     shown["spec"]["valves"] = json!(["c"]);
     let back = convert(&shown, "v1alpha1");
     assert_eq!(back["spec"], json!({"size": "3 l", "color": "red"}));
-    assert_eq!(convert(&back, "v1")["spec"]["valves"], json!(["c"]), "what is kept is what it is now");
+    assert_eq!(convert(&back, "v1")["spec"]["valves"], json!(["c"]), "the annotation keeps the new value");
 }
 
 #[test]
-fn a_status_is_converted_beside_the_spec_with_the_hosts_own_part_of_it() {
+fn a_status_is_converted_and_keeps_the_fields_of_the_host() {
     let conditions = json!([{"type": "Ready", "status": "True"}]);
     let mut object = tank("v1", json!({"size": {"value": 3, "unit": "l"}}));
     object["status"] = json!({"percent": 40, "conditions": conditions, "observedGeneration": 2});
@@ -196,7 +196,7 @@ fn a_status_is_converted_beside_the_spec_with_the_hosts_own_part_of_it() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_refused_in_the_authors_words() {
+fn a_conversion_that_fails_reports_the_authors_message() {
     let old = tank("v1alpha1", json!({"size": "many l"}));
     assert_eq!(refused(&old, "example.com/v1"), "spec.size: \"many\" is no number");
     assert_eq!(refused(&tank("v1alpha1", json!({"size": "3 gal"})), "example.com/v1beta1"), "\"gal\" has no litres");

@@ -1,15 +1,15 @@
-//! What is asked about a CronTab before it is stored: whether its schedule means something. It starts no Job.
+//! Validates the schedule of a CronTab before the API server stores it.
 
 use mortise_sdk::prelude::*;
 
 use crate::CronTab;
 
-/// Fires in every zone there is: whatever is wrong with it is wrong with the zone.
+/// A valid expression: an error with it is an error of the zone.
 const GOOD: &str = "@yearly";
 
 pub(crate) fn check(tab: &CronTab, review: &Review<CronTab>) -> Verdict {
     let schedule = |tab: &CronTab| (tab.spec.cron_spec.clone(), tab.spec.time_zone.clone());
-    // One that is stored already, from before it was checked, keeps nobody from changing what else there is.
+    // An invalid schedule that was stored before must not block changes of other fields.
     if review.old.as_ref().is_some_and(|old| schedule(old) == schedule(tab)) {
         return Verdict::allowed();
     }

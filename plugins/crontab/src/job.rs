@@ -1,21 +1,21 @@
-//! One Job of a CronTab: how it is wanted, and what is read of it. Knows no schedule.
+//! The Jobs of a CronTab. This file must not know schedules.
 //!
-//! A Job's template cannot be changed, and a Job that has run must not run again because the CronTab has another image now.
-//! So a Job that exists is wanted by its name alone: the host leaves it as it is (`update = "on_delete"`), and should somebody
-//! delete it while it is wanted, there is nothing that the API server would make a Job of.
+//! A Job's template is immutable, and a Job that has run must not run again when the CronTab gets another image. So an
+//! existing Job is a child with a name alone: the host does not change it (`update = "on_delete"`), and if somebody
+//! deletes it, the API server refuses to create a Job from that.
 
 use mortise_sdk::prelude::*;
 
-/// A tick's key and part of its Job's name is its number of minutes since 1970.
+/// A tick's key, which is also part of its Job's name, is the number of minutes since 1970.
 const MINUTE_MS: u64 = 60_000;
-/// The longest name of a CronTab to which a minute of eight digits can be added: a Job's name becomes the value of a label,
-/// which has 63 bytes.
+/// The longest name of a CronTab to which a dash and eight digits can be added: a Job's name becomes the value of a
+/// label, which has 63 bytes at most.
 const MAX_OWN_NAME_BYTES: usize = 54;
 
-/// Says when a Job should have started, for people.
+/// Annotation: when the Job was due, for people.
 const SCHEDULED_AT: &str = "stable.example.com/scheduled-at";
 
-/// What matters about a Job.
+/// The fields of a Job that are read.
 #[derive(Projection)]
 #[projection("batch/v1/Job")]
 struct Read<'a> {
@@ -35,7 +35,7 @@ struct JobCondition {
     status: String,
 }
 
-/// A Job of a tick.
+/// The Job of a tick.
 pub(crate) struct Job<'a> {
     /// Unix milliseconds.
     pub(crate) tick: u64,
@@ -45,19 +45,19 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// It runs or is about to.
+    /// Running or about to run.
     pub(crate) fn is_active(&self) -> bool {
         self.deleted_at.is_none() && !self.is_finished
     }
 
-    /// The Job as it is.
+    /// The existing Job as a child.
     pub(crate) fn kept(&self) -> Child {
         let named = json!({"metadata": {"name": self.name}});
         Child::new(key_of(self.tick), Json::of_kind("batch/v1", "Job", &named))
     }
 }
 
-/// The Jobs of a CronTab, the oldest first. What carries no tick is none of them.
+/// The Jobs of a CronTab, the oldest first, without those whose key is no tick.
 pub(crate) fn owned(cx: &Context) -> Result<Vec<Job<'_>>, Failure> {
     let read: Vec<Read> = cx.owned()?;
     let mut jobs: Vec<Job> = read.into_iter().filter_map(job).collect();
@@ -82,7 +82,7 @@ fn key_of(tick: u64) -> String {
     (tick / MINUTE_MS).to_string()
 }
 
-/// The Job of a tick that has none. The host names those of a CronTab whose name is too long.
+/// A new Job for a tick. Without a name, which would be too long, the host derives one.
 pub(crate) fn new(crontab: &str, tick: u64, image: &str, replicas: i32) -> Child {
     let minute = key_of(tick);
     let mut job = json!({

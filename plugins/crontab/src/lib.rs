@@ -1,8 +1,8 @@
-//! CronTab, Jobs at the ticks of a schedule: an object goes in with the Jobs that it owns, the wanted Jobs and a status come
-//! out. When an expression fires is the host's business, running a Job the Job controller's.
+//! CronTab creates a Job at each tick of a schedule. An object and the Jobs that it owns go in, the desired Jobs and a
+//! status come out. The host evaluates the schedule, and the Job controller runs the Jobs.
 //!
-//! A tick's Job is named after the tick, and a tick is done when its Job was seen or the status says so; so it does not
-//! matter how often, or by which host, a tick is looked at.
+//! A Job is named after its tick, and a tick is done when its Job was seen or the status has it. So no tick runs twice,
+//! however often it is reconciled and by whichever host.
 
 use mortise_sdk::prelude::*;
 use mortise_sdk::{LatestTick, MAX_CHILDREN, ScheduleError};
@@ -29,8 +29,8 @@ mod tests;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CronTabSpec {
-    /// When: five fields (minute, hour, day of month, month, day of week), or a macro such as @daily. Blanks around it are
-    /// fine.
+    /// The schedule: five fields (minute, hour, day of month, month, day of week), or a macro such as @daily. White
+    /// space around it is allowed.
     #[schemars(length(max = 1024))]
     pub cron_spec: String,
     /// The image of the container that each Pod runs.
@@ -43,15 +43,14 @@ pub struct CronTabSpec {
     /// The IANA time zone of cronSpec; UTC unless given.
     #[serde(default)]
     pub time_zone: Option<String>,
-    /// No Job is started as long as this is true. The newest tick of that time is made up for afterwards, if the deadline
-    /// lets it.
+    /// No Job is started while this is true. The newest missed tick runs afterwards, unless its deadline has passed.
     #[serde(default)]
     pub suspend: bool,
     /// How many seconds after its tick a Job may still be started; any number unless given.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub starting_deadline_seconds: Option<i64>,
-    /// What a tick does while Jobs of earlier ones run.
+    /// What happens at a tick while Jobs of earlier ticks run.
     #[serde(default)]
     pub concurrency_policy: ConcurrencyPolicy,
     /// How many finished Jobs are kept.
@@ -60,13 +59,13 @@ pub struct CronTabSpec {
     pub history_limit: i32,
 }
 
-/// What a tick does while Jobs of earlier ones run.
+/// What happens at a tick while Jobs of earlier ticks run.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ConcurrencyPolicy {
     /// Its Job runs beside them.
     #[default]
     Allow,
-    /// Its Job waits until they have ended; only the newest tick is made up for.
+    /// Its Job waits until they have ended; only the newest tick runs then.
     Forbid,
     /// They are deleted, then its Job runs.
     Replace,
@@ -80,7 +79,7 @@ fn three() -> i32 {
     3
 }
 
-/// What was last observed of a CronTab.
+/// The last observed state of a CronTab.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronTabStatus {
@@ -94,21 +93,21 @@ pub struct CronTabStatus {
     pub active: Vec<String>,
 }
 
-/// What is to be done about the ticks since the last one that had its Job.
+/// What to do for the ticks since the last one that had its Job.
 enum Due {
-    /// There was none, or nothing is started now.
+    /// There was no tick, or the CronTab is suspended.
     Nothing,
-    /// The newest one gets its Job; the others were missed.
+    /// Create the newest tick's Job; earlier ticks were missed.
     Start(LatestTick),
-    /// The newest one is older than the deadline.
+    /// The newest tick is older than the deadline.
     Late(u64),
-    /// The newest one waits until the running Jobs have ended.
+    /// The newest tick waits until the running Jobs have ended.
     Waits(u64),
-    /// The running Jobs make room for the newest one.
+    /// The running Jobs are deleted for the newest tick.
     Replaces(u64),
 }
 
-/// How long until a Job may go that only waits for its tick to stand in the status: the status is written at once.
+/// How long a Job is kept that waits only for its tick to be in the status: the status is written at once.
 const RECORDED_AFTER: Duration = Duration::from_secs(1);
 
 #[reconciler(owns("batch/v1/Job", update = "on_delete"), admission(validate = check))]
@@ -128,22 +127,22 @@ fn reconcile(tab: &CronTab, cx: &Context) -> Result<Outcome, Failure> {
     };
     status.next_schedule_time = next.filter(|_| !tab.spec.suspend).map(Timestamp::from_unix_ms);
 
-    let (mut children, waits_for_status) = staying(tab, &jobs, &due, recorded);
+    let (mut children, waits_for_status) = kept(tab, &jobs, &due, recorded);
     if let Due::Start(tick) = &due {
         children.push(job::new(&tab.metadata.name, tick.unix_ms, &tab.spec.image, tab.spec.replicas));
     }
     if children.len() > MAX_CHILDREN {
-        let message = format!("{} Jobs run, and no more than {MAX_CHILDREN} can be kept in sight", status.active.len());
+        let message = format!("{} Jobs run, and a CronTab can own {MAX_CHILDREN} at most", status.active.len());
         return Ok(Outcome::new().status(&status).ready(false, "TooManyJobs", message));
     }
-    let mut outcome = tell(tab, next, &due, Outcome::children(children).status(&status));
+    let mut outcome = report(tab, next, &due, Outcome::children(children).status(&status));
     if let Some(next) = next.filter(|_| !tab.spec.suspend) {
         outcome = outcome.requeue_after(Duration::from_millis(next.saturating_sub(now)));
     }
     Ok(if waits_for_status { outcome.requeue_after(RECORDED_AFTER) } else { outcome })
 }
 
-/// The next tick, and what is to be done about those that have been.
+/// The next tick, and what to do for past ones.
 fn ticks(
     tab: &CronTab,
     cx: &Context,
@@ -153,7 +152,7 @@ fn ticks(
 ) -> Result<(Option<u64>, Due), ScheduleError> {
     let spec = &tab.spec;
     let zone = spec.time_zone.as_deref().unwrap_or("UTC");
-    // A clock that was set back sees ticks again that have had their Jobs.
+    // After a clock was set back, ticks after `now` may have had their Jobs.
     let next = cx.next_tick(&spec.cron_spec, zone, last.map_or(now, |last| last.max(now)))?;
     let created = tab.metadata.creation_timestamp.as_deref().and_then(Timestamp::parse);
     let begin = last.or(created.map(Timestamp::unix_ms)).unwrap_or(now);
@@ -171,32 +170,33 @@ fn ticks(
     Ok((next, due))
 }
 
-/// The Jobs that stay: those that run, unless they make room, and the newest of those that have ended. Also whether one stays
-/// only until its tick stands in the status, because without either nobody would know that the tick has had its Job.
-fn staying(tab: &CronTab, jobs: &[Job], due: &Due, recorded: Option<u64>) -> (Vec<Child>, bool) {
-    let makes_room = matches!(due, Due::Replaces(_));
+/// The Jobs to keep: running ones, unless they are replaced, and the newest finished ones. Also whether one is kept
+/// only until its tick is in the status: without Job and status, the tick would run again.
+fn kept(tab: &CronTab, jobs: &[Job], due: &Due, recorded: Option<u64>) -> (Vec<Child>, bool) {
+    let replaces = matches!(due, Due::Replaces(_));
     let jobs = || jobs.iter().filter(|job| job.deleted_at.is_none());
     let active = jobs().filter(|job| job.is_active()).count();
     let limit = usize::try_from(tab.spec.history_limit).unwrap_or_default();
-    // One place is left for the Job of the next tick.
+    // Room for the Job of the next tick.
     let room = MAX_CHILDREN.saturating_sub(active + 1);
     let mut too_old = (jobs().count() - active).saturating_sub(limit.min(room));
     let (mut children, mut waits_for_status) = (Vec::with_capacity(jobs().count() + 1), false);
     for job in jobs() {
-        let goes = if job.is_active() { makes_room } else { too_old > 0 };
+        let unwanted = if job.is_active() { replaces } else { too_old > 0 };
         too_old = too_old.saturating_sub(usize::from(!job.is_active()));
-        // Ticks older than one that is still to run are never looked at again.
-        if goes && (makes_room || recorded.is_some_and(|recorded| job.tick <= recorded)) {
+        // A Job that is replaced need not be in the status: a newer tick is still to run, and older ones never run
+        // after it.
+        if unwanted && (replaces || recorded.is_some_and(|recorded| job.tick <= recorded)) {
             continue;
         }
-        waits_for_status |= goes;
+        waits_for_status |= unwanted;
         children.push(job.kept());
     }
     (children, waits_for_status)
 }
 
-/// What a person is told.
-fn tell(tab: &CronTab, next: Option<u64>, due: &Due, outcome: Outcome) -> Outcome {
+/// Events and the condition `Ready`.
+fn report(tab: &CronTab, next: Option<u64>, due: &Due, outcome: Outcome) -> Outcome {
     let time = |unix_ms: u64| Timestamp::from_unix_ms(unix_ms).to_string();
     let outcome = match due {
         Due::Start(tick) => {

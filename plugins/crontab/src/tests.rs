@@ -1,4 +1,4 @@
-//! CronTab as its users know it, run natively: no WebAssembly, no cluster, and time that the test says.
+//! CronTab as its users see it, run natively, with the test's clock.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ fn ms(time: &str) -> u64 {
     Timestamp::parse(time).unwrap().unix_ms()
 }
 
-/// A CronTab of every fifth minute, created twenty seconds before the first tick of these tests, with other fields of the
-/// spec beside that.
+/// A CronTab of every fifth minute, created twenty seconds before the first tick of these tests, with these fields of
+/// the spec.
 fn tab(fields: Value) -> CronTab {
     let mut spec = json!({"cronSpec": " */5 * * * * ", "image": "cron:1"});
     for (name, value) in fields.as_object().unwrap() {
@@ -23,7 +23,7 @@ fn tab(fields: Value) -> CronTab {
     tab
 }
 
-/// A CronTab in a cluster in which time goes on; Jobs and status follow the outcomes as the host makes them follow.
+/// A CronTab in a cluster whose time the test advances. Outcomes change Jobs and status as the host would.
 struct Story {
     cluster: Cluster,
     tab: CronTab,
@@ -34,10 +34,10 @@ impl Story {
         Self { cluster: Cluster::of(&PLUGIN), tab: tab(fields) }
     }
 
-    /// What is wanted at this time, once all that follows from it has happened.
+    /// The outcome at this time, at the fixed point.
     fn at(&mut self, time: &str) -> Outcome {
         self.cluster.set_now_unix_ms(ms(time));
-        // Once more for what waits until the status is written.
+        // The second round is for what waits until the status is written.
         for _ in 0..2 {
             let outcome = self.cluster.settle(&self.tab).unwrap();
             self.record(&outcome);
@@ -46,7 +46,7 @@ impl Story {
         let jobs: BTreeSet<String> = self.jobs().into_iter().collect();
         if outcome.children.is_some() {
             let wanted = outcome.child_keys().into_iter().map(|key| format!("tab-{key}"));
-            assert_eq!(wanted.collect::<BTreeSet<_>>(), jobs, "nothing is left to be done");
+            assert_eq!(wanted.collect::<BTreeSet<_>>(), jobs, "fixed point");
         }
         outcome
     }
@@ -69,7 +69,7 @@ impl Story {
         jobs.into_iter().find(|job| job["metadata"]["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
     }
 
-    /// The Job controller says how a Job ended.
+    /// Ends a Job as the Job controller does.
     fn end(&mut self, name: &str, how: &str) {
         let mut job = self.job(name);
         let failure_target = json!({"type": "FailureTarget", "status": "True"});
@@ -93,7 +93,7 @@ fn ready(outcome: &Outcome) -> (&str, &str) {
     (&ready.reason, &ready.message)
 }
 
-fn told(outcome: &Outcome) -> Vec<(&str, &str)> {
+fn events(outcome: &Outcome) -> Vec<(&str, &str)> {
     outcome.events.iter().map(|event| (event.reason.as_str(), event.message.as_str())).collect()
 }
 
@@ -102,15 +102,15 @@ const FIVE_PAST: &str = "2026-01-01T12:05:00Z";
 const TEN_PAST: &str = "2026-01-01T12:10:00Z";
 
 #[test]
-fn a_tick_gets_one_job_of_as_many_pods_as_replicas_named_from_the_crontab_and_the_minute() {
+fn a_tick_gets_one_job_with_replicas_pods_named_after_the_crontab_and_the_minute() {
     let mut story = Story::of(json!({"replicas": 3}));
     story.cluster.set_now_unix_ms(ms(NOON));
     let first = story.cluster.reconcile(&story.tab).unwrap();
-    assert_eq!(told(&first), [("SuccessfulCreate", "started the Job of 2026-01-01T12:00:00Z")]);
+    assert_eq!(events(&first), [("SuccessfulCreate", "started the Job of 2026-01-01T12:00:00Z")]);
     assert_eq!(
         first.status_value(),
         json!({"nextScheduleTime": FIVE_PAST, "active": []}),
-        "a tick counts once its Job is seen"
+        "a tick is recorded once its Job is seen"
     );
 
     let outcome = story.at(NOON);
@@ -123,7 +123,7 @@ fn a_tick_gets_one_job_of_as_many_pods_as_replicas_named_from_the_crontab_and_th
     let status = json!({"lastScheduleTime": NOON, "nextScheduleTime": FIVE_PAST, "active": ["tab-29454480"]});
     assert_eq!(outcome.status_value(), status);
     assert_eq!(ready(&outcome), ("Scheduled", "the next tick is at 2026-01-01T12:05:00Z"));
-    assert_eq!(told(&outcome), []);
+    assert_eq!(events(&outcome), []);
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn a_tick_that_has_had_its_job_never_gets_another() {
     let mut story = Story::of(json!({}));
     story.at(NOON);
     story.delete(&name(NOON));
-    assert_eq!(story.at("2026-01-01T12:01:00Z").child_keys(), [""; 0], "the status tells");
+    assert_eq!(story.at("2026-01-01T12:01:00Z").child_keys(), [""; 0], "the status has the tick");
 
     let mut story = Story::of(json!({}));
     story.at(NOON);
     story.tab.status = Status::none();
     let outcome = story.at("2026-01-01T12:01:00Z");
-    assert_eq!(outcome.status_value()["lastScheduleTime"], NOON, "the Job tells");
+    assert_eq!(outcome.status_value()["lastScheduleTime"], NOON, "the Job has the tick");
     assert_eq!(story.jobs(), [name(NOON)]);
     let mut deleted = story.job(&name(NOON));
     deleted["metadata"]["deletionTimestamp"] = NOON.into();
@@ -160,32 +160,32 @@ fn a_tick_that_has_had_its_job_never_gets_another() {
     story.tab.status = Status::none();
     story.cluster.set_now_unix_ms(ms("2026-01-01T12:02:00Z"));
     let outcome = story.cluster.reconcile(&story.tab).unwrap();
-    assert_eq!(outcome.child_keys(), [""; 0], "what is on its way out is not wanted back");
+    assert_eq!(outcome.child_keys(), [""; 0], "a Job that is being deleted is not created again");
     assert_eq!(outcome.status_value()["active"], json!([]));
     assert_eq!(outcome.status_value()["lastScheduleTime"], NOON);
 }
 
 #[test]
-fn after_an_outage_only_the_newest_missed_tick_runs_and_that_is_told() {
+fn after_an_outage_only_the_newest_missed_tick_runs_and_an_event_says_so() {
     let mut story = Story::of(json!({}));
     story.at(NOON);
     // Thirty days.
     story.cluster.set_now_unix_ms(ms("2026-01-31T12:02:00Z"));
     let outcome = story.cluster.reconcile(&story.tab).unwrap();
     let missed = "only the newest tick runs, that of 2026-01-31T12:00:00Z; ticks before it that were missed: 8639";
-    assert_eq!(told(&outcome)[1], ("MissedSchedule", missed));
+    assert_eq!(events(&outcome)[1], ("MissedSchedule", missed));
     let outcome = story.at("2026-01-31T12:02:00Z");
     assert_eq!(story.jobs(), [name(NOON), name("2026-01-31T12:00:00Z")]);
     assert_eq!(outcome.status_value()["nextScheduleTime"], "2026-01-31T12:05:00Z");
 }
 
 #[test]
-fn a_tick_beyond_its_deadline_is_not_made_up_for() {
+fn a_tick_beyond_its_deadline_does_not_run() {
     let mut story = Story::of(json!({"startingDeadlineSeconds": 30}));
     let late = story.at("2026-01-01T12:00:30.001Z");
     assert_eq!(story.jobs(), [""; 0]);
     let why = "the tick of 2026-01-01T12:00:00Z was missed by more than spec.startingDeadlineSeconds";
-    assert_eq!(told(&late), [("MissedSchedule", why)]);
+    assert_eq!(events(&late), [("MissedSchedule", why)]);
     assert_eq!(late.status_value(), json!({"nextScheduleTime": FIVE_PAST, "active": []}));
     story.at("2026-01-01T12:05:30Z");
     assert_eq!(story.jobs(), [name(FIVE_PAST)], "just in time");
@@ -237,7 +237,7 @@ fn replace_deletes_the_running_job_before_its_own_begins() {
     assert_eq!(outcome.status_value()["lastScheduleTime"], FIVE_PAST);
     story.end(&name(FIVE_PAST), "Complete");
     story.at(TEN_PAST);
-    assert_eq!(story.jobs(), [name(FIVE_PAST), name(TEN_PAST)], "one that has ended is history");
+    assert_eq!(story.jobs(), [name(FIVE_PAST), name(TEN_PAST)], "a finished Job is not replaced");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn the_newest_finished_jobs_are_kept_and_running_ones_always() {
     assert_eq!(outcome.status_value()["active"], json!([name(&times[1])]));
     for _ in 0..3 {
         story.at("2026-01-01T12:27:00Z");
-        assert_eq!(story.jobs().len(), 3, "none of those that went comes back");
+        assert_eq!(story.jobs().len(), 3, "no deleted Job is created again");
     }
 }
 
@@ -276,7 +276,7 @@ fn the_only_trace_of_a_tick_stays_until_the_status_has_it() {
 }
 
 #[test]
-fn a_changed_spec_leaves_the_jobs_that_exist_as_they_are() {
+fn a_changed_spec_does_not_change_existing_jobs() {
     let mut story = Story::of(json!({"replicas": 2}));
     story.at(NOON);
     let before = story.job(&name(NOON));
@@ -284,7 +284,7 @@ fn a_changed_spec_leaves_the_jobs_that_exist_as_they_are() {
     story.tab.spec.cron_spec = "@hourly".to_owned();
     let after = story.at("2026-01-01T12:01:00Z");
     let named = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name(NOON)}});
-    assert_eq!(after.child("29454480").unwrap(), named, "nothing is said of it that a Job could be made of again");
+    assert_eq!(after.child("29454480").unwrap(), named, "the API server cannot create a Job from this");
     assert_eq!(after.status_value()["nextScheduleTime"], "2026-01-01T13:00:00Z");
     story.at("2026-01-01T13:00:00Z");
     let job = story.job(&name("2026-01-01T13:00:00Z"));
@@ -293,7 +293,7 @@ fn a_changed_spec_leaves_the_jobs_that_exist_as_they_are() {
 }
 
 #[test]
-fn a_suspended_crontab_starts_nothing_and_then_makes_up_for_the_newest_tick() {
+fn a_suspended_crontab_starts_nothing_and_runs_the_newest_tick_afterwards() {
     let mut story = Story::of(json!({"suspend": true}));
     let outcome = story.at(TEN_PAST);
     assert_eq!(story.jobs(), [""; 0]);
@@ -305,7 +305,7 @@ fn a_suspended_crontab_starts_nothing_and_then_makes_up_for_the_newest_tick() {
 }
 
 #[test]
-fn a_time_zone_says_when_and_its_repeated_hour_runs_once() {
+fn a_time_zone_is_respected_and_its_repeated_hour_runs_once() {
     let mut story = Story::of(json!({"cronSpec": "30 2 * * *", "timeZone": "Europe/Berlin"}));
     story.tab.metadata.creation_timestamp = Some("2026-10-24T12:00:00Z".to_owned());
     for (time, jobs) in [("2026-10-25T00:30:00Z", 1), ("2026-10-25T01:30:00Z", 1), ("2026-10-26T01:30:00Z", 2)] {
@@ -315,7 +315,7 @@ fn a_time_zone_says_when_and_its_repeated_hour_runs_once() {
 }
 
 #[test]
-fn an_expression_that_does_not_parse_is_quoted_and_touches_nothing() {
+fn an_invalid_expression_is_quoted_and_changes_no_jobs() {
     let mut story = Story::of(json!({}));
     story.at(NOON);
     for (expression, zone, why) in [
@@ -370,7 +370,7 @@ fn the_job_of_a_crontab_with_a_long_name_is_named_by_the_host() {
 }
 
 #[test]
-fn what_does_not_carry_a_tick_is_no_job_of_ours() {
+fn a_job_whose_key_is_no_tick_is_ignored() {
     let mut story = Story::of(json!({}));
     let stranger = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "stranger"}});
     story.cluster.add_child(&story.tab, "backup", &stranger);
@@ -378,7 +378,7 @@ fn what_does_not_carry_a_tick_is_no_job_of_ours() {
     assert_eq!(outcome.status_value(), json!({"nextScheduleTime": NOON, "active": []}));
 }
 
-/// Numbers that look like chance and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 fn draw(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
@@ -447,7 +447,7 @@ fn the_custom_resource_is_what_the_tutorial_has() {
 }
 
 #[test]
-fn a_schedule_that_means_nothing_is_refused_with_its_field() {
+fn an_invalid_schedule_is_refused_with_its_field() {
     let cluster = Cluster::of(&PLUGIN);
     let refused = |fields: Value| cluster.create(&tab(fields)).unwrap_err().to_string();
     let minute = "spec.cronSpec: Invalid value: \"61 * * * *\" is not a cron expression: minute \"61\": 61 is not within 0 and 59";
@@ -459,6 +459,6 @@ fn a_schedule_that_means_nothing_is_refused_with_its_field() {
     assert_eq!(never.warnings, ["spec.cronSpec never fires: 0 0 30 2 *"]);
 
     let (stored, other) = (tab(json!({"cronSpec": "x"})), tab(json!({"cronSpec": "x", "replicas": 2})));
-    assert!(cluster.update(&stored, &other).is_ok(), "what was stored before is checked when it changes");
+    assert!(cluster.update(&stored, &other).is_ok(), "a stored schedule is checked when it changes");
     assert!(cluster.update(&tab(json!({})), &stored).is_err());
 }

@@ -1,11 +1,11 @@
-//! PodDisruptionBudgets, as far as one has to know them to say which of them a Pod waits for. Whether an eviction is allowed
-//! is not decided here: the API server decides, and this says why.
+//! PodDisruptionBudgets: finds the one that blocks an eviction, for the status. The API server decides; this gives the
+//! reason.
 
 use mortise_sdk::prelude::*;
 
 use super::Labels;
 
-/// What matters about a budget.
+/// The fields of a budget that are read.
 #[derive(Projection)]
 #[projection("policy/v1/PodDisruptionBudget")]
 pub struct Budget<'a> {
@@ -19,7 +19,7 @@ pub struct Budget<'a> {
     pub allowed: Option<i32>,
 }
 
-/// A label selector, as policy/v1 reads it: an empty one selects every Pod.
+/// A label selector, as in policy/v1: an empty one selects every Pod.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Selector {
@@ -36,8 +36,8 @@ struct Expression {
 }
 
 impl Budget<'_> {
-    /// Whether it is about a Pod and lets none go now. One whose status is not known yet lets none go either.
-    pub fn holds_back(&self, namespace: &str, labels: Option<&Labels>) -> bool {
+    /// Whether it covers a Pod and allows no disruption now. One without a status allows none.
+    pub fn blocks(&self, namespace: &str, labels: Option<&Labels>) -> bool {
         let none = Labels::new();
         let selects = |selector: &Selector| selector.selects(labels.unwrap_or(&none));
         self.namespace == namespace

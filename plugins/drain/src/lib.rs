@@ -1,5 +1,5 @@
-//! NodeMaintenance, the draining of a node: an object goes in with the node, its Pods and their budgets; out come a patch of
-//! the node, evictions and a status. Which evictions a budget allows is the API server's to say, and trying again the host's.
+//! NodeMaintenance drains a node. An object, its node, the node's Pods and their budgets go in; a patch of the node,
+//! evictions and a status come out. The API server decides which evictions the budgets allow, and the host retries.
 
 use mortise_sdk::prelude::*;
 
@@ -23,35 +23,35 @@ mod tests;
     column(name = "Reason", path = ".spec.reason", wide)
 )]
 pub struct NodeMaintenanceSpec {
-    /// Which node. Another node is another NodeMaintenance.
+    /// The name of the node. It cannot be changed.
     #[schemars(
         length(min = 1),
         extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "it cannot be changed; create another NodeMaintenance"}])
     )]
     pub node_name: String,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-/// What was last observed of a NodeMaintenance.
+/// The last observed state of a NodeMaintenance.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeMaintenanceStatus {
-    /// Whether this NodeMaintenance has cordoned the node, so that it is this one that uncordons it.
+    /// Whether this NodeMaintenance cordoned the node, and so uncordons it.
     pub cordoned: bool,
-    /// Pods that are on the node and are to go.
+    /// Pods on the node that have to be evicted.
     pub pods_left: usize,
 }
 
-/// Who has cordoned a node. It is written in the same patch as the cordon itself, so that a crash cannot part the two; the
-/// status tells it to people.
+/// The NodeMaintenance that cordoned a node. It is part of the patch that cordons, so that no crash can separate the
+/// two.
 const CORDONED_BY: &str = "maintenance.mortise.dev/cordoned-by";
 
-/// Evictions of one outcome, which takes 500 actions and no more; as Pods go, the next are asked for.
+/// Evictions of one outcome, which may have 500 actions. The next ones follow when Pods are gone.
 const EVICTIONS: usize = 400;
 
-/// What matters about the node.
+/// The fields of the node that are read.
 #[derive(Deserialize)]
 struct Node {
     metadata: ObjectMeta,
@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// What matters about a Pod.
+/// The fields of a Pod that are read.
 #[derive(Projection)]
 #[projection("v1/Pod")]
 struct Pod<'a> {
@@ -102,7 +102,7 @@ struct Owner {
 }
 
 impl Pod<'_> {
-    /// It would come back: a kubelet runs it from a file, or a DaemonSet of any group wants it on each node.
+    /// Eviction is useless: a kubelet runs it from a file, or a DaemonSet of any group would create it again.
     fn stays(&self) -> bool {
         let owners = self.owners.iter().flatten();
         self.mirror.is_some() || owners.into_iter().any(|owner| owner.controller && owner.kind.ends_with("DaemonSet"))
@@ -113,7 +113,7 @@ impl Pod<'_> {
     }
 }
 
-/// Another NodeMaintenance, which may be of the same node.
+/// Another NodeMaintenance of the same node.
 #[derive(Projection)]
 #[projection("maintenance.mortise.dev/v1alpha1/NodeMaintenance")]
 struct Other<'a> {
@@ -142,7 +142,7 @@ fn reconcile(maintenance: &NodeMaintenance, cx: &Context) -> Result<Outcome, Fai
     }
 }
 
-/// Cordons the node, then asks for its Pods to go.
+/// Cordons the node and evicts its Pods.
 fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Outcome, Failure> {
     let own = &maintenance.metadata.name;
     let is_ours = node.is_cordoned_by(own);
@@ -151,7 +151,7 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
     let status = NodeMaintenanceStatus { cordoned: is_ours || !node.spec.unschedulable, pods_left: pods.len() };
     let mut outcome = Outcome::new().status(&status);
     if !node.spec.unschedulable {
-        // A node that somebody else has cordoned is left as it was found, also afterwards.
+        // A node that somebody else cordoned stays cordoned afterwards.
         outcome = outcome
             .action(cordon(node, Some(own)))
             .event(Event::normal("Cordoned", format!("node {} takes no new Pods", node.metadata.name)));
@@ -163,8 +163,8 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
     outcome = pods.iter().take(EVICTIONS).fold(outcome, |outcome, pod| outcome.action(Action::evict(pod.key())));
     let left = format!("{} Pods are left on {}", pods.len(), node.metadata.name);
     let budgets: Vec<Budget> = cx.list(&Query::<Budget>::new())?;
-    let in_the_way = |pod: &Pod| budgets.iter().find(|budget| budget.holds_back(pod.namespace, pod.labels.as_ref()));
-    match pods.iter().find_map(|pod| Some((pod, in_the_way(pod)?))) {
+    let blocking = |pod: &Pod| budgets.iter().find(|budget| budget.blocks(pod.namespace, pod.labels.as_ref()));
+    match pods.iter().find_map(|pod| Some((pod, blocking(pod)?))) {
         Some((pod, budget)) => {
             let (namespace, pod, budget) = (pod.namespace, pod.name, budget.name);
             let message = format!(
@@ -176,17 +176,17 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
     }
 }
 
-/// Leaves the node as it was found, or to another NodeMaintenance of the same node.
+/// Uncordons the node, or hands it over to another NodeMaintenance of the same node.
 fn give_back(maintenance: &NodeMaintenance, node: Option<&Node>, cx: &Context) -> Result<Outcome, Failure> {
     let own = &maintenance.metadata.name;
     let Some(node) = node.filter(|node| node.is_cordoned_by(own)) else { return Ok(Outcome::new().finalized()) };
     let others: Vec<Other> = cx.list(&Query::<Other>::new().field("spec.nodeName", &node.metadata.name))?;
     let takes_over = |other: &&Other| other.name != own && other.deleted_at.is_none();
-    let heir = others.iter().find(takes_over).map(|other| other.name);
-    Ok(Outcome::new().action(cordon(node, heir)).finalized())
+    let successor = others.iter().find(takes_over).map(|other| other.name);
+    Ok(Outcome::new().action(cordon(node, successor)).finalized())
 }
 
-/// Cordons a node in somebody's name, or uncordons it in nobody's.
+/// Cordons a node in the name of a NodeMaintenance; uncordons it without one.
 fn cordon(node: &Node, by: Option<&str>) -> Patch {
     let body = json!({
         "metadata": {"annotations": {CORDONED_BY: by}},

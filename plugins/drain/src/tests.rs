@@ -1,4 +1,4 @@
-//! NodeMaintenance as its users know it, run natively: no WebAssembly, no cluster.
+//! NodeMaintenance as its users see it, run natively.
 
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{Json, Outcome, Value, json};
@@ -30,7 +30,7 @@ fn pod(name: &str, node: &str, metadata: Value) -> Value {
     pod
 }
 
-/// A node with two Pods that have to go, and others that have not.
+/// A node with two Pods that have to be evicted, and others.
 fn cluster() -> Cluster {
     let owned_by =
         |kind: &str| json!({"ownerReferences": [{"kind": kind, "controller": true}], "labels": {"app": "web"}});
@@ -67,7 +67,7 @@ fn reason(outcome: &Outcome) -> &str {
 }
 
 #[test]
-fn a_node_is_cordoned_and_emptied_of_all_but_what_runs_on_every_node() {
+fn a_node_is_cordoned_and_drained_of_all_but_daemons_and_static_pods() {
     let mut cluster = cluster();
     let first = cluster.reconcile(&maintenance("m")).unwrap();
     assert_eq!(evicted(&first), ["alone", "web-0"]);
@@ -81,8 +81,8 @@ fn a_node_is_cordoned_and_emptied_of_all_but_what_runs_on_every_node() {
 }
 
 #[test]
-fn the_budget_in_the_way_is_named() {
-    let told = |selector: Value, allowed: i32| {
+fn the_budget_that_blocks_an_eviction_is_named() {
+    let waiting = |selector: Value, allowed: i32| {
         let mut cluster = cluster();
         cluster.add(&budget(selector, allowed));
         let outcome = cluster.reconcile(&maintenance("m")).unwrap();
@@ -90,24 +90,24 @@ fn the_budget_in_the_way_is_named() {
         let ready = outcome.condition_of("Ready").unwrap();
         (ready.reason == "WaitingForBudget").then(|| ready.message.clone())
     };
-    let message = told(json!({"matchLabels": {"app": "web"}}), 0).unwrap();
+    let message = waiting(json!({"matchLabels": {"app": "web"}}), 0).unwrap();
     let expected = "2 Pods are left on worker; default/web-0 waits for the PodDisruptionBudget default/web, which allows no \
                     disruption now";
     assert_eq!(message, expected);
-    assert!(told(json!({}), 0).unwrap().contains("default/alone waits"), "an empty selector selects all");
+    assert!(waiting(json!({}), 0).unwrap().contains("default/alone waits"), "an empty selector selects all");
     let with = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
-    assert!(told(with("In", json!(["web", "db"])), 0).unwrap().contains("default/web-0 waits"));
-    assert!(told(with("NotIn", json!(["web"])), 0).unwrap().contains("default/alone waits"));
-    assert!(told(with("Exists", json!([])), 0).unwrap().contains("default/web-0 waits"));
-    assert!(told(with("DoesNotExist", json!([])), 0).unwrap().contains("default/alone waits"));
+    assert!(waiting(with("In", json!(["web", "db"])), 0).unwrap().contains("default/web-0 waits"));
+    assert!(waiting(with("NotIn", json!(["web"])), 0).unwrap().contains("default/alone waits"));
+    assert!(waiting(with("Exists", json!([])), 0).unwrap().contains("default/web-0 waits"));
+    assert!(waiting(with("DoesNotExist", json!([])), 0).unwrap().contains("default/alone waits"));
     for (selector, allowed) in [(json!({"matchLabels": {"app": "web"}}), 1), (json!({"matchLabels": {"app": "db"}}), 0)]
     {
-        assert_eq!(told(selector, allowed), None);
+        assert_eq!(waiting(selector, allowed), None);
     }
 }
 
 #[test]
-fn a_node_is_uncordoned_by_whoever_has_cordoned_it() {
+fn a_node_is_uncordoned_by_the_maintenance_that_cordoned_it() {
     let mut cluster = cluster();
     cluster.settle(&maintenance("m")).unwrap();
     let outcome = cluster.settle(&deleted("m")).unwrap();
@@ -121,7 +121,7 @@ fn a_node_that_somebody_else_has_cordoned_stays_cordoned() {
     let mut cluster = cluster();
     cluster.add(&node(json!({"unschedulable": true}), None));
     let outcome = cluster.settle(&maintenance("m")).unwrap();
-    assert!(outcome.is_ready(), "it is emptied all the same");
+    assert!(outcome.is_ready(), "it is drained");
     assert_eq!(outcome.status_value()["cordoned"], false);
     assert!(cluster.settle(&deleted("m")).unwrap().finalized);
     assert_eq!(the_node(&cluster), (json!(true), Value::Null));
@@ -142,7 +142,7 @@ fn of_two_maintenances_of_a_node_the_last_one_uncordons_it() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_told_and_holds_up_no_deletion() {
+fn a_missing_node_is_reported_and_blocks_no_deletion() {
     let cluster = Cluster::of(&PLUGIN);
     let outcome = cluster.reconcile(&maintenance("m")).unwrap();
     assert_eq!((reason(&outcome), outcome.actions.len()), ("NodeNotFound", 0));
@@ -150,7 +150,7 @@ fn a_node_that_is_not_there_is_told_and_holds_up_no_deletion() {
 }
 
 #[test]
-fn the_manifest_asks_for_what_a_drain_needs_and_no_more() {
+fn the_manifest_declares_what_a_drain_needs_and_no_more() {
     let manifest: Value = Json::raw(PLUGIN.manifest()).value().unwrap();
     let node = json!({"apiVersion": "v1", "kind": "Node", "verbs": ["patch"]});
     assert_eq!(manifest["writes"], json!([node, {"apiVersion": "v1", "kind": "Pod", "verbs": ["evict"]}]));

@@ -1,12 +1,12 @@
-//! Which Deployments have an Eru of their own: those whose annotation says so. A Deployment goes in, and the Eru that it
-//! should own comes out, or none. It knows nothing of ticks.
+//! Creates an Eru for each annotated Deployment: from a Deployment to the Eru that it should own, if any. This file
+//! must not know ticks.
 
 use mortise_sdk::Value;
 use mortise_sdk::prelude::*;
 
 use crate::Eru;
 
-/// What of a Deployment asks for an Eru.
+/// The fields of a Deployment that are read.
 #[derive(Projection)]
 #[projection("apps/v1/Deployment")]
 pub(crate) struct Deployment<'a> {
@@ -18,14 +18,14 @@ pub(crate) struct Deployment<'a> {
     schedule: Option<String>,
 }
 
-/// Every Deployment is looked at, and not a selection: the Eru of one whose annotation was taken away has to go.
+/// It has no predicate, because the Eru of a Deployment whose annotation was removed has to be deleted.
 #[controller(owns(Eru))]
 pub(crate) fn adopt(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
-    let asks = deployment.eru.as_deref() == Some("true");
-    Ok(Outcome::children(asks.then(|| Child::new("eru", &eru(deployment)))))
+    let is_annotated = deployment.eru.as_deref() == Some("true");
+    Ok(Outcome::children(is_annotated.then(|| Child::new("eru", &eru(deployment)))))
 }
 
-/// Of the spec it has only what the Deployment says: the rest is set by people on the Eru, and stays theirs.
+/// It has only the fields that the Deployment determines; users own the others.
 fn eru(deployment: &Deployment) -> Value {
     let mut spec = json!({"deployment": deployment.name});
     if let Some(schedule) = &deployment.schedule {

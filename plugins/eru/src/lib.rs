@@ -1,6 +1,6 @@
-//! Eru, the elegant rolling update: Deployments that are restarted at the ticks of a schedule. Two controllers: one gives
-//! every Deployment that asks for it an Eru, the other restarts what an Eru names. Rolling the Pods is the Deployment
-//! controller's business, and when an expression fires the host's.
+//! Eru, the elegant rolling update, restarts Deployments at the ticks of a schedule. It has two controllers: one
+//! creates an Eru for every annotated Deployment, the other restarts the Deployment of an Eru. The Deployment
+//! controller rolls the Pods, and the host evaluates schedules.
 
 use mortise_sdk::prelude::*;
 
@@ -28,19 +28,19 @@ pub struct EruSpec {
     /// The name of the Deployment, in the namespace of the Eru.
     #[schemars(length(min = 1, max = 253))]
     pub deployment: String,
-    /// When: five fields (minute, hour, day of month, month, day of week), or a macro such as @daily. Nothing is restarted
-    /// without it.
+    /// The schedule: five fields (minute, hour, day of month, month, day of week), or a macro such as @daily. Nothing
+    /// is restarted without it.
     #[serde(default)]
     pub schedule: Option<String>,
     /// The IANA time zone of the schedule; UTC unless given.
     #[serde(default)]
     pub time_zone: Option<String>,
-    /// Nothing is restarted as long as this is true. The newest tick of that time is made up for afterwards.
+    /// Nothing is restarted while this is true. Afterwards the newest missed tick restarts the Deployment.
     #[serde(default)]
     pub suspend: bool,
 }
 
-/// What was last observed of an Eru.
+/// The last observed state of an Eru.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EruStatus {

@@ -1,18 +1,18 @@
-//! Restarting what an Eru names: an Eru goes in with its Deployment and the time, a patch of the Deployment's Pod template
-//! and a status come out. It does not know where the Eru came from.
+//! Restarts the Deployment of an Eru: an Eru, its Deployment and the time go in, a patch of the Deployment's Pod
+//! template and a status come out. This file must not know who created the Eru.
 //!
-//! The Deployment itself remembers the tick of its last restart, in the annotation that restarts it. So a tick that has been
-//! acted upon is known to have been, whoever looks and whatever died in between, and the status follows what stands there.
+//! The annotation that restarts a Deployment contains the tick of the restart. So a host knows from the Deployment
+//! which tick was the last, also after a crash, and the status is derived from it.
 
 use mortise_sdk::prelude::*;
 use mortise_sdk::{LatestTick, ScheduleError};
 
 use crate::{Eru, EruStatus};
 
-/// On the Pod template: the tick of the last restart. A new value makes the Deployment controller roll the Pods.
+/// On the Pod template: the tick of the last restart. A new value causes the Deployment controller to roll the Pods.
 const RESTARTED_AT: &str = "mtsre.meitu.com/restarted-at";
 
-/// What of a Deployment matters for its restart.
+/// The fields of a Deployment that are read.
 #[derive(Projection)]
 #[projection("apps/v1/Deployment")]
 struct Target<'a> {
@@ -40,7 +40,7 @@ struct Other<'a> {
     deployment: Option<&'a str>,
 }
 
-/// Why nothing is restarted, for a person.
+/// Reason and message of why nothing is restarted.
 type Obstacle = (&'static str, String);
 
 #[controller(reads(Target<'static>), writes("apps/v1/Deployment", "patch"))]
@@ -65,7 +65,7 @@ pub(crate) fn restart(eru: &Eru, cx: &Context) -> Result<Outcome, Failure> {
         return Ok(outcome.ready(true, "Suspended", "spec.suspend is set: nothing is restarted"));
     }
     if let Some(tick) = due {
-        outcome = outcome.action(restarted(eru, tick)).event(told(name, tick));
+        outcome = outcome.action(restarted(eru, tick)).event(event(name, tick));
     }
     Ok(match next {
         Some(next) => {
@@ -76,21 +76,21 @@ pub(crate) fn restart(eru: &Eru, cx: &Context) -> Result<Outcome, Failure> {
     })
 }
 
-/// What has happened so far: a tick that stands on the Deployment and not in the status yet is one restart more.
+/// The status so far. A tick that is on the Deployment and not in the status is one more restart.
 fn observed(eru: &Eru, target: Option<&Target>) -> EruStatus {
     let mut status = eru.status.get().cloned().unwrap_or_default();
     status.next_restart_time = None;
-    let stands = target.and_then(|target| Timestamp::parse(target.restarted_at.as_deref()?));
-    // What is older was brought about by another Eru.
+    let restarted_at = target.and_then(|target| Timestamp::parse(target.restarted_at.as_deref()?));
+    // An older tick is another Eru's.
     let created = time(eru.metadata.creation_timestamp.as_deref());
-    if let Some(stands) = stands.filter(|stands| *stands > created && Some(*stands) > status.last_restart_time) {
-        status.last_restart_time = Some(stands);
+    if let Some(tick) = restarted_at.filter(|tick| *tick > created && Some(*tick) > status.last_restart_time) {
+        status.last_restart_time = Some(tick);
         status.restarts += 1;
     }
     status
 }
 
-/// The next tick, and the newest one that has not led to a restart yet.
+/// The next tick, and the newest past one that has not caused a restart yet.
 fn ticks(
     eru: &Eru,
     cx: &Context,
@@ -101,22 +101,22 @@ fn ticks(
     let schedule = eru.spec.schedule.as_deref().filter(|schedule| !schedule.trim().is_empty());
     let Some(schedule) = schedule else {
         let message =
-            "spec.schedule says nothing; set it here, or the annotation mtsre.meitu.com/eru-schedule on the Deployment";
+            "spec.schedule is empty; set it here, or the annotation mtsre.meitu.com/eru-schedule on the Deployment";
         return Err(("NoSchedule", message.to_owned()));
     };
     let invalid = |error: ScheduleError| ("InvalidSchedule", error.message().to_owned());
     let zone = eru.spec.time_zone.as_deref().unwrap_or("UTC");
     let last = last.map(Timestamp::unix_ms);
-    // A clock that was set back sees ticks again that have been.
+    // After a clock was set back, ticks after `now` may have caused restarts.
     let next = cx.next_tick(schedule, zone, last.map_or(now, |last| last.max(now))).map_err(invalid)?;
     let created = time(eru.metadata.creation_timestamp.as_deref()).unix_ms();
-    // A Deployment that was made after a tick has nothing left to restart.
-    let made = time(target.and_then(|target| target.created)).unix_ms();
-    let due = cx.latest_tick(schedule, zone, last.unwrap_or(created).max(made), now).map_err(invalid)?;
+    // A Deployment that was created after a tick needs no restart for it.
+    let target_created = time(target.and_then(|target| target.created)).unix_ms();
+    let due = cx.latest_tick(schedule, zone, last.unwrap_or(created).max(target_created), now).map_err(invalid)?;
     Ok((next, due))
 }
 
-/// What keeps the Deployment from being restarted, apart from the time.
+/// What prevents a restart, apart from the time.
 fn obstacle(eru: &Eru, cx: &Context, target: Option<&Target>) -> Result<Option<Obstacle>, Failure> {
     let name = &eru.spec.deployment;
     let mut others = Query::<Other>::new();
@@ -125,7 +125,7 @@ fn obstacle(eru: &Eru, cx: &Context, target: Option<&Target>) -> Result<Option<O
     }
     let others: Vec<Other> = cx.list(&others)?;
     let others = others.iter().filter(|other| other.deployment == Some(name) && other.deleted_at.is_none());
-    // The oldest one has it. Those of one second are told apart by their names.
+    // The oldest Eru has the Deployment; of those of one second, the first by name.
     let first = others.min_by_key(|other| (time(other.created), other.name)).map(|other| other.name);
     if let Some(first) = first.filter(|first| *first != eru.metadata.name) {
         let message = format!("the Eru {first} restarts the Deployment {name} already; delete one of the two");
@@ -135,7 +135,7 @@ fn obstacle(eru: &Eru, cx: &Context, target: Option<&Target>) -> Result<Option<O
         None => Some(("DeploymentNotFound", format!("there is no Deployment {name} in this namespace"))),
         Some(target) if target.paused == Some(true) => {
             let message =
-                format!("the Deployment {name} is paused; a tick of that time is made up for when it goes on");
+                format!("the Deployment {name} is paused; the newest missed tick restarts it when it is resumed");
             Some(("DeploymentPaused", message))
         }
         Some(_) => None,
@@ -149,7 +149,7 @@ fn restarted(eru: &Eru, tick: LatestTick) -> Patch {
     Patch::merge(ObjectKey::of::<Target>(namespace, &eru.spec.deployment), &body)
 }
 
-fn told(deployment: &str, tick: LatestTick) -> Event {
+fn event(deployment: &str, tick: LatestTick) -> Event {
     let at = Timestamp::from_unix_ms(tick.unix_ms).to_string();
     let message = ["restarts the Deployment ", deployment, " for the tick of ", &at].concat();
     match tick.count - 1 {
@@ -158,7 +158,7 @@ fn told(deployment: &str, tick: LatestTick) -> Event {
     }
 }
 
-/// An instant of the API server's; one that is not there is before all others.
+/// An instant of the API server; an absent one is before all others.
 fn time(text: Option<&str>) -> Timestamp {
     text.and_then(Timestamp::parse).unwrap_or(Timestamp::from_unix_ms(0))
 }

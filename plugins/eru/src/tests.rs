@@ -1,4 +1,4 @@
-//! Eru as its users know it, run natively: no WebAssembly, no cluster, and time that the test says.
+//! Eru as its users see it, run natively, with the test's clock.
 
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{ObjectKey, Outcome, RawJson, Status, Timestamp, Value, json};
@@ -37,7 +37,7 @@ fn eru(fields: Value) -> Eru {
     eru
 }
 
-/// An Eru in a cluster in which time goes on; the Deployment and the status follow the outcomes.
+/// An Eru in a cluster whose time the test advances. Outcomes change the Deployment and the status as the host would.
 struct Story {
     cluster: Cluster,
     eru: Eru,
@@ -50,23 +50,23 @@ impl Story {
         Self { cluster, eru: eru(fields) }
     }
 
-    /// What is wanted at this time, before anything has come of it.
+    /// The outcome at this time, before it is carried out.
     fn wanted(&mut self, time: &str) -> Outcome {
         self.cluster.set_now_unix_ms(ms(time));
         self.cluster.reconcile(&self.eru).unwrap()
     }
 
-    /// The same once all that follows from it has happened.
+    /// The outcome at this time, at the fixed point.
     fn at(&mut self, time: &str) -> Outcome {
         self.cluster.set_now_unix_ms(ms(time));
         let outcome = self.cluster.settle(&self.eru).unwrap();
         let status: EruStatus = RawJson::new(&outcome.status_value()).unwrap().parse().unwrap();
         self.eru.status = Status::of(status);
-        assert!(outcome.actions.is_empty(), "nothing is left to be done: {outcome:?}");
+        assert!(outcome.actions.is_empty(), "fixed point: {outcome:?}");
         outcome
     }
 
-    /// The tick that stands on the Deployment.
+    /// The tick in the Deployment's annotation.
     fn restarted_at(&self) -> Value {
         let annotations = &self.cluster.objects("Deployment")[0]["spec"]["template"]["metadata"]["annotations"];
         annotations["mtsre.meitu.com/restarted-at"].clone()
@@ -82,11 +82,11 @@ fn ready(outcome: &Outcome) -> (&str, &str) {
     (&ready.reason, &ready.message)
 }
 
-fn told(outcome: &Outcome) -> Vec<(&str, &str)> {
+fn events(outcome: &Outcome) -> Vec<(&str, &str)> {
     outcome.events.iter().map(|event| (event.reason.as_str(), event.message.as_str())).collect()
 }
 
-/// The Eru that a Deployment with these annotations has.
+/// The Eru of a Deployment with these annotations.
 fn adopted(annotations: Value) -> Option<Value> {
     let mut cluster = Cluster::of(&PLUGIN);
     let deployment = deployment(annotations, json!({}));
@@ -95,14 +95,14 @@ fn adopted(annotations: Value) -> Option<Value> {
 }
 
 #[test]
-fn a_deployment_that_asks_for_it_has_an_eru_of_its_name_with_the_schedule_that_it_gives() {
-    let asks = |schedule: &str| json!({"mtsre.meitu.com/eru": "true", "mtsre.meitu.com/eru-schedule": schedule});
-    let eru = adopted(asks("@daily")).unwrap();
+fn an_annotated_deployment_has_an_eru_of_its_name_with_the_annotated_schedule() {
+    let annotated = |schedule: &str| json!({"mtsre.meitu.com/eru": "true", "mtsre.meitu.com/eru-schedule": schedule});
+    let eru = adopted(annotated("@daily")).unwrap();
     assert_eq!((&eru["apiVersion"], &eru["kind"]), (&json!("mtsre.meitu.com/v1"), &json!("Eru")));
     assert_eq!(eru["metadata"], json!({"name": "web"}));
     assert_eq!(eru["spec"], json!({"deployment": "web", "schedule": "@daily"}));
     let without = adopted(json!({"mtsre.meitu.com/eru": "true"})).unwrap();
-    assert_eq!(without["spec"], json!({"deployment": "web"}), "the schedule is a person's to set");
+    assert_eq!(without["spec"], json!({"deployment": "web"}), "the user sets the schedule");
     for other in [json!({}), json!({"mtsre.meitu.com/eru": "false"}), json!({"mtsre.meitu.com/eru-schedule": "@daily"})]
     {
         assert_eq!(adopted(other.clone()), None, "{other}");
@@ -119,8 +119,8 @@ fn at_a_tick_the_deployment_is_restarted_once() {
     assert_eq!(story.restarted_at(), Value::Null);
 
     let due = story.wanted(NOON);
-    assert_eq!(told(&due), [("Restarted", "restarts the Deployment web for the tick of 2026-01-01T12:00:00Z")]);
-    assert_eq!(due.status_value()["restarts"], 0, "it counts once it stands on the Deployment");
+    assert_eq!(events(&due), [("Restarted", "restarts the Deployment web for the tick of 2026-01-01T12:00:00Z")]);
+    assert_eq!(due.status_value()["restarts"], 0, "it counts once it is on the Deployment");
     let after = story.at(NOON);
     assert_eq!(story.restarted_at(), NOON);
     assert_eq!(after.status_value(), json!({"lastRestartTime": NOON, "nextRestartTime": FIVE_PAST, "restarts": 1}));
@@ -134,9 +134,9 @@ fn at_a_tick_the_deployment_is_restarted_once() {
 #[test]
 fn a_host_that_dies_before_or_after_the_write_restarts_once() {
     let mut story = Story::of(json!({}));
-    // Before: the next one wants the same.
+    // Before: the next host wants the same.
     assert_eq!(story.wanted(NOON).actions, story.wanted("2026-01-01T12:00:07Z").actions);
-    // After the patch, and before the status: the Deployment knows.
+    // After the patch, and before the status: the Deployment has the tick.
     story.cluster.settle(&story.eru).unwrap();
     let next = story.wanted("2026-01-01T12:00:09Z");
     assert!(next.actions.is_empty());
@@ -144,18 +144,18 @@ fn a_host_that_dies_before_or_after_the_write_restarts_once() {
 }
 
 #[test]
-fn of_missed_ticks_the_newest_is_made_up_for() {
+fn of_missed_ticks_the_newest_restarts_the_deployment() {
     let mut story = Story::of(json!({}));
     let due = story.wanted("2026-01-31T12:31:00Z");
     let message =
         "restarts the Deployment web for the tick of 2026-01-31T12:30:00Z; ticks before it that were missed: 8646";
-    assert_eq!(told(&due), [("MissedSchedule", message)]);
+    assert_eq!(events(&due), [("MissedSchedule", message)]);
     story.at("2026-01-31T12:31:00Z");
     assert_eq!((story.restarted_at(), story.restarts()), (json!("2026-01-31T12:30:00Z"), 1));
 }
 
 #[test]
-fn a_clock_that_steps_restarts_nothing_twice() {
+fn a_clock_that_is_set_back_or_forward_restarts_nothing_twice() {
     let mut story = Story::of(json!({}));
     story.at(HALF_PAST);
     let back = story.at("2026-01-01T11:30:00Z");
@@ -166,18 +166,18 @@ fn a_clock_that_steps_restarts_nothing_twice() {
 }
 
 #[test]
-fn a_wall_time_that_comes_twice_restarts_once_and_one_that_is_skipped_restarts_after_the_jump() {
+fn a_repeated_wall_time_restarts_once_and_a_skipped_one_after_the_jump() {
     let mut story = Story::of(json!({"schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}));
-    // Forward on March 29: 02:30 is not there, 03:00 is the first instant after it.
+    // Forward on March 29: there is no 02:30, and 03:00 is the first instant after it.
     assert_eq!(story.at("2026-03-29T01:05:00Z").status_value()["lastRestartTime"], "2026-03-29T01:00:00Z");
-    // Back on October 25: 02:30 is there at 00:30 and at 01:30 UTC.
+    // Back on October 25: 02:30 is at 00:30 and at 01:30 UTC.
     assert_eq!(story.at("2026-10-25T00:31:00Z").status_value()["lastRestartTime"], "2026-10-25T00:30:00Z");
     let next = story.at("2026-10-25T01:31:00Z").status_value()["nextRestartTime"].clone();
     assert_eq!((next, story.restarts()), (json!("2026-10-26T01:30:00Z"), 2));
 }
 
 #[test]
-fn a_paused_or_suspended_one_waits_and_is_made_up_for_once() {
+fn after_a_pause_or_suspension_the_newest_missed_tick_restarts_once() {
     let mut story = Story::of(json!({}));
     story.cluster.add(&deployment(json!({}), json!({"paused": true})));
     assert_eq!(ready(&story.at(NOON)).0, "DeploymentPaused");
@@ -196,16 +196,16 @@ fn a_paused_or_suspended_one_waits_and_is_made_up_for_once() {
 }
 
 #[test]
-fn a_missing_deployment_is_told_and_one_made_anew_is_not_restarted_for_ticks_before_it() {
+fn a_missing_deployment_is_reported_and_a_new_one_is_not_restarted_for_ticks_before_it() {
     let mut story = Story::of(json!({}));
     story.at(NOON);
     assert!(story.cluster.remove(&ObjectKey::new("apps/v1", "Deployment", Some("default"), "web")));
     let missing = story.at("2026-01-01T12:06:00Z");
     assert_eq!(ready(&missing), ("DeploymentNotFound", "there is no Deployment web in this namespace"));
     assert_eq!(story.restarts(), 1);
-    let mut anew = deployment(json!({}), json!({}));
-    anew["metadata"]["creationTimestamp"] = json!("2026-01-01T12:07:00Z");
-    story.cluster.add(&anew);
+    let mut recreated = deployment(json!({}), json!({}));
+    recreated["metadata"]["creationTimestamp"] = json!("2026-01-01T12:07:00Z");
+    story.cluster.add(&recreated);
     story.at("2026-01-01T12:08:00Z");
     assert_eq!((story.restarted_at(), story.restarts()), (Value::Null, 1));
     story.at("2026-01-01T12:10:00Z");
@@ -230,7 +230,7 @@ fn of_two_erus_for_one_deployment_the_older_one_restarts_it() {
 }
 
 #[test]
-fn what_an_older_eru_brought_about_is_not_counted() {
+fn a_restart_by_an_older_eru_is_not_counted() {
     let mut story = Story::of(json!({}));
     let annotated =
         json!({"template": {"metadata": {"annotations": {"mtsre.meitu.com/restarted-at": "2026-01-01T11:55:00Z"}}}});
@@ -239,14 +239,14 @@ fn what_an_older_eru_brought_about_is_not_counted() {
 }
 
 #[test]
-fn a_schedule_that_is_missing_or_means_nothing_is_told() {
+fn a_missing_or_invalid_schedule_is_reported() {
     let why = |fields: Value| {
         let outcome = Story::of(fields).wanted(NOON);
         assert!(outcome.actions.is_empty());
         let (reason, message) = ready(&outcome);
         format!("{reason}: {message}")
     };
-    assert!(why(json!({"schedule": null})).starts_with("NoSchedule: spec.schedule says nothing"));
+    assert!(why(json!({"schedule": null})).starts_with("NoSchedule: spec.schedule is empty"));
     assert!(why(json!({"schedule": " "})).starts_with("NoSchedule: "));
     let wrong = "InvalidSchedule: \"61 * * * *\" is not a cron expression: minute \"61\": 61 is not within 0 and 59";
     assert_eq!(why(json!({"schedule": "61 * * * *"})), wrong);

@@ -1,6 +1,6 @@
-//! Foo, the Kubernetes sample-controller: a Foo goes in with the Deployment that it owns, the wanted Deployment, a status
-//! and what to tell come out. Rolling the Deployment's Pods is the Deployment controller's business.
-#![allow(clippy::disallowed_names, reason = "a Foo is what this plugin is about")]
+//! Foo, the Kubernetes sample-controller. A Foo and the Deployment that it owns go in; the desired Deployment, a status
+//! and Events come out. The Deployment controller rolls the Pods.
+#![allow(clippy::disallowed_names, reason = "the kind is named Foo")]
 
 use mortise_sdk::prelude::*;
 
@@ -36,7 +36,7 @@ fn one() -> i32 {
     1
 }
 
-/// What was last observed of a Foo.
+/// The last observed state of a Foo.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct FooStatus {
@@ -44,7 +44,7 @@ pub struct FooStatus {
     pub available_replicas: i32,
 }
 
-/// What matters about a Deployment.
+/// The fields of a Deployment that are read.
 #[derive(Projection)]
 #[projection("apps/v1/Deployment")]
 struct Deployment<'a> {
@@ -71,13 +71,13 @@ fn reconcile(foo: &Foo, cx: &Context) -> Result<Outcome, Failure> {
     if let Some((reason, message)) = mistake(foo) {
         return Ok(Outcome::new().status(&status).ready(false, reason, message));
     }
-    // Asked only while none of that name is ours, so a Foo in step reads nothing beyond what it owns.
+    // A Foo that has its Deployment reads nothing beyond it.
     let namespace = foo.metadata.namespace.as_deref();
     if ours.is_none() && cx.get::<Deployment>(namespace, deployment_name)?.is_some() {
-        // The sample-controller's own words. Whatever runs under an older name goes on until this one is free.
+        // The sample-controller's message. A Deployment with an older name is kept until this name is free.
         let message = format!("Resource {deployment_name:?} already exists and is not managed by Foo");
-        let told = Event::warning("ErrResourceExists", &message);
-        return Ok(Outcome::new().status(&status).event(told).ready(false, "ErrResourceExists", message));
+        let event = Event::warning("ErrResourceExists", &message);
+        return Ok(Outcome::new().status(&status).event(event).ready(false, "ErrResourceExists", message));
     }
     let outcome = Outcome::children([Child::new("deployment", deployment(foo))]).status(&status);
     let in_step = |deployment: &Deployment| deployment.deleted_at.is_none() && deployment.replicas == Some(*replicas);
@@ -90,15 +90,15 @@ fn reconcile(foo: &Foo, cx: &Context) -> Result<Outcome, Failure> {
     Ok(outcome.ready(ready, reason, format!("{available} of {replicas} replicas are available")))
 }
 
-/// What no Deployment can be made of. The schema keeps most of it away; a definition that somebody else has brought into
-/// the cluster may not, as the sample-controller's own does not.
+/// Reason and message for a spec that gives no valid Deployment. The plugin's schema refuses most of these; another
+/// definition of the kind, such as the sample-controller's own, may not.
 fn mistake(foo: &Foo) -> Option<(&'static str, String)> {
     let (name, replicas) = (&foo.metadata.name, foo.spec.replicas);
     if foo.spec.deployment_name.is_empty() {
-        return Some(("InvalidDeploymentName", "spec.deploymentName is empty; no Deployment is touched".to_owned()));
+        return Some(("InvalidDeploymentName", "spec.deploymentName is empty; no Deployment is changed".to_owned()));
     }
     if !(1..=10).contains(&replicas) {
-        let message = format!("spec.replicas is {replicas}, which is not within 1 and 10; no Deployment is touched");
+        let message = format!("spec.replicas is {replicas}, which is not within 1 and 10; no Deployment is changed");
         return Some(("InvalidReplicas", message));
     }
     if name.len() > MAX_LABEL_BYTES {

@@ -1,4 +1,4 @@
-//! Foo as the users of the sample-controller know it, run natively: no WebAssembly, no cluster.
+//! Foo as the users of the sample-controller see it, run natively.
 
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{ConditionStatus, Event, Json, Outcome, Value, json};
@@ -9,7 +9,7 @@ fn example(replicas: i32) -> Foo {
     Foo::new("example-foo", FooSpec { deployment_name: "web".to_owned(), replicas })
 }
 
-/// A Deployment of this name, as its own controller has brought it so far.
+/// A Deployment of this name, with so many available replicas.
 fn deployment(name: &str, replicas: i32, available: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
@@ -17,7 +17,7 @@ fn deployment(name: &str, replicas: i32, available: i32) -> Value {
     })
 }
 
-fn told(outcome: &Outcome) -> Vec<&str> {
+fn events(outcome: &Outcome) -> Vec<&str> {
     outcome.events.iter().map(|event| event.reason.as_str()).collect()
 }
 
@@ -39,11 +39,11 @@ fn a_new_foo_wants_the_sample_controllers_deployment() {
     assert_eq!(outcome.child("deployment").unwrap(), wanted);
     assert_eq!(outcome.status_value(), json!({"availableReplicas": 0}));
     assert!(!outcome.is_ready());
-    assert_eq!(told(&outcome), [""; 0], "nothing is in step yet");
+    assert_eq!(events(&outcome), [""; 0], "nothing is synced yet");
 }
 
 #[test]
-fn a_deployment_in_step_is_told_as_synced_and_its_available_replicas_stand_in_the_status() {
+fn an_event_reports_a_synced_deployment_and_the_status_has_its_available_replicas() {
     let mut cluster = Cluster::of(&PLUGIN);
     cluster.add_child(&example(3), "deployment", &deployment("web", 3, 1));
     let outcome = cluster.reconcile(&example(3)).unwrap();
@@ -54,40 +54,40 @@ fn a_deployment_in_step_is_told_as_synced_and_its_available_replicas_stand_in_th
     cluster.add_child(&example(3), "deployment", &deployment("web", 3, 3));
     let outcome = cluster.settle(&example(3)).unwrap();
     assert!(outcome.is_ready());
-    assert_eq!(told(&outcome), ["Synced"]);
+    assert_eq!(events(&outcome), ["Synced"]);
 }
 
 #[test]
-fn other_replicas_are_wanted_of_the_same_deployment() {
+fn a_change_of_replicas_changes_the_same_deployment() {
     let mut cluster = Cluster::of(&PLUGIN);
     cluster.add_child(&example(1), "deployment", &deployment("web", 1, 1));
     let outcome = cluster.reconcile(&example(3)).unwrap();
     assert_eq!(outcome.child("deployment").unwrap()["spec"]["replicas"], 3);
-    assert_eq!(told(&outcome), [""; 0], "the Deployment still has the old replicas");
+    assert_eq!(events(&outcome), [""; 0], "the Deployment still has the old replicas");
 }
 
 #[test]
-fn a_deployment_of_someone_else_is_left_alone_and_told_in_the_sample_controllers_words() {
+fn a_foreign_deployment_is_not_changed_and_reported_with_the_sample_controllers_message() {
     let mut cluster = Cluster::of(&PLUGIN);
     cluster.add(&deployment("web", 7, 7));
     let outcome = cluster.reconcile(&example(1)).unwrap();
     let message = "Resource \"web\" already exists and is not managed by Foo";
     assert_eq!(outcome.events, [Event::warning("ErrResourceExists", message)]);
     assert_eq!(outcome.children, None);
-    assert_eq!(outcome.status_value(), json!({"availableReplicas": 0}), "its 7 are none of ours");
+    assert_eq!(outcome.status_value(), json!({"availableReplicas": 0}), "its 7 replicas do not count");
     let ready = outcome.condition_of("Ready").unwrap();
     assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("ErrResourceExists", message));
-    assert_eq!(cluster.reconcile(&example(1)).unwrap(), outcome, "the same is said, so it is told once");
+    assert_eq!(cluster.reconcile(&example(1)).unwrap(), outcome, "the same Event, so the host sends it once");
 
     let other = Foo::new("another-foo", FooSpec { deployment_name: "web".to_owned(), replicas: 1 });
     let mut cluster = Cluster::of(&PLUGIN);
     cluster.add_child(&other, "deployment", &deployment("web", 1, 1));
     assert_eq!(
-        told(&cluster.reconcile(&example(1)).unwrap()),
+        events(&cluster.reconcile(&example(1)).unwrap()),
         ["ErrResourceExists"],
-        "another Foo's is someone else's"
+        "another Foo's Deployment is foreign"
     );
-    assert_eq!(told(&cluster.reconcile(&other).unwrap()), ["Synced"]);
+    assert_eq!(events(&cluster.reconcile(&other).unwrap()), ["Synced"]);
 }
 
 #[test]
@@ -96,16 +96,16 @@ fn a_changed_name_moves_the_deployment_unless_the_new_name_is_taken() {
     let mut cluster = Cluster::of(&PLUGIN);
     cluster.add_child(&example(1), "deployment", &deployment("web", 1, 1));
     let outcome = cluster.reconcile(&renamed).unwrap();
-    assert_eq!(outcome.child("deployment").unwrap()["metadata"]["name"], "site", "what is not wanted any more goes");
+    assert_eq!(outcome.child("deployment").unwrap()["metadata"]["name"], "site", "the host deletes the old one");
     assert_eq!(outcome.status_value(), json!({"availableReplicas": 0}));
 
     cluster.add(&deployment("site", 1, 1));
     let outcome = cluster.reconcile(&renamed).unwrap();
-    assert_eq!((told(&outcome), &outcome.children), (vec!["ErrResourceExists"], &None), "what runs goes on");
+    assert_eq!((events(&outcome), &outcome.children), (vec!["ErrResourceExists"], &None), "the old one is kept");
 }
 
 #[test]
-fn what_no_deployment_can_be_made_of_is_said_and_touches_nothing() {
+fn an_invalid_spec_is_reported_and_changes_nothing() {
     let long = "f".repeat(64);
     let cases = [
         (example(0), "InvalidReplicas", "spec.replicas is 0"),
@@ -131,10 +131,7 @@ fn the_custom_resource_is_the_sample_controllers() {
     let resource = &manifest["customResources"][0];
     assert_eq!(resource["metadata"]["name"], "foos.samplecontroller.k8s.io");
     let approval = &resource["metadata"]["annotations"]["api-approved.kubernetes.io"];
-    assert!(
-        approval.as_str().unwrap().starts_with("unapproved"),
-        "the API server asks for one or the other: {approval}"
-    );
+    assert!(approval.as_str().unwrap().starts_with("unapproved"), "the API server requires an approval: {approval}");
     let version = &resource["spec"]["versions"][0];
     assert_eq!((&version["name"], &version["subresources"]), (&json!("v1alpha1"), &json!({"status": {}})));
     let schema = &version["schema"]["openAPIV3Schema"]["properties"];

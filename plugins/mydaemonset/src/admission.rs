@@ -1,11 +1,11 @@
-//! What is asked about a MyDaemonSet before it is stored: its image has to be there, and when it is pulled follows from its
-//! tag unless it is said. It knows nothing of Pods.
+//! Admission of a MyDaemonSet: its image is required, and its pull policy defaults to Kubernetes' rule. This file must
+//! not know Pods.
 
 use mortise_sdk::prelude::*;
 
 use crate::{ImagePullPolicy, MyDaemonSet};
 
-/// Writes down Kubernetes' own default, so that `kubectl get -o yaml` shows it.
+/// Sets Kubernetes' default, so that `kubectl get -o yaml` shows it.
 pub(crate) fn complete(set: &mut MyDaemonSet, _review: &Review<MyDaemonSet>) {
     if !set.spec.image.trim().is_empty() {
         set.spec.image_pull_policy.get_or_insert_with(|| pull_policy(&set.spec.image));
@@ -19,10 +19,10 @@ pub(crate) fn check(set: &MyDaemonSet, _review: &Review<MyDaemonSet>) -> Verdict
     Verdict::allowed()
 }
 
-/// Always for the tag `latest`, which is also meant where there is neither a tag nor a digest; otherwise IfNotPresent.
+/// Always for the tag `latest`, which is the default without tag and digest; otherwise IfNotPresent.
 fn pull_policy(image: &str) -> ImagePullPolicy {
     let (named, digest) = image.split_once('@').map_or((image, None), |(named, digest)| (named, Some(digest)));
-    // A colon before the last slash is a registry's port.
+    // A colon before the last slash precedes a registry's port.
     let last = named.rsplit_once('/').map_or(named, |(_, last)| last);
     match (last.split_once(':').map(|(_, tag)| tag), digest) {
         (Some("latest"), _) | (None, None) => ImagePullPolicy::Always,

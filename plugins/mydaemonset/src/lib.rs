@@ -1,5 +1,5 @@
-//! MyDaemonSet, one Pod per Node: an object goes in, with the Nodes that there are and the Pods that it owns; the wanted
-//! Pods and a status come out. The scheduler has no part in it: each Pod says which Node it is for.
+//! MyDaemonSet keeps one Pod on each Node. An object, the Nodes and the Pods that it owns go in; the desired Pods and a
+//! status come out. Each Pod names its Node, so the scheduler has nothing to do.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use taints::{Taint, Toleration, daemon_tolerations, is_tolerated};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MyDaemonSetSpec {
-    /// The image of the one container, `app`. It is required; there are no Pods of one that was stored without it.
+    /// The image of the one container, `app`. It is required; without it, no Pods are created.
     #[serde(default)]
     pub image: String,
     /// When the image is pulled; Kubernetes' own default unless given.
@@ -34,7 +34,7 @@ pub struct MyDaemonSetSpec {
     /// Only Nodes with these labels; all of them unless given.
     #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
-    /// What the Pods tolerate beyond what a DaemonSet's do.
+    /// Tolerations of the Pods, besides those of a DaemonSet's Pods.
     #[serde(default)]
     pub tolerations: Vec<Toleration>,
 }
@@ -50,7 +50,7 @@ pub enum ImagePullPolicy {
     Never,
 }
 
-/// What was last observed of a MyDaemonSet.
+/// The last observed state of a MyDaemonSet.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct MyDaemonSetStatus {
@@ -58,7 +58,7 @@ pub struct MyDaemonSetStatus {
     pub available_replicas: usize,
 }
 
-/// What matters about a Node.
+/// The fields of a Node that are read.
 #[derive(Projection)]
 #[projection("v1/Node")]
 struct Node<'a> {
@@ -68,7 +68,7 @@ struct Node<'a> {
     taints: Option<Vec<Taint<'a>>>,
 }
 
-/// What matters about a Pod.
+/// The fields of a Pod that are read.
 #[derive(Projection)]
 #[projection("v1/Pod")]
 struct Pod<'a> {
@@ -89,7 +89,7 @@ struct PodCondition<'a> {
 }
 
 impl Pod<'_> {
-    /// It has ended and nobody deletes it yet.
+    /// It has ended and is not being deleted.
     fn is_finished(&self) -> bool {
         self.deleted_at.is_none() && matches!(self.phase, Some("Failed" | "Succeeded"))
     }
@@ -100,7 +100,7 @@ impl Pod<'_> {
     }
 }
 
-/// A Pod as it is wanted; what all Pods of a set have in common is borrowed.
+/// A desired Pod. It borrows what all Pods of a set share.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WantedPod<'a> {
@@ -141,23 +141,26 @@ fn reconcile(set: &MyDaemonSet, cx: &Context) -> Result<Outcome, Failure> {
     let pods: Vec<Pod> = cx.owned()?;
     let available = pods.iter().filter(|pod| pod.is_ready()).count();
     let status = MyDaemonSetStatus { available_replicas: available };
-    let stays = |reason: &str, message: String| Ok(Outcome::new().status(&status).ready(false, reason, message));
+    let unchanged = |reason: &str, message: String| Ok(Outcome::new().status(&status).ready(false, reason, message));
     if set.spec.image.trim().is_empty() {
-        return stays("ImageMissing", "spec.image is empty; no Pod is made or touched until it is given".to_owned());
+        return unchanged(
+            "ImageMissing",
+            "spec.image is empty; no Pod is created or changed until it is set".to_owned(),
+        );
     }
     let selector = match label_selector(&set.spec.node_selector) {
         Ok(selector) => selector,
-        Err(wrong) => return stays("InvalidNodeSelector", format!("spec.nodeSelector: {wrong}; no Pod is touched")),
+        Err(why) => return unchanged("InvalidNodeSelector", format!("spec.nodeSelector: {why}; no Pod is changed")),
     };
     let tolerations = [daemon_tolerations(), set.spec.tolerations.clone()].concat();
     let mut nodes: Vec<Node> = cx.list(&Query::new().selector(&selector))?;
     nodes.retain(|node| is_tolerated(node.taints.as_deref().unwrap_or_default(), &tolerations));
     let wanted = nodes.len();
     if wanted > MAX_CHILDREN {
-        let message = format!("{wanted} Nodes are to have a Pod, the most is {MAX_CHILDREN}; no Pod is touched");
-        return stays("TooManyNodes", message);
+        let message = format!("{wanted} Nodes match, the most is {MAX_CHILDREN}; no Pod is changed");
+        return unchanged("TooManyNodes", message);
     }
-    // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
+    // An outcome without the key of a Pod that has ended makes the host delete it; the next outcome has the key again.
     let finished: Vec<&str> = pods.iter().filter(|pod| pod.is_finished()).filter_map(|pod| pod.node).collect();
     let children = nodes
         .iter()
@@ -169,8 +172,8 @@ fn reconcile(set: &MyDaemonSet, cx: &Context) -> Result<Outcome, Failure> {
     Ok(Outcome::children(children).status(&status).ready(ready, reason, message))
 }
 
-/// The Pod of a Node. Its name follows from the set and the Node, so there can be no second one, whatever was seen of the
-/// cluster: the API server has one object of a name, and a successor waits until its predecessor is gone.
+/// The Pod of a Node. Its name follows from the set and the Node, so a stale view cannot lead to a second Pod: the API
+/// server has one object of a name.
 fn pod<'a>(set: &'a MyDaemonSet, node: &'a str, tolerations: &'a [Toleration]) -> WantedPod<'a> {
     let MyDaemonSetSpec { image, image_pull_policy, .. } = &set.spec;
     WantedPod {
@@ -185,12 +188,12 @@ fn pod<'a>(set: &'a MyDaemonSet, node: &'a str, tolerations: &'a [Toleration]) -
     }
 }
 
-/// The labels as a selector, by which the host finds the Nodes.
+/// The labels as a label selector.
 fn label_selector(labels: &BTreeMap<String, String>) -> Result<String, String> {
     let is_of = |text: &str, more: &[char]| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(&c));
     let mut terms = Vec::new();
     for (key, value) in labels {
-        // What no label can be would be read as another selector.
+        // An invalid label could change the meaning of the selector.
         if key.is_empty() || !is_of(key, &['-', '_', '.', '/']) || !is_of(value, &['-', '_', '.']) {
             return Err(format!("{key:?}: {value:?} is no label"));
         }

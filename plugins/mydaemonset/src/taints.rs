@@ -1,8 +1,8 @@
-//! Taints of Nodes and what Pods tolerate of them, as Kubernetes has it. Knows neither Nodes nor Pods.
+//! Taints and tolerations, by Kubernetes' rules. This file must know neither Nodes nor Pods.
 
 use mortise_sdk::prelude::*;
 
-/// What keeps Pods off a Node.
+/// A taint of a Node.
 #[derive(Deserialize)]
 pub struct Taint<'a> {
     key: &'a str,
@@ -11,14 +11,14 @@ pub struct Taint<'a> {
     effect: &'a str,
 }
 
-/// What of a Node's taints a Pod puts up with.
+/// A toleration of a Pod.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct Toleration {
-    /// The taint's key; with the operator Exists and no key, every taint is tolerated.
+    /// The taint's key; the operator Exists without a key tolerates every taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Exists, whatever the taint's value, or Equal, which it is unless given.
+    /// Exists, for any value of the taint, or Equal, the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<Operator>,
     /// The taint's value, for Equal.
@@ -27,12 +27,12 @@ pub struct Toleration {
     /// The taint's effect; every effect unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// How long a NoExecute taint is put up with; for ever unless given.
+    /// How long a NoExecute taint is tolerated; for ever unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
-/// How a toleration meets a taint.
+/// How a toleration matches a taint.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
     /// By its key.
@@ -46,9 +46,9 @@ pub enum Operator {
 pub enum Effect {
     /// No new Pods.
     NoSchedule,
-    /// No new Pods, if they have anywhere else to go.
+    /// No new Pods, if another Node can take them.
     PreferNoSchedule,
-    /// No new Pods, and those that are there go.
+    /// No new Pods, and existing ones are evicted.
     NoExecute,
 }
 
@@ -62,8 +62,7 @@ impl Effect {
     }
 }
 
-/// What the Pods of a DaemonSet tolerate: troubles of a Node that its daemons are there to see through. Kubernetes taints
-/// such a Node with more than one effect, hence all of them.
+/// What the Pods of a DaemonSet tolerate, with every effect: Kubernetes taints such a Node with more than one.
 const OF_DAEMONS: [&str; 6] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -73,7 +72,7 @@ const OF_DAEMONS: [&str; 6] = [
     "node.kubernetes.io/unschedulable",
 ];
 
-/// The tolerations that every daemon's Pod has.
+/// The tolerations of every Pod of a DaemonSet.
 pub fn daemon_tolerations() -> Vec<Toleration> {
     let of = |key: &&str| Toleration {
         key: Some((*key).to_owned()),
@@ -83,14 +82,14 @@ pub fn daemon_tolerations() -> Vec<Toleration> {
     OF_DAEMONS.iter().map(of).collect()
 }
 
-/// Whether a Pod with these tolerations belongs on a Node with these taints.
+/// Whether a Pod with these tolerations may run on a Node with these taints.
 pub fn is_tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
-    let keeps_off = |taint: &&Taint| matches!(taint.effect, "NoSchedule" | "NoExecute");
-    taints.iter().filter(keeps_off).all(|taint| tolerations.iter().any(|toleration| toleration.meets(taint)))
+    let repels = |taint: &&Taint| matches!(taint.effect, "NoSchedule" | "NoExecute");
+    taints.iter().filter(repels).all(|taint| tolerations.iter().any(|toleration| toleration.matches(taint)))
 }
 
 impl Toleration {
-    fn meets(&self, taint: &Taint) -> bool {
+    fn matches(&self, taint: &Taint) -> bool {
         let key = self.key.as_deref().unwrap_or_default();
         let exists = self.operator == Some(Operator::Exists);
         let same_key = if key.is_empty() { exists } else { key == taint.key };

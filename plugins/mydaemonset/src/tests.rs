@@ -1,4 +1,4 @@
-//! MyDaemonSet as its users know it, run natively: no WebAssembly, no cluster.
+//! MyDaemonSet as its users see it, run natively.
 
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{Json, ObjectKey, Outcome, RawJson, Value, json};
@@ -45,7 +45,7 @@ fn reason(outcome: &Outcome) -> &str {
 }
 
 #[test]
-fn every_node_gets_one_pod_that_begins_with_its_name() {
+fn every_node_gets_one_pod_whose_name_begins_with_the_nodes() {
     let outcome = cluster(&[node("node-1"), node("node-2")]).reconcile(&sample()).unwrap();
     assert_eq!(outcome.child_keys(), ["node-1", "node-2"]);
     let pod = outcome.child("node-2").unwrap();
@@ -57,12 +57,12 @@ fn every_node_gets_one_pod_that_begins_with_its_name() {
 }
 
 #[test]
-fn the_name_of_a_pod_is_always_the_same_and_that_of_no_other() {
+fn the_name_of_a_pod_is_stable_and_unique() {
     let name = |set: &MyDaemonSet, node_name: &str| {
         let outcome = cluster(&[node(node_name)]).reconcile(set).unwrap();
         outcome.child(node_name).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
     };
-    assert_eq!(name(&sample(), "node-1"), name(&sample(), "node-1"), "so a second one of it cannot be created");
+    assert_eq!(name(&sample(), "node-1"), name(&sample(), "node-1"), "so there can be no second one");
     assert_ne!(name(&sample(), "node-1"), name(&sample(), "node-1-2"));
     let mut other = sample();
     other.metadata.uid = "uid-of-another".to_owned();
@@ -74,7 +74,7 @@ fn the_name_of_a_pod_is_always_the_same_and_that_of_no_other() {
 }
 
 #[test]
-fn a_new_node_gets_its_pod_and_the_pod_of_a_removed_one_goes() {
+fn a_new_node_gets_a_pod_and_that_of_a_removed_node_is_deleted() {
     let mut cluster = cluster(&[node("node-1")]);
     assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-1"]);
     cluster.add(&node("node-2"));
@@ -85,7 +85,7 @@ fn a_new_node_gets_its_pod_and_the_pod_of_a_removed_one_goes() {
 }
 
 #[test]
-fn available_are_the_pods_that_are_ready_and_not_about_to_go() {
+fn ready_pods_that_are_not_being_deleted_count_as_available() {
     let (mut leaving, set) = (pod("Running", true), sample());
     leaving["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let mut cluster = cluster(&["a", "b", "c"].map(node));
@@ -101,7 +101,7 @@ fn available_are_the_pods_that_are_ready_and_not_about_to_go() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_given_up_once_and_then_wanted_again() {
+fn a_pod_that_has_ended_is_replaced() {
     for phase in ["Failed", "Succeeded"] {
         let mut cluster = cluster(&[node("a"), node("b")]);
         cluster.add_child(&sample(), "a", &pod("Running", true)).add_child(&sample(), "b", &pod(phase, false));
@@ -109,19 +109,19 @@ fn a_pod_that_has_ended_is_given_up_once_and_then_wanted_again() {
         let mut deleted = pod(phase, false);
         deleted["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         cluster.add_child(&sample(), "b", &deleted);
-        assert_eq!(cluster.reconcile(&sample()).unwrap().child_keys(), ["a", "b"], "{phase}: it is on its way out");
+        assert_eq!(cluster.reconcile(&sample()).unwrap().child_keys(), ["a", "b"], "{phase}: it is being deleted");
     }
 }
 
 #[test]
-fn nodes_in_trouble_keep_their_pods_and_nodes_with_other_taints_get_none() {
+fn unhealthy_nodes_keep_their_pods_and_nodes_with_other_taints_get_none() {
     const OF_DAEMONS: [&str; 6] =
         ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"];
-    for trouble in OF_DAEMONS {
-        let key = format!("node.kubernetes.io/{trouble}");
+    for taint in OF_DAEMONS {
+        let key = format!("node.kubernetes.io/{taint}");
         let both = tainted("a", &[(&key, "", "NoSchedule"), (&key, "", "NoExecute")]);
         let outcome = cluster(&[both]).reconcile(&sample()).unwrap();
-        assert_eq!(outcome.child_keys(), ["a"], "{trouble}");
+        assert_eq!(outcome.child_keys(), ["a"], "{taint}");
         let tolerations = outcome.child("a").unwrap()["spec"]["tolerations"].clone();
         assert!(tolerations.as_array().unwrap().contains(&json!({"key": key, "operator": "Exists"})), "{tolerations}");
     }
@@ -133,14 +133,14 @@ fn nodes_in_trouble_keep_their_pods_and_nodes_with_other_taints_get_none() {
     ] {
         let outcome = cluster(&[tainted("a", &[(key, "db", effect)])]).reconcile(&sample()).unwrap();
         assert_eq!(outcome.child_keys().len(), expected, "{key}:{effect}");
-        assert_eq!(outcome.is_ready(), expected == 0, "0 of 0 is all there is to have");
+        assert_eq!(outcome.is_ready(), expected == 0, "0 of 0 Nodes have a Pod");
     }
 }
 
 #[test]
-fn tolerations_of_the_spec_are_met_as_kubernetes_meets_them_and_carried_into_the_pods() {
+fn tolerations_of_the_spec_match_by_kubernetes_rules_and_are_copied_to_the_pods() {
     let dedicated = ("dedicated", "db", "NoExecute");
-    for (toleration, meets) in [
+    for (toleration, matches) in [
         (json!({"key": "dedicated", "value": "db"}), true),
         (json!({"key": "dedicated", "operator": "Equal", "value": "db", "effect": "NoExecute"}), true),
         (json!({"key": "dedicated", "operator": "Exists"}), true),
@@ -153,7 +153,7 @@ fn tolerations_of_the_spec_are_met_as_kubernetes_meets_them_and_carried_into_the
     ] {
         let set = with(json!({"image": "nginx", "tolerations": [toleration]}));
         let outcome = cluster(&[tainted("a", &[dedicated])]).reconcile(&set).unwrap();
-        assert_eq!(outcome.child_keys().len(), usize::from(meets), "{toleration}");
+        assert_eq!(outcome.child_keys().len(), usize::from(matches), "{toleration}");
         if let Some(pod) = outcome.child("a") {
             assert_eq!(pod["spec"]["tolerations"][6], toleration, "as it was written");
         }
@@ -161,7 +161,7 @@ fn tolerations_of_the_spec_are_met_as_kubernetes_meets_them_and_carried_into_the
 }
 
 #[test]
-fn a_node_selector_chooses_nodes_by_all_of_its_labels() {
+fn a_node_selector_selects_nodes_by_all_of_its_labels() {
     let mut labelled = node("a");
     labelled["metadata"]["labels"] = json!({"disk": "ssd", "example.com/zone": "a", "gpu": ""});
     let cluster = cluster(&[labelled, node("b")]);
@@ -181,7 +181,7 @@ fn a_node_selector_chooses_nodes_by_all_of_its_labels() {
 }
 
 #[test]
-fn there_is_nothing_while_the_image_is_empty_and_a_condition_says_so() {
+fn an_empty_image_is_reported_and_there_are_no_pods() {
     for spec in [json!({}), json!({"image": ""}), json!({"image": "  "})] {
         let outcome = cluster(&[node("a")]).reconcile(&with(spec.clone())).unwrap();
         assert_eq!((&outcome.children, reason(&outcome)), (&None, "ImageMissing"), "{spec}");
@@ -190,7 +190,7 @@ fn there_is_nothing_while_the_image_is_empty_and_a_condition_says_so() {
 }
 
 #[test]
-fn a_pull_policy_is_passed_on_and_another_image_is_another_pod() {
+fn pods_have_the_image_and_the_pull_policy_of_the_spec() {
     let cluster = cluster(&[node("a")]);
     let container = |spec| cluster.reconcile(&with(spec)).unwrap().child("a").unwrap()["spec"]["containers"][0].clone();
     let given = json!({"image": "nginx:1", "imagePullPolicy": "IfNotPresent"});
@@ -199,7 +199,7 @@ fn a_pull_policy_is_passed_on_and_another_image_is_another_pod() {
 }
 
 #[test]
-fn more_nodes_than_one_object_may_have_children_touch_no_pod_and_are_said() {
+fn more_nodes_than_children_are_allowed_are_reported_and_change_no_pod() {
     let nodes: Vec<Value> = (0..501).map(|n| node(&format!("node-{n}"))).collect();
     let outcome = cluster(&nodes).reconcile(&sample()).unwrap();
     assert_eq!((&outcome.children, reason(&outcome)), (&None, "TooManyNodes"));
@@ -215,7 +215,7 @@ fn the_custom_resource_is_what_the_tutorial_has() {
     let version = &resource["spec"]["versions"][0];
     assert_eq!((&version["name"], &version["subresources"]), (&json!("v1beta1"), &json!({"status": {}})));
     let schema = &version["schema"]["openAPIV3Schema"]["properties"];
-    assert_eq!(schema["spec"]["required"], Value::Null, "that an image is required is said in the plugin's own words");
+    assert_eq!(schema["spec"]["required"], Value::Null, "the plugin itself requires an image");
     let policies = json!(["Always", "IfNotPresent", "Never"]);
     assert_eq!(schema["spec"]["properties"]["imagePullPolicy"]["enum"], policies);
     assert_eq!(schema["status"]["properties"]["availableReplicas"]["type"], "integer");
@@ -224,7 +224,7 @@ fn the_custom_resource_is_what_the_tutorial_has() {
 }
 
 #[test]
-fn one_without_an_image_is_refused() {
+fn an_object_without_an_image_is_refused() {
     for spec in [json!({}), json!({"image": ""}), json!({"image": " "})] {
         let refused = cluster(&[]).create(&with(spec)).unwrap_err().to_string();
         assert_eq!(refused, "spec.image: Required value: image is required");
@@ -233,7 +233,7 @@ fn one_without_an_image_is_refused() {
 }
 
 #[test]
-fn when_an_image_is_pulled_follows_from_its_tag_unless_it_is_said() {
+fn the_pull_policy_defaults_by_the_images_tag() {
     let policy = |spec: Value| cluster(&[]).create(&with(spec)).unwrap().object["spec"]["imagePullPolicy"].clone();
     for (image, expected) in [
         ("nginx", "Always"),

@@ -1,5 +1,5 @@
-//! PodSet, the replicas of a Pod: an object goes in with the Pods that it owns, the wanted Pods and a status come out.
-//! Names, owner references, creating and deleting are the host's business.
+//! PodSet keeps replicas of a Pod. An object and the Pods that it owns go in, the desired Pods and a status come out.
+//! The host names, creates and deletes Pods and sets their owner references.
 
 use mortise_sdk::MAX_CHILDREN;
 use mortise_sdk::prelude::*;
@@ -21,12 +21,12 @@ pub struct PodSetSpec {
     /// How many Pods there should be.
     #[schemars(range(min = 0))]
     pub replicas: i32,
-    /// What each Pod is; one busybox container that sleeps unless given.
+    /// The template of each Pod; one busybox container that sleeps unless given.
     #[serde(default)]
     pub template: Option<PodTemplate>,
 }
 
-/// What was last observed of a PodSet.
+/// The last observed state of a PodSet.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetStatus {
@@ -36,7 +36,7 @@ pub struct PodSetStatus {
     pub pod_names: Vec<String>,
 }
 
-/// What matters about a Pod.
+/// The fields of a Pod that are read.
 #[derive(Projection)]
 #[projection("v1/Pod")]
 struct Pod<'a> {
@@ -51,12 +51,12 @@ struct Pod<'a> {
 }
 
 impl Pod<'_> {
-    /// It has ended and nobody deletes it yet.
+    /// It has ended and is not being deleted.
     fn is_finished(&self) -> bool {
         self.deleted_at.is_none() && matches!(self.phase, Some("Failed" | "Succeeded"))
     }
 
-    /// It runs or is about to. A Pod without a phase was only just created.
+    /// Running or about to run. A new Pod has no phase yet.
     fn is_active(&self) -> bool {
         self.deleted_at.is_none() && matches!(self.phase, None | Some("Pending" | "Running"))
     }
@@ -67,7 +67,7 @@ const SLEEPER: &str = concat!(
     r#"{"apiVersion":"v1","kind":"Pod","#,
     r#""spec":{"containers":[{"name":"busybox","image":"busybox","command":["sleep","3600"]}]}}"#
 );
-/// How the condition words it; the next build does otherwise, so that one sees which build wrote it.
+/// A part of the condition's message. It differs in the feature `next`, to show which build wrote it.
 const ACTIVE: &str = if cfg!(feature = "next") { "up" } else { "pending or running" };
 
 #[reconciler(owns("v1/Pod", update = "recreate"))]
@@ -77,14 +77,14 @@ fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
     let (wanted, active) = (set.spec.replicas, pod_names.len() as i32);
     let status = PodSetStatus { replicas: active, pod_names };
     if !(0..=MAX_CHILDREN as i32).contains(&wanted) {
-        let message = format!("spec.replicas is {wanted}, which is not within 0 and {MAX_CHILDREN}; no Pod is touched");
+        let message = format!("spec.replicas is {wanted}, which is not within 0 and {MAX_CHILDREN}; no Pod is changed");
         return Ok(Outcome::new().status(&status).ready(false, "InvalidReplicas", message));
     }
     let pod = match &set.spec.template {
         Some(template) => Json::of_kind("v1", "Pod", template),
         None => Json::raw(SLEEPER),
     };
-    // The key of a Pod that has ended is left out once, so that the host deletes it; then the key is wanted again.
+    // An outcome without the key of a Pod that has ended makes the host delete it; the next outcome has the key again.
     let finished: Vec<&str> = pods.iter().filter(|pod| pod.is_finished()).filter_map(|pod| pod.key).collect();
     let keys = (0..wanted).map(|n| n.to_string()).filter(|key| !finished.contains(&key.as_str()));
     let children = keys.map(|key| Child::new(key, pod.clone()));

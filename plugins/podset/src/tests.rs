@@ -1,4 +1,4 @@
-//! PodSet as its users know it, run natively: no WebAssembly, no cluster.
+//! PodSet as its users see it, run natively.
 
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{Json, Value, json};
@@ -28,13 +28,13 @@ fn a_new_set_wants_one_sleeping_pod_per_replica() {
     assert_eq!(outcome.child_keys(), ["0", "1", "2"]);
     let pod = outcome.child("2").unwrap();
     assert_eq!(pod["spec"]["containers"][0]["image"], "busybox");
-    assert_eq!(pod["metadata"], Value::Null, "names and labels are the host's business");
+    assert_eq!(pod["metadata"], Value::Null, "the host sets names and labels");
     assert_eq!(outcome.status_value(), json!({"replicas": 0, "podNames": []}));
     assert!(!outcome.is_ready());
 }
 
 #[test]
-fn a_set_with_all_its_pods_is_ready_and_at_rest() {
+fn a_set_with_all_its_pods_is_ready_and_does_not_change() {
     let mut cluster = cluster(&example(3), &[]);
     let outcome = cluster.settle(&example(3)).unwrap();
     let names = ["example-podset-0", "example-podset-1", "example-podset-2"];
@@ -44,15 +44,15 @@ fn a_set_with_all_its_pods_is_ready_and_at_rest() {
 }
 
 #[test]
-fn scaling_keeps_the_pods_that_stay() {
+fn scaling_keeps_the_pods_with_lower_keys() {
     let mut cluster = cluster(&example(3), &["Running", "Running", "Running"]);
     assert_eq!(cluster.settle(&example(5)).unwrap().child_keys(), ["0", "1", "2", "3", "4"]);
     assert_eq!(cluster.settle(&example(1)).unwrap().status_value()["podNames"], json!(["example-podset-0"]));
-    assert_eq!(cluster.settle(&example(0)).unwrap().child_keys(), Vec::<&str>::new(), "none is wanted, so all go");
+    assert_eq!(cluster.settle(&example(0)).unwrap().child_keys(), Vec::<&str>::new(), "the host deletes all");
 }
 
 #[test]
-fn a_pod_that_has_ended_is_given_up_once_and_then_wanted_again() {
+fn a_pod_that_has_ended_is_replaced() {
     for phase in ["Failed", "Succeeded"] {
         let set = example(3);
         let mut cluster = cluster(&set, &["Running", phase, "Running"]);
@@ -63,7 +63,7 @@ fn a_pod_that_has_ended_is_given_up_once_and_then_wanted_again() {
         let mut deleted = pod(phase);
         deleted["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         cluster.add_child(&set, "1", &deleted);
-        assert_eq!(cluster.reconcile(&set).unwrap().child_keys(), ["0", "1", "2"], "{phase}: it is on its way out");
+        assert_eq!(cluster.reconcile(&set).unwrap().child_keys(), ["0", "1", "2"], "{phase}: it is being deleted");
     }
 }
 
@@ -76,11 +76,11 @@ fn a_pod_that_is_being_deleted_does_not_count() {
     cluster.add_child(&set, "0", &running);
     let outcome = cluster.reconcile(&set).unwrap();
     assert_eq!(outcome.status_value(), json!({"replicas": 0, "podNames": []}));
-    assert_eq!(outcome.child_keys(), ["0"], "its successor is wanted; the host waits until the name is free");
+    assert_eq!(outcome.child_keys(), ["0"], "the host creates its successor when the name is free");
 }
 
 #[test]
-fn the_template_is_carried_through_as_it_was_written() {
+fn the_template_is_passed_on_unchanged() {
     let spec = json!({"replicas": 1, "template": {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"limits": {"cpu": "0.50"}}}]},
@@ -94,10 +94,10 @@ fn the_template_is_carried_through_as_it_was_written() {
 }
 
 #[test]
-fn a_count_that_cannot_be_meant_leaves_the_pods_alone_and_says_so() {
+fn an_invalid_count_is_reported_and_changes_no_pod() {
     for replicas in [-1, 501, 1_000_000_000] {
         let outcome = cluster(&example(1), &["Running"]).reconcile(&example(replicas)).unwrap();
-        assert_eq!(outcome.children, None, "no Pod is deleted by a slip of the finger");
+        assert_eq!(outcome.children, None, "no Pod is deleted");
         assert_eq!(outcome.status_value()["replicas"], 1);
         let ready = outcome.condition_of("Ready").unwrap();
         assert_eq!(ready.reason, "InvalidReplicas");

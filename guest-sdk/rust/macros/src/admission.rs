@@ -1,17 +1,17 @@
-//! `admission(...)` of `#[reconciler]`: which functions are asked before objects are stored, and about what.
+//! `admission(...)` of `#[reconciler]`: the functions that run before objects are stored, and the operations that they
+//! review.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::parse::ParseStream;
 use syn::{Error, LitStr, Path, Result, Token};
 
-use crate::arguments::{list, read, set, value};
+use crate::arguments::{list, option, read, set, value, variant};
 
 const ARGUMENTS: [&str; 3] = ["mutate", "validate", "operations"];
-/// As the manifest writes them, and as the SDK names them.
+/// The names in the attribute and the variants of `mortise_sdk::Operation`.
 const OPERATIONS: [(&str, &str); 3] = [("create", "Create"), ("update", "Update"), ("delete", "Delete")];
 
-/// What the argument says.
 pub(crate) struct Admission {
     mutate: Option<Path>,
     validate: Option<Path>,
@@ -27,8 +27,7 @@ impl Admission {
             _ => set(&mut operations, name, list(name, input, self::operations)?),
         })?;
         if mutate.is_none() && validate.is_none() {
-            let message =
-                "admission names the functions that are asked: admission(mutate = complete, validate = check)";
+            let message = "name one of the functions: admission(mutate = complete, validate = check)";
             return Err(Error::new(at.span(), message));
         }
         let operations = operations.unwrap_or_else(|| {
@@ -36,10 +35,10 @@ impl Admission {
         });
         let deleted = operations.iter().find(|operation| **operation == "Delete");
         if let Some(deleted) = deleted.filter(|_| validate.is_none() || operations.is_empty()) {
-            return Err(Error::new(deleted.span(), "what is deleted is checked: it needs `validate = ...`"));
+            return Err(Error::new(deleted.span(), "a \"delete\" is validated only: add `validate = ...`"));
         }
         if mutate.is_some() && deleted.is_some() && operations.len() == 1 {
-            return Err(Error::new(at.span(), "what is deleted has no defaults to fill in"));
+            return Err(Error::new(at.span(), "a \"delete\" is validated only: remove `mutate = ...`"));
         }
         Ok(Self { mutate, validate, operations })
     }
@@ -47,27 +46,16 @@ impl Admission {
 
 fn operations(input: ParseStream<'_>) -> Result<Vec<Ident>> {
     let texts = input.parse_terminated(|input| input.parse::<LitStr>(), Token![,])?;
-    let named = texts.iter().map(|text| {
-        let found = OPERATIONS.iter().find(|(name, _)| text.value() == *name);
-        let all = || OPERATIONS.map(|(name, _)| name).join(", ");
-        let (_, variant) =
-            found.ok_or_else(|| Error::new(text.span(), format!("an operation is one of: {}", all())))?;
-        Ok(Ident::new(variant, text.span()))
-    });
-    let named: Vec<Ident> = named.collect::<Result<_>>()?;
-    if named.is_empty() {
+    if texts.is_empty() {
         return Err(input.error("there is no operation: leave operations(...) out for \"create\" and \"update\""));
     }
-    Ok(named)
+    texts.iter().map(|text| variant(text, "an operation", &OPERATIONS)).collect()
 }
 
 impl ToTokens for Admission {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let function = |path: &Option<Path>, run: TokenStream| match path {
-            Some(path) => {
-                quote!(::core::option::Option::Some(|question| ::mortise_sdk::__private::#run(question, #path)))
-            }
-            None => quote!(::core::option::Option::None),
+        let function = |path: &Option<Path>, run: TokenStream| {
+            option(path.as_ref().map(|path| quote!(|request| ::mortise_sdk::__private::#run(request, #path))))
         };
         let mutate = function(&self.mutate, quote!(run_mutate));
         let validate = function(&self.validate, quote!(run_validate));
@@ -80,7 +68,7 @@ impl ToTokens for Admission {
     }
 }
 
-/// The functions of the optional export, beside those that every component has.
+/// The functions of the optional export.
 pub(crate) fn exports() -> TokenStream {
     quote! {
         use ::mortise_sdk::__private::admission_bindings;

@@ -1,12 +1,12 @@
-//! Arguments of attributes: `name = value`, `name(...)` and `flag`, separated by commas. Knows no attribute; each caller
-//! brings the names it takes, and everybody's errors sound the same.
+//! Arguments of attributes: `name = value`, `name(...)` and `flag`, separated by commas. This file must not know
+//! attributes: each caller passes the names that it takes.
 
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, LitInt, LitStr, Result, Token, parenthesized};
 
-/// Reads all arguments. `each` gets a known name and parses what follows it.
+/// Parses all arguments. `each` gets a known name and parses what follows it.
 pub(crate) fn read(
     input: ParseStream<'_>,
     known: &[&str],
@@ -33,12 +33,12 @@ pub(crate) fn value<T: Parse>(name: &Ident, input: ParseStream<'_>, example: &st
     input.parse().map_err(|_| wanted())
 }
 
-/// The text that follows `name =`.
+/// The string that follows `name =`.
 pub(crate) fn text(name: &Ident, input: ParseStream<'_>) -> Result<LitStr> {
     value(name, input, "\"...\"")
 }
 
-/// The number that follows `name =`, from 1 to `most`: the bounds that the host holds the manifest to.
+/// The number that follows `name =`, from 1 to `most`, which is the host's bound.
 pub(crate) fn bounded<N>(name: &Ident, input: ParseStream<'_>, most: N) -> Result<N>
 where
     N: std::str::FromStr + PartialOrd + From<u8> + std::fmt::Display,
@@ -52,7 +52,7 @@ where
     Ok(number)
 }
 
-/// What stands in the parentheses that follow `name`.
+/// The contents of the parentheses that follow `name`.
 pub(crate) fn list<T>(
     name: &Ident,
     input: ParseStream<'_>,
@@ -66,6 +66,25 @@ pub(crate) fn list<T>(
     read(&content)
 }
 
+/// `"key", "value"`: the contents of `annotation(...)`.
+pub(crate) fn annotation(input: ParseStream<'_>) -> Result<(LitStr, LitStr)> {
+    let wrong = |error: Error| Error::new(error.span(), "write it as `annotation(\"example.com/on\", \"true\")`");
+    let key = input.parse().map_err(wrong)?;
+    input.parse::<Token![,]>().map_err(wrong)?;
+    let value = input.parse().map_err(wrong)?;
+    input.parse::<Option<Token![,]>>()?;
+    Ok((key, value))
+}
+
+/// The variant of an enum of the SDK that `text` names; `known` has each name with its variant.
+pub(crate) fn variant(text: &LitStr, what: &str, known: &[(&str, &str)]) -> Result<Ident> {
+    let found = known.iter().find(|(name, _)| text.value() == *name);
+    found.map(|(_, variant)| Ident::new(variant, text.span())).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        Error::new(text.span(), format!("{what} is one of: {}", names.join(", ")))
+    })
+}
+
 /// An optional value as an expression.
 pub(crate) fn option<T: quote::ToTokens>(value: Option<T>) -> proc_macro2::TokenStream {
     match value {
@@ -74,7 +93,7 @@ pub(crate) fn option<T: quote::ToTokens>(value: Option<T>) -> proc_macro2::Token
     }
 }
 
-/// Fills a place once.
+/// Sets an argument that may be given once.
 pub(crate) fn set<T>(place: &mut Option<T>, name: &Ident, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),

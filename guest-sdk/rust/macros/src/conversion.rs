@@ -1,4 +1,4 @@
-//! `conversion(...)` of `#[reconciler]`: which other versions of the reconciled kind there are.
+//! `conversion(...)` of `#[reconciler]`: the other versions of the reconciled kind.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
@@ -6,7 +6,7 @@ use syn::parse::{Parse as _, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::{Error, Result, Token, Type};
 
-/// What the argument says: one type a version.
+/// One type for each version.
 pub(crate) struct Versions {
     at: Ident,
     types: Vec<Type>,
@@ -19,7 +19,7 @@ impl Versions {
         if let Some(twice) =
             types.iter().enumerate().find(|(n, named)| types[..*n].iter().any(|it| text(it) == text(named)))
         {
-            return Err(Error::new_spanned(twice.1, "this version is there twice"));
+            return Err(Error::new_spanned(twice.1, "this version is given twice"));
         }
         if types.is_empty() {
             let message = "name the types of the other versions: conversion(v1alpha1::Gauge)";
@@ -28,13 +28,13 @@ impl Versions {
         Ok(Self { at: at.clone(), types })
     }
 
-    /// The reconciled kind is somebody else's.
+    /// The error for a kind that the plugin does not define.
     pub(crate) fn not_own(&self) -> Error {
-        let message = "`conversion` belongs to a kind that the plugin brings, and `kind = ...` says that another does";
+        let message = "`conversion` is for a kind that the plugin defines, and with `kind = ...` it does not define it";
         Error::new(self.at.span(), message)
     }
 
-    /// One expression a version. A conversion that is missing is told where the version is named.
+    /// One expression for each version. The compiler reports a missing conversion at the version's name.
     pub(crate) fn of(&self, primary: &Type) -> Vec<TokenStream> {
         let of = |version: &Type| {
             let here = |mut token: TokenTree| {
@@ -59,7 +59,7 @@ pub(crate) fn exports() -> TokenStream {
                 object: ::std::string::String,
                 to_api_version: ::std::string::String,
             ) -> ::core::result::Result<::std::string::String, ::std::string::String> {
-                ::mortise_sdk::__private::convert(&PLUGIN, &object, &to_api_version)
+                PLUGIN.convert(&object, &to_api_version)
             }
         }
 

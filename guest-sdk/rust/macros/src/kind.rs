@@ -5,17 +5,17 @@ use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, LitStr, Result, Type};
 
-/// A kind as somebody wrote it.
+/// A kind in an attribute.
 #[derive(Clone)]
 pub(crate) enum KindName {
-    /// Checked text.
+    /// Valid text.
     Text { api_version: String, kind: String },
-    /// A type that says its kind.
+    /// A type that implements `Resource`.
     Type(Box<Type>),
 }
 
 impl KindName {
-    /// Splits "apps/v1/Deployment".
+    /// Parses "apps/v1/Deployment".
     pub(crate) fn from_text(text: &LitStr) -> Result<Self> {
         let value = text.value();
         let wrong = || {
@@ -35,7 +35,7 @@ impl KindName {
         Ok(Self::Text { api_version: api_version.to_owned(), kind: kind.to_owned() })
     }
 
-    /// Whether it may be this kind; which one a type is shows only when it is compiled.
+    /// Whether it may be this kind; a type's kind is not known before it is compiled.
     pub(crate) fn may_be(&self, wanted_version: &str, wanted_kind: &str) -> bool {
         match self {
             Self::Text { api_version, kind } => api_version == wanted_version && kind == wanted_kind,

@@ -1,5 +1,5 @@
-//! `plugin!`, and what it has in common with `#[reconciler]`: from controllers to the static `PLUGIN` and, on wasm32, a
-//! component's exports. What a controller is made of is not known here.
+//! `plugin!`, and what it shares with `#[reconciler]`: the static `PLUGIN` of some controllers and, on wasm32, a
+//! component's exports. This file must not know the parts of a controller.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -9,19 +9,19 @@ use syn::{Error, LitStr, Path, Result, Token, Visibility};
 
 use crate::arguments::{bounded, list, option, read, set, text};
 
-/// The most memory and the longest deadline of one call that the host grants.
+/// The host's bounds of one call.
 const MAX_MEMORY_BYTES: u64 = 256 << 20;
 const MAX_DEADLINE_MS: u64 = 10_000;
 
-/// What is said of a plugin as a whole.
+/// Arguments of a plugin as a whole.
 pub(crate) const ARGUMENTS: [&str; 3] = ["limits", "name", "version"];
 
-/// Say that one of the controllers is asked before objects are stored, and that one converts them.
+/// Say that one of the controllers has admission, or conversion.
 const ADMISSION: &str = "admission";
 const CONVERSION: &str = "conversion";
 const EXPORTS: [&str; 2] = [ADMISSION, CONVERSION];
 
-/// What is said of a plugin as a whole, as it was written.
+/// The arguments of a plugin as a whole.
 #[derive(Default)]
 pub(crate) struct PluginArguments {
     admission: Option<bool>,
@@ -33,7 +33,7 @@ pub(crate) struct PluginArguments {
 }
 
 impl PluginArguments {
-    /// Takes one of [`ARGUMENTS`].
+    /// Parses one of [`ARGUMENTS`].
     pub(crate) fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
         match name.to_string().as_str() {
             "limits" => list(name, input, |input| {
@@ -47,7 +47,7 @@ impl PluginArguments {
         }
     }
 
-    /// What its only controller needs beside what every component exports.
+    /// Sets the optional exports that a plugin's only controller needs.
     pub(crate) fn exports(&mut self, admission: bool, conversion: bool) {
         self.admission = admission.then_some(true);
         self.conversion = conversion.then_some(true);
@@ -62,8 +62,8 @@ impl PluginArguments {
         let version = version.map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), |version| quote!(#version));
         let exports = exports(has_admission, has_conversion);
         quote! {
-            /// What this plugin is. Tests hand it to `mortise_sdk::testing::Cluster::of`.
-            #[allow(dead_code, reason = "only a component and tests have a use for it, a native build has none")]
+            /// This plugin, for `mortise_sdk::testing::Cluster::of`.
+            #[allow(dead_code, reason = "a native build without tests does not use it")]
             #visibility static PLUGIN: ::mortise_sdk::Plugin = ::mortise_sdk::Plugin {
                 name: #name,
                 version: #version,
@@ -71,14 +71,14 @@ impl PluginArguments {
                 limits: ::mortise_sdk::Limits { memory_bytes: #memory_bytes, deadline_ms: #deadline_ms },
             };
 
-            // What is exported has to be known before what the controllers say can be read.
+            // A macro cannot read the arguments of another, so `plugin!` repeats what decides on exports.
             const _: () = ::core::assert!(
                 #has_admission == (false #(|| <#controllers>::CONTROLLER.admission.is_some())*),
-                "plugin!(..., admission) goes with #[controller(admission(...))]: one of the two is missing",
+                "plugin!(..., admission) and #[controller(admission(...))] need each other: one of the two is missing",
             );
             const _: () = ::core::assert!(
                 #has_conversion == (false #(|| !<#controllers>::CONTROLLER.conversion.is_empty())*),
-                "plugin!(..., conversion) goes with #[controller(conversion(...))]: one of the two is missing",
+                "plugin!(..., conversion) and #[controller(conversion(...))] need each other: one of the two is missing",
             );
 
             #exports
@@ -98,7 +98,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             }
         }
         if controllers.is_empty() {
-            let message = "name the functions that bear #[controller], as in plugin!(adopt, restart)";
+            let message = "name the functions with #[controller]: plugin!(adopt, restart)";
             return Err(Error::new(span, message));
         }
         let mut arguments = PluginArguments::default();
@@ -113,7 +113,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     .parse2(input)
 }
 
-/// A name that something is said about, and no controller's.
+/// Whether an argument is next, and not a controller.
 fn is_argument(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     let Ok(name) = ahead.call(Ident::parse_any) else { return false };
@@ -134,7 +134,7 @@ fn exports(has_admission: bool, has_conversion: bool) -> TokenStream {
 
             impl reconciler::Guest for Component {
                 fn manifest() -> ::std::string::String {
-                    ::mortise_sdk::__private::manifest(&PLUGIN)
+                    PLUGIN.manifest()
                 }
 
                 fn reconcile(

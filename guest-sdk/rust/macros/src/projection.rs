@@ -1,11 +1,12 @@
-//! `#[derive(Projection)]`: from a flat struct with field paths to the reads that fill it. The paths form a tree of names,
-//! which the SDK's scanner walks along the text; the texts that it finds are then read into the fields.
+//! `#[derive(Projection)]`: from a flat struct with field paths to the code that fills it. The SDK's scanner finds
+//! the paths, as a tree of names, in the text; each value is then parsed into its field.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::parse::ParseStream;
 use syn::{
-    Data, DeriveInput, Error, Field, Fields, GenericArgument, GenericParam, LitStr, PathArguments, Result, Type,
+    Data, DataStruct, DeriveInput, Error, Field, Fields, GenericArgument, GenericParam, LitStr, PathArguments, Result,
+    Type,
 };
 
 use crate::kind::KindName;
@@ -16,7 +17,7 @@ const CHILD_KEY: &str = "metadata.annotations[\"mortise.dev/child\"]";
 struct Read {
     field: Ident,
     target: Type,
-    /// What is inside, for an `Option`.
+    /// The type inside an `Option`.
     optional: Option<Type>,
     path: String,
     span: Span,
@@ -91,10 +92,9 @@ fn kind(input: &DeriveInput) -> Result<KindName> {
 
 fn reads(input: &DeriveInput) -> Result<Vec<Read>> {
     match &input.data {
-        Data::Struct(data) => match &data.fields {
-            Fields::Named(fields) if !fields.named.is_empty() => fields.named.iter().map(read).collect(),
-            _ => Err(Error::new_spanned(&input.ident, "a projection is a struct with named fields")),
-        },
+        Data::Struct(DataStruct { fields: Fields::Named(fields), .. }) if !fields.named.is_empty() => {
+            fields.named.iter().map(read).collect()
+        }
         _ => Err(Error::new_spanned(&input.ident, "a projection is a struct with named fields")),
     }
 }
@@ -113,12 +113,12 @@ fn read(field: &Field) -> Result<Read> {
         if word == "child_key" {
             return Ok((CHILD_KEY.to_owned(), word.span()));
         }
-        Err(Error::new(word.span(), "a field is read from a path in quotes, or from child_key"))
+        Err(Error::new(word.span(), "write a path in quotes, or child_key"))
     })?;
     Ok(Read { field: name, optional: inside_option(&field.ty), target: field.ty.clone(), path, span })
 }
 
-/// "metadata.annotations[\"a.b/c\"]" as its names.
+/// The names of a path such as "metadata.annotations[\"a.b/c\"]".
 fn segments(read: &Read) -> Result<Vec<String>> {
     let malformed = || {
         let message =
@@ -212,7 +212,7 @@ fn inside_option(target: &Type) -> Option<Type> {
     }
 }
 
-/// `&'a str`, which needs no parser.
+/// Whether a type is `&'a str`, which needs no parser.
 fn is_borrowed_text(target: &Type) -> bool {
     let Type::Reference(reference) = target else { return false };
     matches!(&*reference.elem, Type::Path(named) if named.path.is_ident("str"))

@@ -1,5 +1,5 @@
-//! `#[controller]` and `#[reconciler]`: from a function and what it may see to a controller, under the function's own name
-//! among the types, and for `#[reconciler]` to the plugin that is made of it alone.
+//! `#[controller]` and `#[reconciler]`: a function and its arguments go in; a controller, as a constant of a type with
+//! the function's name, comes out, and for `#[reconciler]` also the plugin.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -7,26 +7,27 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
 use crate::admission::Admission;
-use crate::arguments::{bounded, list, option, read, set, text, value};
+use crate::arguments::{annotation, bounded, list, option, read, set, text, value, variant};
 use crate::conversion::Versions;
 use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
 
-/// What is said of a controller.
+/// Arguments of a controller.
 const ARGUMENTS: [&str; 10] =
     ["owns", "reads", "writes", "finalize", "labels", "annotation", "admission", "conversion", "concurrency", "kind"];
-/// How children change, as authors write it.
-const UPDATES: [&str; 4] = ["apply", "recreate", ROLLING, "on_delete"];
+/// The names in the attribute and the variants of `mortise_sdk::Update`.
+const UPDATES: [(&str, &str); 4] =
+    [("apply", "Apply"), ("recreate", "Recreate"), (ROLLING, "RollingRecreate"), ("on_delete", "OnDelete")];
 const ROLLING: &str = "rolling_recreate";
-/// What `writes` may declare.
+/// The names in the attribute and the variants of `mortise_sdk::Verb`.
 const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("delete", "Delete"), ("evict", "Evict")];
 
-/// The most calls of one controller at once that the host grants.
+/// The host's bound of concurrent calls of one controller.
 const MAX_CONCURRENCY: u32 = 256;
 /// No object has more children.
 const MAX_UNAVAILABLE: u32 = 500;
 
-/// What the attribute says, as expressions.
+/// The arguments of a controller, as expressions.
 #[derive(Default)]
 struct Arguments {
     owns: Vec<TokenStream>,
@@ -41,7 +42,7 @@ struct Arguments {
     kind: Option<KindName>,
 }
 
-/// A function that is a controller among others, which `plugin!` names.
+/// `#[controller]`.
 pub(crate) fn expand_controller(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut of_controller = Arguments::default();
     let read_all = |input: ParseStream<'_>| read(input, &ARGUMENTS, |name, input| of_controller.argument(name, input));
@@ -49,7 +50,7 @@ pub(crate) fn expand_controller(arguments: TokenStream, item: TokenStream) -> Re
     of_controller.into_controller(&parse_function(item)?)
 }
 
-/// A function that is a plugin by itself.
+/// `#[reconciler]`.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let (mut of_controller, mut of_plugin) = (Arguments::default(), PluginArguments::default());
     let known = [&ARGUMENTS[..], &plugin::ARGUMENTS].concat();
@@ -72,12 +73,12 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
 fn parse_function(item: TokenStream) -> Result<ItemFn> {
     syn::parse2(item).map_err(|error| {
-        let message = "this attribute goes on a function: fn reconcile(object: &PodSet, cx: &Context)";
+        let message = "this attribute is for a function: fn reconcile(object: &PodSet, cx: &Context)";
         Error::new(error.span(), message)
     })
 }
 
-/// The type of the reconciled object, from a signature that is as it should be.
+/// The type of the reconciled object; an error for a wrong signature.
 fn primary(function: &ItemFn) -> Result<Type> {
     let signature = &function.sig;
     let wrong = |why: &str| {
@@ -85,7 +86,7 @@ fn primary(function: &ItemFn) -> Result<Type> {
         Error::new_spanned(signature, format!("a reconciler is `{wanted}`; {why}"))
     };
     if signature.asyncness.is_some() {
-        return Err(wrong("this one is async, but a plugin never waits: it says what it wants and is called again"));
+        return Err(wrong("this one is async, but a plugin never waits: it returns an outcome and is called again"));
     }
     if matches!(signature.output, ReturnType::Default) {
         return Err(wrong("this one returns nothing"));
@@ -98,7 +99,7 @@ fn primary(function: &ItemFn) -> Result<Type> {
         return Err(wrong("both parameters are references"));
     };
     if object.mutability.is_some() || cx.mutability.is_some() {
-        return Err(wrong("nothing it is given can be changed; what should change is part of the outcome"));
+        return Err(wrong("neither parameter can be changed; changes are part of the outcome"));
     }
     Ok((*object.elem).clone())
 }
@@ -116,7 +117,10 @@ impl Arguments {
             "writes" => self.writes.push(list(name, input, written)?),
             "finalize" => set(&mut self.finalize, name, true)?,
             "labels" => set(&mut self.labels, name, text(name, input)?)?,
-            "annotation" => self.annotations.push(list(name, input, annotation)?),
+            "annotation" => {
+                let (key, value) = list(name, input, annotation)?;
+                self.annotations.push(quote!((#key, #value)));
+            }
             "admission" => set(&mut self.admission, name, list(name, input, |input| Admission::read(name, input))?)?,
             "conversion" => {
                 set(&mut self.conversion, name, list(name, input, |input| Versions::read(name, input))?)?;
@@ -130,7 +134,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// The function and, beside it, a type of its name that bears the controller.
+    /// The function and, beside it, a type of its name with the controller as a constant.
     fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
         let Self { owns, reads, writes, finalize, labels, annotations, admission, conversion, concurrency, kind } =
             self;
@@ -153,9 +157,9 @@ impl Arguments {
         Ok(quote! {
             #function
 
-            // Types and functions have names of their own, so this one says which function it belongs to.
+            // Types and functions have separate namespaces.
             #[doc(hidden)]
-            #[allow(non_camel_case_types, reason = "it bears the name of the function")]
+            #[allow(non_camel_case_types, reason = "it has the name of the function")]
             #visibility enum #call {}
 
             impl #call {
@@ -176,15 +180,6 @@ impl Arguments {
             }
         })
     }
-}
-
-/// `annotation("example.com/on", "true")`.
-fn annotation(input: ParseStream<'_>) -> Result<TokenStream> {
-    let wrong = |error: Error| Error::new(error.span(), "write it as `annotation(\"example.com/on\", \"true\")`");
-    let name: LitStr = input.parse().map_err(wrong)?;
-    input.parse::<Token![,]>().map_err(wrong)?;
-    let value: LitStr = input.parse().map_err(wrong)?;
-    Ok(quote!((#name, #value)))
 }
 
 fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
@@ -208,18 +203,13 @@ fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
 }
 
 fn update_of(text: &LitStr, max_unavailable: Option<(u32, Span)>) -> Result<TokenStream> {
+    let variant = variant(text, "an update", &UPDATES)?;
     let most = max_unavailable.map_or(1, |(most, _)| most);
-    match text.value().as_str() {
-        "apply" => Ok(quote!(::mortise_sdk::Update::Apply)),
-        "recreate" => Ok(quote!(::mortise_sdk::Update::Recreate)),
-        ROLLING => Ok(quote!(::mortise_sdk::Update::RollingRecreate { max_unavailable: #most })),
-        "on_delete" => Ok(quote!(::mortise_sdk::Update::OnDelete)),
-        _ => Err(Error::new(text.span(), format!("an update is one of: {}", UPDATES.join(", ")))),
-    }
+    let fields = (text.value() == ROLLING).then(|| quote!({ max_unavailable: #most }));
+    Ok(quote!(::mortise_sdk::Update::#variant #fields))
 }
 
-/// `"apps/v1/Deployment", "patch", subresource = "scale"`: a kind, what may be done to its objects, and what of them may be
-/// patched besides.
+/// `"apps/v1/Deployment", "patch", subresource = "scale"`: a kind, verbs, and subresources that may be patched.
 fn written(input: ParseStream<'_>) -> Result<TokenStream> {
     let kind: KindName = input.parse()?;
     let (mut verbs, mut subresources) = (Vec::new(), Vec::<LitStr>::new());
@@ -236,18 +226,14 @@ fn written(input: ParseStream<'_>) -> Result<TokenStream> {
             break;
         }
         let verb: LitStr = input.parse()?;
-        let Some((_, variant)) = VERBS.iter().find(|(text, _)| verb.value() == *text) else {
-            let all: Vec<&str> = VERBS.iter().map(|(text, _)| *text).collect();
-            return Err(Error::new(verb.span(), format!("what may be done is one of: {}", all.join(", "))));
-        };
-        if *variant == "Evict" && !kind.may_be("v1", "Pod") {
+        let variant = variant(&verb, "a verb", &VERBS)?;
+        if variant == "Evict" && !kind.may_be("v1", "Pod") {
             return Err(Error::new(verb.span(), "only \"v1/Pod\" can be evicted"));
         }
-        let variant = Ident::new(variant, verb.span());
         verbs.push(quote!(::mortise_sdk::Verb::#variant));
     }
     if verbs.is_empty() {
-        let message = "say what may be done to it: writes(\"apps/v1/Deployment\", \"patch\")";
+        let message = "name a verb: writes(\"apps/v1/Deployment\", \"patch\")";
         return Err(Error::new(input.span(), message));
     }
     Ok(quote!(::mortise_sdk::Write { kind: #kind, verbs: &[#(#verbs),*], subresources: &[#(#subresources),*] }))

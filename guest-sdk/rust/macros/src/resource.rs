@@ -1,12 +1,12 @@
-//! `#[derive(CustomResource)]`: from a spec to the type of its objects and the CustomResourceDefinition's facts.
+//! `#[derive(CustomResource)]`: from a spec to the type of its objects and the data of its CustomResourceDefinition.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
-use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Token, Type};
+use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Type};
 
-use crate::arguments::{list, read, set, text, value};
+use crate::arguments::{annotation, list, option, read, set, text, value};
 
 const ARGUMENTS: [&str; 12] = [
     "group",
@@ -23,8 +23,8 @@ const ARGUMENTS: [&str; 12] = [
     "annotation",
 ];
 
-/// The annotation without which the API server takes no CustomResourceDefinition of a group under `k8s.io` or
-/// `kubernetes.io`: who approved the API, or "unapproved" and why it exists nevertheless.
+/// The annotation that the API server requires of a CustomResourceDefinition of a group under `k8s.io` or
+/// `kubernetes.io`: who approved the API, or "unapproved" with a reason.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 #[derive(Default)]
@@ -51,8 +51,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     }
     let arguments = Arguments::of(&input)?;
     let kind_text = required(arguments.kind.as_ref(), "kind", "PodSet", &input)?;
-    let kind = Ident::parse_any
-        .parse_text(kind_text)
+    let kind = kind_text.parse_with(Ident::parse_any).ok();
+    let kind = kind
         .filter(|kind| kind.to_string().starts_with(|letter: char| letter.is_ascii_uppercase()))
         .ok_or_else(|| Error::new(kind_text.span(), "a kind is one CamelCase word, such as \"PodSet\""))?;
     let object = object(&input, &kind, &arguments);
@@ -60,17 +60,6 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let serialize = serialize(&kind, arguments.status.is_some());
     let resource = resource(&input, &kind, &arguments)?;
     Ok(quote!(#object #deserialize #serialize #resource))
-}
-
-/// Identifiers from text, keywords refused by whoever uses them.
-trait ParseText {
-    fn parse_text(self, text: &LitStr) -> Option<Ident>;
-}
-
-impl<F: FnOnce(ParseStream<'_>) -> Result<Ident>> ParseText for F {
-    fn parse_text(self, text: &LitStr) -> Option<Ident> {
-        text.parse_with(self).ok()
-    }
 }
 
 /// The type of the kind's objects.
@@ -85,7 +74,7 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
     let (status, no_status) = match &arguments.status {
         Some(status) => (
             quote! {
-                /// What was last observed.
+                /// The last observed state.
                 pub status: ::mortise_sdk::Status<#status>,
             },
             quote!(status: ::mortise_sdk::Status::none(),),
@@ -98,21 +87,21 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
         #visibility struct #kind {
             /// Name, namespace, labels and so on.
             pub metadata: ::mortise_sdk::ObjectMeta,
-            /// What is wanted.
+            /// The desired state.
             pub spec: #spec,
             #status
         }
 
         impl #kind {
-            /// A new object, in the namespace "default" unless the kind has no namespaces. For tests.
-            #[allow(dead_code, reason = "a plugin is given its objects; its tests make them")]
+            /// A new object, in the namespace "default" unless the kind is cluster-scoped. For tests.
+            #[allow(dead_code, reason = "for tests")]
             pub fn new(name: impl ::core::convert::Into<::std::string::String>, spec: #spec) -> Self {
                 Self { metadata: #metadata, spec, #no_status }
             }
 
-            /// An object to want as a child of another kind's: in its owner's namespace, and under a name that the host
-            /// gives it when this one is empty.
-            #[allow(dead_code, reason = "not every kind is another's child")]
+            /// An object as a child in an outcome. Its owner's namespace applies; the host derives a name if this one
+            /// is empty.
+            #[allow(dead_code, reason = "not every kind is a child of another")]
             pub fn wanted(name: impl ::core::convert::Into<::std::string::String>, spec: #spec) -> Self {
                 Self { metadata: ::mortise_sdk::ObjectMeta::named(name), spec, #no_status }
             }
@@ -120,7 +109,7 @@ fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStre
     }
 }
 
-/// Objects are read without their apiVersion and kind, which the type says already.
+/// Reads objects without their apiVersion and kind, which the type has as constants.
 fn deserialize(spec: &Ident, kind: &Ident, status: Option<&Type>) -> TokenStream {
     let (text, status) = match status {
         Some(_) => (quote!(status), Some(quote!(status: ::mortise_sdk::__private::status(status),))),
@@ -138,7 +127,7 @@ fn deserialize(spec: &Ident, kind: &Ident, status: Option<&Type>) -> TokenStream
     }
 }
 
-/// Objects are written with their apiVersion and kind, which the type itself need not carry.
+/// Writes objects with their apiVersion and kind.
 fn serialize(kind: &Ident, has_status: bool) -> TokenStream {
     let name = kind.to_string();
     let status = has_status.then(|| {
@@ -182,18 +171,12 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
     let (short_names, categories) = (&arguments.short_names, &arguments.categories);
     let namespaced = arguments.cluster.is_none();
     let description = doc_text(&input.attrs);
-    let scale = match &arguments.scale {
-        Some(scale) => quote!(::core::option::Option::Some(#scale)),
-        None => quote!(::core::option::Option::None),
-    };
+    let scale = option(arguments.scale.as_ref());
     let age = column_tokens("Age", "date", ".metadata.creationTimestamp", 0, "");
     let age = (!arguments.columns.is_empty() && !arguments.has_age).then_some(age);
     let columns = arguments.columns.iter().chain(&age);
     let annotations = arguments.annotations.iter().map(|(key, value)| quote!((#key, #value)));
-    let status = match &arguments.status {
-        Some(status) => quote!(::core::option::Option::Some(schema_of::<#status>())),
-        None => quote!(::core::option::Option::None),
-    };
+    let status = option(arguments.status.as_ref().map(|status| quote!(schema_of::<#status>())));
     Ok(quote! {
         impl ::mortise_sdk::Resource for #kind {
             const API_VERSION: &'static str = #api_version;
@@ -236,7 +219,7 @@ fn required<'a>(value: Option<&'a LitStr>, name: &str, example: &str, input: &De
     })
 }
 
-/// English plurals as far as kinds need them; `plural = "..."` is for the others.
+/// Regular English plurals; `plural = "..."` is for the others.
 fn plural_of(singular: &str) -> String {
     let ends_like = |ends: &[&str]| ends.iter().any(|end| singular.ends_with(end));
     match singular.strip_suffix('y') {
@@ -246,8 +229,8 @@ fn plural_of(singular: &str) -> String {
     }
 }
 
-/// A group of Kubernetes' own: the host protects those that the API server serves, and the API server asks for an
-/// approval on CustomResourceDefinitions in the others.
+/// Whether a group belongs to Kubernetes: the host refuses definitions in groups of built-in kinds, and the API server
+/// requires an approval in the others.
 fn is_of_kubernetes(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io")
 }
@@ -301,7 +284,8 @@ impl Arguments {
             "category" => self.categories.push(text(name, input)?),
             "cluster" => set(&mut self.cluster, name, true)?,
             "annotation" => {
-                let (key, value) = list(name, input, |input| annotation(name.span(), input))?;
+                let (key, value) = list(name, input, annotation)?;
+                let key = key.value();
                 if self.annotations.iter().any(|(other, _)| *other == key) {
                     return Err(Error::new(name.span(), format!("the annotation {key:?} is given twice")));
                 }
@@ -332,21 +316,8 @@ fn scale(span: Span, input: ParseStream<'_>) -> Result<TokenStream> {
         let example = "scale(spec = \".spec.replicas\", status = \".status.replicas\")";
         return Err(Error::new(span, format!("a scale subresource needs two paths: {example}")));
     };
-    let selector = match selector {
-        Some(selector) => quote!(::core::option::Option::Some(#selector)),
-        None => quote!(::core::option::Option::None),
-    };
+    let selector = option(selector);
     Ok(quote!(Scale { spec: #spec, status: #status, selector: #selector }))
-}
-
-/// `"key", "value"`.
-fn annotation(span: Span, input: ParseStream<'_>) -> Result<(String, LitStr)> {
-    let wanted = |_| Error::new(span, "write it as `annotation(\"example.com/key\", \"value\")`");
-    let key: LitStr = input.parse().map_err(wanted)?;
-    input.parse::<Token![,]>().map_err(wanted)?;
-    let value: LitStr = input.parse().map_err(wanted)?;
-    input.parse::<Option<Token![,]>>()?;
-    Ok((key.value(), value))
 }
 
 fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {

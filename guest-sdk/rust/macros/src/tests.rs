@@ -1,4 +1,4 @@
-//! What authors are told when an attribute is wrong, and what comes out when it is right.
+//! The errors for wrong attributes, and the expansions of right ones.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -45,7 +45,7 @@ fn a_resource_says_what_it_lacks() {
 }
 
 #[test]
-fn an_unknown_argument_is_answered_with_the_known_ones() {
+fn the_error_for_an_unknown_argument_lists_the_known_ones() {
     let unknown = resource_error(quote!(grup = "a.b"));
     assert!(unknown.starts_with("unknown argument `grup`; it is one of: group, version, kind, status"), "{unknown}");
     let unknown = reconciler_error(quote!(own("v1/Pod")), good());
@@ -71,8 +71,8 @@ fn a_repeated_argument_and_a_malformed_value_are_refused() {
 #[test]
 fn a_kind_is_version_and_kind() {
     for wrong in ["Pod", "v1/pod", "apps/Deployment", "a/b/v1/Kind", "/v1/Pod"] {
-        let told = reconciler_error(quote!(owns(#wrong)), good());
-        assert!(told.contains("names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\""), "{wrong}: {told}");
+        let error = reconciler_error(quote!(owns(#wrong)), good());
+        assert!(error.contains("names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\""), "{wrong}: {error}");
     }
     let updates = "an update is one of: apply, recreate, rolling_recreate, on_delete";
     assert_eq!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()), updates);
@@ -86,31 +86,31 @@ fn a_kind_is_version_and_kind() {
 }
 
 #[test]
-fn what_is_written_besides_is_a_kind_and_what_may_be_done_to_it() {
+fn writes_takes_a_kind_and_verbs() {
     let good_ones = [
         quote!(writes("apps/v1/Deployment", "patch")),
         quote!(writes("apps/v1/Deployment", "patch", subresource = "scale", subresource = "status")),
         quote!(writes("v1/Pod", "evict", "delete",), writes(Node, "patch"), reads("v1/Pod")),
     ];
     for attribute in good_ones {
-        let told = reconciler::expand(attribute.clone(), good()).map(|_| ()).map_err(|error| error.to_string());
-        assert_eq!(told, Ok(()), "{attribute}");
+        let error = reconciler::expand(attribute.clone(), good()).map(|_| ()).map_err(|error| error.to_string());
+        assert_eq!(error, Ok(()), "{attribute}");
     }
     let text = reconciler::expand(quote!(writes("v1/Node", "patch", "apply")), good()).unwrap().to_string();
     let expected = "verbs : & [:: mortise_sdk :: Verb :: Patch , :: mortise_sdk :: Verb :: Apply]";
     assert!(text.contains(expected), "{text}");
-    let one_of = "what may be done is one of: apply, patch, delete, evict";
+    let one_of = "a verb is one of: apply, patch, delete, evict";
     assert_eq!(reconciler_error(quote!(writes("v1/Node", "update")), good()), one_of);
     let evicted = reconciler_error(quote!(writes("v1/Node", "evict")), good());
     assert_eq!(evicted, "only \"v1/Pod\" can be evicted");
-    assert!(reconciler_error(quote!(writes("v1/Node")), good()).starts_with("say what may be done to it: writes("));
+    assert!(reconciler_error(quote!(writes("v1/Node")), good()).starts_with("name a verb: writes("));
     assert!(reconciler_error(quote!(writes("Node", "patch")), good()).contains("names no kind"));
     let unknown = reconciler_error(quote!(writes("v1/Node", "patch", subresources = "x")), good());
     assert_eq!(unknown, "unknown argument `subresources`; it is one of: subresource");
 }
 
 #[test]
-fn finalize_is_a_word_of_its_own() {
+fn finalize_is_a_flag() {
     let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
     assert!(text(quote!(finalize, concurrency = 2)).contains("finalize : true"));
     assert!(text(quote!()).contains("finalize : false"));
@@ -118,7 +118,7 @@ fn finalize_is_a_word_of_its_own() {
 }
 
 #[test]
-fn bounds_and_protected_groups_are_told_before_the_host_tells_them() {
+fn the_hosts_bounds_and_protected_groups_are_compile_errors() {
     let concurrency = "`concurrency` is a number from 1 to 256";
     assert_eq!(reconciler_error(quote!(concurrency = 0), good()), concurrency);
     assert_eq!(reconciler_error(quote!(concurrency = 257), good()), concurrency);
@@ -132,17 +132,17 @@ fn bounds_and_protected_groups_are_told_before_the_host_tells_them() {
         assert!(reconciler::expand(quote!(kind = #kind), good()).is_ok(), "{kind}");
     }
     for group in ["apps", "networking.k8s.io", "a.kubernetes.io"] {
-        let told = resource_error(quote!(group = #group, version = "v1", kind = "A"));
+        let error = resource_error(quote!(group = #group, version = "v1", kind = "A"));
         assert!(
-            told.starts_with(&format!("the group {group:?} belongs to Kubernetes; take a group of a domain")),
-            "{told}"
+            error.starts_with(&format!("the group {group:?} belongs to Kubernetes; take a group of a domain")),
+            "{error}"
         );
-        assert!(told.contains("annotation(\"api-approved.kubernetes.io\", "), "{told}");
+        assert!(error.contains("annotation(\"api-approved.kubernetes.io\", "), "{error}");
     }
 }
 
 #[test]
-fn a_group_under_k8s_io_is_taken_with_its_approval_and_one_of_the_api_server_is_not() {
+fn a_group_under_k8s_io_needs_an_approval_and_a_built_in_one_is_refused() {
     let with_approval = |group: &str| {
         resource::expand(quote! {
             #[resource(group = #group, version = "v1", kind = "A", annotation("api-approved.kubernetes.io", "unapproved"))]
@@ -158,7 +158,7 @@ fn a_group_under_k8s_io_is_taken_with_its_approval_and_one_of_the_api_server_is_
 }
 
 #[test]
-fn a_reconciler_of_another_shape_is_shown_the_right_one() {
+fn the_error_for_a_wrong_signature_shows_the_right_one() {
     let wanted = "a reconciler is `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>`";
     let wrong = [
         (
@@ -193,8 +193,8 @@ fn a_reconciler_of_another_shape_is_shown_the_right_one() {
         ),
     ];
     for (function, why) in wrong {
-        let told = reconciler_error(quote!(), function);
-        assert!(told.starts_with(wanted) && told.contains(why), "{told}");
+        let error = reconciler_error(quote!(), function);
+        assert!(error.starts_with(wanted) && error.contains(why), "{error}");
     }
     assert!(
         reconciler_error(
@@ -203,16 +203,16 @@ fn a_reconciler_of_another_shape_is_shown_the_right_one() {
                 struct A;
             )
         )
-        .contains("goes on a function")
+        .contains("is for a function")
     );
 }
 
 #[test]
-fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
+fn controller_and_plugin_take_their_own_arguments() {
     assert!(reconciler::expand_controller(quote!(owns("v1/Pod"), concurrency = 2), good()).is_ok());
-    let told = controller_error(quote!(limits(deadline_ms = 5)));
+    let error = controller_error(quote!(limits(deadline_ms = 5)));
     assert_eq!(
-        told,
+        error,
         "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, admission, \
          conversion, concurrency, kind"
     );
@@ -226,10 +226,10 @@ fn a_controller_takes_what_is_said_of_a_kind_and_plugin_what_is_said_of_all() {
         let expanded = plugin(good).unwrap();
         assert!(expanded.contains("adopt > :: CONTROLLER , <"), "{expanded}");
     }
-    let told = message(plugin::expand(quote!()));
-    assert!(told.contains("plugin!(adopt, restart)"), "{told}");
-    let told = message(plugin::expand(quote!(adopt, owns("v1/Pod"))));
-    assert_eq!(told, "unknown argument `owns`; it is one of: admission, conversion, limits, name, version");
+    let error = message(plugin::expand(quote!()));
+    assert!(error.contains("plugin!(adopt, restart)"), "{error}");
+    let error = message(plugin::expand(quote!(adopt, owns("v1/Pod"))));
+    assert_eq!(error, "unknown argument `owns`; it is one of: admission, conversion, limits, name, version");
 }
 
 #[test]
@@ -248,14 +248,14 @@ fn a_projection_says_what_it_lacks() {
     ));
     assert_eq!(path, "say where `phase` is read from: #[field(\"status.phase\")]");
     for malformed in ["", "a..b", ".a", "a.", "a[b]", "a[\"b", "a b"] {
-        let told = projection_error(quote!(
+        let error = projection_error(quote!(
             #[projection("v1/Pod")]
             struct Pod {
                 #[field(#malformed)]
                 a: String,
             }
         ));
-        assert!(told.contains("is no field path"), "{malformed}: {told}");
+        assert!(error.contains("is no field path"), "{malformed}: {error}");
     }
     let overlap = projection_error(quote! {
         #[projection("v1/Pod")]
@@ -292,14 +292,14 @@ fn plurals_are_english() {
 fn admission_needs_a_function_and_takes_the_three_operations() {
     assert!(reconciler::expand(quote!(admission(validate = check)), good()).is_ok());
     assert!(reconciler::expand(quote!(admission(mutate = a::b, operations("create"))), good()).is_ok());
-    let told = reconciler_error(quote!(admission()), good());
-    assert!(told.contains("validate = check"), "{told}");
-    let told = reconciler_error(quote!(admission(validate = check, operations("connect"))), good());
-    assert_eq!(told, "an operation is one of: create, update, delete");
-    let told = reconciler_error(quote!(admission(mutate = complete, operations("create", "delete"))), good());
-    assert!(told.contains("deleted"), "{told}");
-    let told = reconciler_error(quote!(admission(check)), good());
-    assert!(told.starts_with("unknown argument `check`; it is one of: mutate, validate, operations"), "{told}");
+    let error = reconciler_error(quote!(admission()), good());
+    assert!(error.contains("validate = check"), "{error}");
+    let error = reconciler_error(quote!(admission(validate = check, operations("connect"))), good());
+    assert_eq!(error, "an operation is one of: create, update, delete");
+    let error = reconciler_error(quote!(admission(mutate = complete, operations("create", "delete"))), good());
+    assert!(error.contains("add `validate"), "{error}");
+    let error = reconciler_error(quote!(admission(check)), good());
+    assert!(error.starts_with("unknown argument `check`; it is one of: mutate, validate, operations"), "{error}");
 }
 
 #[test]
@@ -310,10 +310,10 @@ fn conversion_names_the_types_of_the_other_versions() {
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("export_conversion !"), "{text}");
     assert!(!reconciler::expand(quote!(), good()).unwrap().to_string().contains("export_conversion"));
-    let told = reconciler_error(quote!(conversion()), good());
-    assert_eq!(told, "name the types of the other versions: conversion(v1alpha1::Gauge)");
-    let told = reconciler_error(quote!(conversion(a::A, a::A)), good());
-    assert_eq!(told, "this version is there twice");
-    let told = reconciler_error(quote!(conversion(a::A), kind = "example.com/v1/Site"), good());
-    assert!(told.contains("belongs to a kind that the plugin brings"), "{told}");
+    let error = reconciler_error(quote!(conversion()), good());
+    assert_eq!(error, "name the types of the other versions: conversion(v1alpha1::Gauge)");
+    let error = reconciler_error(quote!(conversion(a::A, a::A)), good());
+    assert_eq!(error, "this version is given twice");
+    let error = reconciler_error(quote!(conversion(a::A), kind = "example.com/v1/Site"), good());
+    assert!(error.contains("is for a kind that the plugin defines"), "{error}");
 }

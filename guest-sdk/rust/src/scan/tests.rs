@@ -1,4 +1,4 @@
-//! The scanner finds what is wanted in any JSON, and never runs off the end of what is none.
+//! The scanner finds requested fields in any JSON, and reports an error for anything else.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn value(json: &str) -> Option<Found<'_>> {
 }
 
 #[test]
-fn wanted_fields_are_found_among_anything_else() {
+fn requested_fields_are_found_among_any_others() {
     let text = r#"{"a":[{"name":"x"},"}\"]"],"metadata":{"labels":{"name":"no"},"name":"web"},"n":-1.5e+3,
         "status" : { "phase" : "Running" , "list" : [1, {"a": "]"}] }, "t":true}"#;
     assert_eq!(found(text), [Some("\"web\""), Some("\"Running\""), Some("[1, {\"a\": \"]\"}]")]);
@@ -41,7 +41,7 @@ fn missing_and_null_parents_leave_their_fields_missing() {
 }
 
 #[test]
-fn texts_end_at_their_own_quote_wherever_it_stands() {
+fn strings_end_at_their_own_quote_at_any_offset() {
     for length in 0..40 {
         let name = "n".repeat(length);
         let escaped = format!("{name}\\\\\\\"{name}");
@@ -54,7 +54,7 @@ fn texts_end_at_their_own_quote_wherever_it_stands() {
 }
 
 #[test]
-fn objects_of_a_list_read_as_each_of_them_alone_however_they_differ() {
+fn objects_of_a_list_are_read_as_each_of_them_alone() {
     let objects = [
         r#"{"metadata":{"name":"a","x":1},"status":{"phase":"Running","list":[]}}"#,
         r#"{"metadata":{"name":"longer","x":1},"status":{"phase":null,"list":[{"name":"}"}]}}"#,
@@ -81,7 +81,7 @@ fn objects_of_a_list_read_as_each_of_them_alone_however_they_differ() {
 }
 
 #[test]
-fn an_object_that_ends_too_early_after_one_like_it_is_an_error_at_every_length() {
+fn an_object_that_is_truncated_after_one_like_it_is_an_error_at_every_length() {
     let object = r#"{"metadata":{"name":"web"},"status":{"phase":"Running","list":[1,[]]}}"#;
     for end in 0..object.len() {
         let text = format!("{object}{}", &object[..end]);
@@ -92,7 +92,7 @@ fn an_object_that_ends_too_early_after_one_like_it_is_an_error_at_every_length()
 }
 
 #[test]
-fn text_that_ends_too_early_is_an_error_at_every_length() {
+fn truncated_text_is_an_error_at_every_length() {
     let text = r#"{"metadata":{"name":"web\"","n":12},"status":{"phase":"Running","list":[1,[]]}}"#;
     for end in 0..text.len() {
         let mut found = [None; 3];
@@ -109,7 +109,7 @@ fn nonsense_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn texts_are_borrowed_unless_they_have_escapes() {
+fn strings_are_borrowed_unless_they_have_escapes() {
     assert_eq!(required_text(value("\"web\""), "a"), Ok("web"));
     assert_eq!(optional_text(value("null"), "a"), Ok(None));
     assert_eq!(required_text(None, "metadata.name"), Err("metadata.name is missing".into()));

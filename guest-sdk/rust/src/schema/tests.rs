@@ -1,4 +1,4 @@
-//! Rust types in, structural schemas out.
+//! Rust types go in, structural schemas come out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ struct Plain {
 }
 
 #[test]
-fn scalars_keep_formats_that_kubernetes_knows_and_bounds_say_the_rest() {
+fn scalars_keep_formats_that_kubernetes_has_and_become_bounds_otherwise() {
     let fields = schema::<Plain>()["properties"].clone();
     assert_eq!(
         fields["count"],
@@ -83,7 +83,7 @@ struct Inner {
 }
 
 #[test]
-fn nested_types_are_inlined_and_closed_objects_are_left_to_pruning() {
+fn nested_types_are_inlined_and_additional_properties_are_left_to_pruning() {
     let all = schema::<Strict>();
     let inner = json!({"type": "object", "description": "What is inside.", "required": ["name"],
         "properties": {"name": {"type": "string"}}});
@@ -186,7 +186,7 @@ fn alternatives_of_objects_have_their_fields_in_the_parent() {
 }
 
 #[test]
-fn tags_enumerate_their_values_and_tell_alternatives_apart() {
+fn tags_enumerate_their_values_and_distinguish_alternatives() {
     let tagged = schema::<Tagged>();
     assert_eq!(tagged["properties"]["type"], json!({"type": "string", "enum": ["A", "B"]}));
     assert_eq!(tagged["properties"]["size"], json!({"type": "integer", "format": "int32"}));
@@ -212,7 +212,7 @@ fn a_type_that_contains_itself_ends_in_anything() {
     assert!(text.contains("x-kubernetes-preserve-unknown-fields"), "{text}");
 }
 
-/// The API server's own rules for structural schemas, as far as these schemas can break them.
+/// Those of the API server's rules for structural schemas that these schemas could break.
 fn assert_structural(schema: &Value, at: &str) {
     const KNOWN: [&str; 33] = [
         "additionalProperties",

@@ -1,4 +1,4 @@
-//! What the host refuses about actions, told natively and in its words, and what those that it takes do to the objects of a
+//! Actions in native tests: the host's checks with the host's messages, and the effect of actions on the objects of a
 //! test.
 
 use std::collections::BTreeSet;
@@ -18,17 +18,18 @@ use crate::view::native::tree::{identity, key_of};
 const MAX_ACTIONS: usize = 500;
 /// The metadata that a patch may change.
 const PATCHABLE: [&str; 2] = ["labels", "annotations"];
-/// What a plugin may write, and what the controller in question is given to see.
+
+/// What a plugin may write, and one of its controllers may read.
 pub(super) struct Allowed<'a> {
     pub writes: &'a [&'a Write],
     pub readable: &'a [Kind],
     /// The kind of the reconciled object.
     pub primary: &'a Kind,
-    /// Whether its objects are cleaned up after.
+    /// Whether the controller declares `finalize`.
     pub finalize: bool,
 }
 
-/// Checks the actions of an outcome; `children` are those of its children that have a name of their own.
+/// Checks the actions of an outcome. `children` are the children that have a name in the outcome.
 pub(super) fn check(actions: &[Action], allowed: &Allowed<'_>, children: &BTreeSet<ObjectKey>) -> Refused {
     if actions.len() > MAX_ACTIONS {
         return Err(format!("actions: there are {}, the most is {MAX_ACTIONS}", actions.len()));
@@ -189,9 +190,8 @@ fn not_patchable(field: &str) -> String {
     )
 }
 
-/// Does an action to the objects of a test, as far as that needs no schema: applies and merge patches change fields, deletes
-/// and evictions take away. A JSON patch, a strategic patch with lists and one of a scale are left to a real API server.
-/// Whether it changed anything.
+/// Carries an action out, as far as that needs no schema: applies and merge patches change fields, deletes and
+/// evictions remove objects. JSON patches and patches of a scale are ignored. Whether it changed anything.
 pub(super) fn follow(objects: &mut Vec<Value>, action: &Action) -> bool {
     let value = |json: &Json| json.value().unwrap_or_default();
     match action {

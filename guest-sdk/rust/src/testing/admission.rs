@@ -1,5 +1,5 @@
-//! Admission natively: what the API server would make of an object with this plugin's defaults and checks. Objects go in,
-//! the object as it would be stored or the violations come out. What schemas refuse shows on a cluster alone.
+//! Admission in native tests: from an object to the object with the plugin's defaults, or its violations. Schemas are
+//! not checked.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::{Cluster, tree};
-use crate::admission::{Inputs, Operation, Question, Violation};
+use crate::admission::{Operation, Request, Verdict, Violation};
 
 /// An object that is admitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Admitted {
     /// The object with its defaults.
     pub object: Value,
-    /// What kubectl shows beside.
+    /// What kubectl shows.
     pub warnings: Vec<String>,
 }
 
-/// An object that is refused; written out, one violation a line.
+/// An object that is refused. It is displayed with one violation a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// Why.
     pub violations: Vec<Violation>,
-    /// What kubectl shows beside.
+    /// What kubectl shows besides.
     pub warnings: Vec<String>,
 }
 
@@ -37,47 +37,46 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Cluster {
-    /// Somebody creates an object: defaults are filled in, then it is checked.
+    /// Reviews the creation of an object: sets defaults, then checks.
     ///
     /// # Errors
-    /// What the plugin finds wrong.
+    /// The plugin's violations.
     pub fn create<T: Serialize>(&self, object: &T) -> Result<Admitted, Refused> {
         self.admit(Operation::Create, tree(object), None)
     }
 
-    /// Somebody changes an object.
+    /// Reviews an update of an object.
     ///
     /// # Errors
-    /// What the plugin finds wrong.
+    /// The plugin's violations.
     pub fn update<T: Serialize>(&self, old: &T, object: &T) -> Result<Admitted, Refused> {
         self.admit(Operation::Update, tree(object), Some(tree(old)))
     }
 
-    /// Somebody deletes an object.
+    /// Reviews the deletion of an object.
     ///
     /// # Errors
-    /// What the plugin finds wrong about that.
+    /// The plugin's violations.
     pub fn delete<T: Serialize>(&self, object: &T) -> Result<Admitted, Refused> {
         self.admit(Operation::Delete, tree(object), Some(tree(object)))
     }
 
     fn admit(&self, operation: Operation, object: Value, old: Option<Value>) -> Result<Admitted, Refused> {
-        let inputs = Inputs { now_unix_ms: self.now_unix_ms, config: self.config.to_string() };
         let old = old.map(|old| old.to_string());
-        let mut question = Question { operation, object: object.to_string(), old, inputs };
-        let is_asked = self.plugin.admission_of(&question).is_some_and(|asked| asked.operations.contains(&operation));
-        if !is_asked {
+        let mut request = Request { operation, object: object.to_string(), old, inputs: self.inputs() };
+        let admission = self.plugin.admission_of(&request);
+        if !admission.is_some_and(|admission| admission.operations.contains(&operation)) {
             return Ok(Admitted { object, warnings: Vec::new() });
         }
         if operation != Operation::Delete {
-            question.object =
-                self.plugin.mutate(&question).map_err(|violations| Refused { violations, warnings: Vec::new() })?;
+            request.object =
+                self.plugin.mutate(&request).map_err(|violations| Refused { violations, warnings: Vec::new() })?;
         }
-        let verdict = self.plugin.validate(&question);
-        if !verdict.violations.is_empty() {
-            return Err(Refused { violations: verdict.violations, warnings: verdict.warnings });
+        let Verdict { violations, warnings } = self.plugin.validate(&request);
+        if !violations.is_empty() {
+            return Err(Refused { violations, warnings });
         }
-        let object = serde_json::from_str(&question.object).expect("an object that was read and written is JSON");
-        Ok(Admitted { object, warnings: verdict.warnings })
+        let object = serde_json::from_str(&request.object).expect("the plugin serialized it");
+        Ok(Admitted { object, warnings })
     }
 }

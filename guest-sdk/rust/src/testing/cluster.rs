@@ -1,4 +1,4 @@
-//! The cluster of a native test: its objects, the clock, and the calls of the plugin that works on it.
+//! The cluster of a native test: its objects, its clock, and the calls of the plugin.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -10,15 +10,15 @@ use crate::error::Failure;
 use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
 use crate::outcome::{ConditionStatus, Outcome};
-use crate::view::View;
 use crate::view::native::selector;
 use crate::view::native::tree::{identity, is_controlled_by, key_of, text};
+use crate::view::{Inputs, View};
 
-/// How many rounds [`Cluster::settle`] gives a plugin to come to rest. A plugin that needs more than a few is one that
-/// answers its own answer.
+/// Rounds in which [`Cluster::settle`] expects a fixed point. A plugin that needs more than a few reacts to its own
+/// writes.
 const MAX_ROUNDS: usize = 10;
 
-/// A cluster in memory and the plugin that works on it.
+/// A cluster in memory, and a plugin.
 ///
 /// ```
 /// use mortise_sdk::prelude::*;
@@ -48,19 +48,18 @@ const MAX_ROUNDS: usize = 10;
 ///
 /// let team = Team::new("a", TeamSpec { size: 2 });
 /// let mut cluster = Cluster::of(&PLUGIN);
-/// assert_eq!(cluster.reconcile(&team).unwrap().status_value()["size"], 0, "there is no member yet");
-/// assert_eq!(cluster.settle(&team).unwrap().status_value()["size"], 2, "now there are");
+/// assert_eq!(cluster.reconcile(&team).unwrap().status_value()["size"], 0);
+/// assert_eq!(cluster.settle(&team).unwrap().status_value()["size"], 2);
 /// ```
 pub struct Cluster {
     pub(super) plugin: &'static Plugin,
     objects: Vec<Value>,
-    pub(super) config: Value,
-    pub(super) now_unix_ms: u64,
+    config: Value,
+    now_unix_ms: u64,
 }
 
 impl Cluster {
-    /// An empty cluster for a plugin: pass the `PLUGIN` that `#[reconciler]` defines. The time is 0, the
-    /// configuration `{}`.
+    /// An empty cluster for a plugin: the `PLUGIN` that `#[reconciler]` defines. The time is 0, the configuration `{}`.
     pub fn of(plugin: &'static Plugin) -> Self {
         Self { plugin, objects: Vec::new(), config: json!({}), now_unix_ms: 0 }
     }
@@ -77,10 +76,10 @@ impl Cluster {
         self
     }
 
-    /// Puts an object into the cluster, in place of one with the same kind, namespace and name.
+    /// Adds an object, or replaces the one of the same kind, namespace and name.
     ///
     /// # Panics
-    /// When it has no apiVersion, kind or metadata.name, since nothing could find it.
+    /// When it has no apiVersion, kind or metadata.name.
     pub fn add<T: Serialize>(&mut self, object: &T) -> &mut Self {
         let object = tree(object);
         for path in ["/apiVersion", "/kind", "/metadata/name"] {
@@ -92,9 +91,8 @@ impl Cluster {
         self
     }
 
-    /// Puts a child of `owner` into the cluster as the host would have created it: with the owner's controller
-    /// reference and namespace, the annotation that carries the key, and, unless it has one, a name made of the
-    /// owner's name and the key.
+    /// Adds a child of `owner` as the host would have created it: with the owner's controller reference and namespace,
+    /// the annotation with the key, and, unless it has a name, one made of the owner's name and the key.
     pub fn add_child<T: Serialize, C: Serialize>(&mut self, owner: &T, key: &str, child: &C) -> &mut Self {
         let owner = primary(owner);
         let mut child = tree(child);
@@ -119,7 +117,7 @@ impl Cluster {
         self.add(&child)
     }
 
-    /// Takes an object out of the cluster. False when there was none.
+    /// Removes an object. False when there was none.
     pub fn remove(&mut self, key: &ObjectKey) -> bool {
         let before = self.objects.len();
         self.objects.retain(|object| key_of(object) != *key);
@@ -133,13 +131,13 @@ impl Cluster {
         found
     }
 
-    /// One call of the plugin, for an object that its controller selects. Its outcome is checked as the host checks it: kinds,
-    /// names, namespaces and metadata of children, repeated keys, fields of the status that are the host's, reasons, and how
-    /// many and how large they may be.
+    /// Calls the plugin once, for an object that its controller selects, and checks the outcome as the host does:
+    /// kinds, names, namespaces and metadata of children, repeated keys, fields of the status that the host writes,
+    /// reasons, and all bounds.
     ///
     /// # Errors
-    /// The plugin's failure, or as a terminal one what the host would refuse about the outcome, or that it would not call the
-    /// plugin for this object at all.
+    /// The plugin's failure. A terminal one when the host would refuse the outcome or would not call the plugin for
+    /// this object.
     pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome, Failure> {
         let object = primary(object);
         for controller in self.controllers(&object) {
@@ -149,10 +147,8 @@ impl Cluster {
             kinds: self.readable_kinds(&object),
             objects: self.objects.clone(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
-            config: self.config.to_string(),
-            now_unix_ms: self.now_unix_ms,
         };
-        let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view))?;
+        let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view, self.inputs()))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
         let readable = self.readable_kinds(&object);
         if let Some(controller) = self.controllers(&object).next() {
@@ -165,12 +161,12 @@ impl Cluster {
         Ok(outcome)
     }
 
-    /// Calls the plugin until nothing changes any more, and between the calls does to the children what the host
-    /// would: missing ones appear, unwanted ones go, the others stay as they are. Actions are done too, as far as that needs
-    /// no schema: applies, merge patches, deletes and evictions. Gives the outcome at rest.
+    /// Calls the plugin until nothing changes any more, and returns the last outcome. Between calls it creates missing
+    /// children, deletes those that are not wanted and leaves the others unchanged. It carries out actions that need no
+    /// schema: applies, merge patches, deletes and evictions.
     ///
     /// # Errors
-    /// The plugin's failure, or that it did not come to rest.
+    /// The plugin's failure; a terminal one when there is no fixed point.
     pub fn settle<T: Serialize>(&mut self, object: &T) -> Result<Outcome, Failure> {
         let mut last = None;
         for _ in 0..MAX_ROUNDS {
@@ -187,7 +183,11 @@ impl Cluster {
         Err(Failure::terminal(format!("the plugin still changes its outcome after {MAX_ROUNDS} calls")))
     }
 
-    /// Brings the children to what an outcome wants; whether that changed anything.
+    pub(super) fn inputs(&self) -> Inputs {
+        Inputs { now_unix_ms: self.now_unix_ms, config: self.config.to_string() }
+    }
+
+    /// Creates and deletes children as an outcome wants them. Whether that changed anything.
     fn follow<T: Serialize>(&mut self, owner: &T, outcome: &Outcome) -> bool {
         let Some(children) = &outcome.children else { return false };
         let uid = text(&primary(owner), "/metadata/uid").to_owned();
@@ -219,7 +219,7 @@ impl Cluster {
         self.plugin.controllers.iter().filter(move |each| each.primary.kind == kind)
     }
 
-    /// The kinds that the host would let the controller of this object see.
+    /// The kinds that the controller of this object may read.
     fn readable_kinds(&self, object: &Value) -> Vec<Kind> {
         let owned = self.controllers(object).flat_map(|each| each.owns).map(|owned| owned.kind);
         let others = self.controllers(object).flat_map(|each| each.reads.iter().chain([&each.primary]).copied());
@@ -227,7 +227,7 @@ impl Cluster {
     }
 }
 
-/// What a controller does not select is never given to it.
+/// The host does not call a controller for an object that its predicate does not select.
 fn selected(controller: &Controller, object: &Value) -> Result<(), Failure> {
     let none = Map::new();
     let map = |pointer| object.pointer(pointer).and_then(Value::as_object).unwrap_or(&none);
@@ -247,7 +247,7 @@ pub(super) fn tree<T: Serialize>(object: &T) -> Value {
     serde_json::to_value(object).expect("an object of a test can be written as JSON")
 }
 
-/// The reconciled object with what every object in a cluster has.
+/// The reconciled object, with a UID, as every object in a cluster has one.
 fn primary<T: Serialize>(object: &T) -> Value {
     let mut object = tree(object);
     if text(&object, "/metadata/uid").is_empty() {
@@ -262,7 +262,7 @@ fn child_key(object: &Value) -> Option<&str> {
 }
 
 impl Outcome {
-    /// Whether the outcome states `Ready` as true. For tests.
+    /// Whether the condition `Ready` is true. For tests.
     pub fn is_ready(&self) -> bool {
         self.condition_of("Ready").is_some_and(|ready| ready.status == ConditionStatus::True)
     }

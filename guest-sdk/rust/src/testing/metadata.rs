@@ -1,5 +1,5 @@
-//! What the host refuses of any object that a plugin writes, as a child or by an action: its size, its name, and metadata
-//! that is the host's. In the host's words.
+//! The host's checks of any object that a plugin writes, as a child or by an action: size, name, and metadata that
+//! belongs to the host. With the host's messages.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use crate::json::Json;
 
 /// Bytes of one child: etcd takes 1.5 MiB at once, and server-side apply adds managedFields to the object.
 pub(super) const MAX_CHILD_BYTES: usize = 512 << 10;
-/// Bytes of an object's name, as Kubernetes has it.
+/// Bytes of an object's name in Kubernetes.
 const MAX_NAME_BYTES: usize = 253;
-/// How much of a text that is out of place is shown.
+/// Characters of an invalid value that a message shows.
 const SHOWN_CHARS: usize = 60;
-/// Everything of the host's in labels and annotations begins with this.
+/// The prefix of the host's labels and annotations.
 pub(super) const HOST_PREFIX: &str = "mortise.dev/";
 /// Metadata that the host or the API server writes.
 const HOST_FIELDS: [&str; 9] = [
@@ -26,7 +26,7 @@ const HOST_FIELDS: [&str; 9] = [
     "finalizers",
 ];
 
-/// Groups of kinds that Kubernetes itself serves, beside those without a dot.
+/// Groups of built-in kinds, beside those without a dot.
 const BUILTIN_GROUPS: [&str; 19] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -49,15 +49,15 @@ const BUILTIN_GROUPS: [&str; 19] = [
     "storagemigration.k8s.io",
 ];
 
-/// The first rule that an outcome breaks, in one sentence.
+/// The first rule that an outcome breaks, as a sentence.
 pub(super) type Refused = Result<(), String>;
 
-/// Whether a group is Kubernetes' own.
+/// Whether a group has built-in kinds.
 pub(super) fn is_builtin(group: &str) -> bool {
     !group.contains('.') || BUILTIN_GROUPS.contains(&group)
 }
 
-/// What the text of a child or a status says.
+/// Parses a child or a status.
 pub(super) fn json(json: &Json, most_bytes: usize) -> Result<Value, String> {
     let text = json.text().map_err(|failure| failure.message().to_owned())?;
     if text.len() > most_bytes {
@@ -66,7 +66,7 @@ pub(super) fn json(json: &Json, most_bytes: usize) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-/// Metadata of a whole object, as a child or an apply has it.
+/// Checks the metadata of a child or an apply.
 pub(super) fn whole_metadata(metadata: &Value) -> Refused {
     if !metadata.is_object() && !metadata.is_null() {
         return Err("metadata is not an object".to_owned());
@@ -88,7 +88,7 @@ pub(super) fn whole_metadata(metadata: &Value) -> Refused {
     Ok(())
 }
 
-/// Whether a map of labels or annotations leaves the host's alone.
+/// Checks that labels or annotations contain none of the host's.
 pub(super) fn own_keys(map: &str, keys: &Value) -> Refused {
     let of_host = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with(HOST_PREFIX)));
     of_host.map_or(Ok(()), |key| Err(own_key(map, key)))
@@ -98,7 +98,7 @@ pub(super) fn own_key(map: &str, key: &str) -> String {
     format!("metadata.{map}[{key:?}] is set: everything under {HOST_PREFIX} is the host's")
 }
 
-/// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind.
+/// RFC 1123 subdomain, which the API server accepts as a name for nearly every kind.
 pub(super) fn is_object_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -1,8 +1,7 @@
-//! What the host refuses about an outcome, told natively: an outcome and the object that it is about go in, the first
-//! broken rule comes out, in the host's own words. A test of the workspace holds these rules against the host's.
+//! The host's checks of an outcome: an outcome and its object go in, the first broken rule comes out, with the host's
+//! message. A test of the workspace compares these rules with the host's.
 //!
-//! Only what can be told without a cluster stands here. What the API server refuses (a schema, a quota, a name that its
-//! kind does not take) shows on a cluster alone.
+//! What the API server checks (a schema, a quota, a kind's own rules for names) is not checked here.
 
 use std::collections::BTreeSet;
 
@@ -22,25 +21,25 @@ use crate::view::native::tree::{key_of, text};
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
 /// Bytes of a status.
 const MAX_STATUS_BYTES: usize = 256 << 10;
-/// Bytes of a child's key: as long as a name, because a key may well be the name of a node.
+/// Bytes of a child's key: as long as a name, because a key may be the name of a node.
 const MAX_KEY_BYTES: usize = 253;
-/// Bytes of a condition's or event's reason; the API server takes longer ones neither.
+/// Bytes of a condition's or Event's reason: the API server's bound for Events.
 const MAX_REASON_BYTES: usize = 128;
-/// Bytes of a condition's type, as the API server has it.
+/// Bytes of a condition's type: the API server's bound.
 const MAX_CONDITION_TYPE_BYTES: usize = 316;
-/// The condition by which the host says that an object gets no further.
+/// The host's condition of an object that makes no progress.
 const STALLED: &str = "Stalled";
-/// The condition by which the host says that evictions wait for a budget.
+/// The host's condition of evictions that wait for a budget.
 const EVICTING: &str = "Evicting";
 /// Conditions of one outcome.
 const MAX_CONDITIONS: usize = 32;
-/// Events of one outcome. client-go lets a burst of 25 through per object; a reconcile needs far fewer.
+/// Events of one outcome. client-go allows a burst of 25 per object; a reconcile needs far fewer.
 const MAX_EVENTS: usize = 16;
 
 /// Checks an outcome about `primary` of a controller that owns, may read and may write these kinds.
 ///
 /// # Errors
-/// Terminal: the rule that it breaks, with the child and the field.
+/// A terminal failure that names the broken rule, the child and the field.
 pub(super) fn check(outcome: &Outcome, owns: &[&Owned], allowed: &Allowed<'_>, primary: &Value) -> Result<(), Failure> {
     let checked = output_bytes(outcome)
         .and_then(|()| finalized(outcome, allowed, primary))
@@ -53,7 +52,7 @@ pub(super) fn check(outcome: &Outcome, owns: &[&Owned], allowed: &Allowed<'_>, p
     checked.map_err(|why| Failure::terminal(format!("the host would refuse this outcome: {why}")))
 }
 
-/// The host counts a few bytes more for each list; what is refused here is refused there in any case.
+/// The host counts a few bytes more for each list, so it refuses everything that this refuses.
 fn output_bytes(outcome: &Outcome) -> Refused {
     let json = |json: &Json| json.text().map_or(0, str::len);
     let children = outcome.children.iter().flatten().map(|child| child.key.len() + json(&child.object));
@@ -72,7 +71,7 @@ fn output_bytes(outcome: &Outcome) -> Refused {
     }
 }
 
-/// The status of a kind of Kubernetes itself is not a plugin's.
+/// A plugin must not write the status of a built-in kind.
 fn foreign_status(outcome: &Outcome, primary: &Value) -> Refused {
     let (api_version, kind) = (text(primary, "/apiVersion"), text(primary, "/kind"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -100,7 +99,7 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
         let object = json(&child.object, MAX_CHILD_BYTES).map_err(at)?;
         metadata(&object, owns, primary).map_err(at)?;
         let (api_version, kind) = (text(&object, "/apiVersion").to_owned(), text(&object, "/kind").to_owned());
-        // A name that the host gives is always a valid one, and as unique as its key.
+        // A name that the host derives is valid, and as unique as the key.
         let name = object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
         if let Some(name) = name.as_ref().filter(|name| !is_object_name(name)) {
             return Err(at(format!("{name:?} is not a name that Kubernetes accepts")));
@@ -140,7 +139,7 @@ fn named_children(outcome: &Outcome, primary: &Value) -> BTreeSet<ObjectKey> {
     outcome.children.iter().flatten().filter_map(named).collect()
 }
 
-/// Kind and metadata of a child.
+/// Checks kind and metadata of a child.
 fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
     let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {
         return Err("apiVersion and kind are missing".to_owned());
@@ -212,7 +211,7 @@ fn events(events: &[Event], readable: &[Kind]) -> Refused {
     }
 }
 
-/// What the API server accepts as a condition's type: a CamelCase word, perhaps behind a domain.
+/// What the API server accepts as a condition's type: a CamelCase word, which may have a domain as a prefix.
 fn is_condition_type(name: &str) -> bool {
     let (domain, word) = name.rsplit_once('/').map_or((None, name), |(domain, word)| (Some(domain), word));
     is_reason(word) && domain.is_none_or(is_object_name) && name.len() <= MAX_CONDITION_TYPE_BYTES

@@ -1,4 +1,4 @@
-//! The in-memory cluster answers as the host does.
+//! The in-memory cluster behaves as the host does.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const TEAM: Kind = Kind { api_version: "example.com/v1", kind: "Team" };
 const POD: Kind = Kind { api_version: "v1", kind: "Pod" };
 const NODE: Kind = Kind { api_version: "v1", kind: "Node" };
 
-/// A plugin made of a function. It lives as long as the test does.
+/// A cluster for a plugin of one function.
 fn cluster(reconcile: Reconcile) -> Cluster {
     let controller = Controller {
         primary: TEAM,
@@ -44,7 +44,7 @@ fn node(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {"big": true}})
 }
 
-/// What a query for nodes finds, as names.
+/// The names of the nodes that a query finds.
 fn names(reconcile: Reconcile) -> Result<Value, Failure> {
     let mut cluster = cluster(reconcile);
     cluster.add(&node("b", json!({"tier": "web", "zone": "1"})));
@@ -55,7 +55,7 @@ fn names(reconcile: Reconcile) -> Result<Value, Failure> {
     Ok(cluster.reconcile(&team())?.status_value()["found"].take())
 }
 
-fn answer(nodes: Vec<Object>) -> Result<Outcome, Failure> {
+fn listed(nodes: Vec<Object>) -> Result<Outcome, Failure> {
     let names: Vec<&str> = nodes.iter().map(Object::name).collect();
     Ok(Outcome::new().status(&json!({"found": names})))
 }
@@ -66,36 +66,36 @@ fn nodes() -> Query<Object> {
 
 #[test]
 fn lists_are_ordered_and_narrowed_by_selectors_and_limits() {
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes())?)).unwrap(), json!(["a", "b", "c"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().limit(2))?)).unwrap(), json!(["a", "b"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("tier=web"))?)).unwrap(), json!(["b"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("tier!=web"))?)).unwrap(), json!(["a", "c"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("!tier"))?)).unwrap(), json!(["c"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("zone,tier in (web, db)"))?)).unwrap(), json!(["b"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().selector("tier notin (web,db)"))?)).unwrap(), json!(["c"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().namespace("default"))?)).unwrap(), json!([]));
-    let malformed = names(|_, cx| answer(cx.list(&nodes().selector("tier in web"))?)).unwrap_err();
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes())?)).unwrap(), json!(["a", "b", "c"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().limit(2))?)).unwrap(), json!(["a", "b"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().selector("tier=web"))?)).unwrap(), json!(["b"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().selector("tier!=web"))?)).unwrap(), json!(["a", "c"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().selector("!tier"))?)).unwrap(), json!(["c"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().selector("zone,tier in (web, db)"))?)).unwrap(), json!(["b"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().selector("tier notin (web,db)"))?)).unwrap(), json!(["c"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().namespace("default"))?)).unwrap(), json!([]));
+    let malformed = names(|_, cx| listed(cx.list(&nodes().selector("tier in web"))?)).unwrap_err();
     assert!(malformed.message().contains("tier in web"), "{malformed}");
 }
 
 #[test]
 fn lists_are_narrowed_by_the_values_of_fields() {
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("metadata.name", "b"))?)).unwrap(), json!(["b"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("spec.big", true))?)).unwrap(), json!(["a", "b", "c"]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("spec.big", "true"))?)).unwrap(), json!([]));
-    assert_eq!(names(|_, cx| answer(cx.list(&nodes().field("spec.size", 3))?)).unwrap(), json!(["a"]));
-    let both = |_: &str, cx: &Context| answer(cx.list(&nodes().field("spec.big", true).field("metadata.name", "a"))?);
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().field("metadata.name", "b"))?)).unwrap(), json!(["b"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().field("spec.big", true))?)).unwrap(), json!(["a", "b", "c"]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().field("spec.big", "true"))?)).unwrap(), json!([]));
+    assert_eq!(names(|_, cx| listed(cx.list(&nodes().field("spec.size", 3))?)).unwrap(), json!(["a"]));
+    let both = |_: &str, cx: &Context| listed(cx.list(&nodes().field("spec.big", true).field("metadata.name", "a"))?);
     assert_eq!(names(both).unwrap(), json!(["a"]));
-    let malformed = names(|_, cx| answer(cx.list(&nodes().field("spec..big", true))?)).unwrap_err();
+    let malformed = names(|_, cx| listed(cx.list(&nodes().field("spec..big", true))?)).unwrap_err();
     assert!(malformed.message().contains("spec..big"), "{malformed}");
     let many = |_: &str, cx: &Context| {
-        answer(cx.list(&(0..9).fold(nodes(), |nodes, number| nodes.field("spec.size", number)))?)
+        listed(cx.list(&(0..9).fold(nodes(), |nodes, number| nodes.field("spec.size", number)))?)
     };
     assert!(names(many).unwrap_err().message().contains("9 requirements"));
 }
 
 #[test]
-fn reads_keep_the_fields_that_were_asked_for_and_nothing_else() {
+fn reads_keep_the_requested_fields_alone() {
     let read = |_: &str, cx: &Context| {
         let found: Vec<Value> =
             cx.list(&Query::of_kind("v1", "Node").fields(&["metadata.labels[\"tier\"]"]).limit(1))?;
@@ -131,7 +131,7 @@ fn owned_objects_are_those_that_the_object_controls() {
 }
 
 #[test]
-fn time_configuration_and_single_objects_are_what_the_test_said() {
+fn time_configuration_and_single_objects_are_those_of_the_test() {
     let mut cluster = cluster(|_, cx| {
         let config: Value = cx.config()?;
         let node: Option<Object> = cx.get_key(&ObjectKey::new("v1", "Node", None, "n"))?;
@@ -144,7 +144,7 @@ fn time_configuration_and_single_objects_are_what_the_test_said() {
     assert_eq!(cluster.reconcile(&team()).unwrap().status_value()["found"], json!([7, 1, true, false, 1]));
 }
 
-/// What a test is told about a child of this kind with this metadata.
+/// The message about a child of this kind with this metadata; empty if it is accepted.
 fn refused_child(kind: &str, metadata: &str) -> String {
     let child = |_: &str, cx: &Context| {
         let config: Value = cx.config()?;
@@ -170,9 +170,9 @@ fn a_child_that_the_host_would_refuse_is_refused_here() {
         ("Pod", r#"{"labels": {"mortise.dev/a": ""}}"#, "everything under mortise.dev/ is the host's"),
         ("Pod", r#"{"annotations": {"mortise.dev/a": ""}}"#, "everything under mortise.dev/ is the host's"),
     ] {
-        let told = refused_child(kind, metadata);
-        assert!(told.starts_with("the host would refuse this outcome: child \"a\": "), "{metadata}: {told}");
-        assert!(told.ends_with(why) || told.contains(&format!("{why}:")), "{metadata}: {told}");
+        let message = refused_child(kind, metadata);
+        assert!(message.starts_with("the host would refuse this outcome: child \"a\": "), "{metadata}: {message}");
+        assert!(message.ends_with(why) || message.contains(&format!("{why}:")), "{metadata}: {message}");
     }
 }
 
@@ -200,7 +200,7 @@ fn the_rest_of_an_outcome_that_the_host_would_refuse_is_refused_here() {
 }
 
 #[test]
-fn a_plugin_that_never_comes_to_rest_is_told_so() {
+fn a_plugin_without_a_fixed_point_is_an_error() {
     let mut restless = cluster(|_, cx| {
         let pods: Vec<Object> = cx.owned_of_kind("v1", "Pod", &[])?;
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});

@@ -1,52 +1,58 @@
-//! Reads on wasm32: the snapshot that the host handed over for this call, in the types of the contract.
+//! Inputs on wasm32: calls of the host, in the contract's types.
 
-use super::questions::Questions;
 use crate::bindings::mortise::host::{clock, cluster, config, objects, schedule};
 use crate::error::ReadError;
 use crate::object::ObjectKey;
 use crate::query::{FieldValue, Query};
 
-/// The snapshot that the host handed over for this call.
-pub(crate) struct View(cluster::Snapshot);
+/// The cluster as it was frozen for this call. Reads return JSON text.
+pub(crate) struct View(pub(crate) cluster::Snapshot);
 
 impl View {
-    pub(crate) fn new(snapshot: cluster::Snapshot) -> Self {
-        Self(snapshot)
-    }
-}
-
-impl Questions for View {
-    fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
         Ok(self.0.get(&key.clone().into())?)
     }
 
-    fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
+    pub(crate) fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
         let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
         Ok(self.0.owned(api_version, kind, &fields)?)
     }
 
-    fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
+    pub(crate) fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
         Ok(self.0.list(&contract_query(query))?)
     }
 
-    fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+    pub(crate) fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
         let keys: Vec<objects::ObjectKey> = self.0.keys(&contract_query(query))?;
         Ok(keys.into_iter().map(ObjectKey::from).collect())
     }
+}
 
-    fn now_unix_ms(&self) -> u64 {
+/// What else a call can read: the time, schedules and the configuration.
+#[derive(Clone, Debug)]
+pub struct Inputs;
+
+impl Inputs {
+    pub(crate) fn now_unix_ms(&self) -> u64 {
         clock::now()
     }
 
-    fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, String> {
-        schedule::next(expression, zone, after_unix_ms)
+    pub(crate) fn next_tick(&self, expression: &str, zone: &str, after: u64) -> Result<Option<u64>, String> {
+        schedule::next(expression, zone, after)
     }
 
-    fn latest_tick(&self, expression: &str, zone: &str, after: u64, until: u64) -> Result<Option<(u64, u64)>, String> {
+    /// The newest tick, and how many ticks there are.
+    pub(crate) fn latest_tick(
+        &self,
+        expression: &str,
+        zone: &str,
+        after: u64,
+        until: u64,
+    ) -> Result<Option<(u64, u64)>, String> {
         schedule::latest(expression, zone, after, until)
     }
 
-    fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         config::get()
     }
 }

@@ -1,10 +1,9 @@
-//! Reads in native tests: from the objects that a test wrote down, under the host's rules (declared kinds only, projected
-//! fields, label and field selectors, the same order).
+//! Inputs of native tests: what a test wrote down, read under the host's rules (declared kinds only, projected fields,
+//! label and field selectors, the same order).
 
 use serde_json::{Map, Value};
 
 use self::tree::{identity, is_controlled_by, key_of, text};
-use super::questions::Questions;
 use crate::error::ReadError;
 use crate::object::{Kind, ObjectKey};
 use crate::query::Query;
@@ -13,16 +12,14 @@ mod fields;
 pub(crate) mod selector;
 pub(crate) mod tree;
 
-/// Fields that a query may select by.
+/// Requirements of one field selector, as the host has it.
 const MAX_REQUIREMENTS: usize = 8;
 
-/// What a native [`Context`](crate::Context) asks.
+/// The cluster of one call. Reads return JSON text.
 pub(crate) struct View {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) objects: Vec<Value>,
     pub(crate) owner_uid: String,
-    pub(crate) config: String,
-    pub(crate) now_unix_ms: u64,
 }
 
 impl View {
@@ -32,8 +29,8 @@ impl View {
                 format!("{api_version}/{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]");
             return Err(ReadError::Undeclared(why));
         }
-        let is_asked = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;
-        let mut found: Vec<&Value> = self.objects.iter().filter(is_asked).collect();
+        let is_of_kind = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;
+        let mut found: Vec<&Value> = self.objects.iter().filter(is_of_kind).collect();
         found.sort_by_key(|object| identity(object));
         Ok(found)
     }
@@ -62,43 +59,57 @@ impl View {
         found.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
         Ok(found)
     }
-}
 
-impl Questions for View {
-    fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
         let found = self.of_kind(&key.api_version, &key.kind)?;
         Ok(found.into_iter().find(|object| key_of(object) == *key).map(Value::to_string))
     }
 
-    fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
+    pub(crate) fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
         let mut found = self.of_kind(api_version, kind)?;
         found.retain(|object| is_controlled_by(object, &self.owner_uid));
         found.sort_by_key(|object| text(object, "/metadata/name").to_owned());
         fields::project(&found, fields).map_err(ReadError::Invalid)
     }
 
-    fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
+    pub(crate) fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
         let fields: Vec<&str> = query.fields.iter().map(String::as_str).collect();
         fields::project(&self.matching(query)?, &fields).map_err(ReadError::Invalid)
     }
 
-    fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+    pub(crate) fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
         Ok(self.matching(query)?.into_iter().map(key_of).collect())
     }
+}
 
-    fn now_unix_ms(&self) -> u64 {
+/// What else a call can read: the time, schedules and the configuration.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    pub(crate) now_unix_ms: u64,
+    pub(crate) config: String,
+}
+
+impl Inputs {
+    pub(crate) fn now_unix_ms(&self) -> u64 {
         self.now_unix_ms
     }
 
-    fn next_tick(&self, expression: &str, zone: &str, after_unix_ms: u64) -> Result<Option<u64>, String> {
-        mortise_cron::next(expression, zone, after_unix_ms)
+    pub(crate) fn next_tick(&self, expression: &str, zone: &str, after: u64) -> Result<Option<u64>, String> {
+        mortise_cron::next(expression, zone, after)
     }
 
-    fn latest_tick(&self, expression: &str, zone: &str, after: u64, until: u64) -> Result<Option<(u64, u64)>, String> {
+    /// The newest tick, and how many ticks there are.
+    pub(crate) fn latest_tick(
+        &self,
+        expression: &str,
+        zone: &str,
+        after: u64,
+        until: u64,
+    ) -> Result<Option<(u64, u64)>, String> {
         mortise_cron::latest(expression, zone, after, until)
     }
 
-    fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         self.config.clone()
     }
 }

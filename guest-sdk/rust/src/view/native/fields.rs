@@ -1,11 +1,11 @@
-//! Field projections and field selectors as the host does them: "status.phase" and `metadata.annotations["a.b/c"]` cut objects
-//! down, or tell which objects are meant. Knows JSON and paths, not kinds.
+//! Field projections and field selectors with paths such as "status.phase" and `metadata.annotations["a.b/c"]`, as the
+//! host has them. This file must not know kinds.
 
 use serde_json::{Map, Value};
 
 use crate::query::FieldValue;
 
-/// The objects as a JSON array, cut down to the fields; whole when none is named.
+/// The objects as a JSON array, with these fields alone; whole objects without fields.
 pub(super) fn project(objects: &[&Value], fields: &[&str]) -> Result<String, String> {
     let paths = fields.iter().map(|field| parse(field)).collect::<Result<Vec<_>, _>>()?;
     let cut: Vec<Value> = objects

@@ -1,9 +1,8 @@
-//! Kubernetes label selectors, as far as the API server's own syntax goes: `a`, `!a`, `a=b`, `a==b`, `a!=b`,
-//! `a in (b, c)`, `a notin (b, c)`, joined by commas.
+//! Kubernetes label selectors: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, joined by commas.
 
 use serde_json::{Map, Value};
 
-/// One condition on labels.
+/// One requirement on labels.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Requirement {
     name: String,
@@ -30,12 +29,12 @@ impl Requirement {
     }
 }
 
-/// Reads a selector.
+/// Parses a selector.
 pub(crate) fn parse(selector: &str) -> Result<Vec<Requirement>, String> {
     split(selector).into_iter().map(|part| requirement(part.trim())).collect()
 }
 
-/// The parts between commas that stand outside parentheses.
+/// The parts between commas outside parentheses.
 fn split(selector: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     let is_boundary = |letter: char| {

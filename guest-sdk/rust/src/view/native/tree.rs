@@ -1,4 +1,4 @@
-//! Objects of a test as JSON trees: what tells one from another, and whose child it is.
+//! Objects of a test as JSON trees: identity and ownership.
 
 use serde_json::Value;
 
