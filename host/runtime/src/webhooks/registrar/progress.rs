@@ -1,37 +1,41 @@
-//! How far the keeper has come: with the certificate that it shows, and with the configurations of each plugin. Values only.
+//! The registrar's progress with the certificate and with each plugin's configurations. Values only.
 
 use std::sync::Arc;
 
 use mortise_core::admission::AdmissionBackend;
 use mortise_core::refusal::Refusal;
 
-/// What the certificate that is shown was made of.
+/// The source of the serving certificate.
 #[derive(PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Issued by the authority of this certificate, until it is to be renewed.
-    Issued { authority: String, renew_at_ms: u64 },
-    /// As it stands in files.
-    Files { chain: Vec<u8>, key: Vec<u8> },
+    /// Issued by the authority with this certificate.
+    Issued {
+        authority: String,
+        renew_at_ms: u64,
+    },
+    Files {
+        chain: Vec<u8>,
+        key: Vec<u8>,
+    },
 }
 
-/// Plugins with the version that is to be asked about their objects; None: their configurations are to be deleted.
+/// Plugins with their backends; None: delete the configurations.
 pub(super) type Due = Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>;
 
-/// How far a plugin's configurations are.
+/// The progress of a plugin's configurations.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// As they are wanted.
     Done,
-    /// One is somebody else's.
+    /// Another owner has a configuration of this name.
     Foreign(Refusal),
-    /// One is to be written, and this host may not (X7).
+    /// A write is missing, and this host does not lead (X7).
     Held,
     /// One could not be read or written.
     Failed(Refusal),
 }
 
 impl Progress {
-    /// Of two, the one that is further from done.
+    /// The one that is further from done.
     pub(super) fn and(self, other: Self) -> Self {
         let rank = |progress: &Self| match progress {
             Self::Done => 0,
