@@ -1,9 +1,9 @@
-//! Components between their source and their calls: where they were found until they are compiled, then what was loaded, until
-//! the driver needs it no longer. Compiling runs on threads of its own, each with one child process.
+//! The components that the engine refers to: their origins until they are compiled, then the loaded plugins, until the engine
+//! unloads them. Compilations run on their own threads, each with one child process.
 //!
-//! Nobody keeps a component's bytes. A compile thread reads them when it compiles them, and not at all when the compile cache
-//! knows their digest. So what is in memory at most is, for each compile thread, one component of
-//! [`mortise_core::limits::MAX_COMPONENT_BYTES`] and what it was packed into, however many are offered, wait or were refused.
+//! A component's bytes are not kept: a compile thread reads them when it compiles them, and not at all on a hit of the compile
+//! cache. So memory holds, for each compile thread, at most one component of [`mortise_core::limits::MAX_COMPONENT_BYTES`] and
+//! its packed form, for any number of components.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,17 +34,14 @@ mod origin;
 #[cfg(test)]
 mod tests;
 
-/// Components that compile at once. Each compiler takes what cores it can get and some hundred MiB, so more of them
-/// would finish no sooner; a second one lets a cached component pass one that takes long.
+/// Compile threads. A compiler uses all cores and some hundred MiB, so more would not be faster; a second one lets a cached
+/// component pass a slow one.
 const COMPILERS: usize = 2;
-/// Pause of a compile thread after the API server did not tell what a ConfigMap holds. Others that wait are in the same
-/// trouble, mostly.
+/// Pause of a compile thread after the API server did not return a ConfigMap: the next job would most likely fail too.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(5);
 
-/// A component that was compiled and tried, or why not.
 pub(crate) type Loaded = Result<(Arc<Plugin>, Compiled), NotLoaded>;
 
-/// Every component that the driver refers to.
 #[derive(Debug)]
 pub(crate) struct Components {
     known: HashMap<Digest, Known>,
@@ -60,18 +57,18 @@ struct Known {
 
 #[derive(Debug)]
 enum Stage {
-    /// Offered, or refused: the driver may ask for it.
+    /// Offered, or refused.
     Offered,
-    /// It waits for a compile thread, or has one. When it was offered again meanwhile, it may be somewhere else.
-    Compiling { offered_again: bool },
-    /// It was to be compiled and not there any more: it is compiled when it is offered again.
+    /// Queued for a compile thread, or on one. When it was offered again meanwhile, its origin may have changed.
+    Compiling {
+        offered_again: bool,
+    },
+    /// Its origin had lost it when it should be compiled; it is compiled once it is offered again.
     Missing,
-    /// Ready to be called. Native code is mapped from the compile cache.
     Loaded(Arc<Plugin>),
 }
 
 impl Components {
-    /// Starts the compile threads.
     pub(crate) fn start(
         loader: Loader,
         api: &ApiServer,
@@ -101,7 +98,7 @@ impl Components {
         Ok(Self { known: HashMap::new(), jobs })
     }
 
-    /// Notes where a component was found. Comes before the driver hears of it.
+    /// Records the origin of a component, before the engine's event.
     pub(crate) fn offered(&mut self, digest: Digest, origin: Origin) {
         let known = match self.known.entry(digest.clone()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -118,7 +115,7 @@ impl Components {
         }
     }
 
-    /// Has a component compiled. What comes back at once is the answer when nobody knows where it is.
+    /// Queues a component. Returns a refusal if its origin is unknown.
     pub(crate) fn compile(&mut self, digest: &Digest) -> Option<Event> {
         let Some(known) = self.known.get_mut(digest) else {
             let message = format!("no source has {digest} any more; change or touch the plugin's source");
@@ -128,8 +125,8 @@ impl Components {
         None
     }
 
-    /// Takes in what a compile thread made; what comes out is for the driver. Nothing when it waits for nothing any more: it
-    /// has unloaded the component, or another thread was faster.
+    /// Takes the result of a compile thread; returns the engine's event. None when the engine has unloaded the component, or
+    /// another thread was faster.
     pub(crate) fn loaded(&mut self, digest: Digest, loaded: Loaded) -> Option<Event> {
         let known = self.known.get_mut(&digest)?;
         let Stage::Compiling { offered_again } = known.stage else { return None };
@@ -155,7 +152,6 @@ impl Components {
         Some(Event::Compiled(digest, compiled))
     }
 
-    /// What calls run, once it is loaded.
     pub(crate) fn get(&self, digest: &Digest) -> Option<&Arc<Plugin>> {
         match &self.known.get(digest)?.stage {
             Stage::Loaded(plugin) => Some(plugin),
@@ -163,7 +159,7 @@ impl Components {
         }
     }
 
-    /// Has plugins that were not called for this long give back the memory that calls need.
+    /// Frees the memory for calls of plugins that were not called for this long.
     pub(crate) fn release_unused(&self, unused_for: Duration) {
         for known in self.known.values() {
             if let Stage::Loaded(plugin) = &known.stage {
@@ -172,7 +168,7 @@ impl Components {
         }
     }
 
-    /// Forgets a component; if it waits to be compiled, it is not. Calls that run keep it until they end.
+    /// Drops a component, also from the queue. Calls in progress keep it until they end.
     pub(crate) fn unload(&mut self, digest: &Digest) {
         self.known.remove(digest);
         self.jobs.withdraw(digest);
@@ -194,7 +190,7 @@ fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender
             Err(NotLoaded::Unreachable(why)) => Some(why.clone()),
             Err(NotLoaded::Changed) => None,
             Ok(_) | Err(NotLoaded::Refused(_)) => {
-                // It may have been unloaded and asked for again while it was compiled: this result answers both.
+                // If it was unloaded and queued again while it was compiled, this result is for both.
                 jobs.withdraw(&job.digest);
                 None
             }
@@ -202,7 +198,7 @@ fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender
         inputs.blocking_send(Input::Loaded(job.digest, loaded)).context("the event loop has ended")?;
         if let Some(why) = unreachable {
             let pause_s = UNREACHABLE_PAUSE.as_secs();
-            tracing::warn!(pause_s, "a component cannot be read again to be compiled, trying once more: {why}");
+            tracing::warn!(pause_s, "cannot read a component to compile it, will retry: {why}");
             thread::sleep(UNREACHABLE_PAUSE);
         }
     }

@@ -1,5 +1,5 @@
-//! What a running host is told, checked. The command line holds what was typed; every type here can only be made from
-//! text that is right, so nothing after this module asks again.
+//! The checked configuration of a running host. The command line has the raw text; these types are made only from valid
+//! text, so no other module checks again.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,61 +18,61 @@ use tokio::net::TcpListener;
 /// Kubernetes' limit for the name of an object.
 const MAX_NAME_BYTES: usize = 253;
 
-/// Everything that `mortise run` needs to know.
+/// The configuration of `mortise run`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// None: what `$KUBECONFIG` says, else the cluster that the process runs in, else `~/.kube/config`.
+    /// None: `$KUBECONFIG`, else the cluster that the process runs in, else `~/.kube/config`.
     pub kubeconfig: Option<PathBuf>,
-    /// Where plugins' ConfigMaps are, and where nothing else is read unless a plugin needs it.
+    /// The namespace of plugins' ConfigMaps. The host reads nothing else in it unless a plugin does.
     pub namespace: Namespace,
-    /// How the host signs the Events it sends: its pod's name.
+    /// The reporting instance of the host's Events: its Pod's name.
     pub instance: String,
     /// A second source of plugins.
     pub plugin_dir: Option<PathBuf>,
-    /// Where compiled components are kept.
+    /// The folder of the compile cache.
     pub cache_dir: PathBuf,
     /// Threads that run reconciles; see [`workers`].
     pub workers: NonZeroUsize,
-    /// What each plugin may write.
+    /// The budget of each plugin.
     pub write_budget: WriteBudget,
     /// How often each kind in the cache is compared with a live list; 0: never.
     pub audit_interval_minutes: u64,
-    /// Which other hosts there may be. None: there are none.
+    /// None: this is the only host.
     pub leader_election: Option<LeaderElection>,
-    /// Where `/metrics` is served.
+    /// Serves `/metrics`.
     pub metrics: BindAddress,
-    /// Where `/healthz` and `/readyz` are served.
+    /// Serves `/healthz` and `/readyz`.
     pub probes: BindAddress,
-    /// Where the API server asks before it stores objects.
+    /// The webhook server.
     pub webhook: WebhookConfig,
 }
 
-/// The threads that run reconciles: as many as were asked for, else one more than there are cores, since one is kept from any
-/// single plugin, which then has all cores to itself when it is alone. Never fewer than isolation takes.
-pub fn workers(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+/// The threads that run reconciles: the requested number, else the cores and one more, since one plugin never has all threads
+/// but should have all cores when it is alone. At least [`MIN_WORKERS`].
+pub fn workers(requested: Option<NonZeroUsize>) -> NonZeroUsize {
     let cores = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let fewest = NonZeroUsize::new(MIN_WORKERS).unwrap_or(NonZeroUsize::MIN);
-    asked.unwrap_or_else(|| cores().saturating_add(1)).max(fewest)
+    requested.unwrap_or_else(|| cores().saturating_add(1)).max(fewest)
 }
 
-/// Where the API server finds the host's webhooks, and by which certificate it knows them.
+/// The address and the certificate of the webhook server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WebhookConfig {
-    /// As the API server reaches them.
+    /// For the API server.
     pub address: Address,
-    /// The names and addresses in that.
+    /// The DNS names and IP addresses of the certificate.
     pub names: Vec<String>,
-    /// A folder with tls.crt and tls.key, and perhaps ca.crt, that somebody else keeps. None: the host's own authority.
+    /// A folder with tls.crt, tls.key and optionally ca.crt, which somebody else writes. None: the host's own authority.
     pub certificate_dir: Option<PathBuf>,
-    /// Where the server listens.
+    /// The server's listener.
     pub bind: BindAddress,
 }
 
-/// The Service by which API servers reach the host inside a cluster, and its port.
+/// The Service of the webhooks in a cluster, and its port.
 const WEBHOOK_SERVICE: (&str, u16) = ("mortise-webhook", 443);
 
 impl WebhookConfig {
-    /// By the address that was given, else by the Service inside a cluster, else on this machine alone. Port 0 is off.
+    /// At this URL, else at the Service in a cluster, else on loopback. Port 0 is off.
     pub fn new(
         port: u16,
         url: Option<WebhookUrl>,
@@ -89,7 +89,7 @@ impl WebhookConfig {
             }
             url => {
                 let url = url.unwrap_or_else(|| WebhookUrl::on_this_machine(port));
-                // What is reached on this machine alone is served on this machine alone.
+                // A loopback URL is served on loopback alone.
                 let bind = if url.is_loopback() {
                     BindAddress::At { host: url.host.clone(), port }
                 } else {
@@ -128,7 +128,7 @@ impl FromStr for WebhookUrl {
         let wrong = || ConfigError::WebhookUrl(text.to_owned());
         let uri: http::Uri = text.parse().map_err(|_| wrong())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
-        // The API server takes no other scheme, no user and no query here.
+        // The API server accepts no other scheme, no user and no query.
         let is_plain = uri.query().is_none() && !text.contains(['@', '#']);
         if uri.scheme_str() != Some("https") || !is_plain {
             return Err(wrong());
@@ -140,9 +140,9 @@ impl FromStr for WebhookUrl {
 /// Hosts that name the same Lease exclude each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaderElection {
-    /// Where the Lease is.
+    /// The Lease's namespace.
     pub namespace: Namespace,
-    /// What it is called.
+    /// The Lease's name.
     pub lease: LeaseName,
 }
 
@@ -174,24 +174,28 @@ impl fmt::Display for Namespace {
     }
 }
 
-/// Why a text is not what it should be.
+/// Why a text is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It names no namespace.
+    /// Not a namespace's name.
     #[error(
-        "{0:?} is no name of a namespace: lower-case letters, digits and '-', at most 63, beginning and ending with a letter or digit"
+        "{0:?} is not the name of a namespace: lower-case letters, digits and '-', at most 63, beginning and ending with a letter or digit"
     )]
     Namespace(String),
-    /// It names no Lease.
+    /// Not a Lease's name.
     #[error(
-        "{0:?} is no name of a Lease: lower-case letters, digits, '-' and '.', at most 253, each part beginning and ending with a letter or digit"
+        "{0:?} is not the name of a Lease: lower-case letters, digits, '-' and '.', at most 253, each part beginning and ending with a letter or digit"
     )]
     LeaseName(String),
-    /// It names no address to listen on.
-    #[error("{0:?} is no address to listen on: write \":8080\", \"127.0.0.1:8080\", \"[::1]:8080\", or \"0\" for none")]
+    /// Not an address to listen on.
+    #[error(
+        "{0:?} is not an address to listen on: write \":8080\", \"127.0.0.1:8080\", \"[::1]:8080\", or \"0\" for none"
+    )]
     Address(String),
-    /// It is no URL of a webhook.
-    #[error("{0:?} is no address for webhooks: write \"https://HOST:PORT\", as the API server reaches this machine")]
+    /// Not a webhook URL.
+    #[error(
+        "{0:?} is not an address for webhooks: write \"https://HOST:PORT\", as the API server reaches this machine"
+    )]
     WebhookUrl(String),
 }
 
@@ -212,12 +216,12 @@ impl FromStr for LeaseName {
     }
 }
 
-/// Where to listen, in the spelling that controller-runtime's flags have.
+/// An address to listen on, as in controller-runtime's flags.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BindAddress {
-    /// "0": nowhere.
+    /// "0".
     Off,
-    /// ":8080": on every address of the machine.
+    /// ":8080": every address of the machine.
     Every(u16),
     /// "127.0.0.1:8080", "localhost:8080".
     At {
@@ -265,14 +269,14 @@ impl fmt::Display for BindAddress {
 }
 
 impl BindAddress {
-    /// Listens there; None when it is off.
+    /// Opens the listener; None when it is off.
     ///
     /// # Errors
-    /// When the address is taken or not this machine's; `flag` names the option to change.
+    /// When the address is in use or not this machine's; the message names the `flag` to change.
     pub async fn listen(&self, flag: &str) -> anyhow::Result<Option<TcpListener>> {
         let listener = match self {
             Self::Off => return Ok(None),
-            // Where the machine has IPv6, this serves IPv4 as well.
+            // On a machine with IPv6 this serves IPv4 too.
             Self::Every(port) => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port)).await {
                 Ok(listener) => Ok(listener),
                 Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).await,
@@ -290,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_written_as_controller_runtime_has_it() {
+    fn addresses_have_controller_runtimes_format() {
         let at = |host: &str, port| BindAddress::At { host: host.to_owned(), port };
         for (text, wanted) in [
             ("0", BindAddress::Off),
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_is_refused_with_the_ways_to_write_it() {
+    fn an_invalid_address_is_refused_with_examples() {
         for text in ["", "8080", ":", ":http", ":70000", "::1:8080", "[::1:8080", "[x]:1", "a b:1"] {
             let error = text.parse::<BindAddress>().expect_err(text).to_string();
             assert!(error.contains("\":8080\"") && error.contains("\"0\" for none"), "{text}: {error}");
@@ -326,14 +330,14 @@ mod tests {
         assert_eq!("mortise.example.com".parse::<LeaseName>().unwrap().as_str(), "mortise.example.com");
         for text in ["", "a/b", "A", "a..b", "-a", &"a".repeat(254)] {
             let error = text.parse::<LeaseName>().expect_err(text).to_string();
-            assert!(error.contains("no name of a Lease"), "{text}: {error}");
+            assert!(error.contains("not the name of a Lease"), "{text}: {error}");
         }
     }
 
     #[test]
-    fn q4_isolation_has_its_workers_whatever_is_asked_for_and_however_few_cores_there_are() {
-        let asked = |count| workers(NonZeroUsize::new(count)).get();
-        assert_eq!([asked(1), asked(3), asked(7)], [3, 3, 7]);
+    fn q4_there_are_enough_workers_for_isolation_also_with_few_cores() {
+        let requested = |count| workers(NonZeroUsize::new(count)).get();
+        assert_eq!([requested(1), requested(3), requested(7)], [3, 3, 7]);
         assert!(workers(None).get() >= 3);
     }
 
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_are_reached_on_this_machine_or_by_the_service_or_where_it_was_said() {
+    fn webhooks_are_at_the_url_or_the_service_or_on_loopback() {
         let here = webhook(9443, None, false);
         assert_eq!(here.address, Address::Url("https://127.0.0.1:9443".into()));
         assert_eq!((here.bind.to_string(), here.names), ("127.0.0.1:9443".to_owned(), vec!["127.0.0.1".to_owned()]));
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_webhook_address_is_refused_with_the_way_to_write_it() {
+    fn an_invalid_webhook_address_is_refused_with_the_format() {
         for text in ["", "127.0.0.1:9443", "http://a:1", "https://", "https://a:1?b=c", "https://u@a:1"] {
             let error = text.parse::<WebhookUrl>().expect_err(text).to_string();
             assert!(error.contains("https://HOST:PORT"), "{text}: {error}");

@@ -1,8 +1,8 @@
-//! Performs what the driver asks for: starts and stops watches, hands calls to workers and writes to the API server, and
-//! counts and logs what is observed. Every answer comes back as an input of the event loop.
+//! Performs the engine's effects: starts and stops watches, submits calls to the workers, sends writes to the API server, and
+//! counts and logs observations. Every result comes back as an input of the event loop.
 //!
-//! Nothing here waits. What is in flight is bounded by the driver, which has at most one call per key, as many calls as
-//! it has slots, and one write per place in its plans; writes and live reads wait for their permits in tasks of their own.
+//! Nothing here waits: writes and live reads wait for their permits in tasks of their own. The engine bounds what is in flight:
+//! one call for each key, as many calls as it has slots, and its plans' writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,9 @@ use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::write::Write;
-use mortise_core::{admission, conversion};
 use mortise_kube::audit;
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
-use mortise_wasm::plugin::Plugin;
 use mortise_wasm::workers::{Job, Work, Workers};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -33,7 +31,6 @@ use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
 use crate::webhooks::{Route, Webhooks};
 
-/// Everything that effects need.
 pub(crate) struct Performer {
     pub(crate) api: ApiServer,
     pub(crate) inputs: mpsc::Sender<Input>,
@@ -48,7 +45,7 @@ pub(crate) struct Performer {
 }
 
 impl Performer {
-    /// Begins one effect; what comes back is its answer where there is one at once.
+    /// Begins one effect; returns its result if there is one at once.
     pub(crate) fn perform(&mut self, effect: Effect) -> Option<Event> {
         match effect {
             Effect::StartWatch(kind) | Effect::Relist(kind) => self.start_watch(kind),
@@ -63,22 +60,29 @@ impl Performer {
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
                 self.register_crd(plugin, crd, body, not_after_ms);
             }
-            Effect::ServeAdmission { plugin, backend: Some(serving) } => self.serve_admission(&plugin, serving),
+            Effect::ServeAdmission { plugin, backend: Some(backend) } => {
+                if let Some(route) = self.route(&plugin, &backend.digest.clone(), backend) {
+                    self.webhooks.serve(&plugin, route);
+                }
+            }
             Effect::ServeAdmission { plugin, backend: None } => self.webhooks.end(&plugin),
-            Effect::ServeConversion { plugin, backend: Some(serving) } => self.serve_conversion(&plugin, serving),
+            Effect::ServeConversion { plugin, backend: Some(backend) } => {
+                if let Some(route) = self.route(&plugin, &backend.digest.clone(), backend) {
+                    self.webhooks.convert(&plugin, route);
+                }
+            }
             Effect::ServeConversion { plugin, backend: None } => self.webhooks.end_conversion(&plugin),
             Effect::Call(call) => return self.call(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),
             Effect::Audit(kind) => self.audit(kind),
             Effect::Observe(observation) => self.observe(&observation),
-            // The event loop keeps the time.
+            // The event loop has the timer.
             Effect::WakeAt(_) => {}
         }
         None
     }
 
-    /// The kinds that are watched.
     pub(crate) fn watched(&self) -> Vec<Kind> {
         self.watches.keys().cloned().collect()
     }
@@ -98,31 +102,18 @@ impl Performer {
 
     fn register_crd(&self, plugin: Arc<str>, crd: Arc<str>, body: Arc<str>, not_after_ms: Option<u64>) {
         let api = self.api.clone();
-        self.answer("the registration of a CRD", async move {
+        self.send("the registration of a CRD", async move {
             let result = api.register_crd(&body, not_after_ms).await;
             Event::CrdRegistered { plugin, crd, result }
         });
     }
 
-    fn serve_admission(&self, name: &Arc<str>, serving: Arc<admission::AdmissionBackend>) {
-        if let Some(plugin) = self.answering(name, &serving.digest) {
-            self.webhooks.serve(name, Route { plugin, serving });
-        }
-    }
-
-    fn serve_conversion(&self, name: &Arc<str>, serving: Arc<conversion::ConversionBackend>) {
-        if let Some(plugin) = self.answering(name, &serving.digest) {
-            self.webhooks.convert(name, Route { plugin, serving });
-        }
-    }
-
-    /// The component that is to answer the API server.
-    fn answering(&self, name: &Arc<str>, digest: &Digest) -> Option<Arc<Plugin>> {
+    fn route<B>(&self, name: &Arc<str>, digest: &Digest, backend: Arc<B>) -> Option<Route<B>> {
         let plugin = self.components.get(digest).map(Arc::clone);
         if plugin.is_none() {
-            tracing::error!(plugin = %name, %digest, "asked to answer with what is not loaded");
+            tracing::error!(plugin = %name, %digest, "the engine serves webhooks of a component that is not loaded");
         }
-        plugin
+        Some(Route { plugin: plugin?, backend })
     }
 
     fn write(&self, write: Box<Write>) {
@@ -139,12 +130,12 @@ impl Performer {
             );
             Event::Wrote(write.id, result)
         };
-        self.answer("a write", task.instrument(span));
+        self.send("a write", task.instrument(span));
     }
 
     fn read_live(&self, target: ObjectRef) {
         let api = self.api.clone();
-        self.answer("a live read", async move {
+        self.send("a live read", async move {
             let result = api.read_live(&target).await;
             Event::LiveRead(target, result)
         });
@@ -152,32 +143,25 @@ impl Performer {
 
     fn audit(&mut self, kind: Kind) {
         let of = kind.clone();
-        let wrap = move |answer| Input::Event(Event::Audit(of.clone(), answer));
-        let (list, alarm) =
-            (audit::run(self.api.clone(), kind, self.inputs.clone(), wrap), self.supervisor.alarm("an audit"));
-        let task = tokio::spawn(async move {
-            let _alarm = alarm;
-            list.await;
-        });
-        if let Some(earlier) = self.audit.replace(task.abort_handle()) {
+        let wrap = move |event| Input::Event(Event::Audit(of.clone(), event));
+        let audit = audit::run(self.api.clone(), kind, self.inputs.clone(), wrap);
+        if let Some(earlier) = self.audit.replace(self.supervisor.spawn("an audit", audit)) {
             earlier.abort();
         }
     }
 
-    /// Runs something whose outcome is an event for the driver.
-    fn answer(&self, name: &'static str, task: impl Future<Output = Event> + Send + 'static) {
-        let (inputs, alarm) = (self.inputs.clone(), self.supervisor.alarm(name));
-        tokio::spawn(async move {
-            let _alarm = alarm;
-            let event = task.await;
-            // A loop that has ended wants no answers.
-            let _ = inputs.send(Input::Event(event)).await;
+    /// Sends the result of a task to the engine.
+    fn send(&self, name: &'static str, task: impl Future<Output = Event> + Send + 'static) {
+        let inputs = self.inputs.clone();
+        self.supervisor.spawn(name, async move {
+            // An error means that the loop has ended.
+            let _ = inputs.send(Input::Event(task.await)).await;
         });
     }
 
     fn call(&mut self, call: Box<Call>) -> Option<Event> {
         let Some(plugin) = self.components.get(&call.digest).map(Arc::clone) else {
-            tracing::error!(controller = %call.controller, digest = %call.digest, "asked to call what is not loaded");
+            tracing::error!(controller = %call.controller, digest = %call.digest, "the engine calls a component that is not loaded");
             return Some(self.not_run(&call, format!("{} is not loaded", call.digest)));
         };
         self.reconciles.begin(&call);
@@ -185,8 +169,8 @@ impl Performer {
             Ok(()) => None,
             Err(full) => {
                 let why = full.to_string();
-                let Work::Reconcile(call) = full.0.work else { unreachable!("the job comes back as it was submitted") };
-                tracing::error!(controller = %call.controller, "the driver handed out more calls than there is room");
+                let Work::Reconcile(call) = full.0.work else { unreachable!("the error has the submitted job") };
+                tracing::error!(controller = %call.controller, "the engine makes more calls than the queue takes");
                 Some(self.not_run(&call, why))
             }
         }
@@ -203,7 +187,7 @@ impl Performer {
         self.reconciles.observed(observation);
     }
 
-    /// The answer to a call that could not even begin, which is an error of the host that its backoff keeps small.
+    /// The end of a call that did not begin: a host fault, which the key's backoff bounds.
     fn not_run(&self, call: &Call, why: String) -> Event {
         self.metrics.host_fault(&call.controller);
         let conclusion =

@@ -1,5 +1,5 @@
-//! The host's part in the leader election: a thread, a runtime and a connection of their own, so that nothing that keeps the
-//! host busy delays a renewal. Where the host stands goes to the event loop and to a metric.
+//! The host's part in the leader election: a thread, a runtime and a connection of their own, so that a busy host delays no
+//! renewal. Whether the host leads is reported to the event loop and in a metric.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,16 @@ use crate::event_loop::Input;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
 
-/// How long giving the lead back may take at the end. It is one request; without it the next host waits for the Lease to run
-/// out, which is no reason to hold up the end of this one.
+/// How long the release of the Lease may take. It is one request; without it the next host waits until the Lease expires, for
+/// which this host should not delay its end.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// The running election.
 pub(crate) struct Election {
     release: mpsc::Sender<Release>,
     standing: watch::Receiver<Standing>,
 }
 
 impl Election {
-    /// Begins to ask for the lead.
     pub(crate) fn start(
         config: &LeaderElection,
         instance: &str,
@@ -43,49 +41,47 @@ impl Election {
             identity: lease::identity(instance)?,
         };
         let (sender, standing) = watch::channel(Standing::default());
-        let (release, asked) = mpsc::channel(1);
+        let (release, released) = mpsc::channel(1);
         tracing::info!(
             lease = %format!("{}/{}", candidate.namespace, candidate.name),
             identity = %candidate.identity,
             "takes part in the leader election"
         );
-        let told = standing.clone();
         supervisor.task(
-            "the news of the leader election",
-            tell(standing, Arc::clone(&candidate.name), inputs.clone(), Arc::clone(metrics)),
+            "the reports of the leader election",
+            report(standing.clone(), Arc::clone(&candidate.name), inputs.clone(), Arc::clone(metrics)),
         );
         supervisor.thread("mortise-lease", move || {
             let runtime = Builder::new_current_thread().enable_all().build().context("starting its I/O")?;
             runtime.block_on(async {
                 let api = ApiServer::connect(&access).await?;
-                lease::run(api, candidate, sender, asked).await;
+                lease::run(api, candidate, sender, released).await;
                 Ok(())
             })
         })?;
-        Ok(Self { release, standing: told })
+        Ok(Self { release, standing })
     }
 
-    /// Where the host stands, as it changes.
     pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.clone()
     }
 
-    /// Gives the lead back, if this host has it and the API server answers in time. Nothing may be written any more.
+    /// Releases the Lease, if this host holds it and the API server responds in time. Must come after the last write.
     pub(crate) async fn end(self) {
         let (done, released) = oneshot::channel();
-        let give_back = async {
+        let release = async {
             self.release.send(done).await.ok()?;
             released.await.ok()
         };
-        if timeout(RELEASE, give_back).await.is_err() {
-            tracing::warn!("the lead was not given back within {} s; the next host waits longer", RELEASE.as_secs());
+        if timeout(RELEASE, release).await.is_err() {
+            tracing::warn!("the Lease was not released within {} s; the next host waits longer", RELEASE.as_secs());
         }
     }
 }
 
-/// Tells each change of the standing, or the newest of several when the loop is busy: the election never waits for it, and
-/// what the loop does not know yet the claim of each write does.
-async fn tell(
+/// Reports each change, or the newest of several when the loop is busy. The election never waits for the loop; meanwhile the
+/// claim of each write bounds it.
+async fn report(
     mut standing: watch::Receiver<Standing>,
     lease: Arc<str>,
     inputs: mpsc::Sender<Input>,

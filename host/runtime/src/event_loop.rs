@@ -1,9 +1,8 @@
-//! The one event loop. It waits for inputs, takes all that are there, steps the driver through each and performs what it
-//! asks for before the next; it decides nothing and does no I/O itself. The driver has no other owner, so nothing is locked.
+//! The one event loop. It takes inputs, steps the engine with each and performs the effects before the next. It decides
+//! nothing and does no I/O itself. It owns the engine, so nothing is locked.
 //!
-//! Inputs come through one bounded channel: a watch that lists faster than the driver takes waits for it. Performing an
-//! effect never waits for anything that waits for an input, so the two directions cannot block each other. The word to stop
-//! has a way of its own, so that it waits for no place in the channel and for nothing that stands in it.
+//! Inputs come through one bounded channel: a watch that lists faster than the engine steps waits. No effect waits for an
+//! input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that it waits for no input.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,55 +25,51 @@ use crate::state::{HostState, Publisher};
 #[cfg(test)]
 mod tests;
 
-/// Inputs that wait for the loop. Some milliseconds of work: enough that a listing keeps the loop busy, few enough that
-/// an answer behind it is not late.
+/// Inputs in the channel. Some milliseconds of work: enough that a list keeps the loop busy, few enough that a result behind
+/// it is not late.
 pub(crate) const INPUTS: usize = 1_024;
-/// Inputs of one round. After each round the clock is looked at, so this bounds how late a tick is.
+/// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is.
 const BATCH: usize = 256;
-/// A plugin that was not called for this long gives back what it needs in memory to be called; the next call takes a
-/// millisecond more. Long beside the requeues and resyncs of a plugin that has work.
+/// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond more.
+/// Longer than the usual requeues of a plugin with work.
 const UNUSED: Duration = Duration::from_secs(300);
-/// How often that is looked at.
+/// How often the loop looks for such plugins.
 const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
 
-/// How long a host counts as beginning. Plugins mostly serve within seconds; one that does not must not keep those that do from
-/// being found by their Service.
+/// How long a host is not ready because of plugins that start. They take seconds; one that does not must not keep the others
+/// out of their Service.
 const START_MS: u64 = 60_000;
 
-/// What enters the loop.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// For the driver.
     Event(Event),
-    /// From a source of plugins.
     Source(SourceInput),
-    /// The time for the first listing of a source is over.
+    /// The deadline of a source's first list.
     ListingDue(Source),
     /// From a compile thread.
     Loaded(Digest, Loaded),
 }
 
-/// The driver and what it moves.
 pub(crate) struct EventLoop {
-    driver: Engine,
+    engine: Engine,
     inputs: mpsc::Receiver<Input>,
     performer: Performer,
     offers: Offers,
     read_config_maps_again: Arc<Notify>,
     publisher: Publisher,
-    /// When the driver wants its next tick.
+    /// When the engine's next tick is due.
     wake_at: Option<u64>,
-    /// Sent to, or dropped, when the host is to end.
+    /// Sent to, or dropped, when the host should end.
     stop: oneshot::Receiver<()>,
     stopping: bool,
-    /// None when the plugins that were there at the start serve.
+    /// None once the plugins of the start serve.
     starting_until_ms: Option<u64>,
     effects: Vec<Effect>,
 }
 
 impl EventLoop {
     pub(crate) fn new(
-        driver: Engine,
+        engine: Engine,
         inputs: mpsc::Receiver<Input>,
         stop: oneshot::Receiver<()>,
         performer: Performer,
@@ -83,7 +78,7 @@ impl EventLoop {
         publisher: Publisher,
     ) -> Self {
         Self {
-            driver,
+            engine,
             inputs,
             performer,
             offers,
@@ -97,13 +92,13 @@ impl EventLoop {
         }
     }
 
-    /// Turns until the driver has finished after a shutdown.
+    /// Runs until the engine has drained after a shutdown.
     pub(crate) async fn run(&mut self) {
         self.step(Event::Started);
         let mut look_for_unused = interval(LOOK_FOR_UNUSED);
         look_for_unused.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::with_capacity(BATCH);
-        while !(self.stopping && self.driver.is_drained()) {
+        while !(self.stopping && self.engine.is_drained()) {
             self.round(&mut look_for_unused, &mut batch).await;
         }
     }
@@ -122,7 +117,7 @@ impl EventLoop {
         for input in batch.drain(..) {
             self.take(input);
         }
-        // Looked at in every round, so that a steady flow of inputs does not hold up what is due.
+        // In every round, so that a steady flow of inputs does not delay ticks.
         if self.wake_at.is_some_and(|due_ms| due_ms <= clock::now_ms()) {
             self.wake_at = None;
             self.step(Event::Tick);
@@ -134,12 +129,12 @@ impl EventLoop {
         match input {
             Input::Event(event) => self.step(event),
             Input::Source(input) => {
-                let found = self.offers.take(input);
-                self.offered(found);
+                let outputs = self.offers.take(input);
+                self.offered(outputs);
             }
             Input::ListingDue(source) => {
-                let found = self.offers.listing_due(source);
-                self.offered(found);
+                let outputs = self.offers.listing_due(source);
+                self.offered(outputs);
             }
             Input::Loaded(digest, loaded) => {
                 if let Some(event) = self.performer.components.loaded(digest, loaded) {
@@ -149,24 +144,24 @@ impl EventLoop {
         }
     }
 
-    fn offered(&mut self, told: Vec<SourceOutput>) {
-        for told in told {
-            match told {
-                SourceOutput::Event(event, found) => {
-                    if let Some((digest, origin)) = found {
+    fn offered(&mut self, outputs: Vec<SourceOutput>) {
+        for output in outputs {
+            match output {
+                SourceOutput::Event(event, component) => {
+                    if let Some((digest, origin)) = component {
                         self.performer.components.offered(digest, origin);
                     }
                     self.step(*event);
                 }
                 SourceOutput::ReadAgain(Source::ConfigMaps) => self.read_config_maps_again.notify_one(),
-                SourceOutput::ReadAgain(Source::Directory) => unreachable!("nothing goes before the plugin folder"),
+                SourceOutput::ReadAgain(Source::Directory) => unreachable!("no source precedes the plugin folder"),
             }
         }
     }
 
-    /// Steps the driver and performs its effects, and those of the answers that some have at once. Ends, because such an
-    /// answer is a refusal, after which the driver waits before it asks again. The effects of one event are performed
-    /// before the next is looked at: a component that is unloaded and offered anew in one round has to keep this order.
+    /// Steps the engine, performs its effects, and steps it with the results that some have at once. Terminates, because such
+    /// a result is a refusal, and the engine retries later. The effects of one event are performed before the next event: a
+    /// component that is unloaded and offered again in one round depends on this order.
     fn step(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -174,7 +169,7 @@ impl EventLoop {
             self.publisher.changed_by(&event);
             let now = now();
             self.publisher.working(now.mono_ms);
-            self.driver.step(now, event, &mut self.effects);
+            self.engine.step(now, event, &mut self.effects);
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::WakeAt(at) => self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at))),
@@ -189,7 +184,7 @@ impl EventLoop {
         if self.publisher.due_ms().is_none_or(|due_ms| due_ms > began_ms) {
             return;
         }
-        let health = self.driver.health();
+        let health = self.engine.health();
         self.starting_until_ms = self.starting_until_ms.filter(|_| is_starting(&health));
         let state = HostState {
             phase: match self.starting_until_ms {
@@ -199,21 +194,20 @@ impl EventLoop {
             },
             starting_until_ms: self.starting_until_ms.unwrap_or_default(),
             health,
-            snapshot: self.driver.store().snapshot(),
+            snapshot: self.engine.store().snapshot(),
             kinds: self.performer.watched(),
-            queue_depths: self.driver.queue_depths(),
+            queue_depths: self.engine.queue_depths(),
         };
         self.publisher.publish(state, began_ms, clock::now_ms());
     }
 }
 
-/// The time of a step. Its monotonic half is the clock that claims to write are measured by.
-fn now() -> Now {
+/// The time, by the clock that claims are measured by.
+pub(crate) fn now() -> Now {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { mono_ms: clock::now_ms(), unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX) }
 }
 
-/// How long it is until a moment of that clock; nothing for none, which nobody waits for.
 fn until(mono_ms: Option<u64>) -> Duration {
     Duration::from_millis(mono_ms.unwrap_or_default().saturating_sub(clock::now_ms()))
 }

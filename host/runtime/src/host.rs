@@ -1,5 +1,5 @@
-//! Starts every part of the host, waits for the end, and ends in order: a signal lets what is in flight finish, a second
-//! one does not wait, and a part that falls ends the process with its name.
+//! Starts every part of the host, and ends them in order: after a signal the writes in flight finish, a second signal ends the
+//! process at once, and a part that fails ends it with its name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,22 +31,22 @@ use crate::metrics::{Metrics, RequestState};
 use crate::server;
 use crate::sources::{self, Offers};
 use crate::state::{self, Inspector};
-use crate::supervise::{Falls, Supervisor, supervisor};
+use crate::supervise::{Failures, Supervisor, supervisor};
 use crate::webhooks::Webhooks;
-use crate::webhooks::answer::Answerer;
-use crate::webhooks::keeper::{Keeper, State};
+use crate::webhooks::registrar::{Registrar, State};
+use crate::webhooks::review::Reviewer;
 
-/// How long writes in flight have after a signal. Their own timeout; Kubernetes waits 30 s before it kills.
+/// Time for writes in flight after a signal: their own timeout. Kubernetes waits 30 s before it kills.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Threads of the I/O runtime. It moves bytes between sockets and channels, and reads watch events, of which one thread takes
-/// more than a hundred thousand a second; what costs time runs on threads of its own. A second one was measured to cost a
-/// tenth more CPU, because the two wake each other for work that one has soon done, and to make nothing faster.
+/// Threads of the I/O runtime. It moves bytes between sockets and channels and decodes watch events, more than a hundred
+/// thousand a second; longer work has its own threads. A second I/O thread makes nothing faster and costs a tenth more CPU
+/// (measured): the two wake each other for short work.
 const IO_THREADS: usize = 1;
 
 /// Runs the host until a signal ends it.
 ///
 /// # Errors
-/// What could not be started, which part fell, or that the end took too long.
+/// The part that did not start, the part that failed, or that the end took too long.
 pub fn run(config: Config) -> anyhow::Result<()> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
@@ -55,15 +55,15 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         .build()
         .context("starting the I/O threads")?;
     let ended = runtime.block_on(host(config));
-    // Nothing is left to wait for, and a watch that is being read would never end.
+    // Without waiting: watches never end.
     runtime.shutdown_background();
     ended
 }
 
 async fn host(config: Config) -> anyhow::Result<()> {
-    // First, so that a signal during the start is not lost.
+    // First, so that no signal during the start is lost.
     let mut signals = Signals::new()?;
-    let (supervisor, mut falls) = supervisor();
+    let (supervisor, mut failures) = supervisor();
     let (inputs, receiver) = mpsc::channel(INPUTS);
     let access = Access { kubeconfig: config.kubeconfig.clone(), context: None };
     let api = ApiServer::connect(&access).await?;
@@ -72,11 +72,11 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let (publisher, inspector) = state::channel();
     start_servers(&config, &api, inspector, &metrics, &supervisor).await?;
     let performer = performer(&config, &api, &inputs, &metrics, &supervisor)?;
-    let webhooks = keeper(&config, &performer);
-    let driver = Engine::new(engine::Config {
+    let registrar = registrar(&config, &performer);
+    let engine = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
         namespace: config.namespace.as_str().into(),
-        // Each worker has its next call waiting when it ends one.
+        // Each worker finds its next call queued when it ends one.
         call_slots: config.workers.get() * 2,
         leader_election: config.leader_election.is_some(),
         write_budget: config.write_budget,
@@ -85,14 +85,15 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();
     let read_again = Arc::new(Notify::new());
-    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::clone(&read_again), publisher);
+    let event_loop = EventLoop::new(engine, receiver, stopped, performer, offers, Arc::clone(&read_again), publisher);
     let drained = start_loop(event_loop, &supervisor)?;
     sources::start(&config, &api, &inputs, read_again, &supervisor)?;
     let election = match &config.leader_election {
         Some(named) => Some(Election::start(named, &config.instance, access, &inputs, &metrics, &supervisor)?),
         None => None,
     };
-    let keeper = start_webhooks(webhooks, election.as_ref(), &supervisor);
+    let registrar = Registrar { standing: election.as_ref().map(Election::standing), ..registrar };
+    let registrar = supervisor.task("the registration of the webhooks", registrar.run());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         api_server = api.host(),
@@ -100,30 +101,30 @@ async fn host(config: Config) -> anyhow::Result<()> {
         workers = config.workers,
         "mortise runs"
     );
-    end(&mut signals, &mut falls, stop, drained, keeper, election).await
+    end(&mut signals, &mut failures, stop, drained, registrar, election).await
 }
 
-/// Waits for the end, and for what is in flight.
+/// Waits for a signal or a failure, then for the writes in flight.
 async fn end(
     signals: &mut Signals,
-    falls: &mut Falls,
+    failures: &mut Failures,
     stop: oneshot::Sender<()>,
     mut drained: oneshot::Receiver<()>,
-    keeper: AbortHandle,
+    registrar: AbortHandle,
     election: Option<Election>,
 ) -> anyhow::Result<()> {
     tokio::select! {
         name = signals.next() => tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins"),
-        fall = falls.next() => return Err(fall),
+        failure = failures.next() => return Err(failure),
     }
-    // Nothing stands between the signal and the bound below. A loop that has ended already is told by its fall.
+    // An error means that the loop has ended, which is a failure too.
     let _ = stop.send(());
     tokio::select! {
         biased;
         Ok(()) = &mut drained => {
-            // Only here, where no write is in flight any more: whoever takes over may write at once.
-            // Questions are answered to the last; nothing is written any more.
-            keeper.abort();
+            // Webhooks are served to the end; the registrar writes no more.
+            registrar.abort();
+            // Only now, with no write in flight: the next leader may write at once.
             if let Some(election) = election {
                 election.end().await;
             }
@@ -131,7 +132,7 @@ async fn end(
             Ok(())
         }
         name = signals.next() => bail!("{name} came a second time: ended at once; every write is safe to repeat"),
-        fall = falls.next() => Err(fall),
+        failure = failures.next() => Err(failure),
         () = sleep(DRAIN) => bail!(
             "writes were still in flight {} s after the signal; every write is safe to repeat",
             DRAIN.as_secs()
@@ -152,10 +153,10 @@ fn performer(
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
         let reconciles = reconciles.clone();
         Workers::start(config.workers.get(), move |job: JobDone| {
-            let _alarm = supervisor.alarm("a guest worker");
+            let _guard = supervisor.guard("a guest worker");
             reconciles.called(&job);
             metrics.called(&job.controller, &job.done);
-            // A loop that has ended wants no answers.
+            // An error means that the loop has ended.
             let _ = inputs.blocking_send(Input::Event(Event::CallDone(job.id, job.done)));
         })
         .context("starting the threads that run plugins")?
@@ -174,16 +175,15 @@ fn performer(
     })
 }
 
-/// Webhooks cost nothing until a plugin has admission.
-fn keeper(config: &Config, performer: &Performer) -> Keeper {
+fn registrar(config: &Config, performer: &Performer) -> Registrar {
     let webhooks = performer.webhooks.clone();
     let (workers, metrics) = (performer.workers.submitter(), Arc::clone(&performer.metrics));
-    Keeper {
+    Registrar {
         config: config.webhook.clone(),
         namespace: config.namespace.to_string(),
         api: performer.api.clone(),
         inputs: performer.inputs.clone(),
-        answerer: Answerer { webhooks: webhooks.clone(), workers, metrics, faults: Throttle::default() },
+        reviewer: Reviewer { webhooks: webhooks.clone(), workers, metrics, faults: Throttle::default() },
         webhooks,
         supervisor: performer.supervisor.clone(),
         standing: None,
@@ -191,20 +191,15 @@ fn keeper(config: &Config, performer: &Performer) -> Keeper {
     }
 }
 
-fn start_webhooks(keeper: Keeper, election: Option<&Election>, supervisor: &Supervisor) -> AbortHandle {
-    let keeper = Keeper { standing: election.map(Election::standing), ..keeper };
-    supervisor.task("the keeper of the webhooks", keeper.run())
-}
-
-/// The event loop gets a thread of its own: it computes, and must not keep sockets waiting, nor they it.
+/// The event loop has a thread of its own: it computes, and neither it nor the sockets should wait for the other.
 fn start_loop(mut event_loop: EventLoop, supervisor: &Supervisor) -> anyhow::Result<oneshot::Receiver<()>> {
     let (done, drained) = oneshot::channel();
-    let alarm = supervisor.alarm("the event loop");
+    let guard = supervisor.guard("the event loop");
     let runtime = Handle::current();
     let work = move || {
-        let _alarm = alarm;
+        let _guard = guard;
         runtime.block_on(event_loop.run());
-        // Told before the loop's channel closes, at which the watches end too.
+        // Before the loop's channel closes, which ends the watches.
         let _ = done.send(());
     };
     thread::Builder::new().name("mortise-loop".to_owned()).spawn(work).context("starting the event loop's thread")?;
@@ -242,7 +237,6 @@ fn requests(api: &ApiServer) -> Vec<RequestState> {
         .collect()
 }
 
-/// The signals that end the host.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

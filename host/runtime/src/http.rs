@@ -1,4 +1,4 @@
-//! What `/healthz`, `/readyz` and `/metrics` answer. All of it is read from what the event loop published last.
+//! Responds to `/healthz`, `/readyz` and `/metrics` with the state that the event loop published last.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,41 +17,41 @@ use crate::probes;
 use crate::server::{Request, Response, response, text};
 use crate::state::{HostState, Inspector};
 
-/// Answers a request on the port of the health probes.
+/// Responds on the port of the health probes.
 pub(crate) async fn probe(inspector: Inspector, request: Request) -> Response {
     let verbose = request.query().split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
     let now_ms = clock::now_ms();
     let failure = inspector.failure(now_ms);
-    let answer = match (request.path(), failure) {
+    let result = match (request.path(), failure) {
         ("/healthz", failure) => probes::live(failure, verbose),
-        ("/readyz", Some(failure)) => probes::unanswered(failure),
+        ("/readyz", Some(failure)) => probes::loop_failed(failure),
         ("/readyz", None) => {
             let state = inspector.state();
             probes::ready(&state.health, state.phase(now_ms), verbose)
         }
         (path, _) => return text(StatusCode::NOT_FOUND, format!("there is no probe at {path}")),
     };
-    text(if answer.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, answer.text)
+    text(if result.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, result.text)
 }
 
-/// Where a scrape's numbers come from.
+/// The sources of a scrape.
 #[derive(Clone)]
 pub(crate) struct Scrape {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) inspector: Inspector,
-    /// The client's request counts at this moment.
+    /// The client's present request counts.
     pub(crate) requests: Arc<dyn Fn() -> Vec<RequestState> + Send + Sync>,
-    /// Scrapes take turns: each sets the gauges anew.
+    /// One scrape at a time: each resets the gauges.
     pub(crate) turn: Arc<Mutex<()>>,
 }
 
-/// Answers a request on the port of the metrics.
+/// Responds on the port of the metrics.
 pub(crate) async fn scrape(scrape: Scrape, request: Request) -> Response {
     if request.path() != "/metrics" {
         return text(StatusCode::NOT_FOUND, "the metrics are at /metrics");
     }
     let turn = Arc::clone(&scrape.turn).lock_owned().await;
-    // Off the I/O threads: every cached object is looked at, and watches and writes must not wait.
+    // Off the I/O threads: it visits every cached object, and watches and writes must not wait.
     let encoded = spawn_blocking(move || {
         let _turn = turn;
         encode(&scrape, &scrape.inspector.state())

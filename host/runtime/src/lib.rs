@@ -1,7 +1,7 @@
-//! A running host: the pure driver of `mortise-core` between the crates that do things. Read `event_loop.rs` first: it is
-//! the only loop; `effects.rs` is what it does, `host.rs` how everything is started and ended.
+//! A running host: connects the pure engine of mortise-core with the crates that do I/O. Read `event_loop.rs` first: it is the
+//! only loop. `effects.rs` performs the engine's effects, `host.rs` starts and ends the parts.
 //!
-//! This crate decides nothing about plugins or objects, and knows neither wasmtime nor the Kubernetes API itself.
+//! This crate decides nothing about plugins or objects, and knows neither wasmtime nor the Kubernetes API.
 
 mod components;
 pub mod config;
@@ -12,12 +12,14 @@ mod host;
 mod http;
 pub mod loader;
 pub mod log;
-pub mod metrics;
-pub mod probes;
+mod metrics;
+mod probes;
 mod server;
 mod sources;
 mod state;
 mod supervise;
+#[cfg(test)]
+mod testing;
 mod webhooks;
 
 pub use host::run;

@@ -1,6 +1,6 @@
-//! From a digest to a component that can be called. What this host has accepted before comes from the compile cache, and
-//! nobody reads the component; any other goes the way on which the host trusts its bytes more and more: the scan, the compiler
-//! in its child process, the trial. `mortise inspect` goes the same way, so it refuses with the same words.
+//! From a digest to a component that can be called. A component that this host accepted before comes from the compile cache,
+//! without a read of its bytes. Any other passes the scan, the compiler in its child process and the trial. `mortise inspect`
+//! takes the same steps and refuses with the same messages.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,10 +18,10 @@ use mortise_wasm::engine::{Engine, EngineOptions, Pooling};
 use mortise_wasm::plugin::Plugin;
 use mortise_wasm::scan::prescan;
 
-/// The subcommand of this very binary that is the compiler's child process.
+/// The subcommand of this binary that is the compiler's child process.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
-/// Pauses before the compiler is tried again when the machine could not run it (no process, no space, no processor
-/// time). After the last one the plugin is refused, until it changes or the host restarts; nothing of that is stored.
+/// Pauses before retries when the machine cannot run the compiler (no process, disk space or processor time). After the last
+/// one the plugin is refused until it changes or the host restarts; the refusal is not cached.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The engine, and the compiler for it.
@@ -34,30 +34,30 @@ pub struct Loader {
 /// A component that can be called.
 #[derive(Debug)]
 pub struct Component {
-    /// What to call.
+    /// The loaded component.
     pub plugin: Plugin,
-    /// What the driver is told.
+    /// The result for the engine.
     pub compiled: Compiled,
 }
 
 impl Loader {
-    /// An engine of the host's profile, with a compiler that keeps its results in a folder.
+    /// An engine of the host's profile, with a compiler and its cache folder.
     ///
     /// # Errors
-    /// When the machine cannot run the engine, or the folder is not this user's alone.
+    /// When the machine cannot run the engine, or others may write into the folder.
     pub fn new(cache_dir: &Path, pooling: Pooling) -> anyhow::Result<Self> {
         let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() })?;
-        let program = std::env::current_exe().context("finding this program's own file, which compiles plugins")?;
+        let program = std::env::current_exe().context("finding this program's file, which compiles plugins")?;
         let compiler = Compiler::new(program, vec![OsString::from(COMPILE_SUBCOMMAND)], cache_dir, &engine)
             .with_context(|| format!("setting up the compiler with the cache folder {}", cache_dir.display()))?;
         Ok(Self { engine, compiler })
     }
 
-    /// Loads the component of a digest, which `read` brings if it has to be scanned, compiled or tried. Blocks for as long as
-    /// the compiler runs.
+    /// Loads the component of a digest; calls `read` for its bytes unless the compile cache has its trial. Blocks while the
+    /// compiler runs.
     ///
     /// # Errors
-    /// The refusal that the Plugin object's conditions show, or what kept the component from being read.
+    /// The refusal that the Plugin object's conditions show, or the error of `read`.
     pub fn load<B: AsRef<[u8]>, E: From<Refusal>>(
         &self,
         digest: &Digest,
@@ -71,7 +71,7 @@ impl Loader {
         let artifact = self.compile(wasm.as_ref(), digest)?;
         let (elapsed, cached) = (artifact.elapsed, artifact.cached);
         let plugin = self.engine.load(artifact)?;
-        // A manifest that is not valid is refused by whoever reads it, in the words for that.
+        // The reader of the manifest refuses an invalid one.
         if let Ok(manifest) = Manifest::parse(plugin.manifest()) {
             manifest.check_exports(plugin.exports())?;
         }
@@ -90,10 +90,10 @@ impl Loader {
                 Err(error) => error,
             };
             let Some(pause) = pauses.next() else {
-                let message = format!("{error}; the component is not at fault: mend that, then restart the host");
+                let message = format!("{error}; the component is not at fault: fix that, then restart the host");
                 return Err(Refusal::new("CompilerUnavailable", message));
             };
-            tracing::warn!(%digest, %error, pause_s = pause.as_secs(), "could not compile, trying again");
+            tracing::warn!(%digest, %error, pause_s = pause.as_secs(), "could not compile, will retry");
             thread::sleep(*pause);
         }
     }

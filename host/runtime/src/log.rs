@@ -1,21 +1,18 @@
-//! Where log lines go: standard error, for people or as JSON. What a guest logs, its faults, the writes that its outcome led
-//! to and the end of its reconcile stand in one span that carries the controller, the object and the digest. What the host
-//! writes of its own accord, such as Events, belongs to no reconcile and stands outside of any.
+//! The log on standard error, as text or JSON. A guest's lines and faults, the writes of its outcome and the end of its reconcile
+//! are in one span with the controller, the object and the digest. The host's own writes, such as Events, have no span.
 //!
-//! No field may be called as a part of every JSON line is: timestamp, level, message, target, span. It would stand twice.
+//! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there twice.
 
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context;
-use mortise_core::admission::Verdict;
 use mortise_core::call::Call;
 use mortise_core::contract::GuestFault;
-use mortise_core::conversion::Conversion;
 use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
@@ -33,10 +30,10 @@ use self::throttle::Throttle;
 
 pub(crate) mod throttle;
 
-/// The target of what guests log, for filters.
+/// The target of guests' lines, for filters.
 const GUEST_TARGET: &str = "guest";
 
-/// How lines look.
+/// The format of lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// For a terminal.
@@ -45,7 +42,7 @@ pub enum Format {
     Json,
 }
 
-/// What is logged: a level for mortise and its guests, or a list such as "info,mortise_kube=debug" as tracing has it.
+/// A level for mortise and its guests, or a filter of tracing such as "info,mortise_kube=debug".
 #[derive(Clone, Debug)]
 pub struct Level(String);
 
@@ -53,11 +50,11 @@ impl FromStr for Level {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A level alone is meant for this program: the libraries below it would drown it, so they only warn. The API client
-        // calls every refused connection an error; what it returns is told here, with what it was for.
+        // A level alone is for this program: libraries log too much, so they only warn. The API client logs every refused
+        // connection as an error, which the host logs with its request.
         let directives = match text.parse::<LevelFilter>() {
             Ok(level) => format!("warn,kube_client=off,mortise={level},{GUEST_TARGET}={level}"),
-            // The filter's own rules take any word for the name of a crate, of which nothing would ever be logged.
+            // The filter would take any word for the name of a crate, and log nothing.
             Err(_) if !text.contains('=') => {
                 return Err(format!(
                     "{text:?} is none of off, error, warn, info, debug and trace; a filter has a level for each target, \
@@ -71,10 +68,10 @@ impl FromStr for Level {
     }
 }
 
-/// Begins to log; once a process.
+/// Starts the log, once a process.
 ///
 /// # Errors
-/// When something logs already.
+/// When another logger is installed.
 pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -88,8 +85,8 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 /// A controller and the object that it reconciles.
 type ReconcileKey = (Arc<str>, ObjectRef);
 
-/// The reconciles in work, so that what is logged of one, on whichever thread, names the digest that it runs. Holds one
-/// entry for each key between its call and the end of its turn. Spans are made only when there is a line to put into them.
+/// The reconciles in progress, so that each line of one has its digest on any thread. It has an entry for each key from its call
+/// to the end of its turn. Spans are created only for lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reconciles {
     digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,
@@ -97,26 +94,16 @@ pub(crate) struct Reconciles {
 }
 
 impl Reconciles {
-    /// A call begins.
     pub(crate) fn begin(&self, call: &Call) {
         let key = (call.controller.clone(), call.object.reference());
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner).insert(key, call.digest.clone());
+        self.digests().insert(key, call.digest.clone());
     }
 
-    /// A call has ended: what the guest logged goes out.
+    /// Logs the guest's lines at the end of a call.
     pub(crate) fn called(&self, done: &JobDone) {
-        if done.logs.is_empty() && done.dropped_logs == 0 {
-            return;
-        }
-        self.span(&done.controller, &done.object).in_scope(|| {
-            done.logs.iter().for_each(guest_line);
-            if done.dropped_logs > 0 {
-                warn!(lines = done.dropped_logs, "the plugin logged more than it may in one call; the rest is cut");
-            }
-        });
+        guest_lines(&done.logs, done.dropped_logs, || self.span(&done.controller, &done.object));
     }
 
-    /// The driver tells of something.
     pub(crate) fn observed(&self, observation: &Observation) {
         match observation {
             Observation::Reconciled { controller, object, .. } => {
@@ -141,84 +128,86 @@ impl Reconciles {
     }
 
     fn line(&self, observation: &Observation) {
-        if self.is_news(observation) {
+        if self.is_new(observation) {
             line(observation);
         } else {
-            debug!(?observation, "once more");
+            debug!(?observation, "repeated");
         }
     }
 
-    /// Errors that come back with each retry are news when they change.
-    fn is_news(&self, observation: &Observation) -> bool {
-        let is_news = |subject: (&str, &dyn Display), message: &str| {
+    /// Errors that repeat with each retry are logged when they change.
+    fn is_new(&self, observation: &Observation) -> bool {
+        let is_new = |subject: (&str, &dyn Display), message: &str| {
             let subject = (subject.0, subject.1.to_string());
-            self.throttle.is_news(Instant::now(), subject, message)
+            self.throttle.is_new(Instant::now(), subject, message)
         };
         match observation {
-            Observation::WriteFailed { target, error, .. } => is_news(("write", target), &error.message),
-            Observation::Undecodable { kind, message } => is_news(("undecodable", kind), message),
-            Observation::BreakerOpened { object, message, .. } => is_news(("breaker", object), message),
-            Observation::CacheLagging { object } => is_news(("lagging", object), ""),
+            Observation::WriteFailed { target, error, .. } => is_new(("write", target), &error.message),
+            Observation::Undecodable { kind, message } => is_new(("undecodable", kind), message),
+            Observation::BreakerOpened { object, message, .. } => is_new(("breaker", object), message),
+            Observation::CacheLagging { object } => is_new(("lagging", object), ""),
             _ => true,
         }
     }
 
-    /// The span of a write that is about to be sent: the one of its reconcile, so that its lines stand with the guest's.
+    /// The span of a write: its reconcile's.
     pub(crate) fn span_of(&self, write: &Write) -> Span {
         let cause = write.cause.as_ref().filter(|_| tracing::enabled!(tracing::Level::DEBUG));
         cause.map_or_else(Span::none, |cause| self.span(&cause.controller, &cause.object))
     }
 
-    /// L5: whether this fault of this version was not logged before, of whichever object. It comes back with each retry.
+    /// L5: whether this fault of this version was not logged before, for any object. It repeats with each retry.
     fn is_new_fault(&self, controller: &Arc<str>, object: &ObjectRef, fault: &GuestFault) -> bool {
-        let key = (controller.clone(), object.clone());
-        let digest = self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        self.throttle.is_news(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
+        let digest = self.digest(controller, object);
+        self.throttle.is_new(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
     }
 
     fn forget(&self, controller: &Arc<str>, object: &ObjectRef) {
-        let key = (controller.clone(), object.clone());
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.digests().remove(&(controller.clone(), object.clone()));
     }
 
     fn span(&self, controller: &Arc<str>, object: &ObjectRef) -> Span {
         let span = tracing::info_span!("reconcile", %controller, %object, digest = Empty);
-        let key = (controller.clone(), object.clone());
-        if let Some(digest) = self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(digest) = self.digest(controller, object) {
             span.record("digest", display(digest));
         }
         span
     }
+
+    fn digest(&self, controller: &Arc<str>, object: &ObjectRef) -> Option<Digest> {
+        self.digests().get(&(controller.clone(), object.clone())).cloned()
+    }
+
+    fn digests(&self) -> MutexGuard<'_, HashMap<ReconcileKey, Digest>> {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Objects that a warning names in which the cache differs; their number says the rest.
+/// Objects that a warning about the cache names, beside their number.
 const NAMED_DIFFERENCES: usize = 5;
 
-/// What a guest logged while it was asked about an object that is not stored yet.
-pub(crate) fn admission(plugin: &str, kind: &Kind, name: &str, report: &Completion<Verdict>) {
-    guest_lines(report, || tracing::info_span!("admission", plugin, %kind, name));
+pub(crate) fn admission<R>(plugin: &str, kind: &Kind, name: &str, completion: &Completion<R>) {
+    guest_lines(&completion.logs, completion.dropped_logs, || tracing::info_span!("admission", plugin, %kind, name));
 }
 
-/// What a guest logged while it converted an object.
-pub(crate) fn conversion(plugin: &str, object: &Value, report: &Completion<Conversion>) {
+pub(crate) fn conversion<R>(plugin: &str, object: &Value, completion: &Completion<R>) {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));
-    guest_lines(report, || tracing::info_span!("conversion", plugin, kind, name));
+    guest_lines(&completion.logs, completion.dropped_logs, || tracing::info_span!("conversion", plugin, kind, name));
 }
 
-fn guest_lines<A>(report: &Completion<A>, span: impl FnOnce() -> Span) {
-    if report.logs.is_empty() && report.dropped_logs == 0 {
+fn guest_lines(lines: &[LogLine], dropped: u64, span: impl FnOnce() -> Span) {
+    if lines.is_empty() && dropped == 0 {
         return;
     }
     span().in_scope(|| {
-        report.logs.iter().for_each(guest_line);
-        if report.dropped_logs > 0 {
-            warn!(lines = report.dropped_logs, "the plugin logged more than it may in one call; the rest is cut");
+        lines.iter().for_each(guest_line);
+        if dropped > 0 {
+            warn!(lines = dropped, "the plugin logged more than it may in one call; the rest is cut");
         }
     });
 }
 
-/// A guest gave no usable answer about an object that is wanted in another version.
 pub(crate) fn conversion_fault(
     throttle: &Throttle,
     plugin: &str,
@@ -226,17 +215,16 @@ pub(crate) fn conversion_fault(
     object: &ObjectRef,
     fault: &GuestFault,
 ) {
-    let is_new = throttle.is_news(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
+    let is_new = throttle.is_new(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
     tracing::info_span!("conversion", plugin, %object).in_scope(|| fault_line(fault, is_new));
 }
 
-/// A guest gave no usable answer about an object that is not stored yet.
 pub(crate) fn admission_fault(throttle: &Throttle, controller: &str, digest: &Digest, name: &str, fault: &GuestFault) {
-    let is_new = throttle.is_news(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
+    let is_new = throttle.is_new(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
     tracing::info_span!("admission", controller, name).in_scope(|| fault_line(fault, is_new));
 }
 
-/// One line of a guest, at its own level. Its fields go in as one, since tracing's own are fixed when it is compiled.
+/// One line of a guest, at its level. Its fields are joined, because tracing's are fixed at compile time.
 fn guest_line(logged: &LogLine) {
     let fields: Vec<String> = logged.fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
     let fields = (!fields.is_empty()).then(|| fields.join(" "));
@@ -250,7 +238,7 @@ fn guest_line(logged: &LogLine) {
     }
 }
 
-/// What no repetition mends.
+/// Whether a retry cannot help.
 fn needs_a_person(class: WriteErrorClass) -> bool {
     matches!(class, WriteErrorClass::Denied | WriteErrorClass::Invalid | WriteErrorClass::FieldConflict)
 }
@@ -263,7 +251,7 @@ fn fault_line(fault: &GuestFault, is_new: bool) {
     if is_new {
         warn!(reason = fault.reason(), detail, "{}", fault.message());
     } else {
-        debug!(reason = fault.reason(), "once more: {}", fault.message());
+        debug!(reason = fault.reason(), "repeated: {}", fault.message());
     }
 }
 
@@ -296,12 +284,12 @@ fn line(observation: &Observation) {
         Observation::Audited { kind, differences } => {
             let named: Vec<String> = differences.iter().take(NAMED_DIFFERENCES).map(ToString::to_string).collect();
             let (count, named) = (differences.len(), named.join(", "));
-            warn!(%kind, count, "the cache differs from the API server and is listed anew: {named}");
+            warn!(%kind, count, "the cache differs from the API server and is relisted: {named}");
         }
         Observation::Restored { kind, message } => {
-            warn!(%kind, "etcd was restored, so every kind is listed anew: {message}");
+            warn!(%kind, "etcd was restored, so every kind is relisted: {message}");
         }
-        Observation::Undecodable { kind, message } => warn!(%kind, "an object cannot be read: {message}"),
+        Observation::Undecodable { kind, message } => warn!(%kind, "cannot decode an object: {message}"),
         Observation::WriteFailed { target, error, .. } if needs_a_person(error.class) => {
             warn!(written = %target, class = ?error.class, "a write failed: {}", error.message);
         }
@@ -329,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reconcile_is_remembered_until_its_turn_ends_whichever_way() {
+    fn a_reconcile_is_remembered_until_its_turn_ends() {
         let reconciles = Reconciles::default();
         let known = || reconciles.digests.lock().unwrap().len();
         for name in ["done", "given-back", "at-work"] {
@@ -356,19 +344,19 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_comes_back_is_news_when_its_message_changes() {
+    fn a_repeated_error_is_logged_when_its_message_changes() {
         let reconciles = Reconciles::default();
-        let is_news = |name: &str, message: &str| {
+        let is_new = |name: &str, message: &str| {
             let error = WriteError { class: WriteErrorClass::Denied, message: message.to_owned() };
-            reconciles.is_news(&Observation::WriteFailed { cause: None, target: object(name), error })
+            reconciles.is_new(&Observation::WriteFailed { cause: None, target: object(name), error })
         };
-        assert!(is_news("a", "forbidden") && is_news("b", "forbidden"));
-        assert!(!is_news("a", "forbidden"));
-        assert!(is_news("a", "exceeded quota"));
+        assert!(is_new("a", "forbidden") && is_new("b", "forbidden"));
+        assert!(!is_new("a", "forbidden"));
+        assert!(is_new("a", "exceeded quota"));
     }
 
     #[test]
-    fn l5_a_fault_is_logged_once_of_a_version_however_many_objects_and_retries_it_has() {
+    fn l5_a_fault_of_a_version_is_logged_once_for_all_objects_and_retries() {
         let reconciles = Reconciles::default();
         let runs = |name: &str, digest: &str| {
             let key = (controller(), object(name));

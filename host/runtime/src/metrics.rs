@@ -1,8 +1,8 @@
-//! What operators graph and alert on: controller-runtime's and client-go's own series, so that existing dashboards
-//! work with `controller=<plugin>/<kind>`, and mortise's series beside them.
+//! Metrics: controller-runtime's and client-go's own series, so that existing dashboards work with
+//! `controller=<plugin>/<kind>`, and mortise's series beside them.
 //!
-//! Observations, calls and writes flow in; the text of `/metrics` flows out. Nothing here decides anything, and no label
-//! carries an object's name: the number of series grows with plugins, never with objects, and shrinks when they go.
+//! Observations, calls and writes come in; the text of `/metrics` comes out. No label has an object's name: the number of
+//! series grows with plugins, never with objects, and shrinks when plugins are removed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,33 +33,30 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-/// Reconciles of one controller whose start is remembered for `longest_running_processor_seconds`. Four times the
-/// highest concurrency a manifest may ask for; beyond it the oldest is forgotten and only a graph is less exact.
+/// Reconciles in progress of one controller whose start is remembered for `longest_running_processor_seconds`. Four times the
+/// highest concurrency of a manifest; beyond it the oldest is dropped, and a graph is less exact.
 const MAX_RUNNING: usize = 1_024;
 
 /// Every series of the process. Cheap to share; all methods are callable from any thread.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     all: AllSeries,
     families: Families,
     leads: Series<LeaseLabels, Gauge>,
-    /// When each reconcile in work began, by controller; the series made of it are computed at a scrape, so that an
-    /// idle host has no timer for them.
+    /// The starts of reconciles in progress, by controller. A scrape computes series from them, so an idle host needs no timer.
     running: Mutex<BTreeMap<Arc<str>, VecDeque<Instant>>>,
 }
 
-/// A request to a webhook that is being answered. One that is dropped unanswered, because its client went away, is no
-/// longer in work and is not counted otherwise.
+/// A webhook request in progress. One that is dropped, because its client went away, is not counted otherwise.
 #[derive(Debug)]
-pub struct WebhookRequest {
+pub(crate) struct WebhookRequest {
     metrics: Arc<Metrics>,
     labels: WebhookLabels,
     in_flight: Gauge,
 }
 
 impl WebhookRequest {
-    /// It was answered.
-    pub fn ends(self, code: u16, elapsed: Duration) {
+    pub(crate) fn ends(self, code: u16, elapsed: Duration) {
         let families = &self.metrics.families;
         let labels = WebhookCodeLabels { webhook: self.labels.webhook.clone(), code: code.to_string() };
         families.webhooks.requests.of(&labels).inc();
@@ -73,71 +70,52 @@ impl Drop for WebhookRequest {
     }
 }
 
-/// What is known of one plugin at a scrape.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PluginState {
-    /// The plugin's name.
-    pub plugin: Arc<str>,
+/// A plugin at a scrape.
+pub(crate) struct PluginState {
+    pub(crate) plugin: Arc<str>,
     /// The digest that serves; empty when none does.
-    pub digest: Arc<str>,
-    /// Whether it reconciles its kinds.
-    pub ready: bool,
+    pub(crate) digest: Arc<str>,
+    pub(crate) ready: bool,
 }
 
-/// What one kind costs in the cache at a scrape.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CacheState {
-    /// "v1/Pod".
-    pub kind: String,
-    /// Objects held.
-    pub objects: u64,
-    /// Bytes of their JSON text.
-    pub bytes: u64,
+/// A kind in the cache at a scrape.
+pub(crate) struct CacheState {
+    pub(crate) kind: String,
+    pub(crate) objects: u64,
+    /// Of their JSON text.
+    pub(crate) bytes: u64,
 }
 
-/// One row of the client's own request counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RequestState {
-    /// The HTTP status, "<error>" when there was no answer, as client-go labels it.
-    pub code: String,
-    /// The HTTP method.
-    pub method: String,
+/// The client's own count of requests.
+pub(crate) struct RequestState {
+    /// The HTTP status; "<error>" without a response, as in client-go.
+    pub(crate) code: String,
+    pub(crate) method: String,
     /// The API server's host and port.
-    pub host: String,
-    /// Requests since the start.
-    pub count: u64,
+    pub(crate) host: String,
+    pub(crate) count: u64,
 }
 
-/// Everything that is read at a scrape instead of being counted as it happens.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Scraped {
-    /// Plugins, by name.
-    pub plugins: Vec<PluginState>,
-    /// Keys that wait, by controller.
-    pub queue_depths: Vec<(Arc<str>, usize)>,
-    /// Kinds in the cache.
-    pub cache: Vec<CacheState>,
-    /// The client's requests.
-    pub requests: Vec<RequestState>,
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
+/// State that a scrape reads; everything else is counted when it happens.
+#[derive(Default)]
+pub(crate) struct Scraped {
+    pub(crate) plugins: Vec<PluginState>,
+    /// Waiting keys, by controller.
+    pub(crate) queue_depths: Vec<(Arc<str>, usize)>,
+    pub(crate) cache: Vec<CacheState>,
+    pub(crate) requests: Vec<RequestState>,
 }
 
 impl Metrics {
-    /// All families, registered, without any series yet.
-    pub fn new() -> Self {
+    /// All families, without series.
+    pub(crate) fn new() -> Self {
         let mut all = AllSeries::default();
         let families = Families::register(&mut all);
         let leads = families::leads(&mut all);
         Self { all, families, leads, running: Mutex::default() }
     }
 
-    /// Counts what the driver reports.
-    pub fn observe(&self, at: Instant, observation: &Observation) {
+    pub(crate) fn observe(&self, at: Instant, observation: &Observation) {
         match observation {
             Observation::Enqueued { controller, retry } => self.enqueued(controller, *retry),
             Observation::Taken { controller, queued_ms } => self.taken(at, controller, *queued_ms),
@@ -146,10 +124,8 @@ impl Metrics {
             }
             Observation::TurnEnded { controller, .. } => self.ended(at, controller, None),
             Observation::Fault { controller, fault, .. } => self.fault(controller, fault),
-            Observation::Activated { plugin, reload, .. } => {
-                if *reload {
-                    self.families.reloads.of(&PluginLabels { plugin: plugin.clone() }).inc();
-                }
+            Observation::Activated { plugin, reload: true, .. } => {
+                self.families.reloads.of(&PluginLabels { plugin: plugin.clone() }).inc();
             }
             Observation::Refused { plugin, refusal } => {
                 let labels = ReasonLabels { plugin: plugin.clone(), reason: refusal.reason };
@@ -179,16 +155,18 @@ impl Metrics {
             Observation::Undecodable { kind, .. } => {
                 self.families.cache.undecodable.of(&KindLabels { kind: kind.to_string() }).inc();
             }
-            Observation::Withdrawn { plugin } => self.withdrawn(plugin),
-            // Writes are counted in `wrote`, by their class; what a plugin leaves behind is for the log.
-            Observation::WriteFailed { .. }
+            // Calls in progress may create a few series again; `series::MAX_SERIES` bounds them.
+            Observation::Withdrawn { plugin } => self.retain(|labels| plugin_of(labels) != Some(plugin)),
+            // `wrote` counts writes by their class; the log has the others.
+            Observation::Activated { .. }
+            | Observation::WriteFailed { .. }
             | Observation::FinalizersLeft { .. }
             | Observation::ConversionLeft { .. } => {}
         }
     }
 
     /// Counts one guest call.
-    pub fn called(&self, controller: &Arc<str>, done: &CallDone) {
+    pub(crate) fn called(&self, controller: &Arc<str>, done: &CallDone) {
         let result = match done.conclusion {
             Conclusion::Wants(_) => "done",
             Conclusion::Failed(_) => "failed",
@@ -203,22 +181,22 @@ impl Metrics {
         self.families.guest_seconds.of(&controller_labels(controller)).observe(done.elapsed_us as f64 / 1e6);
     }
 
-    /// Counts a call that the host could not run, whether it began or not.
-    pub fn host_fault(&self, controller: &Arc<str>) {
+    /// Counts a call that the host could not run.
+    pub(crate) fn host_fault(&self, controller: &Arc<str>) {
         self.families.host_faults.of(&controller_labels(controller)).inc();
     }
 
-    /// Counts a request to a webhook, at this path, from now on.
-    pub fn webhook_begins(self: &Arc<Self>, path: &str) -> WebhookRequest {
+    /// Counts a webhook request while it is in progress.
+    pub(crate) fn webhook_begins(self: &Arc<Self>, path: &str) -> WebhookRequest {
         let labels = WebhookLabels { webhook: path.to_owned() };
         let in_flight = self.families.webhooks.in_flight.of(&labels);
         in_flight.inc();
         WebhookRequest { metrics: Arc::clone(self), labels, in_flight }
     }
 
-    /// Counts what a question about an object that is not stored yet was answered.
-    pub fn reviewed(&self, controller: &Arc<str>, purpose: Purpose, answer: &Answer) {
-        let result = match (&answer.fault, answer.code) {
+    /// Counts an admission review.
+    pub(crate) fn reviewed(&self, controller: &Arc<str>, purpose: Purpose, response: &Answer) {
+        let result = match (&response.fault, response.code) {
             (Some(_), _) => "fault",
             (None, 200) => "allowed",
             (None, 403 | 422) => "refused",
@@ -226,13 +204,13 @@ impl Metrics {
         };
         let labels = ReviewLabels { controller: controller.clone(), operation: purpose.as_str(), result };
         self.families.webhooks.reviews.of(&labels).inc();
-        if let Some(fault) = &answer.fault {
+        if let Some(fault) = &response.fault {
             self.fault(controller, fault);
         }
     }
 
-    /// Counts an object that was wanted in another version.
-    pub fn converted(&self, controller: &Arc<str>, result: Result<(), &Failure>) {
+    /// Counts the conversion of an object.
+    pub(crate) fn converted(&self, controller: &Arc<str>, result: Result<(), &Failure>) {
         let word = match result {
             Ok(()) => "ok",
             Err(Failure { fault: Some(_), .. }) => "fault",
@@ -245,8 +223,8 @@ impl Metrics {
         }
     }
 
-    /// Counts one write and how the API server answered it.
-    pub fn wrote(&self, write: &Write, result: Result<(), &WriteError>) {
+    /// Counts a write and its result.
+    pub(crate) fn wrote(&self, write: &Write, result: Result<(), &WriteError>) {
         let labels = WriteLabels {
             plugin: write.plugin.clone().unwrap_or_else(|| "mortise".into()),
             verb: write.op.verb(),
@@ -256,20 +234,17 @@ impl Metrics {
         self.families.writes.of(&labels).inc();
     }
 
-    /// Notes how long a component took to compile.
-    pub fn compiled(&self, compile_ms: u64, cached: bool) {
+    pub(crate) fn compiled(&self, compile_ms: u64, cached: bool) {
         let labels = families::CompileLabels { cached: if cached { "true" } else { "false" } };
         self.families.compile_seconds.of(&labels).observe(compile_ms as f64 / 1e3);
     }
 
-    /// Notes whether this host leads.
-    pub fn leads(&self, lease: &Arc<str>, leads: bool) {
+    pub(crate) fn leads(&self, lease: &Arc<str>, leads: bool) {
         let labels = LeaseLabels { name: lease.clone() };
         self.leads.of(&labels).set(i64::from(leads));
     }
 
-    /// A version of a plugin begins to serve.
-    pub fn serves(&self, plugin: &Arc<str>, manifest: &Manifest, reload: bool) {
+    pub(crate) fn serves(&self, plugin: &Arc<str>, manifest: &Manifest, reload: bool) {
         if reload {
             self.replaced(plugin, manifest);
         }
@@ -279,17 +254,13 @@ impl Metrics {
         }
     }
 
-    /// A kind is read no longer.
-    pub fn unwatched(&self, kind: &Kind) {
+    pub(crate) fn unwatched(&self, kind: &Kind) {
         let kind = kind.to_string();
         self.all.retain(|labels| plugin_of(labels).is_some() || labels.value("kind") != Some(&kind));
     }
 
-    /// The text of `/metrics`, in the OpenMetrics format.
-    ///
-    /// # Errors
-    /// Only the formatter's own, which a `String` does not have.
-    pub fn encode(&self, now: Instant, scraped: &Scraped) -> Result<String, std::fmt::Error> {
+    /// The text of `/metrics`, in the OpenMetrics format. Writing to a `String` has no errors.
+    pub(crate) fn encode(&self, now: Instant, scraped: &Scraped) -> Result<String, std::fmt::Error> {
         self.scrape(now, scraped);
         let mut text = String::new();
         encode(&mut text, &self.all.registry)?;
@@ -341,8 +312,8 @@ impl Metrics {
         self.ended(at, controller, Some(elapsed_ms));
     }
 
-    /// Forgets the start of the reconcile that ended. Observations carry no identity, so it is the one whose age comes
-    /// nearest to the time that the reconcile says it took, or the oldest when it says none.
+    /// Removes the start of the reconcile that ended. Observations have no identity, so it is the one whose age is closest to
+    /// the reconcile's duration, or the oldest without one.
     fn ended(&self, at: Instant, controller: &Arc<str>, elapsed_ms: Option<u64>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(starts) = running.get_mut(controller) else { return };
@@ -360,27 +331,18 @@ impl Metrics {
         let labels = FaultLabels { controller: controller.clone(), reason: fault.reason() };
         self.families.faults.of(&labels).inc();
         match fault {
-            GuestFault::Trap { .. } => {
-                self.families.panics.of(&controller_labels(controller)).inc();
-            }
-            GuestFault::Deadline { .. } => {
-                self.families.timeouts.of(&controller_labels(controller)).inc();
-            }
+            GuestFault::Trap { .. } => _ = self.families.panics.of(&controller_labels(controller)).inc(),
+            GuestFault::Deadline { .. } => _ = self.families.timeouts.of(&controller_labels(controller)).inc(),
             _ => {}
         }
     }
 
-    /// Ends the series of a plugin that is gone. What was under way may begin a few again; [`series::MAX_SERIES`] bounds them.
-    fn withdrawn(&self, plugin: &Arc<str>) {
-        self.retain(|labels| plugin_of(labels) != Some(plugin));
-    }
-
-    /// Ends the series of controllers and kinds that this version no longer has.
+    /// Removes the series of controllers and kinds that this version no longer has.
     fn replaced(&self, plugin: &Arc<str>, manifest: &Manifest) {
         let controllers = manifest.controllers.iter();
-        let asked = manifest.admission.iter().map(|spec| &spec.kind);
-        let asked = asked.chain(manifest.conversion.iter().map(|spec| &spec.kind));
-        let labelled = controllers.clone().map(|controller| &controller.primary).chain(asked);
+        let reviewed = manifest.admission.iter().map(|spec| &spec.kind);
+        let reviewed = reviewed.chain(manifest.conversion.iter().map(|spec| &spec.kind));
+        let labelled = controllers.clone().map(|controller| &controller.primary).chain(reviewed);
         let labelled: BTreeSet<&str> = labelled.map(|kind| &*kind.kind).collect();
         let written = controllers.flat_map(|controller| controller.readable());
         let written: BTreeSet<String> =
@@ -401,7 +363,7 @@ impl Metrics {
         running.retain(|controller, _| keep(&controller_labels(controller)));
     }
 
-    /// Sets what is a state and not a count. Families are cleared first, so that what is gone leaves no series.
+    /// Sets the gauges. Families are cleared first, so that removed plugins and kinds leave no series.
     fn scrape(&self, now: Instant, scraped: &Scraped) {
         self.scrape_work(now, scraped);
         self.scrape_plugins(scraped);
@@ -430,7 +392,7 @@ impl Metrics {
         for (controller, starts) in &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
             let ages = starts.iter().map(|start| now.saturating_duration_since(*start).as_secs_f64());
             let labels = queue_labels(controller);
-            // Not `sum`, which makes -0 of nothing.
+            // Not `sum`, which is -0 for an empty iterator.
             let unfinished = ages.clone().fold(0.0, |sum, age| sum + age);
             families.unfinished_seconds.of(&labels).set(unfinished);
             families.longest_seconds.of(&labels).set(ages.fold(0.0, f64::max));
@@ -455,7 +417,7 @@ impl Metrics {
     }
 }
 
-/// Whose series it is; None for the host's own.
+/// The plugin of a series; None for the host's own.
 fn plugin_of(labels: &dyn Labels) -> Option<&str> {
     let by_controller = || labels.value("controller")?.split('/').next();
     let by_path = || at_path(labels.value("webhook")?).map(|(_, plugin)| plugin);

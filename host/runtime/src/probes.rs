@@ -1,42 +1,34 @@
-//! Whether the host lives and is ready, in the words of kube-apiserver's own probes, so that people and tools who know
-//! `/readyz?verbose` there can read it here.
+//! Whether the host is live and ready, in the format of kube-apiserver's probes (`/readyz?verbose`).
 //!
-//! Live: the event loop is in no step that does not end. Ready: the sources were read once, the plugins that they had then
-//! have begun to serve, and the kinds of every plugin that serves were listed, as was the host's own; so the host that is
-//! replaced by this one ends only when this one can answer for its webhooks. A plugin that was refused, that something holds
-//! up, or that came later is shown and makes nobody unready: the others serve, and a restart would not help it.
+//! Live: no step of the event loop hangs. Ready: every source was listed once, the plugins found by then serve, and the kinds of
+//! serving plugins and the host's own were listed; so a rollout ends the old host only when the new one can serve its
+//! webhooks. A plugin that was refused, is blocked, or came later is shown but does not make the host unready: the others
+//! serve, and a restart would not help.
 
 use mortise_core::engine::{Health, PluginHealth};
 
-/// Where the host is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Plugins that it found when it began do not serve yet.
+pub(crate) enum Phase {
+    /// Plugins of the start do not serve yet.
     Starting,
-    /// It is what it will be.
     Running,
-    /// It has been told to end.
     Ending,
 }
 
-/// One line of a verbose answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Check {
+/// One line of a verbose result.
+struct Check {
     /// "sources", "plugin/podset".
-    pub name: String,
-    /// None when it is well, else why not.
-    pub failure: Option<String>,
-    /// Whether the whole fails with it.
-    pub required: bool,
+    name: String,
+    failure: Option<String>,
+    /// Whether the probe fails with it.
+    required: bool,
 }
 
-/// The answer to one probe.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// True for status 200, false for 500.
-    pub passed: bool,
-    /// The body.
-    pub text: String,
+/// The result of a probe.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Probe {
+    pub(crate) passed: bool,
+    pub(crate) text: String,
 }
 
 impl Check {
@@ -45,33 +37,32 @@ impl Check {
     }
 }
 
-/// The answer of `/healthz`: `loop_failure` says why the event loop does not turn.
-pub fn live(loop_failure: Option<String>, verbose: bool) -> Answer {
-    answer("healthz", &[Check::required("event-loop", loop_failure)], verbose)
+/// `/healthz`.
+pub(crate) fn live(loop_failure: Option<String>, verbose: bool) -> Probe {
+    result("healthz", &[Check::required("event-loop", loop_failure)], verbose)
 }
 
-/// Whether there is something to wait for before the host can do what it is there for.
-pub fn is_starting(health: &Health) -> bool {
-    !health.sources_listed || health.plugins.iter().any(is_on_its_way)
+/// Whether the sources were not listed, or a plugin is still starting.
+pub(crate) fn is_starting(health: &Health) -> bool {
+    !health.sources_listed || health.plugins.iter().any(is_first_version)
 }
 
-/// A first version that is being compiled, registered or listed for, with nothing in its way.
-fn is_on_its_way(plugin: &PluginHealth) -> bool {
+/// A first version that is being compiled, registered or listed for, and is not blocked.
+fn is_first_version(plugin: &PluginHealth) -> bool {
     plugin.digest.is_none() && plugin.loading && plugin.reason == "Starting"
 }
 
-/// The answer of `/readyz`.
-pub fn ready(health: &Health, phase: Phase, verbose: bool) -> Answer {
+/// `/readyz`.
+pub(crate) fn ready(health: &Health, phase: Phase, verbose: bool) -> Probe {
     let mut checks = vec![
         Check::required("event-loop", None),
         Check::required("shutdown", (phase == Phase::Ending).then(|| "the host is ending".to_owned())),
         Check::required("sources", (!health.sources_listed).then(|| "not listed yet".to_owned())),
     ];
-    // Which of the two it is makes nobody unready: a host that stands by is where it should be.
-    match health.leads {
-        Some(true) => checks.push(Check::required("leader-election/leader", None)),
-        Some(false) => checks.push(Check::required("leader-election/standby", None)),
-        None => {}
+    // A standby is ready too.
+    if let Some(leads) = health.leads {
+        let role = if leads { "leader-election/leader" } else { "leader-election/standby" };
+        checks.push(Check::required(role, None));
     }
     for (kind, why) in &health.unlisted {
         let why = why.clone().unwrap_or_else(|| "not listed yet".to_owned());
@@ -79,22 +70,22 @@ pub fn ready(health: &Health, phase: Phase, verbose: bool) -> Answer {
     }
     for plugin in &health.plugins {
         let failure = (!plugin.ready).then(|| format!("{}: {}", plugin.reason, plugin.message));
-        let required = phase == Phase::Starting && is_on_its_way(plugin);
+        let required = phase == Phase::Starting && is_first_version(plugin);
         checks.push(Check { name: format!("plugin/{}", plugin.name), failure, required });
     }
-    answer("readyz", &checks, verbose)
+    result("readyz", &checks, verbose)
 }
 
-/// The answer of `/readyz` when the event loop does not turn.
-pub fn unanswered(failure: String) -> Answer {
-    answer("readyz", &[Check::required("event-loop", Some(failure))], true)
+/// `/readyz` when the event loop hangs or has ended.
+pub(crate) fn loop_failed(failure: String) -> Probe {
+    result("readyz", &[Check::required("event-loop", Some(failure))], true)
 }
 
-/// The text of an answer. Without `verbose` a good one is just "ok"; a bad one always names every check.
-fn answer(probe: &str, checks: &[Check], verbose: bool) -> Answer {
+/// Without `verbose` a passed probe is just "ok"; a failed one always names every check.
+fn result(probe: &str, checks: &[Check], verbose: bool) -> Probe {
     let passed = checks.iter().all(|check| check.failure.is_none() || !check.required);
     if passed && !verbose {
-        return Answer { passed, text: "ok".to_owned() };
+        return Probe { passed, text: "ok".to_owned() };
     }
     let mut text = String::new();
     for check in checks {
@@ -104,7 +95,7 @@ fn answer(probe: &str, checks: &[Check], verbose: bool) -> Answer {
         }
     }
     text.push_str(&format!("{probe} check {}\n", if passed { "passed" } else { "failed" }));
-    Answer { passed, text }
+    Probe { passed, text }
 }
 
 #[cfg(test)]
@@ -141,33 +132,33 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_plugin_is_shown_and_makes_nobody_unready() {
-        let answer = ready(&health(), Phase::Running, true);
-        assert!(answer.passed);
+    fn a_refused_plugin_is_shown_and_does_not_make_the_host_unready() {
+        let probe = ready(&health(), Phase::Running, true);
+        assert!(probe.passed);
         assert_eq!(
-            answer.text,
+            probe.text,
             "[+]event-loop ok\n[+]shutdown ok\n[+]sources ok\n\
              [-]plugin/crontab failed: InvalidManifest: the manifest is not valid: writes\n\
              [+]plugin/podset ok\nreadyz check passed\n"
         );
-        assert_eq!(ready(&health(), Phase::Running, false), Answer { passed: true, text: "ok".to_owned() });
+        assert_eq!(ready(&health(), Phase::Running, false), Probe { passed: true, text: "ok".to_owned() });
     }
 
     #[test]
-    fn a_plugin_that_the_host_began_with_is_waited_for_and_one_that_comes_later_is_not() {
+    fn a_host_is_ready_once_the_plugins_of_its_start_serve_also_when_later_ones_do_not() {
         let mut health = health();
-        assert!(!is_starting(&health), "what was refused does not come by waiting");
+        assert!(!is_starting(&health), "a refused plugin is not starting");
         health.plugins.push(PluginHealth { loading: true, ..plugin("eru", false, "Starting", "it is compiled") });
         assert!(is_starting(&health));
         let starting = ready(&health, Phase::Starting, false);
         assert!(!starting.passed && starting.text.contains("[-]plugin/eru failed: Starting"), "{}", starting.text);
         assert!(ready(&health, Phase::Running, false).passed);
         health.plugins[2].digest = Some(Digest(Arc::from("sha256:01")));
-        assert!(!is_starting(&health), "a newer version is no start");
+        assert!(!is_starting(&health), "a newer version does not count");
     }
 
     #[test]
-    fn a_host_that_stands_by_says_so_and_is_ready() {
+    fn a_standby_says_so_and_is_ready() {
         let text = |leads| ready(&Health { leads, ..health() }, Phase::Running, true).text;
         assert!(text(Some(true)).contains("[+]leader-election/leader ok\n"), "{}", text(Some(true)));
         assert!(text(Some(false)).contains("[+]leader-election/standby ok\n"), "{}", text(Some(false)));
@@ -179,10 +170,10 @@ mod tests {
     fn a_kind_that_is_not_listed_is_named_also_without_verbose() {
         let mut health = health();
         health.unlisted.push((Kind::new("v1", "Pod"), Some("pods is forbidden".to_owned())));
-        let answer = ready(&health, Phase::Running, false);
-        assert!(!answer.passed);
-        assert!(answer.text.contains("[-]kind/v1/Pod failed: pods is forbidden\n"), "{}", answer.text);
-        assert!(answer.text.ends_with("readyz check failed\n"), "{}", answer.text);
+        let probe = ready(&health, Phase::Running, false);
+        assert!(!probe.passed);
+        assert!(probe.text.contains("[-]kind/v1/Pod failed: pods is forbidden\n"), "{}", probe.text);
+        assert!(probe.text.ends_with("readyz check failed\n"), "{}", probe.text);
     }
 
     #[test]
@@ -194,11 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_does_not_turn_is_neither_live_nor_ready() {
-        let answer = live(Some("it is stuck".to_owned()), false);
-        assert!(!answer.passed);
-        assert_eq!(answer.text, "[-]event-loop failed: it is stuck\nhealthz check failed\n");
-        assert!(!unanswered("it has ended".to_owned()).passed);
+    fn a_host_whose_loop_failed_is_neither_live_nor_ready() {
+        let probe = live(Some("it is stuck".to_owned()), false);
+        assert!(!probe.passed);
+        assert_eq!(probe.text, "[-]event-loop failed: it is stuck\nhealthz check failed\n");
+        assert!(!loop_failed("it has ended".to_owned()).passed);
         assert_eq!(live(None, false).text, "ok");
         assert_eq!(live(None, true).text, "[+]event-loop ok\nhealthz check passed\n");
     }

@@ -1,8 +1,7 @@
-//! The HTTP/1.1 server under metrics, probes and webhooks: connections, TLS and their bounds. What a path means is not known
-//! here.
+//! The HTTP/1.1 server for metrics, probes and webhooks: connections, TLS and their bounds. It knows no paths.
 //!
-//! Every connection has a task of its own. When a listener has as many as it may, the one that has been idle longest is closed
-//! for the next: whoever only holds connections keeps nobody out, and no request that is being answered is cut off.
+//! Every connection has a task. At its bound a listener closes the connection that has been idle longest, so idle connections
+//! do not exclude new ones, and no request in progress is cut off.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,26 +27,23 @@ mod tests;
 pub(crate) mod tls;
 
 /// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none; three
-/// listeners take less than half of the 1,024 files that a process may open where nobody says otherwise.
+/// listeners take less than half of the 1,024 files that a process may open by default.
 const MAX_CONNECTIONS: usize = 128;
-/// What a handshake may take. It is milliseconds for whoever means it.
+/// A handshake takes milliseconds.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be silent, from one request to the end of the next one's head. API servers end theirs after
-/// 90 s and scrapes come every minute, so this never closes one that is about to be used.
+/// From one request to the end of the next one's head. API servers close their connections after 90 s and scrapes come every
+/// minute, so this never closes one that is about to be used.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
-/// What a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest body. An AdmissionReview holds an object twice, of which etcd takes 1.5 MiB and the API server 3 MiB.
+/// Largest body. An AdmissionReview holds an object twice; etcd takes objects of 1.5 MiB, the API server of 3 MiB.
 const MAX_BODY_BYTES: usize = 8 << 20;
-/// What a connection reads ahead, and so the largest head. API servers send less than 1 KiB of headers.
+/// The buffer of a connection, and so the largest head. API servers send less than 1 KiB of headers.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Before the next try when no connection can be taken: too many open files, or every connection is being answered.
+/// Pause when no connection can be accepted: too many open files, or every connection has a request in progress.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// An answer.
 pub(crate) type Response = http::Response<Full<Bytes>>;
 
-/// An answer with a body of this type.
 pub(crate) fn response(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = code;
@@ -55,7 +51,6 @@ pub(crate) fn response(code: StatusCode, content_type: &'static str, body: impl 
     response
 }
 
-/// An answer in words.
 pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response {
     response(code, "text/plain; charset=utf-8", body)
 }
@@ -78,15 +73,15 @@ impl Request {
         self.head.uri.path()
     }
 
-    /// What follows the question mark.
+    /// Empty without one.
     pub(crate) fn query(&self) -> &str {
         self.head.uri.query().unwrap_or_default()
     }
 
-    /// Reads the body. The connection counts as idle until it is there.
+    /// Reads the body. The connection counts as idle until it has arrived.
     ///
     /// # Errors
-    /// The answer to a body that is too large, too slow or cut.
+    /// The response to a body that is too large, too slow or incomplete.
     pub(crate) async fn body(self) -> Result<Bytes, Box<Response>> {
         let refuse = |code, why: String| Err(Box::new(text(code, why)));
         let too_large =
@@ -114,7 +109,7 @@ struct Activity {
     idle_since: AtomicU64,
 }
 
-/// A request is being answered.
+/// `idle_since` while a request is in progress.
 const BUSY: u64 = u64::MAX;
 
 impl Activity {
@@ -137,10 +132,10 @@ impl Activity {
     }
 }
 
-/// Serves until it is dropped; connections go on until they end.
-pub(crate) async fn serve<A, F>(listener: TcpListener, tls: Option<TlsAcceptor>, answer: A) -> Infallible
+/// Accepts connections until it is dropped; open ones last until they end.
+pub(crate) async fn serve<R, F>(listener: TcpListener, tls: Option<TlsAcceptor>, respond: R) -> Infallible
 where
-    A: Fn(Request) -> F + Clone + Send + Sync + 'static,
+    R: Fn(Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
 {
     let order = Arc::default();
@@ -149,20 +144,20 @@ where
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "cannot take a connection");
+                tracing::debug!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        make_room(&mut open).await;
+        close_idle(&mut open).await;
         let activity = Activity::new(&order);
-        let task = tokio::spawn(connection(stream, tls.clone(), answer.clone(), Arc::clone(&activity)));
+        let task = tokio::spawn(connection(stream, tls.clone(), respond.clone(), Arc::clone(&activity)));
         open.push((activity, task.abort_handle()));
     }
 }
 
-/// Leaves room for one more connection.
-async fn make_room(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
+/// Closes a connection if there is no place for one more.
+async fn close_idle(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
     if open.len() == MAX_CONNECTIONS {
         open.retain(|(_, task)| !task.is_finished());
     }
@@ -172,7 +167,7 @@ async fn make_room(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
             Some((index, idle_since, task)) if idle_since != BUSY => {
                 task.abort();
                 open.swap_remove(index);
-                // The tasks of those that were taken before read what has arrived, before they are the oldest themselves.
+                // Lets the tasks of earlier connections read what has arrived, before they are the oldest.
                 yield_now().await;
             }
             _ => {
@@ -183,33 +178,33 @@ async fn make_room(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
     }
 }
 
-async fn connection<A, F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: A, activity: Arc<Activity>)
+async fn connection<R, F>(stream: TcpStream, tls: Option<TlsAcceptor>, respond: R, activity: Arc<Activity>)
 where
-    A: Fn(Request) -> F + Clone,
+    R: Fn(Request) -> F + Clone,
     F: Future<Output = Response>,
 {
-    // Answers are small, and the client waits.
+    // Responses are small, and the client waits.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return exchange(stream, answer, activity).await };
+    let Some(tls) = tls else { return exchange(stream, respond, activity).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, answer, activity).await,
+        Ok(Ok(stream)) => exchange(stream, respond, activity).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed: does the caBundle hold this host's CA?"),
         Err(_) => tracing::debug!("a TLS handshake did not end in time"),
     }
 }
 
-/// Answers the requests of one connection in turn.
-async fn exchange<A, F>(stream: impl AsyncRead + AsyncWrite + Unpin, answer: A, activity: Arc<Activity>)
+/// Responds to the requests of one connection in turn.
+async fn exchange<R, F>(stream: impl AsyncRead + AsyncWrite + Unpin, respond: R, activity: Arc<Activity>)
 where
-    A: Fn(Request) -> F + Clone,
+    R: Fn(Request) -> F + Clone,
     F: Future<Output = Response>,
 {
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (answer, activity) = (answer.clone(), Arc::clone(&activity));
+        let (respond, activity) = (respond.clone(), Arc::clone(&activity));
         async move {
             activity.busy();
             let (head, body) = request.into_parts();
-            let response = answer(Request { head, body, activity: Arc::clone(&activity) }).await;
+            let response = respond(Request { head, body, activity: Arc::clone(&activity) }).await;
             activity.idle();
             Ok::<_, Infallible>(response)
         }

@@ -1,7 +1,7 @@
-//! Several sources of plugins as one. Each tells what it has; where two have a plugin of one name, the one that stands
-//! first in [`Source`] is taken and the other comes back when the first no longer has it.
+//! Merges the sources of plugins. Where two have a plugin of one name, the first of [`Source`] takes precedence; the other is
+//! used once the first no longer has it.
 //!
-//! Readings of sources flow in, the driver's events flow out, with where the components are that they are about.
+//! Events of sources come in, events for the engine come out, with the origins of their components.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,19 +26,16 @@ mod config_maps;
 #[cfg(test)]
 mod tests;
 
-/// How long a source that goes first is waited for by those behind it. A folder is told as listed three seconds after it
-/// could be read, whatever is going on in it, and is looked at every ten: one that is not by now cannot be read, and every
-/// plugin of every other source would stand still for it.
+/// How long the other sources wait for the first list of one with precedence. A folder is read every ten seconds and counts as
+/// listed three seconds after it could be read: one that is not listed by now is unreadable.
 const FIRST_LISTING: Duration = Duration::from_secs(15);
 
-/// The sources that a configuration asks for.
 pub(crate) fn of(config: &Config) -> Vec<Source> {
     let directory = config.plugin_dir.is_some().then_some(Source::Directory);
     directory.into_iter().chain([Source::ConfigMaps]).collect()
 }
 
-/// Starts every source; each tells the event loop what it has, and the ConfigMaps tell it anew whenever they are to be
-/// read again.
+/// Starts every source. `read_again` has the ConfigMaps listed again.
 pub(crate) fn start(
     config: &Config,
     api: &ApiServer,
@@ -49,29 +46,28 @@ pub(crate) fn start(
     config_maps::start(&config.namespace, api, inputs, read_again, supervisor)?;
     let Some(path) = &config.plugin_dir else { return Ok(()) };
     let (directory, stop) = Directory::open(path)?;
-    let (overdue, alarm) = (inputs.clone(), supervisor.alarm("the deadline of the plugin folder's first listing"));
-    tokio::spawn(async move {
-        let _alarm = alarm;
+    let overdue = inputs.clone();
+    supervisor.spawn("the deadline of the plugin folder's first list", async move {
         sleep(FIRST_LISTING).await;
-        // A loop that has ended waits for no folder.
+        // An error means that the loop has ended.
         let _ = overdue.send(Input::ListingDue(Source::Directory)).await;
     });
     let inputs = inputs.clone();
     supervisor.thread("mortise-plugin-dir", move || {
-        // Held, so that the directory is watched for as long as the process runs.
+        // Dropping it would end the watch of the folder.
         let _stop = stop;
         directory.run(|event| {
-            // A loop that has ended wants to know nothing.
+            // An error means that the loop has ended.
             let _ = inputs.blocking_send(Input::Source(SourceInput { source: Source::Directory, event }));
         });
         Ok(())
     })
 }
 
-/// A source, in the order of precedence.
+/// The sources, in the order of precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {
-    /// A folder that the command line names: somebody at this machine wants exactly that.
+    /// The folder of `--plugin-dir`, an explicit choice on this machine.
     Directory,
     /// ConfigMaps of the host's namespace.
     ConfigMaps,
@@ -86,45 +82,42 @@ impl fmt::Display for Source {
     }
 }
 
-/// What a source told.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceInput {
     pub(crate) source: Source,
     pub(crate) event: SourceEvent,
 }
 
-/// What every source has.
+/// The plugins of every source.
 #[derive(Debug)]
 pub(crate) struct Offers {
     by_name: BTreeMap<Arc<str>, BTreeMap<Source, Reading>>,
     /// Sources that have not been listed yet.
     unlisted: Vec<Source>,
-    /// Those of them that the ones behind them wait for; else a restart would begin with the wrong one of two plugins. A
-    /// folder is listed within moments, and waited for no longer than [`FIRST_LISTING`].
+    /// Those of them that lower ones wait for, no longer than [`FIRST_LISTING`]; else a restart would begin with the wrong one
+    /// of two plugins.
     waited_for: Vec<Source>,
-    /// What the sources that wait have told: of each plugin the newest reading only.
+    /// Of the sources that wait, each plugin's newest event.
     held: BTreeMap<(Source, Arc<str>), SourceEvent>,
     /// Sources that were listed while they waited.
     held_listed: Vec<Source>,
-    listed_told: bool,
-    /// Plugins whose first source has gone and that are asked for anew from the next one, with the place where they
-    /// stood: they go on serving until the answer comes.
+    listed_sent: bool,
+    /// Plugins that their first source has lost, with their place there. They serve until the next source is read again.
     leaving: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// What a source has of one plugin.
+/// A plugin in one source.
 #[derive(Clone, Debug)]
 enum Reading {
     Plugin { place: Arc<str> },
     Unreadable { place: Arc<str>, refusal: Refusal },
 }
 
-/// What follows from what a source told.
 #[derive(Debug)]
 pub(crate) enum SourceOutput {
-    /// For the driver, with where a component is, which has to be known before the event.
+    /// For the engine, with the origin of a component, which must be recorded first.
     Event(Box<Event>, Option<(Digest, Origin)>),
-    /// This source is to tell all that it has once more: a plugin of it comes out from behind another source's.
+    /// List this source again: a plugin of it is no longer hidden by another source's.
     ReadAgain(Source),
 }
 
@@ -136,12 +129,11 @@ impl Offers {
             waited_for: sources.to_vec(),
             held: BTreeMap::new(),
             held_listed: Vec::new(),
-            listed_told: false,
+            listed_sent: false,
             leaving: BTreeMap::new(),
         }
     }
 
-    /// Takes in what a source told; what comes out is for the driver.
     pub(crate) fn take(&mut self, input: SourceInput) -> Vec<SourceOutput> {
         let source = input.source;
         if self.waits(source) {
@@ -149,22 +141,22 @@ impl Offers {
             return Vec::new();
         }
         let listed = matches!(input.event, SourceEvent::Listed);
-        let mut found = self.take_now(input);
+        let mut outputs = self.take_now(input);
         if listed {
-            found.extend(self.stop_waiting_for(source));
+            outputs.extend(self.stop_waiting_for(source));
         }
-        found
+        outputs
     }
 
-    /// The time for a source's first listing is over. When it has not been listed, the others go on without it; that it
-    /// has no plugins is not believed, and what it has is taken when it tells.
+    /// The deadline of a source's first list. If it was not listed, the others stop waiting. It still counts as unlisted, and
+    /// its plugins are taken later.
     pub(crate) fn listing_due(&mut self, source: Source) -> Vec<SourceOutput> {
         if !self.waited_for.contains(&source) {
             return Vec::new();
         }
         tracing::warn!(
             waited_s = FIRST_LISTING.as_secs(),
-            "{source} could not be listed yet; plugins from elsewhere begin without waiting for it any longer"
+            "{source} could not be listed yet; plugins of other sources wait no longer"
         );
         self.stop_waiting_for(source)
     }
@@ -173,7 +165,7 @@ impl Offers {
         self.waited_for.iter().any(|&first| first < source)
     }
 
-    /// Nothing of a source that waits was told, so a plugin that goes meanwhile leaves nothing to tell.
+    /// The engine knows no plugin of a source that waits, so a plugin that is removed meanwhile needs no event.
     fn hold(&mut self, SourceInput { source, event }: SourceInput) {
         let name = match &event {
             SourceEvent::Found { offer, .. } => offer.name.clone(),
@@ -192,7 +184,7 @@ impl Offers {
         let held = std::mem::take(&mut self.held).into_iter().map(|((source, _), event)| SourceInput { source, event });
         let listed = std::mem::take(&mut self.held_listed).into_iter();
         let listed = listed.map(|source| SourceInput { source, event: SourceEvent::Listed });
-        // Whoever still waits for another is held anew.
+        // Events of a source that still waits are held again.
         held.chain(listed).flat_map(|input| self.take(input)).collect()
     }
 
@@ -205,32 +197,32 @@ impl Offers {
                 self.set(source, name, reading, SourceOutput::Event(Event::PluginFound(offer).into(), found))
             }
             SourceEvent::Unreadable { name, source: place, refusal } => {
-                let told = unreadable(&name, &place, &refusal);
-                self.set(source, name, Reading::Unreadable { place, refusal }, told)
+                let output = unreadable(&name, &place, &refusal);
+                self.set(source, name, Reading::Unreadable { place, refusal }, output)
             }
             SourceEvent::Gone(name) => self.remove(source, &name),
             SourceEvent::Listed => self.listed(source),
         }
     }
 
-    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading, told: SourceOutput) -> Vec<SourceOutput> {
+    fn set(&mut self, source: Source, name: Arc<str>, reading: Reading, output: SourceOutput) -> Vec<SourceOutput> {
         let readings = self.by_name.entry(name.clone()).or_default();
         let before = readings.first_key_value().map(|(&first, reading)| (first, reading.place().clone()));
         readings.insert(source, reading);
         if let Some(place) = self.leaving.remove(&name) {
-            return vec![gone(&name, &place), told];
+            return vec![gone(&name, &place), output];
         }
         match before {
             Some((first, _)) if first < source => {
-                tracing::warn!(plugin = %name, "{source} have a plugin of this name, but {first} has it too and goes first");
+                tracing::warn!(plugin = %name, "{source} have a plugin of this name; {first} has one too and takes precedence");
                 Vec::new()
             }
-            Some((first, place)) if first > source => vec![gone(&name, &place), told],
-            _ => vec![told],
+            Some((first, place)) if first > source => vec![gone(&name, &place), output],
+            _ => vec![output],
         }
     }
 
-    /// What was first has gone. The next one's offer is not here, so until it comes the plugin stays as it was.
+    /// When the next source has a plugin, it must be read again, and the lost one serves until then.
     fn remove(&mut self, source: Source, name: &Arc<str>) -> Vec<SourceOutput> {
         let Some(readings) = self.by_name.get_mut(name) else { return Vec::new() };
         let was_first = readings.keys().next() == Some(&source);
@@ -253,10 +245,10 @@ impl Offers {
 
     fn listed(&mut self, source: Source) -> Vec<SourceOutput> {
         self.unlisted.retain(|&unlisted| unlisted != source);
-        if !self.unlisted.is_empty() || self.listed_told {
+        if !self.unlisted.is_empty() || self.listed_sent {
             return Vec::new();
         }
-        self.listed_told = true;
+        self.listed_sent = true;
         vec![SourceOutput::Event(Event::SourcesListed.into(), None)]
     }
 }

@@ -1,4 +1,4 @@
-//! What the event loop publishes of itself. Probes and scrapes read it; they give the loop no work and never wait for it.
+//! The state that the event loop publishes. Probes and scrapes read it; they give the loop no work and never wait for it.
 //!
 //! Time comes in as milliseconds of [`mortise_kube::clock`].
 
@@ -14,26 +14,22 @@ use tokio::sync::watch;
 
 use crate::probes::Phase;
 
-/// How soon a change that concerns plugins is published. Kubelets ask every few seconds.
+/// How soon a change of plugins is published. Kubelets probe every few seconds.
 const SOON_MS: u64 = 250;
-/// The same for objects, which change all the time: their numbers are scraped every 15 s or more, and the state of a thousand
-/// plugins takes milliseconds to gather.
+/// How soon a change of objects is. They change all the time, scrapes come every 15 s or more, and gathering the state of a
+/// thousand plugins takes milliseconds.
 const LATER_MS: u64 = 5_000;
-/// The loop publishes for a hundredth of its time at most, until that would make the state older than [`LATER_MS`].
+/// Publishing takes at most a hundredth of the loop's time, unless the state would get older than [`LATER_MS`].
 const PAUSE_PER_COST: u64 = 100;
 /// Longer than any step: the longest known, the end of a list of a hundred thousand objects, takes half a second.
 const STUCK_MS: u64 = 10_000;
 
-/// The state of the host at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct HostState {
-    /// The driver's own account.
     pub(crate) health: Health,
-    /// The cache.
     pub(crate) snapshot: Snapshot,
-    /// The kinds that the cache holds.
     pub(crate) kinds: Vec<Kind>,
-    /// Keys that wait, by controller.
+    /// Waiting keys, by controller.
     pub(crate) queue_depths: Vec<(Arc<str>, usize)>,
     pub(crate) phase: Phase,
     /// When a host that is still starting counts as running.
@@ -74,10 +70,10 @@ pub(crate) struct Inspector {
     step_began_ms: Arc<AtomicU64>,
 }
 
-/// The loop waits for inputs.
+/// `step_began_ms` between two steps.
 const WAITING: u64 = u64::MAX;
 
-/// Both ends, with the state of a host that has not begun.
+/// Both ends, with the state of a host before its start.
 pub(crate) fn channel() -> (Publisher, Inspector) {
     let (sender, state) = watch::channel(Arc::new(HostState::unknown()));
     let step_began_ms = Arc::new(AtomicU64::new(WAITING));
@@ -96,7 +92,7 @@ impl Publisher {
         self.step_began_ms.store(WAITING, Ordering::Relaxed);
     }
 
-    /// This event changes the state.
+    /// Schedules the publication of the state that this event changes.
     pub(crate) fn changed_by(&mut self, event: &Event) {
         let within_ms = match event {
             Event::Watch(_, WatchEvent::Listed(_) | WatchEvent::Applied(_) | WatchEvent::Deleted(_))
@@ -108,7 +104,7 @@ impl Publisher {
             // Each renewal is one.
             | Event::LeaseChanged { .. }
             | Event::Tick => LATER_MS,
-            // Whoever asks next must not be sent to a host that ends.
+            // The next probe must see that the host ends.
             Event::Shutdown => return self.due_ms = Some(0),
             _ => SOON_MS,
         };
@@ -116,7 +112,7 @@ impl Publisher {
         self.due_ms = Some(self.due_ms.map_or(due_ms, |earlier| earlier.min(due_ms)));
     }
 
-    /// When the state is to be published; None while nothing has changed.
+    /// When the state should be published; None without a change.
     pub(crate) fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
@@ -131,12 +127,12 @@ impl Publisher {
 }
 
 impl Inspector {
-    /// What was published last.
+    /// The last published state.
     pub(crate) fn state(&self) -> Arc<HostState> {
         Arc::clone(&self.state.borrow())
     }
 
-    /// Why the loop does not turn.
+    /// Why the loop is not live.
     pub(crate) fn failure(&self, now_ms: u64) -> Option<String> {
         if self.state.has_changed().is_err() {
             return Some("the event loop has ended".to_owned());
@@ -158,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_plugins_is_published_soon_and_one_of_objects_later_and_nothing_without_a_change() {
+    fn a_change_of_plugins_is_published_soon_and_one_of_objects_later() {
         let (mut publisher, _inspector) = channel();
         assert_eq!(publisher.due_ms(), None);
         publisher.publish(HostState::unknown(), 10_000, 10_000);
@@ -166,7 +162,7 @@ mod tests {
         assert_eq!(publisher.due_ms(), Some(10_000 + LATER_MS));
         publisher.changed_by(&Event::SourcesListed);
         publisher.changed_by(&bookmark());
-        assert_eq!(publisher.due_ms(), Some(10_000 + SOON_MS), "the earlier one counts");
+        assert_eq!(publisher.due_ms(), Some(10_000 + SOON_MS), "the earlier time counts");
         publisher.changed_by(&Event::Shutdown);
         assert_eq!(publisher.due_ms(), Some(0));
         publisher.publish(HostState::unknown(), 10_300, 10_300);
@@ -189,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_waits_is_well_however_long_and_one_that_stays_in_a_step_is_not() {
+    fn a_loop_that_waits_is_live_and_one_that_stays_in_a_step_is_not() {
         let (publisher, inspector) = channel();
-        assert_eq!(inspector.failure(u64::MAX - 1), None, "it has not begun");
+        assert_eq!(inspector.failure(u64::MAX - 1), None, "before the first step");
         publisher.working(1_000);
         assert_eq!(inspector.failure(1_000 + STUCK_MS - 1), None);
         let failure = inspector.failure(61_000).unwrap();
@@ -203,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_ends_though_nothing_is_published_any_more() {
+    fn the_start_ends_in_time_also_without_another_publication() {
         let state = HostState { starting_until_ms: 60_000, ..HostState::unknown() };
         assert_eq!((state.phase(59_999), state.phase(60_000)), (Phase::Starting, Phase::Running));
         let ending = HostState { phase: Phase::Ending, ..state };

@@ -1,8 +1,8 @@
-//! What the API server asks before it stores objects, and when it wants them in another version. `webhooks/answer.rs` and
-//! `webhooks/convert.rs` answer one request, `webhooks/keeper.rs` sees to it that the API server knows where to ask and
-//! whom to trust; here is what they share: which version of which plugin answers.
+//! Admission and conversion webhooks. `webhooks/review.rs` and `webhooks/convert.rs` respond to one request,
+//! `webhooks/registrar.rs` registers the webhooks with the API server; this file has what they share: the backend of each
+//! plugin.
 //!
-//! The driver decides who answers, and changes it in one step: a version answers until the next one does.
+//! The engine chooses the backends: a version serves until the next one does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -12,24 +12,24 @@ use mortise_core::{admission, conversion};
 use mortise_wasm::plugin::Plugin;
 use tokio::sync::Notify;
 
-pub(crate) mod answer;
 mod convert;
-pub(crate) mod keeper;
+pub(crate) mod registrar;
+pub(crate) mod review;
 
-/// A version that answers for a plugin.
+/// A backend, with its loaded component.
 #[derive(Debug)]
-pub(crate) struct Route<S> {
+pub(crate) struct Route<B> {
     pub(crate) plugin: Arc<Plugin>,
-    pub(crate) serving: Arc<S>,
+    pub(crate) backend: Arc<B>,
 }
 
-impl<S> Clone for Route<S> {
+impl<B> Clone for Route<B> {
     fn clone(&self) -> Self {
-        Self { plugin: Arc::clone(&self.plugin), serving: Arc::clone(&self.serving) }
+        Self { plugin: Arc::clone(&self.plugin), backend: Arc::clone(&self.backend) }
     }
 }
 
-/// What the API server is to know of one plugin.
+/// What to register for one plugin.
 #[derive(Clone, Default, Debug)]
 struct Wanted {
     admission: Admission,
@@ -41,61 +41,58 @@ impl Wanted {
         self.conversion.is_none() && matches!(self.admission, Admission::None)
     }
 
-    fn is_asked(&self) -> bool {
-        self.conversion.is_some() || matches!(self.admission, Admission::Asked(_))
+    fn is_served(&self) -> bool {
+        self.conversion.is_some() || matches!(self.admission, Admission::Served(_))
     }
 }
 
-/// Whether the API server is to ask a plugin before it stores objects.
 #[derive(Clone, Default, Debug)]
 enum Admission {
     #[default]
     None,
-    Asked(Arc<admission::AdmissionBackend>),
-    /// No longer; its configurations are to be deleted.
+    Served(Arc<admission::AdmissionBackend>),
+    /// Its configurations must be deleted.
     Ending,
 }
 
 #[derive(Default, Debug)]
 struct AllWanted {
     plugins: BTreeMap<Arc<str>, Wanted>,
-    /// Plugins that changed since the keeper last took them.
+    /// Plugins that changed since the registrar last took them.
     changed: BTreeSet<Arc<str>>,
 }
 
-type Routes<S> = Arc<RwLock<BTreeMap<Arc<str>, Route<S>>>>;
+type Routes<B> = Arc<RwLock<BTreeMap<Arc<str>, Route<B>>>>;
 
-/// Who answers, and who is to be asked. Clones share it.
+/// The backends, and what to register for them. Clones share it.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Webhooks {
     routes: Routes<admission::AdmissionBackend>,
-    /// Definitions stay when their plugins go, and go on asking: whoever answered last does so until the host ends.
+    /// A CRD stays when its plugin is removed, and still names the webhook: the last backend converts until the host ends.
     converters: Routes<conversion::ConversionBackend>,
     wanted: Arc<Mutex<AllWanted>>,
-    news: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 impl Webhooks {
-    /// This version answers from now on.
     pub(crate) fn serve(&self, name: &Arc<str>, route: Route<admission::AdmissionBackend>) {
-        let admission = Admission::Asked(Arc::clone(&route.serving));
+        let admission = Admission::Served(Arc::clone(&route.backend));
         self.routes.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(name), route);
         self.change(name, |wanted| wanted.admission = admission);
     }
 
-    /// The API server is to ask no longer; until it knows, whoever answered goes on.
+    /// Has the configurations deleted. The backend serves until the API server has noticed.
     pub(crate) fn end(&self, name: &Arc<str>) {
         self.change(name, |wanted| wanted.admission = Admission::Ending);
     }
 
-    /// This version converts from now on.
     pub(crate) fn convert(&self, name: &Arc<str>, route: Route<conversion::ConversionBackend>) {
-        let conversion = Some(Arc::clone(&route.serving));
+        let conversion = Some(Arc::clone(&route.backend));
         self.converters.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(name), route);
         self.change(name, |wanted| wanted.conversion = conversion);
     }
 
-    /// Nobody has to be told any more who converts.
+    /// Ends the reports of the endpoint; the backend converts on.
     pub(crate) fn end_conversion(&self, name: &Arc<str>) {
         self.change(name, |wanted| wanted.conversion = None);
     }
@@ -105,10 +102,10 @@ impl Webhooks {
         change(all.plugins.entry(Arc::clone(name)).or_default());
         all.changed.insert(Arc::clone(name));
         drop(all);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
-    /// The API server has been told to ask no longer. A plugin that has come again meanwhile stays.
+    /// The configurations are deleted. A plugin that is served again meanwhile stays.
     fn ended(&self, name: &Arc<str>) {
         let mut all = self.all();
         let ending = all.plugins.get_mut(name).filter(|wanted| matches!(wanted.admission, Admission::Ending));
@@ -120,7 +117,7 @@ impl Webhooks {
         }
     }
 
-    /// Nobody asks any more, unless the plugin has come again meanwhile.
+    /// Removes the backend, unless the plugin is served again meanwhile.
     fn unroute(&self, name: &Arc<str>) {
         let all = self.all();
         if all.plugins.get(name).is_none_or(|wanted| matches!(wanted.admission, Admission::None)) {

@@ -1,9 +1,8 @@
-//! The optional export `admission`: found by its name, called by its index. A question in the core's types goes in, a verdict
-//! comes out.
+//! The optional export `admission`: found by its name, called by its index. A request and its result are of mortise-core's
+//! types.
 //!
-//! A component without it is a plugin like any other; one that exports it with other types than the contract's is refused
-//! when it is tried. The types are written down here instead of generated, because a generated world either demands the
-//! export or does not know it.
+//! A component that exports it with other types than the contract's is refused at its trial. The types are written by hand,
+//! because a generated world either requires an export or does not know it.
 
 use mortise_core::admission::{self, AdmissionRequest, Verdict};
 use mortise_core::webhook::Purpose;
@@ -17,9 +16,6 @@ use crate::state::CallState;
 
 /// The interface. A component's own may be of any patch version.
 pub(crate) const INTERFACE: &str = "mortise:plugin/admission@0.1.0";
-const MUTATE: &str = "mutate";
-const VALIDATE: &str = "validate";
-
 type Parameters<'a> = (Operation, &'a str, Option<&'a str>);
 type Mutate<'a> = TypedFunc<Parameters<'a>, (Result<String, Vec<Violation>>,)>;
 type Validate<'a> = TypedFunc<Parameters<'a>, (Checked,)>;
@@ -45,7 +41,7 @@ struct Violation {
     message: String,
 }
 
-/// `admission.verdict`.
+/// What `admission.validate` returns.
 #[derive(ComponentType, Lift)]
 #[component(record)]
 struct Checked {
@@ -60,39 +56,38 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// None when the component does not export the interface; the text says what it lacks.
+    /// None when the component does not export the interface; the error says what it lacks.
     pub(crate) fn of(component: &Component) -> Result<Option<Self>, String> {
-        let functions = optional_export(component, INTERFACE, [MUTATE, VALIDATE])?;
+        let functions = optional_export(component, INTERFACE, ["mutate", "validate"])?;
         Ok(functions.map(|[mutate, validate]| Self { mutate, validate }))
     }
 
-    /// Compares the functions' types with the contract's, which only an instance can tell.
+    /// Compares the functions' types with the contract's, which takes an instance.
     pub(crate) fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<()> {
         self.mutate(&mut *store, instance)?;
         self.validate(store, instance)?;
         Ok(())
     }
 
-    /// Asks a fresh instance.
-    pub(crate) fn ask(
+    pub(crate) fn call(
         &self,
         pre: &InstancePre<CallState>,
         store: &mut Store<CallState>,
-        question: &AdmissionRequest,
+        request: &AdmissionRequest,
     ) -> wasmtime::Result<Verdict> {
         let instance = pre.instantiate(&mut *store)?;
-        let operation = match question.operation {
+        let operation = match request.operation {
             admission::Operation::Create => Operation::Create,
             admission::Operation::Update => Operation::Update,
             admission::Operation::Delete => Operation::Delete,
         };
-        let parameters = (operation, &*question.object, question.old.as_deref());
-        match question.purpose {
+        let parameters = (operation, &*request.object, request.old.as_deref());
+        match request.purpose {
             Purpose::Mutate => {
-                let (answer,) = self.mutate(&mut *store, &instance)?.call(store, parameters)?;
-                Ok(match answer {
+                let (mutated,) = self.mutate(&mut *store, &instance)?.call(store, parameters)?;
+                Ok(match mutated {
                     Ok(object) => Verdict::Completed(object),
-                    Err(violations) => Verdict::Checked { violations: unsatisfied(violations), warnings: Vec::new() },
+                    Err(violations) => Verdict::Checked { violations: at_least_one(violations), warnings: Vec::new() },
                 })
             }
             Purpose::Validate => {
@@ -113,10 +108,10 @@ impl Admission {
     }
 }
 
-/// A mutation that failed refuses the object, also when it does not say why.
-fn unsatisfied(violations: Vec<Violation>) -> Vec<admission::Violation> {
+/// A failed mutation denies the object, also when the guest names no violation.
+fn at_least_one(violations: Vec<Violation>) -> Vec<admission::Violation> {
     if violations.is_empty() {
-        let message = "the plugin could not fill in its defaults, and did not say why".to_owned();
+        let message = "the plugin could not set its defaults and gave no reason".to_owned();
         return vec![admission::Violation { field: String::new(), message }];
     }
     violations.into_iter().map(Violation::into).collect()

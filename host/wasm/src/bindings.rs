@@ -1,5 +1,5 @@
-//! Version 0.1 of the contract, generated from wit/, and its translation into the core's own types. Generated types
-//! stay in this crate: a later minor version of the contract gets a module like this one, and the core stays as it is.
+//! Version 0.1 of the contract, generated from wit/, and its translation into mortise-core's types. Generated types stay in
+//! this crate: a later minor version of the contract gets a module like this one, and mortise-core does not change.
 
 use mortise_core::contract;
 use mortise_core::field_selector::FieldValue;
@@ -11,7 +11,7 @@ use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Q
 use self::mortise::host::objects::ObjectKey;
 use self::mortise::plugin::desired;
 
-/// What a guest holds as its `snapshot`. There is one view per call, so the handle carries nothing.
+/// A guest's `snapshot` handle. It is empty: a call has one view.
 pub struct Snapshot;
 
 wasmtime::component::bindgen!({

@@ -1,24 +1,23 @@
-//! From bytes to native code, in a child process that may die (G3). A component goes in; an artifact that [`Engine::load`]
-//! takes comes out, from the cache when it was compiled before. What was tried before by this very host comes out with what
-//! the trial has shown, and then nobody needs the component.
+//! From bytes to native code, in a child process that may die (G3). A component goes in; an artifact for [`Engine::load`]
+//! comes out, from the cache when it was compiled before. A digest that this host has tried before comes out with its
+//! [`Trial`], without a read of the component.
 //!
-//! Compilers can be made to take minutes and gigabytes by a few kilobytes of input, and an allocation that fails aborts
-//! the process it fails in. So the child has limits of memory and processor time on itself, and the host only waits for
-//! it. A component that failed is remembered, and not compiled again until the host or the component changes; what the
-//! machine is at fault for (no process, no space, no processor time) is not held against it.
+//! A few kilobytes of input can make a compiler take minutes and gigabytes, and a failed allocation aborts its process. So
+//! the child limits its own memory and processor time, and the host waits for it. A component that does not compile is
+//! remembered and not compiled again; an error of the machine (no process, disk space or processor time) is not.
 //!
-//! A container that runs out of memory is killed as a whole, the host with its child. So a child gets no more than the
-//! container leaves (`memory.rs`, `slots.rs`), and that it was started stands in the cache before it is: bytes that the
-//! host dies of are not compiled at each of its restarts.
+//! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more than the
+//! container leaves (`memory.rs`, `slots.rs`), and the cache records an attempt before it begins, so that a component that
+//! kills the host is not compiled at every restart.
 //!
-//! Of a component in work the host has its bytes in memory, and of the native code a chunk on its way into a file.
+//! The host has a component's bytes in memory, and a chunk of its native code at a time.
 
 mod artifact;
 mod cache;
 mod child;
 mod error;
+mod eviction;
 mod memory;
-mod room;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -28,7 +27,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -51,35 +50,35 @@ use crate::engine::{Engine, Profile};
 
 /// Largest artifact: native code is two to four times the size of its component.
 const MAX_ARTIFACT_BYTES: u64 = 256 << 20;
-/// What is kept of the child's stderr, which is one line when all goes as it should.
+/// Bytes of the child's stderr. It writes one line at most, unless it crashes.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
-/// What is kept of that for a person, in memory, in the cache and in the Plugin object: its errors have a line or two, and a
+/// Bytes of an error in a refusal, which is in memory, in the cache and in the Plugin object. Errors have a line or two, but a
 /// name in one may be as long as the component.
 const MAX_REASON_BYTES: usize = 4 << 10;
-/// Threads of one compiler: more give little, and each takes address space.
+/// Threads of one compiler: more bring little, and each takes address space.
 const MAX_THREADS: usize = 4;
-/// The least address space that a compiler is started with: its own code and the stacks of its threads take half of it.
+/// The least address space of a compiler: its own code and its threads' stacks take half of it.
 const MIN_MEMORY_BYTES: u64 = 256 * MIB;
-/// Times that the host may die while it compiles the same bytes. Once may be a coincidence, and so may twice: a node that
-/// drains, a person who restarts.
+/// Times that the host may die while it compiles the same bytes. One or two may be a coincidence: a drained node, a restart by
+/// hand.
 const MAX_DEATHS: u32 = 3;
 const MIB: u64 = 1 << 20;
 
-/// What one compiler may use.
+/// Limits of one compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompileLimits {
     /// Address space of the child.
     pub memory_bytes: u64,
     /// Processor time of the child, over all its threads.
     pub cpu_seconds: u64,
-    /// Wall time. Longer than the processor time, because other processes want the machine too; a compiler that has not
-    /// used up its processor time by then was kept waiting, which is nothing that its component can help.
+    /// Wall time. Longer than the processor time, because other processes use the machine too. Exceeding it is the
+    /// machine's fault, not the component's.
     pub wall: Duration,
 }
 
 impl CompileLimits {
-    /// The default for a component of this size: 1 GiB and 20 s up to 4 MiB (Rust needs a third of a second, JavaScript
-    /// 3 s, Go 7 s), then 64 MiB and 4 s more for each MiB (Python's 18 MiB take 23 s).
+    /// The defaults: 1 GiB and 20 s up to 4 MiB (Rust takes a third of a second, JavaScript 3 s, Go 7 s), then 64 MiB and
+    /// 4 s more for each MiB (Python's 18 MiB take 23 s).
     pub fn for_size(component_bytes: u64) -> Self {
         let more = component_bytes.div_ceil(MIB).saturating_sub(4);
         let cpu_seconds = 20 + 4 * more;
@@ -87,7 +86,7 @@ impl CompileLimits {
     }
 }
 
-/// Compiles components, a few at a time, and remembers the results.
+/// Compiles components, a few at a time, and caches the results.
 #[derive(Debug)]
 pub struct Compiler {
     program: PathBuf,
@@ -116,31 +115,23 @@ impl Compiler {
         })
     }
 
-    /// Uses these limits for every component instead of [`CompileLimits::for_size`].
-    #[must_use]
-    pub fn with_limits(mut self, limits: CompileLimits) -> Self {
-        self.limits = Some(limits);
-        self
-    }
-
-    /// A component that this host has compiled and tried before, with what the trial has shown.
+    /// A component that this host has compiled and tried before.
     ///
     /// # Errors
-    /// The refusal when it is known not to compile.
+    /// The refusal of a component that is known not to compile.
     pub fn tried(&self, digest: &Digest) -> Result<Option<(Artifact, Trial)>, Refusal> {
         let known = self.known(digest)?;
         Ok(known.and_then(|(artifact, trial)| Some((artifact, trial?))))
     }
 
-    /// Remembers what the trial of a component has shown. That cannot be remembered is no error: the next start tries again.
+    /// Records the trial of a component. An error is logged: the next start tries it again.
     pub fn accept(&self, digest: &Digest, trial: &Trial) {
         if let Err(error) = self.cache.accept(digest, trial) {
-            warn!(%digest, %error, "a component is tried again at the next start");
+            warn!(%digest, %error, "cannot record the trial of a component; the next start tries it again");
         }
     }
 
-    /// Compiles a component that [`crate::scan::prescan`] let through. Blocks until it is done, so it belongs on a
-    /// thread of its own.
+    /// Compiles a component that [`crate::scan::prescan`] has accepted. Blocks until it is done.
     ///
     /// # Errors
     /// [`CompileError::Refused`] when the component cannot be compiled within the limits.
@@ -160,21 +151,21 @@ impl Compiler {
             return Err(no_memory(&limits));
         }
         let begin = Instant::now();
-        let result = match self.compile_anew(wasm, &digest, &limits, wanted.memory_bytes) {
+        let result = match self.run_compiler(wasm, &digest, &limits, wanted.memory_bytes) {
             Err(CompileError::Refused(refusal)) => {
                 self.cache.store_refusal(&digest, &refusal).and(Err(CompileError::Refused(refusal)))
             }
             result => result,
         };
         if matches!(result, Err(CompileError::Host { .. })) {
-            // The host is alive, and nothing was learnt about the component.
+            // The host survived, and the component is not at fault.
             self.cache.forget(&digest);
         }
         result.map(|file| Artifact { digest, file, cached: false, elapsed: begin.elapsed() })
     }
 
-    /// Runs the compiler. One that dies of a signal of its own runs twice: only what happens again is in the component.
-    fn compile_anew(
+    /// Runs the compiler. After a crash it runs again: only a crash that repeats is the component's fault.
+    fn run_compiler(
         &self,
         wasm: &[u8],
         digest: &Digest,
@@ -184,15 +175,15 @@ impl Compiler {
         self.cache.begin(digest, self.deaths(digest) + 1)?;
         let mut crashed = None;
         loop {
-            let ended = match self.run_child(wasm, limits)? {
+            let death = match self.run_child(wasm, limits)? {
                 Ended::Compiled(code) => return self.cache.store(digest, code),
                 Ended::Died(death) => death,
             };
-            // A compiler that gets less memory than its component may take says nothing about the component by that.
-            if limits.memory_bytes < wanted_bytes && ended.may_be_of_memory() {
+            // With less memory than a component of this size may take, the component is not at fault.
+            if limits.memory_bytes < wanted_bytes && death.may_be_of_memory() {
                 return Err(no_memory(limits));
             }
-            match ended {
+            match death {
                 Death::Refused(refusal) => return Err(refusal.into()),
                 Death::OutOfMemory => {
                     return Err(too_costly(format!("{} MiB of memory", limits.memory_bytes / MIB)).into());
@@ -235,12 +226,9 @@ impl Compiler {
         }
     }
 
-    /// How often the host has died while it compiled these bytes.
+    /// Times that the host died while it compiled these bytes.
     fn deaths(&self, digest: &Digest) -> u32 {
-        match self.cache.find(digest) {
-            Some(Entry::Attempted(count)) => count,
-            _ => 0,
-        }
+        if let Some(Entry::Attempted(count)) = self.cache.find(digest) { count } else { 0 }
     }
 
     fn run_child(&self, wasm: &[u8], limits: &CompileLimits) -> Result<Ended, CompileError> {
@@ -249,11 +237,11 @@ impl Compiler {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let mut child = Command::new(&self.program)
             .args(&self.args)
-            // The child needs nothing of this process's surroundings, least of all its tokens.
+            // The child gets nothing of the host's environment, which may hold tokens.
             .env_clear()
             .env(REQUEST_VARIABLE, serde_json::to_string(&order).expect("an order is plain data"))
             .env("RAYON_NUM_THREADS", threads.to_string())
-            // Each allocation arena reserves address space, of which the child has little.
+            // Each arena reserves address space, of which the child has little.
             .env("MALLOC_ARENA_MAX", "2")
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -263,20 +251,20 @@ impl Compiler {
             .map_err(|source| host_error(format!("start the compiler process {}", self.program.display()), source))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (finished, code) = crossbeam_channel::bounded(1);
-        let (timed_out, output, said) = thread::scope(|scope| {
-            scope.spawn(move || feed(stdin, wasm));
-            let said = scope.spawn(move || read_capped(stderr, MAX_STDERR_BYTES));
-            scope.spawn(move || _ = finished.send(keep(stdout, draft)));
-            // The child closes stdout when it is done, whatever way.
+        let (output, stderr) = thread::scope(|scope| {
+            scope.spawn(move || write_component(stdin, wasm));
+            let stderr = scope.spawn(move || read_stderr(stderr));
+            scope.spawn(move || _ = finished.send(store_code(stdout, draft)));
+            // The child closes stdout when it ends in any way.
             let output = code.recv_timeout(limits.wall);
             if output.is_err() {
-                // An error means that it has ended by itself; `wait` tells.
+                // An error means that the child has ended; `wait` returns its status.
                 let _ = child.kill();
             }
-            (output.is_err(), output, said.join().unwrap_or_default())
+            (output, stderr.join().unwrap_or_default())
         });
         let status = child.wait().map_err(|source| host_error("wait for the compiler process".to_owned(), source))?;
-        if timed_out {
+        let Ok(code) = output else {
             return Err(host_error(
                 format!("compile a component: the compiler process did not end within {:?}", limits.wall),
                 io::Error::new(
@@ -284,10 +272,8 @@ impl Compiler {
                     "the machine gave it too little processor time; raise the host's CPU request or limit",
                 ),
             ));
-        }
-        let code = output
-            .expect("it came in time")
-            .map_err(|source| host_error("write native code into the compile cache".to_owned(), source))?;
+        };
+        let code = code.map_err(|source| host_error("write native code into the compile cache".to_owned(), source))?;
         if code.bytes >= MAX_ARTIFACT_BYTES {
             let refusal = too_costly(format!("{MAX_ARTIFACT_BYTES} bytes of native code"));
             return Ok(Ended::Died(Death::Refused(refusal)));
@@ -295,11 +281,11 @@ impl Compiler {
         if status.success() && code.bytes > 0 {
             return Ok(Ended::Compiled(code));
         }
-        judge(status, &String::from_utf8_lossy(&said), limits).map(Ended::Died)
+        death(status, &String::from_utf8_lossy(&stderr), limits).map(Ended::Died)
     }
 }
 
-/// How a compiler process ended for which the machine is not at fault.
+/// How a compiler process ended, other than by the machine's fault.
 enum Ended {
     Compiled(Draft),
     Died(Death),
@@ -308,23 +294,21 @@ enum Ended {
 /// Why there is no native code.
 enum Death {
     Refused(Refusal),
-    /// It aborted, which is what becomes of an allocation that fails.
+    /// It aborted, as a failed allocation does.
     OutOfMemory,
-    /// It panicked, with these last words.
+    /// It panicked; with the last line of its stderr.
     Panicked(String),
-    /// It was killed by a signal of its own making, and these were its last words.
+    /// It died of SIGSEGV, SIGILL or SIGBUS; with the last line of its stderr.
     Crashed(Signal, String),
 }
 
 impl Death {
-    /// Whether more memory might have helped. A stack that cannot grow shows as a crash, a thread that cannot begin as a
-    /// panic.
+    /// Whether more memory might have helped: a stack that cannot grow is a crash, a thread that cannot start a panic.
     fn may_be_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory | Self::Panicked(_) | Self::Crashed(..))
     }
 }
 
-/// The container leaves too little, or less than the component may take.
 fn no_memory(limits: &CompileLimits) -> CompileError {
     let left = limits.memory_bytes / MIB;
     host_error(
@@ -340,34 +324,31 @@ fn too_costly(limit: String) -> Refusal {
     )
 }
 
-/// Writes the component to the child. A child that ends early closes the pipe; its status says why.
-fn feed(stdin: Option<ChildStdin>, wasm: &[u8]) {
+/// A child that ends early closes the pipe; its status says why.
+fn write_component(stdin: Option<ChildStdin>, wasm: &[u8]) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(wasm);
     }
 }
 
-/// Writes what the child says to a file, the size of the largest artifact at most. A pipe that cannot be read has ended, which
-/// the caller sees by the child's status.
-fn keep(stdout: Option<ChildStdout>, mut draft: Draft) -> io::Result<Draft> {
-    let mut pipe = stdout.into_iter().map(|pipe| pipe.take(MAX_ARTIFACT_BYTES));
-    if let Some(mut pipe) = pipe.next() {
-        io::copy(&mut pipe, &mut draft)?;
+/// Writes the child's stdout to a file, up to the size of the largest artifact.
+fn store_code(stdout: Option<ChildStdout>, mut draft: Draft) -> io::Result<Draft> {
+    if let Some(stdout) = stdout {
+        io::copy(&mut stdout.take(MAX_ARTIFACT_BYTES), &mut draft)?;
     }
     Ok(draft)
 }
 
-/// Reads at most so much of a pipe. What cannot be read is missing, which the caller sees by the child's status.
-fn read_capped(pipe: Option<impl Read>, limit: u64) -> Vec<u8> {
+fn read_stderr(stderr: Option<ChildStderr>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        let _ = pipe.take(limit).read_to_end(&mut bytes);
+    if let Some(stderr) = stderr {
+        let _ = stderr.take(MAX_STDERR_BYTES).read_to_end(&mut bytes);
     }
     bytes
 }
 
-/// Tells a component that cannot be compiled from a machine that could not do it.
-fn judge(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Death, CompileError> {
+/// Distinguishes the component's fault from the machine's.
+fn death(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Death, CompileError> {
     use std::os::unix::process::ExitStatusExt;
 
     let cut = |text: &str| text[..text.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
@@ -393,9 +374,8 @@ fn judge(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Dea
     }
 }
 
-/// Tells one build of a program from another: a trial by another one says nothing about what this one links and refuses. When
-/// the file came to be as it is stands in its ctime, which no archive sets, unlike the time of its modification. A program
-/// that cannot be looked at is like no other.
+/// Identifies a build of a program: a trial by another build is void, since that may link and refuse differently. The ctime
+/// is part of it, because archives set the mtime. An unreadable program equals no other.
 fn build_of(program: &Path) -> String {
     let file = match std::fs::metadata(program) {
         Ok(file) => file,

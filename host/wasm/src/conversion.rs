@@ -1,8 +1,8 @@
-//! The optional export `conversion`: found by its name, called by its index. An object and the version it is wanted in go in,
-//! the object in that version or the guest's words about why not come out. Whether the guest has kept to the rules is not
-//! judged here; as with `admission.rs`, the types are written down here instead of generated.
+//! The optional export `conversion`: found by its name, called by its index. An object and the wanted version go in, the
+//! object in that version or the guest's reason against it comes out. mortise-core checks that the guest kept the rules. As in
+//! `admission.rs`, the types are written by hand.
 
-use mortise_core::conversion::{Conversion as Answer, ConversionRequest};
+use mortise_core::conversion::{self, ConversionRequest};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
@@ -20,30 +20,26 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// None when the component does not export the interface; the text says what it lacks.
+    /// None when the component does not export the interface; the error says what it lacks.
     pub(crate) fn of(component: &Component) -> Result<Option<Self>, String> {
         Ok(optional_export(component, INTERFACE, ["convert"])?.map(|[convert]| Self { convert }))
     }
 
-    /// Compares the function's type with the contract's, which only an instance can tell.
+    /// Compares the function's type with the contract's, which takes an instance.
     pub(crate) fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<()> {
         self.function(store, instance).map(drop)
     }
 
-    /// Asks a fresh instance.
-    pub(crate) fn ask(
+    pub(crate) fn call(
         &self,
         pre: &InstancePre<CallState>,
         store: &mut Store<CallState>,
-        question: &ConversionRequest,
-    ) -> wasmtime::Result<Answer> {
+        request: &ConversionRequest,
+    ) -> wasmtime::Result<conversion::Conversion> {
         let instance = pre.instantiate(&mut *store)?;
         let convert = self.function(&mut *store, &instance)?;
-        let (answer,) = convert.call(store, (&question.object, &question.to_api_version))?;
-        Ok(match answer {
-            Ok(object) => Answer::Object(object),
-            Err(why) => Answer::Refused(why),
-        })
+        let (converted,) = convert.call(store, (&request.object, &request.to_api_version))?;
+        Ok(converted.map_or_else(conversion::Conversion::Refused, conversion::Conversion::Object))
     }
 
     fn function<'a>(&self, store: impl AsContextMut, instance: &Instance) -> wasmtime::Result<Convert<'a>> {

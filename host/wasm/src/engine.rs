@@ -1,11 +1,11 @@
 //! The one wasmtime engine of the host: a narrow profile of WebAssembly, memory pools where the machine allows them,
 //! and a ticker that ends calls at their deadline. Compiled artifacts go in, [`Plugin`]s come out.
 //!
-//! The compile child builds an engine of the same profile without pools ([`Profile`] decides the code, pools do not),
-//! so what it compiles loads here. Nothing in this file runs guest code; `plugin.rs` does.
+//! The compile child builds an engine of the same [`Profile`] without pools, which do not affect the code, so its artifacts
+//! load here. `plugin.rs` runs guest code; this file does not.
 
 mod pool;
-mod ticker;
+pub(crate) mod ticker;
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,10 +21,10 @@ use wasmtime::{Config, OptLevel, Strategy};
 use self::ticker::Ticker;
 use crate::state::CallState;
 
-/// Frames of a backtrace. A panic's own frames take about eight; the author's function follows them.
+/// Frames of a backtrace. A panic's own frames take about eight; the author's functions follow.
 const BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(24).expect("24 is not zero");
-/// Stack of a guest, beside the one that it keeps in its memory. Half of wasmtime's default bound, because worker
-/// threads have ordinary stacks; recursion this deep is a bug.
+/// Stack of a guest, beside the one in its memory. Half of wasmtime's default, because worker threads have ordinary stacks;
+/// deeper recursion is a bug.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Where instances live.
@@ -33,14 +33,14 @@ pub enum Pooling {
     /// Pools when they can be reserved, else on demand. Pools make a fresh instance several times cheaper.
     #[default]
     Probe,
-    /// As [`Self::Probe`], with room for one instance: for a program that tries a component as a host would, and is to
-    /// refuse it for what the pools refuse too.
+    /// As [`Self::Probe`], with room for one instance: for a program that tries one component and must refuse what a host's
+    /// pools refuse.
     ProbeForOne,
     /// No pools: each instance maps its own memory.
     OnDemand,
 }
 
-/// What can be chosen about an engine.
+/// Options of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineOptions {
     /// Count fuel, which is deterministic and costs 30 to 40 per cent of speed: for tests and benchmarks.
@@ -52,10 +52,10 @@ pub struct EngineOptions {
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// wasmtime refuses the profile on this machine.
+    /// wasmtime does not support the profile on this machine.
     #[error("cannot set up the WebAssembly engine: {0:#}")]
     Setup(wasmtime::Error),
-    /// The ticker has no thread.
+    /// The ticker's thread does not start.
     #[error("cannot start the thread that ends calls at their deadline")]
     Ticker(#[source] io::Error),
 }
@@ -75,25 +75,26 @@ struct Inner {
 }
 
 impl Engine {
-    /// An engine, and its ticker thread, which sleeps while no call runs.
+    /// An engine with its ticker thread, which sleeps while no call runs.
     ///
     /// # Errors
-    /// When the machine cannot run this profile at all. Pools that cannot be reserved are not an error.
+    /// When the machine cannot run this profile at all. Without pools the engine maps instances on demand.
     pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
         let pools = match options.pooling {
             Pooling::OnDemand => None,
             Pooling::Probe => Some(pool::config()),
             Pooling::ProbeForOne => Some(pool::config_for_one()),
         };
-        let (wasmtime, pooled) = match pools {
-            None => (build(Profile { fuel: options.fuel }, None)?, false),
-            Some(pools) => match build(Profile { fuel: options.fuel }, Some(pools)) {
-                Ok(engine) => (engine, true),
-                Err(error) => {
-                    warn!(%error, "no memory pools on this machine; instances are mapped on demand, which is slower");
-                    (build(Profile { fuel: options.fuel }, None)?, false)
-                }
-            },
+        let profile = Profile { fuel: options.fuel };
+        let build_pooled = |pools| {
+            let warn = |error: &EngineError| {
+                warn!(%error, "no memory pools on this machine; instances are mapped on demand, which is slower");
+            };
+            build(profile, Some(pools)).inspect_err(warn).ok()
+        };
+        let (wasmtime, pooled) = match pools.and_then(build_pooled) {
+            Some(engine) => (engine, true),
+            None => (build(profile, None)?, false),
         };
         let linker = linker(&wasmtime).map_err(EngineError::Setup)?;
         let ticker = Ticker::start(&wasmtime).map_err(EngineError::Ticker)?;
@@ -113,12 +114,12 @@ impl Engine {
     /// Maps an artifact into memory.
     #[expect(unsafe_code, reason = "wasmtime cannot tell native code that its compiler wrote from other code")]
     pub(crate) fn component(&self, artifact: &File) -> wasmtime::Result<Component> {
-        // The name by which a process reaches a file that it has open, whatever has become of its path.
+        // The path of an open file of this process, also when its own path is gone.
         let path = format!("/dev/fd/{}", artifact.as_raw_fd());
-        // SAFETY: the file is native code that gets run, so it must be what wasmtime's compiler wrote. It is: artifacts
-        // come from the compile child of this binary alone, through a pipe into a directory that only this user can
-        // write, and `compile::Compiler` compares their sha256 with what the child delivered before it gives them to
-        // anyone. The file is replaced by rename only, never changed in place, so the mapping does not change either.
+        // SAFETY: the file is native code that will run, so it must be what wasmtime's compiler wrote. It is: only the compile
+        // child of this binary makes artifacts, through a pipe into a directory that only this user can write, and
+        // `compile::Compiler` compares their sha256 with what the child delivered before it hands them out. Files are
+        // replaced by rename and never changed in place, so the mapping does not change.
         unsafe { Component::deserialize_file(&self.inner.wasmtime, path) }
     }
 
@@ -127,7 +128,7 @@ impl Engine {
         Profile { fuel: self.inner.fuel }
     }
 
-    /// What artifacts must have been compiled for: they load in an engine exactly when this is the same.
+    /// Artifacts load in an engine exactly when this is the value that they were compiled for.
     pub(crate) fn compatibility(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.inner.wasmtime.precompile_compatibility_hash().hash(&mut hasher);
@@ -153,18 +154,13 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Epochs until a deadline has passed for certain.
-pub(crate) fn ticks(deadline_ms: u64) -> u64 {
-    Ticker::ticks(deadline_ms)
-}
-
-/// What decides the code that the compiler writes. Two engines of one profile run each other's artifacts.
+/// The options that affect compiled code. Engines of one profile run each other's artifacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Profile {
     pub(crate) fuel: bool,
 }
 
-/// An engine that compiles for a profile and is never asked to run anything.
+/// An engine that compiles for a profile and runs nothing.
 pub(crate) fn compiling(profile: Profile) -> Result<wasmtime::Engine, EngineError> {
     build(profile, None)
 }
@@ -177,8 +173,8 @@ fn build(profile: Profile, pools: Option<wasmtime::PoolingAllocationConfig>) -> 
     wasmtime::Engine::new(&config).map_err(EngineError::Setup)
 }
 
-/// The narrow profile: every proposal that a guest in Rust, JavaScript, Go or Python does without is off, because most
-/// of wasmtime's past advisories were in those.
+/// The narrow profile: every proposal that guests in Rust, JavaScript, Go and Python do not need is off, because most of
+/// wasmtime's past advisories were in those.
 fn profile_config(profile: Profile) -> Config {
     let mut config = Config::new();
     config
@@ -203,7 +199,7 @@ fn profile_config(profile: Profile) -> Config {
     config
 }
 
-/// One linker for every plugin: the contract, and WASI with nothing behind it.
+/// One linker for every plugin: the contract and the virtual WASI.
 fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     crate::host::add_to_linker(&mut linker)?;

@@ -1,8 +1,8 @@
-//! The exports that a component may have beside the reconciler: found by their names.
+//! Looks up a component's optional exports by name.
 
 use wasmtime::component::{Component, ComponentExportIndex};
 
-/// Where the functions of an interface are. None when the component does not export it; the text says what it lacks.
+/// The indices of an interface's functions. None when the component does not export it; the error says what it lacks.
 pub(crate) fn optional_export<const N: usize>(
     component: &Component,
     interface: &str,

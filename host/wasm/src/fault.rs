@@ -1,5 +1,5 @@
-//! From wasmtime's errors to the core's [`GuestFault`]: which bound was in the way, or where the guest trapped. Called
-//! after a call failed, with what the call's state remembers.
+//! From wasmtime's errors and the call's state to mortise-core's [`GuestFault`]: which bound the call exceeded, or where the
+//! guest trapped.
 
 use mortise_core::contract::GuestFault;
 use mortise_core::limits::CallLimits;
@@ -7,21 +7,21 @@ use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::log::sanitised;
-use crate::state::{CallState, QuestionsTooLarge, TooManyHostCalls};
+use crate::state::{CallState, QueriesTooLarge, TooManyHostCalls};
 
-/// Bytes of stderr that a fault carries. A backtrace of a panic takes some 2 KiB; conditions are cut shorter.
+/// Bytes of stderr in a fault. A panic's backtrace takes some 2 KiB; conditions are cut shorter.
 const MAX_DETAIL_BYTES: usize = 8 << 10;
-/// Frames of one function on top of the stack that are taken for endless recursion. The backtrace has 24.
+/// Frames of one function on top of the stack that count as endless recursion. The backtrace has 24.
 const RECURSION_FRAMES: usize = 16;
 /// Bytes of a fault's one line.
 const MAX_MESSAGE_BYTES: usize = 1 << 10;
 
-/// What the failure of a call means.
+/// The fault behind a failed call.
 pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits) -> GuestFault {
     if let Some(over) = error.downcast_ref::<TooManyHostCalls>() {
         return GuestFault::TooManyHostCalls { message: over.to_string() };
     }
-    if let Some(over) = error.downcast_ref::<QuestionsTooLarge>() {
+    if let Some(over) = error.downcast_ref::<QueriesTooLarge>() {
         return GuestFault::HostCallsTooLarge { message: over.to_string() };
     }
     match error.downcast_ref::<Trap>() {
@@ -35,7 +35,7 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     let backtrace = error.downcast_ref::<WasmBacktrace>();
     if is_too_much_data(error) {
         return match backtrace {
-            // Data that came with a call into the host, while guest code was running.
+            // Guest code was running: the data came with a host call.
             Some(_) => GuestFault::HostCallsTooLarge {
                 message: format!("one call into the host carried more than {} bytes", limits.output_bytes),
             },
@@ -44,8 +44,8 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     }
     let trapped = backtrace.is_some() || error.is::<Trap>() || error.is::<I32Exit>();
     if !trapped {
-        // No guest code was running: what it returned does not follow the contract (bad UTF-8, pointers outside its
-        // memory, unknown variants).
+        // No guest code was running: what it returned breaks the contract (bad UTF-8, pointers outside its memory, unknown
+        // variants).
         return GuestFault::BadOutcome { message: line(&format!("{error:#}")) };
     }
     let stderr = state.wasi.stderr();
@@ -56,20 +56,20 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     GuestFault::Trap { message, detail: detail(backtrace, &stderr) }
 }
 
-/// True when the top of the stack is one function many times over. A guest's own stack lies in its memory, so using it
-/// up shows as an access outside of memory, which would send its author looking for a wrong pointer.
+/// True when one function fills the top of the stack. A guest's own stack is in its memory, so overflowing it shows as an
+/// access out of bounds, and its author would look for a wrong pointer.
 fn is_recursion(backtrace: &WasmBacktrace) -> bool {
     let mut functions = backtrace.frames().iter().map(wasmtime::FrameInfo::func_index);
     let top = functions.next();
     functions.take_while(|function| Some(*function) == top).count() >= RECURSION_FRAMES
 }
 
-/// True when the guest passed more bytes to the host at once than it may. wasmtime keeps this error's type to itself.
+/// True when the guest passed too many bytes to the host at once. The type of this error is private to wasmtime.
 fn is_too_much_data(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls has been exhausted"))
 }
 
-/// The guest's own last words when it left any, else the trap's name.
+/// The guest's last words on stderr (G6), else the trap's name.
 fn trap_message(error: &wasmtime::Error, stderr: &str) -> String {
     if let Some(words) = last_words(stderr) {
         return line(&words);
@@ -81,8 +81,7 @@ fn trap_message(error: &wasmtime::Error, stderr: &str) -> String {
     }
 }
 
-/// The line of stderr that says why: a panic's message, joined with the place that stands before it, else the last
-/// line.
+/// The line of stderr that says why: a panic's place and message, else the last line.
 fn last_words(stderr: &str) -> Option<String> {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     // Rust: "thread '<unnamed>' panicked at src/lib.rs:27:39:", and the message on the next line.

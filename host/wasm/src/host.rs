@@ -1,5 +1,5 @@
-//! The contract's imports: what a guest may ask of the host during one call. Each answer comes from the call's own
-//! [`View`], or follows from the question alone; nothing here reaches beyond it.
+//! The contract's imports: the functions of the host that a guest may call. Each result comes from the call's own
+//! [`View`] or from the arguments alone; nothing here reaches beyond them.
 
 use mortise_core::object::{Kind, ObjectRef};
 use wasmtime::component::{HasSelf, Linker, Resource};
@@ -52,8 +52,8 @@ impl HostSnapshot for CallState {
         key: ObjectKey,
     ) -> wasmtime::Result<Result<Option<String>, AccessError>> {
         let texts = [&*key.api_version, &*key.kind, &*key.name].into_iter().chain(key.namespace.as_deref());
-        let answer = self.ask(&handle, texts)?.get(&ObjectRef::from(key));
-        Ok(answer.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
+        let found = self.query(&handle, texts)?.get(&ObjectRef::from(key));
+        Ok(found.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
     }
 
     fn owned(
@@ -64,12 +64,12 @@ impl HostSnapshot for CallState {
         fields: Vec<String>,
     ) -> wasmtime::Result<Result<String, AccessError>> {
         let texts = [&*api_version, &*kind].into_iter().chain(fields.iter().map(String::as_str));
-        let view = self.ask(&handle, texts)?;
+        let view = self.query(&handle, texts)?;
         Ok(view.owned(&Kind::new(&api_version, &kind), &fields).map_err(AccessError::from))
     }
 
     fn list(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<String, AccessError>> {
-        let view = self.ask(&handle, texts(&query))?;
+        let view = self.query(&handle, texts(&query))?;
         Ok(view.list(&query.into()).map_err(AccessError::from))
     }
 
@@ -78,8 +78,8 @@ impl HostSnapshot for CallState {
         handle: Resource<Snapshot>,
         query: Query,
     ) -> wasmtime::Result<Result<Vec<ObjectKey>, AccessError>> {
-        let answer = self.ask(&handle, texts(&query))?.keys(&query.into());
-        Ok(answer.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
+        let found = self.query(&handle, texts(&query))?.keys(&query.into());
+        Ok(found.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
     }
 
     fn drop(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<()> {
@@ -95,7 +95,7 @@ impl clock::Host for CallState {
     }
 }
 
-/// Schedules follow from their arguments, so the read set knows nothing of them.
+/// A schedule depends on its arguments alone, so it is no dependency of the call.
 impl schedule::Host for CallState {
     fn next(&mut self, expression: String, zone: String, after: u64) -> wasmtime::Result<Result<Option<u64>, String>> {
         self.count()?;

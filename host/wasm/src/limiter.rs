@@ -1,9 +1,9 @@
-//! The store's limiter: how much memory and table space one call may have. It remembers that it said no, because a
-//! guest that runs out of memory then traps with `unreachable`, which by itself would look like a bug of the guest.
+//! The store's limiter: how much memory and table space one call may have. It remembers a refusal, because a guest that runs
+//! out of memory traps with `unreachable`, which alone would look like a bug of the guest.
 
 use wasmtime::ResourceLimiter;
 
-/// Core instances of one component; the scan lets through as many modules.
+/// Core instances of one component; the scan admits as many modules.
 pub(crate) const MAX_INSTANCES: usize = 100;
 /// Tables of one component: each core module has one or two.
 pub(crate) const MAX_TABLES: usize = 200;
@@ -15,13 +15,11 @@ pub(crate) const MAX_MEMORIES: usize = 8;
 /// Elements of one table: CPython's function table, the largest known, has some 15,000.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 40_000;
 
-/// What one call may have, and what it has.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     limit_bytes: u64,
     /// Bytes of all linear memories together.
     pub(crate) memory_bytes: u64,
-    /// True once a growth was refused.
     pub(crate) denied: bool,
 }
 

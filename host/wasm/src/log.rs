@@ -1,14 +1,14 @@
-//! What a guest says: log lines through the contract, and text on stdout and stderr. Everything is cut to a bound, and
-//! control characters are taken out, because it ends in terminals and log files of people who did not write it.
+//! A guest's log lines, and its text on stdout and stderr. Everything is cut to a bound, and control characters are removed,
+//! because it ends up in other people's terminals and log files.
 
 use mortise_core::limits::CallLimits;
 
-/// Longest message or field that is kept of one line; a longer one is cut.
+/// Bytes of a message or a field; the rest is cut.
 const MAX_TEXT_BYTES: usize = 8 << 10;
-/// Fields that are kept of one line.
+/// Fields of one line; further ones are dropped.
 const MAX_FIELDS: usize = 32;
 
-/// How grave a log line is.
+/// The severity of a log line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LogLevel {
     /// Every step.
@@ -26,15 +26,15 @@ pub enum LogLevel {
 /// One line that a guest logged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogLine {
-    /// How grave it is. Lines from stdout are Info, from stderr Warn.
+    /// Lines from stdout are Info, from stderr Warn.
     pub level: LogLevel,
     /// The text, without control characters.
     pub message: String,
-    /// Names and values beside it.
+    /// Names and values.
     pub fields: Vec<(String, String)>,
 }
 
-/// The log of one call, within its bounds.
+/// The bounded log of one call.
 #[derive(Debug)]
 pub(crate) struct Log {
     lines: Vec<LogLine>,
@@ -48,7 +48,7 @@ impl Log {
         Self { lines: Vec::new(), dropped: 0, lines_left: limits.log_lines, bytes_left: limits.log_bytes }
     }
 
-    /// Keeps a line, or counts it when there is no more room.
+    /// Keeps a line, or counts it as dropped when the log is full.
     pub(crate) fn add(&mut self, level: LogLevel, message: &str, fields: &[(String, String)]) {
         let message = sanitised(message);
         let fields: Vec<_> =
@@ -63,14 +63,14 @@ impl Log {
         }
     }
 
-    /// Keeps each line of a text that a guest wrote to stdout or stderr.
+    /// Adds each line of stdout or stderr.
     pub(crate) fn add_text(&mut self, level: LogLevel, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             self.add(level, line, &[]);
         }
     }
 
-    /// The lines that were kept, and how many were not.
+    /// The lines, and how many were dropped.
     pub(crate) fn into_parts(self) -> (Vec<LogLine>, u64) {
         (self.lines, self.dropped)
     }
@@ -115,7 +115,7 @@ fn skip_escape(text: &str) -> &str {
     })
 }
 
-/// The end of what was written to one stream; the beginning is forgotten, because failures stand at the end.
+/// The end of what was written to one stream: errors come last.
 #[derive(Debug)]
 pub(crate) struct Tail {
     bytes: Vec<u8>,
@@ -128,7 +128,7 @@ impl Tail {
         Self { bytes: Vec::new(), capacity, cut: false }
     }
 
-    /// Appends, and forgets from the front once twice the capacity is held.
+    /// Appends, and cuts the beginning off at twice the capacity.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(&bytes[bytes.len().saturating_sub(self.capacity)..]);
         if self.bytes.len() > self.capacity.saturating_mul(2) {
@@ -144,7 +144,6 @@ impl Tail {
         }
     }
 
-    /// What is left, as text.
     pub(crate) fn text(&mut self) -> String {
         self.trim();
         let text = String::from_utf8_lossy(&self.bytes);

@@ -1,5 +1,5 @@
-//! The virtual machine around one call: seeded randomness, and what the guest writes to stdout and stderr. Which WASI
-//! functions reach it is said in `wasi.rs`.
+//! The virtual machine of one call: seeded randomness, and what the guest writes to stdout and stderr. `wasi.rs` gives it to
+//! guests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,20 +7,19 @@ use wasmtime_wasi::WasiCtx;
 
 use crate::log::Tail;
 
-/// Most random bytes of one request. Hash maps ask for 16.
+/// Most random bytes of one request. Hash maps need 16.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
-/// The virtual machine around one call.
 pub(crate) struct Virtual {
     pub(crate) random: Random,
     pub(crate) stdout: Option<SharedTail>,
     pub(crate) stderr: Option<SharedTail>,
     pub(crate) stdio_bytes: usize,
-    /// wasmtime-wasi's own state, for terminals, files and sockets. Built when a guest first asks for one.
+    /// wasmtime-wasi's own state, for terminals, files and sockets. Built at their first use.
     pub(crate) context: Option<Box<WasiCtx>>,
 }
 
-/// What a guest wrote to one stream; the stream's handles share it with the call's state.
+/// What a guest wrote to one stream, shared by the stream's handles and the call's state.
 pub(crate) type SharedTail = Arc<Mutex<Tail>>;
 
 impl Virtual {
@@ -29,12 +28,12 @@ impl Virtual {
         Self { random: Random(seed), stdout: None, stderr: None, stdio_bytes, context: None }
     }
 
-    /// The end of what was written to stdout.
+    /// The end of what the guest wrote to stdout.
     pub(crate) fn stdout(&self) -> String {
         text_of(self.stdout.as_ref())
     }
 
-    /// The end of what was written to stderr.
+    /// The end of what the guest wrote to stderr.
     pub(crate) fn stderr(&self) -> String {
         text_of(self.stderr.as_ref())
     }
@@ -44,7 +43,7 @@ fn text_of(tail: Option<&SharedTail>) -> String {
     tail.map(|tail| tail.lock().unwrap_or_else(PoisonError::into_inner).text()).unwrap_or_default()
 }
 
-/// SplitMix64: small, fast and the same everywhere. It only has to differ between objects, not to be unpredictable.
+/// SplitMix64: small, fast and the same everywhere. It must differ between objects; it need not be unpredictable.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -58,7 +57,7 @@ impl Random {
 
     pub(crate) fn bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         if len > MAX_RANDOM_BYTES {
-            wasmtime::bail!("the guest asked for {len} random bytes at once, more than {MAX_RANDOM_BYTES}");
+            wasmtime::bail!("the guest requested {len} random bytes at once, more than {MAX_RANDOM_BYTES}");
         }
         let len = usize::try_from(len).expect("a bounded length fits in a usize");
         let mut bytes = Vec::with_capacity(len + 8);

@@ -1,24 +1,25 @@
-//! How a reconcile ends: the guest's answer, lifted straight into the strings that the core keeps.
+//! The call of `reconcile`: its outcome is lifted straight into the strings that mortise-core keeps.
 //!
-//! What `bindgen!` makes of the contract's outcome would copy every text into a `String` first, and from there into the
-//! core's `Arc<str>`: with ten children that is most of the host's own work in a call. So the two records that carry
-//! texts in numbers are written down here; wasmtime compares them with the guest's types as it does with its own.
+//! The types of `bindgen!` would copy every text into a `String` and from there into an `Arc<str>`: with ten children that is
+//! most of the host's own work in a call. So the two records that carry many texts are written by hand; wasmtime checks
+//! them against the guest's types as it checks generated ones.
 
 use std::sync::Arc;
 
 use mortise_core::contract;
-use wasmtime::component::{ComponentType, Lift, Resource, TypedFunc};
+use wasmtime::Store;
+use wasmtime::component::{ComponentExportIndex, ComponentType, InstancePre, Lift, Resource, TypedFunc};
 
 use crate::bindings::Snapshot;
 use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure};
+use crate::state::CallState;
 
-/// `reconciler.reconcile` of a component.
-pub(crate) type Reconcile<'a> = TypedFunc<(&'a str, Resource<Snapshot>), (Result<Outcome, Failure>,)>;
+type Reconcile<'a> = TypedFunc<(&'a str, Resource<Snapshot>), (Result<Outcome, Failure>,)>;
 
 /// `desired.outcome`.
 #[derive(ComponentType, Lift)]
 #[component(record)]
-pub(crate) struct Outcome {
+struct Outcome {
     children: Option<Vec<Child>>,
     actions: Vec<Action>,
     status: Option<Arc<str>>,
@@ -32,18 +33,27 @@ pub(crate) struct Outcome {
 /// `desired.child`.
 #[derive(ComponentType, Lift)]
 #[component(record)]
-pub(crate) struct Child {
+struct Child {
     key: Arc<str>,
     object: Arc<str>,
 }
 
-/// How a reconcile ended, in the core's types.
-pub(crate) fn call_result(answer: Result<Outcome, Failure>) -> contract::CallResult {
-    match answer {
+/// Calls `reconciler.reconcile` of a fresh instance.
+pub(crate) fn reconcile(
+    pre: &InstancePre<CallState>,
+    function: ComponentExportIndex,
+    store: &mut Store<CallState>,
+    object: &str,
+) -> wasmtime::Result<contract::CallResult> {
+    let instance = pre.instantiate(&mut *store)?;
+    let reconcile: Reconcile<'_> = instance.get_typed_func(&mut *store, function)?;
+    let snapshot = store.data_mut().table.push(Snapshot)?;
+    let (outcome,) = reconcile.call(store, (object, snapshot))?;
+    Ok(match outcome {
         Ok(outcome) => contract::CallResult::Done(outcome.into()),
         Err(Failure::Retry(message)) => contract::CallResult::Failed(contract::Failure::Retry(message)),
         Err(Failure::Terminal(message)) => contract::CallResult::Failed(contract::Failure::Terminal(message)),
-    }
+    })
 }
 
 impl From<Outcome> for contract::Outcome {
@@ -60,8 +70,8 @@ impl From<Outcome> for contract::Outcome {
     }
 }
 
-/// The children, of which neighbours with the same text hold one copy of it: replicas of a template are all the same,
-/// and the host keeps an outcome for as long as it may be diffed again.
+/// Consecutive children with the same text share one copy: replicas of a template are all the same, and the host keeps an
+/// outcome for as long as it may be diffed again.
 fn shared(children: Vec<Child>) -> Vec<contract::Child> {
     let mut last: Option<Arc<str>> = None;
     let share = |Child { key, object }| {

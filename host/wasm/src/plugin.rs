@@ -1,6 +1,6 @@
-//! A loaded plugin, and one call of it: a fresh store and instance, the bounds around it, and what came of it (G1, G2).
-//! An object's JSON and a view go in, or a question about an object of the API server's; a [`CallCompletion`] or a [`Completion`]
-//! in the core's types comes out. Calls are synchronous and run on the caller's thread; nothing here schedules them.
+//! A loaded plugin and one call of it, bounded, in a fresh store and instance (G1, G2). An object's JSON and a view go in, or
+//! a request of the API server; a [`Completion`] in mortise-core's types comes out. A call runs on the caller's thread;
+//! nothing here schedules it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +14,13 @@ use mortise_core::refusal::Refusal;
 use mortise_core::view::View;
 use wasmtime::Store;
 
-use crate::bindings::{self, Snapshot};
+use crate::bindings;
 use crate::compile::{self, Trial};
 use crate::engine::Engine;
+use crate::engine::ticker::Ticker;
 use crate::fault;
 use crate::log::{LogLevel, LogLine};
-use crate::outcome::{Reconcile, call_result};
+use crate::outcome::reconcile;
 use crate::state::{CallState, Inputs};
 
 use self::linked::{Artifact, LinkError, Linked};
@@ -30,12 +31,12 @@ pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
-/// Wall time that a component has to tell its manifest. Longer than a call's deadline: its code is mapped from disk for
+/// Wall time in which a component must return its manifest. Longer than a call's deadline: its code is mapped from disk for
 /// the first time, perhaps on a machine that is busy compiling others.
 const MANIFEST_DEADLINE_MS: u64 = 5_000;
 
-/// A component that linked, instantiated and told its manifest. Cheap to keep: what calls need is in memory only while
-/// there are calls, and code is mapped from a file.
+/// A component that linked, instantiated and returned its manifest. It takes memory only while it is called: its code is
+/// mapped from a file.
 pub struct Plugin {
     engine: Engine,
     digest: Digest,
@@ -44,32 +45,29 @@ pub struct Plugin {
     artifact: Artifact,
 }
 
-/// What came of one question of the API server.
+/// How one call ended.
 #[derive(Debug)]
-pub struct Completion<A> {
-    /// Its answer or its fault.
-    pub answer: A,
+pub struct Completion<R> {
+    /// What the guest returned, or its fault, or the host's.
+    pub result: R,
+    /// What it read of its view; a request of the API server has none.
+    pub reads: Dependencies,
     /// What it logged, then what it wrote to stdout and stderr.
     pub logs: Vec<LogLine>,
-    /// Log lines that were not kept because there were too many.
+    /// Log lines over the bound.
     pub dropped_logs: u64,
     /// What it used.
     pub stats: CallStats,
 }
 
-/// What came of one call.
-#[derive(Debug)]
-pub struct CallCompletion {
-    /// Its answer or its fault.
-    pub result: CallResult,
-    /// Every question it asked of its view.
-    pub reads: Dependencies,
-    /// What it logged, then what it wrote to stdout and stderr.
-    pub logs: Vec<LogLine>,
-    /// Log lines that were not kept because there were too many.
-    pub dropped_logs: u64,
-    /// What it used.
-    pub stats: CallStats,
+/// How one reconcile ended.
+pub type CallCompletion = Completion<CallResult>;
+
+impl<R> Completion<R> {
+    /// Of a call that the host could not make.
+    pub(crate) fn without_call(result: R) -> Self {
+        Self { result, reads: Dependencies::default(), logs: Vec::new(), dropped_logs: 0, stats: CallStats::default() }
+    }
 }
 
 /// What one call used.
@@ -85,21 +83,26 @@ pub struct CallStats {
     pub host_calls: u32,
 }
 
-/// What a call leaves behind, beside its answer.
-struct Leftovers {
-    view: Option<View>,
-    logs: Vec<LogLine>,
-    dropped_logs: u64,
-    stats: CallStats,
-}
-
 impl Engine {
-    /// Links an artifact, tries it in an instance and asks for its manifest (G7).
+    /// Links an artifact, instantiates it once and reads its manifest (G7): types that do not match show only then.
     ///
     /// # Errors
-    /// A [`Refusal`] when it does not link, does not instantiate or does not tell its manifest within the bounds.
+    /// A [`Refusal`] when it does not link, does not instantiate or does not return its manifest within the bounds.
     pub fn load(&self, artifact: compile::Artifact) -> Result<Plugin, Refusal> {
-        Plugin::try_out(self, artifact)
+        let (digest, artifact) = (artifact.digest, Artifact::new(artifact.file));
+        let linked = artifact.linked(self).map_err(|error| match error {
+            LinkError::Artifact(error) => Refusal::new(
+                "ArtifactUnusable",
+                format!("the compiled component of {digest} cannot be loaded: {error:#}"),
+            ),
+            LinkError::Contract(message) => Refusal::new("ContractMismatch", message),
+        })?;
+        let exports = Exports { admission: linked.admission.is_some(), conversion: linked.conversion.is_some() };
+        let mut plugin = Plugin { engine: self.clone(), digest, manifest: Arc::from(""), exports, artifact };
+        plugin.manifest = plugin.read_manifest(&linked)?.into();
+        // Many plugins have no object to reconcile, so the component is linked again at its first call.
+        plugin.release(Duration::ZERO);
+        Ok(plugin)
     }
 
     /// A component that was tried before; see [`compile::Compiler::tried`]. Nothing of it is in memory until it is called.
@@ -111,25 +114,7 @@ impl Engine {
 }
 
 impl Plugin {
-    /// Links an artifact, instantiates it once and asks for its manifest (G7): types that do not fit show only then.
-    fn try_out(engine: &Engine, artifact: compile::Artifact) -> Result<Self, Refusal> {
-        let (digest, artifact) = (artifact.digest, Artifact::new(artifact.file));
-        let linked = artifact.linked(engine).map_err(|error| match error {
-            LinkError::Artifact(error) => Refusal::new(
-                "ArtifactUnusable",
-                format!("the compiled component of {digest} cannot be loaded: {error:#}"),
-            ),
-            LinkError::Contract(message) => Refusal::new("ContractMismatch", message),
-        })?;
-        let exports = Exports { admission: linked.admission.is_some(), conversion: linked.conversion.is_some() };
-        let mut plugin = Self { engine: engine.clone(), digest, manifest: Arc::from(""), exports, artifact };
-        plugin.manifest = plugin.ask_manifest(&linked)?.into();
-        // Many plugins have no object to reconcile: what has been tried waits in its file for the first call.
-        plugin.release(Duration::ZERO);
-        Ok(plugin)
-    }
-
-    /// Gives back the memory that calls need, if none was made for as long as this. The next call takes a millisecond more.
+    /// Frees the memory that calls need, if the last call is at least this long ago. The next call takes a millisecond more.
     pub fn release(&self, unused_for: Duration) {
         self.artifact.release(unused_for);
     }
@@ -149,8 +134,8 @@ impl Plugin {
         self.exports
     }
 
-    fn ask_manifest(&self, linked: &Linked) -> Result<String, Refusal> {
-        // The manifest says how much memory a call may have, so asking for it gets what any manifest may say.
+    fn read_manifest(&self, linked: &Linked) -> Result<String, Refusal> {
+        // The manifest sets the memory of a call, so reading it gets the most that a manifest can set.
         let limits = CallLimits {
             memory_bytes: MAX_MEMORY_BYTES,
             deadline_ms: MANIFEST_DEADLINE_MS,
@@ -171,76 +156,56 @@ impl Plugin {
             }
         };
         linked.check_optional(&mut store, &instance).map_err(|message| Refusal::new("ContractMismatch", message))?;
-        let answer = exports.mortise_plugin_reconciler().call_manifest(&mut store);
+        let manifest = exports.mortise_plugin_reconciler().call_manifest(&mut store);
         drop(running);
-        answer.map_err(|error| {
+        manifest.map_err(|error| {
             let fault = fault::of(&error, store.data(), &limits);
-            Refusal::new("ManifestFailed", format!("the component did not tell its manifest: {}", explain(&fault)))
+            Refusal::new("ManifestFailed", format!("the component did not return its manifest: {}", explain(&fault)))
         })
     }
 
     /// Reconciles one object, given as JSON text, in a fresh instance.
     pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallCompletion {
-        let begin = Instant::now();
-        let linked = match self.artifact.linked(&self.engine) {
-            Ok(linked) => linked,
-            Err(error) => {
-                return CallCompletion {
-                    result: CallResult::HostFault(self.not_callable(&error)),
-                    reads: Dependencies::default(),
-                    logs: Vec::new(),
-                    dropped_logs: 0,
-                    stats: CallStats { elapsed: begin.elapsed(), ..CallStats::default() },
-                };
-            }
-        };
-        let mut store = self.store(Inputs::View(view), limits, seed(object));
-        let running = self.engine.ticker().run();
-        let result = match reconcile(&linked, &mut store, object) {
-            Ok(result) => result,
-            Err(error) => CallResult::Fault(fault::of(&error, store.data(), limits)),
-        };
-        drop(running);
-        let is_trap = matches!(result, CallResult::Fault(GuestFault::Trap { .. }));
-        let Leftovers { view, logs, dropped_logs, stats } = self.leftovers(store, limits, is_trap, begin);
-        CallCompletion {
-            result,
-            reads: view.map(View::into_dependencies).unwrap_or_default(),
-            logs,
-            dropped_logs,
-            stats,
-        }
+        let inputs = Inputs::View(view);
+        self.run(object, inputs, limits, CallResult::Fault, CallResult::HostFault, |linked, store| {
+            reconcile(linked.pre.instance_pre(), linked.reconcile, store, object)
+        })
     }
 
-    /// Asks what the API server wants to know of an object, in a fresh instance.
-    pub(crate) fn ask<Q: WebhookRequest>(
+    /// Answers a request of the API server, in a fresh instance.
+    pub(crate) fn review<Q: WebhookRequest>(
         &self,
-        question: &Q,
+        request: &Q,
         limits: &CallLimits,
-    ) -> Completion<Result<Q::Answer, GuestFault>> {
+    ) -> Completion<Result<Q::Response, GuestFault>> {
+        let host_fault = |message| Ok(Q::host_fault(message));
+        self.run(request.object(), request.inputs(), limits, Err, host_fault, |linked, store| {
+            request.call(linked, store).map(Ok)
+        })
+    }
+
+    fn run<R>(
+        &self,
+        object: &str,
+        inputs: Inputs,
+        limits: &CallLimits,
+        fault: impl FnOnce(GuestFault) -> R,
+        host_fault: impl FnOnce(String) -> R,
+        call: impl FnOnce(&Linked, &mut Store<CallState>) -> wasmtime::Result<R>,
+    ) -> Completion<R> {
         let begin = Instant::now();
         let linked = match self.artifact.linked(&self.engine) {
             Ok(linked) => linked,
-            Err(error) => {
-                let stats = CallStats { elapsed: begin.elapsed(), ..CallStats::default() };
-                let answer = Ok(Q::host_fault(self.not_callable(&error)));
-                return Completion { answer, logs: Vec::new(), dropped_logs: 0, stats };
-            }
+            Err(error) => return Completion::without_call(host_fault(self.not_callable(&error))),
         };
-        let mut store = self.store(question.inputs(), limits, seed(question.object()));
+        let mut store = self.store(inputs, limits, seed(object));
         let running = self.engine.ticker().run();
-        let answer = question.ask(&linked, &mut store).map_err(|error| fault::of(&error, store.data(), limits));
+        let result = call(&linked, &mut store).map_err(|error| fault::of(&error, store.data(), limits));
         drop(running);
-        let is_trap = matches!(answer, Err(GuestFault::Trap { .. }));
-        let Leftovers { logs, dropped_logs, stats, .. } = self.leftovers(store, limits, is_trap, begin);
-        Completion { answer, logs, dropped_logs, stats }
-    }
-
-    /// What is left of a call when it has ended. A trap's detail carries stderr already.
-    fn leftovers(&self, store: Store<CallState>, limits: &CallLimits, is_trap: bool, begin: Instant) -> Leftovers {
         let fuel_used = self.engine.counts_fuel().then(|| fuel_of(limits) - store.get_fuel().unwrap_or_default());
         let mut state = store.into_data();
-        if !is_trap {
+        // A trap's detail carries stderr already.
+        if !matches!(result, Err(GuestFault::Trap { .. })) {
             let (stdout, stderr) = (state.wasi.stdout(), state.wasi.stderr());
             state.log.add_text(LogLevel::Info, &stdout);
             state.log.add_text(LogLevel::Warn, &stderr);
@@ -249,10 +214,11 @@ impl Plugin {
         let (view, log, host_calls) = state.into_parts();
         let (logs, dropped_logs) = log.into_parts();
         let stats = CallStats { elapsed: begin.elapsed(), fuel_used, memory_bytes, host_calls };
-        Leftovers { view, logs, dropped_logs, stats }
+        let reads = view.map(View::into_dependencies).unwrap_or_default();
+        Completion { result: result.unwrap_or_else(fault), reads, logs, dropped_logs, stats }
     }
 
-    /// The artifact was usable when it was tried: this machine has changed, and the next try may find it mended.
+    /// The artifact was usable when it was tried, so this machine has changed; a retry may succeed.
     fn not_callable(&self, error: &LinkError) -> String {
         let why = match error {
             LinkError::Artifact(error) => format!("{error:#}"),
@@ -264,11 +230,11 @@ impl Plugin {
         )
     }
 
-    /// A store with its bounds set; the deadline begins now.
+    /// A store with its bounds; the deadline begins now.
     fn store(&self, inputs: Inputs, limits: &CallLimits, seed: u64) -> Store<CallState> {
         let mut store = Store::new(self.engine.wasmtime(), CallState::new(inputs, limits, seed));
         store.limiter(|state| &mut state.limiter);
-        store.set_epoch_deadline(crate::engine::ticks(limits.deadline_ms));
+        store.set_epoch_deadline(Ticker::ticks(limits.deadline_ms));
         store.set_hostcall_fuel(usize::try_from(limits.output_bytes).unwrap_or(usize::MAX));
         if self.engine.counts_fuel() {
             store.set_fuel(fuel_of(limits)).expect("the engine counts fuel");
@@ -283,20 +249,12 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-fn reconcile(linked: &Linked, store: &mut Store<CallState>, object: &str) -> wasmtime::Result<CallResult> {
-    let instance = linked.pre.instance_pre().instantiate(&mut *store)?;
-    let reconcile: Reconcile<'_> = instance.get_typed_func(&mut *store, linked.reconcile)?;
-    let snapshot = store.data_mut().table.push(Snapshot)?;
-    let (answer,) = reconcile.call(store, (object, snapshot))?;
-    Ok(call_result(answer))
-}
-
-/// Fuel of a call on an engine that counts it; without a limit there is more than any deadline lets burn.
+/// Fuel of a call on an engine that counts it; without a limit, more than any deadline lets a guest burn.
 fn fuel_of(limits: &CallLimits) -> u64 {
     limits.fuel.unwrap_or(u64::MAX >> 1)
 }
 
-/// A fault in full, for the one place where a person reads it.
+/// A fault with its detail, for a refusal.
 fn explain(fault: &GuestFault) -> String {
     match fault {
         GuestFault::Trap { message, detail } if !detail.is_empty() => format!("it trapped: {message}\n{detail}"),
@@ -305,8 +263,8 @@ fn explain(fault: &GuestFault) -> String {
     }
 }
 
-/// Seeds a call's randomness from its object, so that two objects draw different numbers and one object the same. A
-/// plain multiply-and-fold: it runs in every call and must cost nothing beside it.
+/// Seeds a call's randomness from its object: two objects draw different numbers, one object always the same. A plain
+/// multiply-and-fold, because it runs in every call.
 fn seed(object: &str) -> u64 {
     let (words, rest) = object.as_bytes().as_chunks::<8>();
     let fold = |seed: u64, word: u64| (seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);

@@ -1,8 +1,7 @@
-//! A cheap look at a component before any compiler sees it. Bytes go in; a [`Scan`] or a refusal for a person comes
-//! out.
+//! A cheap check of a component before any compiler sees it. Bytes go in; a [`Scan`] or a refusal comes out.
 //!
-//! It reads the binary once, front to back, and never builds code: it must stay linear in the size of its input. What
-//! passes here may still fail to validate, to compile or to link; those say so themselves.
+//! It reads the binary once, front to back, and must stay linear in its size. A component that passes may still fail to
+//! validate, compile or link.
 
 mod functions;
 #[cfg(test)]
@@ -27,7 +26,7 @@ const PAGE_BYTES: u64 = 64 << 10;
 
 /// The interface that makes a component a plugin, without its version.
 const RECONCILER: &str = "mortise:plugin/reconciler";
-/// The versions of the contract that this host speaks.
+/// The version of the contract that this host implements, in any patch version.
 const CONTRACT: &str = "0.1";
 /// Interfaces that the host provides in any patch version of [`CONTRACT`].
 const HOST_INTERFACES: [&str; 7] = [
@@ -41,17 +40,16 @@ const HOST_INTERFACES: [&str; 7] = [
 ];
 /// Optional interfaces of the contract that this host calls.
 const OPTIONAL: [&str; 2] = ["mortise:plugin/admission", "mortise:plugin/conversion"];
-/// WASI packages, version 0.2, that every toolchain imports. They are all virtual: no file, socket or real clock is
-/// behind them.
+/// WASI packages, version 0.2, that toolchains import. All are virtual, without files, sockets or real clocks.
 const WASI_PACKAGES: [&str; 6] =
     ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// What a component is, as far as its bytes tell without running it.
+/// What the bytes of a component show without running it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scan {
     /// The sha256 of the bytes.
     pub digest: Digest,
-    /// The name that the toolchain left in the component, when it left one.
+    /// The name of the component, if its toolchain has written one.
     pub name: Option<String>,
     /// What built it: "Rust 1.95.0", "wit-component 0.247.0".
     pub producers: Vec<String>,
@@ -59,7 +57,7 @@ pub struct Scan {
     pub imports: Vec<String>,
     /// Interfaces it exports.
     pub exports: Vec<String>,
-    /// How large it is and of what.
+    /// The sizes of its parts.
     pub sizes: Sizes,
 }
 
@@ -85,7 +83,7 @@ pub struct Sizes {
 /// Reads a component and refuses what the host would not run.
 ///
 /// # Errors
-/// A [`Refusal`] that says what the bytes are instead, or which bound or import is in the way, and what to do.
+/// A [`Refusal`] that names what the bytes are instead, or the bound or import that refuses them, and what to do.
 pub fn prescan(bytes: &[u8]) -> Result<Scan, Refusal> {
     if bytes.len() > MAX_COMPONENT_BYTES {
         return Err(Refusal::of_bytes(
@@ -99,7 +97,8 @@ pub fn prescan(bytes: &[u8]) -> Result<Scan, Refusal> {
         let payload = payload.map_err(|error| malformed(bytes, &error))?;
         walk.step(bytes, payload)?;
     }
-    walk.finish()
+    check_exports(&walk.scan.exports)?;
+    Ok(walk.scan)
 }
 
 fn malformed(bytes: &[u8], error: &wasmparser::BinaryReaderError) -> Refusal {
@@ -116,10 +115,10 @@ fn malformed(bytes: &[u8], error: &wasmparser::BinaryReaderError) -> Refusal {
     )
 }
 
-/// The state of one walk over a binary. Nested modules and components come inline, closed by their `End`.
+/// The state of one walk over a binary. Nested modules and components are inline, and end with `End`.
 struct Walk {
     scan: Scan,
-    /// What is open, outermost first.
+    /// The open modules and components, outermost first.
     open: Vec<Encoding>,
     nested: u32,
     /// Tables of all modules together.
@@ -202,19 +201,14 @@ impl Walk {
             self.scan.sizes.modules += 1;
         }
         self.open.push(encoding);
-        if self.nested > MAX_NESTED {
-            return Err(Refusal::of_bytes(
-                "TooManyModules",
-                format!("more than {MAX_NESTED} modules and components are inside the component"),
-            ));
-        }
-        if self.open.len() > MAX_DEPTH {
-            return Err(Refusal::of_bytes(
-                "NestedTooDeep",
-                format!("components nest more than {MAX_DEPTH} deep; toolchains need 2"),
-            ));
-        }
-        Ok(())
+        let (reason, message) = if self.nested > MAX_NESTED {
+            ("TooManyModules", format!("more than {MAX_NESTED} modules and components are inside the component"))
+        } else if self.open.len() > MAX_DEPTH {
+            ("NestedTooDeep", format!("components nest more than {MAX_DEPTH} deep; toolchains need 2"))
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::of_bytes(reason, message))
     }
 
     fn add_memory(&mut self, memory: &wasmparser::MemoryType) -> Result<(), Refusal> {
@@ -238,7 +232,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A module has one section of tables at most: a second one is refused as malformed when the component is compiled.
+    /// A module has one section of tables at most: the compiler refuses a second one.
     fn add_tables(&mut self, of_module: u32) -> Result<(), Refusal> {
         self.tables += u64::from(of_module);
         let (count, of, most) = if of_module > MAX_TABLES_PER_MODULE {
@@ -254,7 +248,7 @@ impl Walk {
         ))
     }
 
-    /// Custom sections are for people only, so one that cannot be read is passed over.
+    /// Custom sections are only informative, so an unreadable one is skipped.
     fn note_custom(&mut self, custom: &KnownCustom<'_>) {
         match custom {
             KnownCustom::ComponentName(names) if self.open.len() == 1 => {
@@ -274,11 +268,6 @@ impl Walk {
             }
             _ => {}
         }
-    }
-
-    fn finish(self) -> Result<Scan, Refusal> {
-        check_exports(&self.scan.exports)?;
-        Ok(self.scan)
     }
 }
 
@@ -313,7 +302,7 @@ fn check_import(name: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = if of_host {
-        format!("the component imports {name}; this mortise speaks version {CONTRACT} of the contract")
+        other_version("imports", name)
     } else {
         format!(
             "the component imports {name}, which the host does not provide; a plugin may import \
@@ -321,6 +310,10 @@ fn check_import(name: &str) -> Result<(), Refusal> {
         )
     };
     Err(Refusal::of_bytes("UnknownImport", message))
+}
+
+fn other_version(verb: &str, name: &str) -> String {
+    format!("the component {verb} {name}; this mortise speaks version {CONTRACT} of the contract")
 }
 
 fn check_exports(exports: &[String]) -> Result<(), Refusal> {
@@ -331,19 +324,12 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
             reconciler = Some(version);
         }
         if OPTIONAL.contains(&interface) && !is_patch_of(version, CONTRACT) {
-            return Err(Refusal::of_bytes(
-                "WrongWorld",
-                format!("the component exports {export}; this mortise speaks version {CONTRACT} of the contract"),
-            ));
+            return Err(Refusal::of_bytes("WrongWorld", other_version("exports", export)));
         }
     }
     let message = match reconciler {
         Some(version) if is_patch_of(version, CONTRACT) => return Ok(()),
-        Some(version) => {
-            format!(
-                "the component exports {RECONCILER}@{version}; this mortise speaks version {CONTRACT} of the contract"
-            )
-        }
+        Some(version) => other_version("exports", &format!("{RECONCILER}@{version}")),
         None => {
             let list = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
             format!(

@@ -1,5 +1,5 @@
-//! What belongs to one call: its inputs, its handles, its log, and how much it has used of its bounds. The interfaces that
-//! a guest imports are implemented on it, in `host.rs` and `wasi.rs`.
+//! The state of one call: its inputs, handles and log, and what it has used of its bounds. `host.rs` and `wasi.rs` implement
+//! the guest's imports on it.
 
 use std::sync::Arc;
 
@@ -15,37 +15,37 @@ use crate::machine::Virtual;
 /// Handles that one call may hold at once: its snapshot, streams, pollables. Real guests hold fewer than ten.
 const MAX_HANDLES: usize = 64;
 
-/// What a text counts beside its characters, so that many empty ones are not free: pointer and length, as they cross.
+/// Added to the length of each string, so that many empty ones are not free: its pointer and length in the guest's memory.
 const TEXT_BYTES: u64 = 8;
 
-/// The guest went over a bound of its host calls; ends the call.
+/// Ends the call.
 #[derive(Debug, thiserror::Error)]
 #[error("the call made more than {limit} calls into the host; use `list` instead of many `get`s, and log less")]
 pub(crate) struct TooManyHostCalls {
     limit: u32,
 }
 
-/// The guest's questions have more bytes together than they may; ends the call.
+/// Ends the call.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the questions of the call have more than {limit} bytes together; ask for fewer field paths, or for many objects at \
-     once with `list`"
+    "the queries of the call have more than {limit} bytes together; request fewer field paths, or many objects at once \
+     with `list`"
 )]
-pub(crate) struct QuestionsTooLarge {
+pub(crate) struct QueriesTooLarge {
     limit: u64,
 }
 
-/// What a call depends on, beside what it is called with.
+/// What a call depends on beside its arguments.
 pub(crate) enum Inputs {
-    /// Nothing: a manifest is asked for.
+    /// The call of `manifest` depends on nothing.
     None,
-    /// A view of the cluster, with a time and a configuration.
+    /// A reconcile: a view of the cluster, with a time and a configuration.
     View(View),
-    /// A time and a configuration: the API server asks about an object.
+    /// A request of the API server: a time and a configuration.
     Request { now_unix_ms: u64, config: Arc<str> },
 }
 
-/// Everything that belongs to one call. Lives in its store and goes with it.
+/// The data of a call's store.
 pub(crate) struct CallState {
     pub(crate) table: ResourceTable,
     pub(crate) limiter: Limiter,
@@ -54,8 +54,8 @@ pub(crate) struct CallState {
     pub(crate) inputs: Inputs,
     host_calls: u32,
     max_host_calls: u32,
-    question_bytes: u64,
-    max_question_bytes: u64,
+    query_bytes: u64,
+    max_query_bytes: u64,
 }
 
 impl CallState {
@@ -70,12 +70,12 @@ impl CallState {
             inputs,
             host_calls: 0,
             max_host_calls: limits.host_calls,
-            question_bytes: 0,
-            max_question_bytes: limits.question_bytes,
+            query_bytes: 0,
+            max_query_bytes: limits.question_bytes,
         }
     }
 
-    /// The view, the log, and how many host calls were made.
+    /// The view, the log and the number of host calls.
     pub(crate) fn into_parts(self) -> (Option<View>, Log, u32) {
         let view = match self.inputs {
             Inputs::View(view) => Some(view),
@@ -84,7 +84,7 @@ impl CallState {
         (view, self.log, self.host_calls)
     }
 
-    /// Counts one call of the guest into the host.
+    /// Counts a host call.
     pub(crate) fn count(&mut self) -> wasmtime::Result<()> {
         if self.host_calls >= self.max_host_calls {
             return Err(TooManyHostCalls { limit: self.max_host_calls }.into());
@@ -93,7 +93,7 @@ impl CallState {
         Ok(())
     }
 
-    /// Unix milliseconds of the call. Asking makes the time an input of the call.
+    /// Unix milliseconds of the call. Reading it makes the time an input of the call.
     pub(crate) fn now_unix_ms(&mut self) -> u64 {
         match &mut self.inputs {
             Inputs::None => 0,
@@ -102,22 +102,22 @@ impl CallState {
         }
     }
 
-    /// The view behind a handle, for a question that came with these texts.
-    pub(crate) fn ask<'t>(
+    /// The view behind a handle, for a query of these strings, which count.
+    pub(crate) fn query<'t>(
         &mut self,
         handle: &Resource<Snapshot>,
         texts: impl IntoIterator<Item = &'t str>,
     ) -> wasmtime::Result<&mut View> {
         self.count()?;
-        self.question_bytes += texts.into_iter().map(|text| text.len() as u64 + TEXT_BYTES).sum::<u64>();
-        if self.question_bytes > self.max_question_bytes {
-            return Err(QuestionsTooLarge { limit: self.max_question_bytes }.into());
+        self.query_bytes += texts.into_iter().map(|text| text.len() as u64 + TEXT_BYTES).sum::<u64>();
+        if self.query_bytes > self.max_query_bytes {
+            return Err(QueriesTooLarge { limit: self.max_query_bytes }.into());
         }
         self.table.get(handle)?;
         match &mut self.inputs {
             Inputs::View(view) => Ok(view),
             Inputs::None | Inputs::Request { .. } => {
-                unreachable!("a handle to a snapshot is only given out with a view")
+                unreachable!("only a call with a view gets a handle to a snapshot")
             }
         }
     }

@@ -1,5 +1,4 @@
-//! Guests in WebAssembly text for this crate's tests, and what is needed to run them. Compiled in process: the compile
-//! child has its tests where the binary is.
+//! Guests in WebAssembly text for this crate's tests, compiled in process: the binary's tests run the compile child.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +15,12 @@ use crate::compile::Artifact;
 use crate::engine::{Engine, compiling};
 use crate::plugin::Plugin;
 
-/// The time that [`view`] shows.
+/// The time of [`view`].
 pub(crate) const NOW_UNIX_MS: u64 = 1_700_000_000_123;
 /// The reconciled object of [`view`].
 pub(crate) const OBJECT: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing",
     "metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"5"}}"#;
 
-/// What outcomes for that object are checked against.
 pub(crate) fn check() -> Check {
     let manifest = r#"{"apiVersion":"mortise.dev/v1alpha1","kind":"PluginManifest","name":"thing","version":"1",
         "controllers":[{"for":{"apiVersion":"example.com/v1","kind":"Thing"}}]}"#;
@@ -30,34 +28,34 @@ pub(crate) fn check() -> Check {
     Check { spec: Arc::new(manifest.controllers[0].clone()), before: None }
 }
 
-/// A component whose functions have these bodies, in core WebAssembly text. Both leave a pointer into memory, which is
-/// zero everywhere but at 0, where the manifest's text `{}` and its pointer and length stand, and at 1024, where the
-/// apiVersion and the kind of [`OBJECT`] do, and at 1048 an expression and a zone. A reconcile that leaves 64 answers an
-/// outcome that wants nothing.
+/// A component whose functions have these bodies, in core WebAssembly text. Both return a pointer into memory, which is zero
+/// but for the manifest `{}` at 0 with its pointer and length at 8, the apiVersion and kind of [`OBJECT`] at 1024, and a cron
+/// expression and a zone at 1048. A reconcile that returns 64 returns an empty outcome.
 pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
-    guest_of("0.1.0", manifest, reconcile)
+    wat::parse_str(text_of("0.1.0", manifest, reconcile)).unwrap()
 }
 
 /// A component that does nothing.
 pub(crate) fn idle_guest() -> Vec<u8> {
-    guest("i32.const 8", "i32.const 64")
+    idle_guest_of("0.1.0")
 }
 
-/// A component that does nothing, with more text before its end.
+/// The same for a version of the contract.
+pub(crate) fn idle_guest_of(version: &str) -> Vec<u8> {
+    wat::parse_str(text_of(version, "i32.const 8", "i32.const 64")).unwrap()
+}
+
+/// The same with more text before its end.
 pub(crate) fn idle_guest_with(more: &str) -> Vec<u8> {
-    let text =
-        TEMPLATE.replace("$VERSION", "0.1.0").replace("$MANIFEST", "i32.const 8").replace("$RECONCILE", "i32.const 64");
+    let text = text_of("0.1.0", "i32.const 8", "i32.const 64");
     let body = text.trim_end().strip_suffix(')').expect("the template is one component");
     wat::parse_str([body, more].concat()).unwrap()
 }
 
-/// The same for any version of the contract.
-pub(crate) fn guest_of(version: &str, manifest: &str, reconcile: &str) -> Vec<u8> {
-    let text = TEMPLATE.replace("$VERSION", version).replace("$MANIFEST", manifest).replace("$RECONCILE", reconcile);
-    wat::parse_str(text).unwrap()
+fn text_of(version: &str, manifest: &str, reconcile: &str) -> String {
+    TEMPLATE.replace("$VERSION", version).replace("$MANIFEST", manifest).replace("$RECONCILE", reconcile)
 }
 
-/// Compiles and loads a component.
 pub(crate) fn load(engine: &Engine, wasm: &[u8]) -> Result<Plugin, Refusal> {
     let code = compiling(engine.profile()).unwrap().precompile_component(wasm).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -66,7 +64,7 @@ pub(crate) fn load(engine: &Engine, wasm: &[u8]) -> Result<Plugin, Refusal> {
     engine.load(Artifact { digest: digest::of(wasm), file, cached: false, elapsed: Duration::ZERO })
 }
 
-/// The object of [`OBJECT`], decoded.
+/// [`OBJECT`], decoded.
 pub(crate) fn object() -> Arc<Object> {
     Arc::new(Object::decode(OBJECT.as_bytes(), &mut Interner::default()).unwrap())
 }

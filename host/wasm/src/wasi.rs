@@ -1,9 +1,9 @@
-//! WASI as a plugin finds it: complete enough that every toolchain's guests link, and nothing behind it. The clocks
-//! stand at the call's time, randomness is seeded, stdout and stderr are kept in memory, there are no files, no
-//! environment and no sockets, and nothing ever waits (G5).
+//! WASI for plugins: every interface that toolchains' guests import, and no system behind it. The clocks show the call's
+//! time, randomness is seeded, stdout and stderr are kept in memory, there are no files, environment or sockets, and
+//! nothing ever blocks (G5).
 //!
-//! wasmtime-wasi gives the interfaces, and the file and socket types that no guest can get a handle of; what a guest
-//! can reach is answered here, from the state of its one call, so that a call that uses no WASI pays nothing for it.
+//! wasmtime-wasi provides the interfaces, and the file and socket types, of which no guest can get a handle. What a guest can
+//! reach is implemented here on the state of its call, so that a call without WASI pays nothing for it.
 
 mod io;
 
@@ -22,7 +22,6 @@ use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
 use crate::log::Tail;
 use crate::state::CallState;
 
-/// Adds every WASI interface that toolchains import.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     fn same(state: &mut CallState) -> &mut CallState {
         state
@@ -78,7 +77,7 @@ impl clocks::wall_clock::Host for CallState {
     }
 }
 
-/// No time passes during a call, so what waits for a later moment is told at once that it has come.
+/// No time passes during a call, so every timer has fired already.
 impl clocks::monotonic_clock::Host for CallState {
     fn now(&mut self) -> wasmtime::Result<u64> {
         Ok(0)

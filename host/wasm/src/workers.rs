@@ -1,12 +1,10 @@
-//! The threads that guests run on. A [`Job`] is submitted without waiting; its [`JobDone`] comes out through a callback on the
-//! worker's thread. Guests never run on the threads that talk to the API server, and a panic of the host while one runs costs
-//! that call only.
+//! The threads that guests run on. Submitting a [`Job`] never blocks; its [`JobDone`] comes out through a callback on the
+//! worker's thread. Guests never run on the threads that talk to the API server, and a panic of the host during a call costs
+//! that call alone.
 //!
-//! Reconciles have workers of their own, admission and conversion others, so that neither waits for the other. Which job a
-//! worker takes is for `schedule.rs` to say (Q4). Plugins have no affinity to workers, because what is warm for a component,
-//! its slots in the pool, is warm for them all.
+//! Reconciles have their own workers; admission and conversion have others, so that neither waits for the other. `schedule.rs`
+//! decides which job a worker takes (Q4). Plugins have no affinity to workers: a component's warm pool slots serve them all.
 
-use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,14 +14,13 @@ use std::time::{Duration, Instant};
 
 use mortise_core::call::{Call, CallDone, CallId, Conclusion};
 use mortise_core::contract::{CallResult, GuestFault};
-use mortise_core::dependencies::Dependencies;
 use mortise_core::limits::CallLimits;
 use mortise_core::object::ObjectRef;
 use mortise_core::{admission, conversion};
 
 use crate::log::LogLine;
 use crate::plugin::request::WebhookRequest;
-use crate::plugin::{CallCompletion, CallStats, Completion, Plugin};
+use crate::plugin::{CallStats, Completion, Plugin};
 
 use self::schedule::{Pace, QUEUE_LENGTH, Schedule};
 
@@ -31,7 +28,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
-/// Fewest workers of reconciles, and of webhook calls, however few cores there are: threads are no cores.
+/// Fewest workers for reconciles, and for webhook calls, also on a machine with fewer cores.
 pub const MIN_WORKERS: usize = schedule::MIN_WORKERS;
 
 /// One guest call to run.
@@ -46,44 +43,39 @@ pub struct Job {
 /// What a guest is called for.
 #[derive(Debug)]
 pub enum Work {
-    /// To reconcile an object; its [`JobDone`] goes to the callback of [`Workers::start`].
+    /// A reconcile; its [`JobDone`] goes to the callback of [`Workers::start`].
     Reconcile(Box<Call>),
-    /// To say whether an object may be stored; the one who asked waits.
-    Admit(Box<Admit>),
-    /// To convert an object to another version of its kind; the one who asked waits.
-    Convert(Box<Convert>),
+    /// Admission of an object.
+    Admit(Box<WebhookCall<admission::AdmissionRequest, admission::Verdict>>),
+    /// Conversion of an object to another version of its kind.
+    Convert(Box<WebhookCall<conversion::ConversionRequest, conversion::Conversion>>),
 }
 
-/// A question about an object that is not stored yet.
-pub type Admit = WebhookCall<admission::AdmissionRequest, admission::Verdict>;
-/// A question for an object in another version.
-pub type Convert = WebhookCall<conversion::ConversionRequest, conversion::Conversion>;
-
-/// A question of the API server.
-pub struct WebhookCall<Q, A> {
+/// A request of the API server.
+pub struct WebhookCall<Q, R> {
     /// The plugin's name.
     pub plugin: Arc<str>,
-    /// What is asked.
-    pub question: Q,
+    /// What the guest is called with.
+    pub request: Q,
     /// Bounds of the call.
     pub limits: CallLimits,
-    /// After this moment nobody waits any more, and nobody is asked.
+    /// The webhook server's deadline: a call that would begin later is dropped.
     pub until: Instant,
-    /// Called on a worker's thread with what came of it, unless it was too late; must not block.
-    pub answer: Box<dyn FnOnce(Completion<A>) + Send>,
+    /// Called on a worker's thread when the call has ended; must not block.
+    pub respond: Box<dyn FnOnce(Completion<R>) + Send>,
 }
 
-impl<Q: fmt::Debug, A> fmt::Debug for WebhookCall<Q, A> {
+impl<Q: fmt::Debug, R> fmt::Debug for WebhookCall<Q, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebhookCall")
             .field("plugin", &self.plugin)
-            .field("question", &self.question)
+            .field("request", &self.request)
             .finish_non_exhaustive()
     }
 }
 
 impl Work {
-    /// Whose share of the workers it takes.
+    /// The plugin whose share of the workers it takes.
     fn plugin(&self) -> &Arc<str> {
         match self {
             Self::Reconcile(call) => &call.plugin,
@@ -102,22 +94,22 @@ pub struct JobDone {
     pub controller: Arc<str>,
     /// The reconciled object.
     pub object: ObjectRef,
-    /// What the driver is told.
+    /// The result for the engine.
     pub done: CallDone,
     /// What the guest logged.
     pub logs: Vec<LogLine>,
-    /// Log lines that were not kept.
+    /// Log lines over the bound.
     pub dropped_logs: u64,
     /// What the call used.
     pub stats: CallStats,
 }
 
-/// Too many calls of one plugin wait. Carries the job back.
+/// Too many calls of one plugin wait. Returns the job.
 #[derive(Debug, thiserror::Error)]
 #[error("{QUEUE_LENGTH} calls of the plugin {:?} wait for a worker, and no more may", .0.work.plugin())]
 pub struct QueueFull(pub Job);
 
-/// Hands jobs to the workers, from anywhere. Once they have ended, what is handed to it stays unanswered.
+/// Submits jobs from any thread. A job that is submitted after the workers have ended is never run.
 #[derive(Clone)]
 pub struct Submitter {
     reconciles: Arc<Queue>,
@@ -125,7 +117,7 @@ pub struct Submitter {
 }
 
 impl Submitter {
-    /// Lets a job wait for a worker. Never blocks.
+    /// Queues a job. Never blocks.
     ///
     /// # Errors
     /// [`QueueFull`] with the job when too many of its plugin wait.
@@ -150,7 +142,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts so many threads for reconciles, and half as many for webhook calls, of which there are fewer; at least
+    /// Starts this many threads for reconciles, and half as many for webhook calls, of which there are fewer; at least
     /// [`MIN_WORKERS`] of both. `done` is called on a worker's thread after each reconcile and must not block for long.
     ///
     /// # Errors
@@ -180,7 +172,7 @@ impl Workers {
         self.submitter.submit(job)
     }
 
-    /// The way in for those who do not hold the workers.
+    /// Submits to these workers from elsewhere.
     pub fn submitter(&self) -> Submitter {
         self.submitter.clone()
     }
@@ -191,7 +183,7 @@ impl Drop for Workers {
         self.submitter.reconciles.close();
         self.submitter.webhooks.close();
         for thread in self.threads.drain(..) {
-            // Panics inside calls are caught; one of the callback was reported by the panic hook already.
+            // Panics inside calls are caught; the panic hook has reported one of the callback.
             let _ = thread.join();
         }
     }
@@ -203,23 +195,24 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// A job that waits, and the time that its plugin is charged for when it ends: of its calls that were given up.
+/// A queued job.
 struct Waiting {
     job: Job,
+    /// Time of its calls that were given up, which its plugin is charged for too.
     spent: Duration,
 }
 
-/// How a worker came to be free again.
+/// How a worker's turn ended.
 enum Ended {
-    /// After a call that took so long.
+    /// The call took this long.
     Took(Duration),
-    /// After a call that took longer than its pace allows; it waits to be made again.
+    /// The call took longer than its pace allows and is queued again.
     GaveUp(Waiting),
-    /// Without a call, for which it was too late.
+    /// There was no call: its deadline had passed.
     NotCalled,
 }
 
-/// Jobs that wait for the same workers.
+/// The jobs of one group of workers.
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -252,12 +245,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for a job; None when there will be none any more.
+    /// Waits for a job; None once the queue is closed and empty.
     fn take(&self, worker: usize) -> Option<(Waiting, Pace)> {
         let mut state = self.lock();
         loop {
             if let Some(next) = state.schedule.next(worker) {
-                // The call that ended before may have kept several jobs waiting.
+                // The call that ended before may have held back several jobs.
                 self.wake(&state);
                 return Some(next);
             }
@@ -279,7 +272,7 @@ impl Queue {
         }
     }
 
-    /// Wakes a worker when there is one and a job for it.
+    /// Wakes an idle worker if there is a job for it.
     fn wake(&self, state: &State) {
         if state.idle > 0 && state.schedule.is_ready() {
             self.changed.notify_one();
@@ -296,8 +289,8 @@ fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
     while let Some((Waiting { job: Job { plugin, work }, spent }, pace)) = queue.take(worker) {
         let ended = match work {
             Work::Reconcile(call) => reconcile(plugin, call, spent, pace, done),
-            Work::Admit(admit) => answer(plugin, admit, pace, Work::Admit),
-            Work::Convert(convert) => answer(plugin, convert, pace, Work::Convert),
+            Work::Admit(admit) => respond(plugin, admit, pace, Work::Admit),
+            Work::Convert(convert) => respond(plugin, convert, pace, Work::Convert),
         };
         queue.ended(worker, ended);
     }
@@ -307,22 +300,16 @@ fn reconcile(plugin: Arc<Plugin>, call: Box<Call>, spent: Duration, pace: Pace, 
     let begin = Instant::now();
     let hurried = hurried(&call.limits, pace);
     let (view, limits) = (call.view.clone(), hurried.unwrap_or(call.limits));
-    let CallCompletion { result, reads, logs, dropped_logs, stats } = guarded(
+    let Completion { result, reads, logs, dropped_logs, stats } = guarded(
         || plugin.call(call.object.json(), view, &limits),
-        |message| CallCompletion {
-            result: CallResult::HostFault(message),
-            reads: Dependencies::default(),
-            logs: Vec::new(),
-            dropped_logs: 0,
-            stats: CallStats::default(),
-        },
+        |message| Completion::without_call(CallResult::HostFault(message)),
     );
     if hurried.is_some() && matches!(result, CallResult::Fault(GuestFault::Deadline { .. })) {
         let job = Job { plugin, work: Work::Reconcile(call) };
         return Ended::GaveUp(Waiting { job, spent: spent + begin.elapsed() });
     }
     let Call { id, controller, object, check, .. } = *call;
-    // The check takes time by the size of the outcome, so it is the plugin's too.
+    // The check takes longer for a larger outcome, so the plugin is charged for it.
     let conclusion = guarded(|| check.conclude(&object, result), Conclusion::HostFault);
     let elapsed = begin.elapsed();
     let elapsed_us = u64::try_from((spent + elapsed).as_micros()).unwrap_or(u64::MAX);
@@ -339,52 +326,44 @@ fn reconcile(plugin: Arc<Plugin>, call: Box<Call>, spent: Duration, pace: Pace, 
     Ended::Took(elapsed)
 }
 
-fn answer<Q: WebhookRequest>(
+fn respond<Q: WebhookRequest>(
     plugin: Arc<Plugin>,
-    ask: Box<WebhookCall<Q, Q::Answer>>,
+    call: Box<WebhookCall<Q, Q::Response>>,
     pace: Pace,
-    again: fn(Box<WebhookCall<Q, Q::Answer>>) -> Work,
+    again: fn(Box<WebhookCall<Q, Q::Response>>) -> Work,
 ) -> Ended {
     let begin = Instant::now();
-    if begin >= ask.until {
+    if begin >= call.until {
         return Ended::NotCalled;
     }
-    let hurried = hurried(&ask.limits, pace);
-    let Completion { answer, logs, dropped_logs, stats } = guarded(
-        || plugin.ask(&ask.question, &hurried.unwrap_or(ask.limits)),
-        |message| Completion {
-            answer: Ok(Q::host_fault(message)),
-            logs: Vec::new(),
-            dropped_logs: 0,
-            stats: CallStats::default(),
-        },
+    let hurried = hurried(&call.limits, pace);
+    let Completion { result, reads, logs, dropped_logs, stats } = guarded(
+        || plugin.review(&call.request, &hurried.unwrap_or(call.limits)),
+        |message| Completion::without_call(Ok(Q::host_fault(message))),
     );
-    if hurried.is_some() && matches!(answer, Err(GuestFault::Deadline { .. })) {
-        return Ended::GaveUp(Waiting { job: Job { plugin, work: again(ask) }, spent: Duration::ZERO });
+    if hurried.is_some() && matches!(result, Err(GuestFault::Deadline { .. })) {
+        return Ended::GaveUp(Waiting { job: Job { plugin, work: again(call) }, spent: Duration::ZERO });
     }
     let elapsed = begin.elapsed();
-    (ask.answer)(Completion { answer: answer.unwrap_or_else(Q::fault), logs, dropped_logs, stats });
+    (call.respond)(Completion { result: result.unwrap_or_else(Q::fault), reads, logs, dropped_logs, stats });
     Ended::Took(elapsed)
 }
 
-/// The bounds of a call that may be given up; None when it may take all of its time.
+/// The limits of a call whose pace is shorter than its deadline, so that it may be given up.
 fn hurried(limits: &CallLimits, pace: Pace) -> Option<CallLimits> {
     let deadline_ms = u64::try_from(pace.limit()?.as_millis()).ok()?;
     (deadline_ms < limits.deadline_ms).then_some(CallLimits { deadline_ms, ..*limits })
 }
 
-/// Runs a call; a panic of the host ends as the host's own fault. Nothing that the call touched is used again: its
-/// store is its own.
+/// Runs a call; a panic of the host becomes a host fault, never the guest's trap. The call's store is its own, so nothing that
+/// it touched is used again.
 fn guarded<R>(call: impl FnOnce() -> R, host_fault: impl FnOnce(String) -> R) -> R {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| host_fault(host_panic(&*panic)))
-}
-
-/// A panic of the host during a call. The guest set it off but cannot mend it, so it never reads as the guest's trap.
-fn host_panic(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!(
-        "mortise itself panicked while it ran this call ({}); the plugin is not at fault; please report it with the \
-         lines above it in the host's log",
-        text.unwrap_or("no message")
-    )
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        host_fault(format!(
+            "mortise itself panicked while it ran this call ({}); the plugin is not at fault; please report it with the \
+             lines above it in the host's log",
+            text.unwrap_or("no message")
+        ))
+    })
 }

@@ -1,8 +1,8 @@
-//! Components that wait for a compile thread, first come, first compiled. The event loop puts them in and takes back what
-//! nobody wants any more, so of a plugin that is replaced a hundred times only the newest waits.
+//! The queue of the compile threads, first in, first out. The event loop withdraws what is not needed any more, so of a plugin
+//! that is replaced a hundred times only the newest version is queued.
 //!
-//! A digest waits once at most, and only while a plugin is offered as it, so there are no more entries than plugins; each has
-//! some 200 bytes, since nobody has read the component yet.
+//! A digest is queued once at most, and only while it is a plugin's, so there are no more entries than plugins; each has some
+//! 200 bytes, without the component's.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use mortise_core::digest::Digest;
 use mortise_source::Origin;
 
-/// What is to be compiled, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) digest: Digest,
@@ -20,19 +19,17 @@ pub(super) struct Job {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     waiting: Mutex<VecDeque<Job>>,
-    came: Condvar,
+    pushed: Condvar,
 }
 
 impl Jobs {
-    /// Lets a component wait, behind all others.
     pub(super) fn push(&self, job: Job) {
         let mut waiting = self.lock();
         waiting.retain(|waiting| waiting.digest != job.digest);
         waiting.push_back(job);
-        self.came.notify_one();
+        self.pushed.notify_one();
     }
 
-    /// Lets it wait no longer.
     pub(super) fn withdraw(&self, digest: &Digest) {
         self.lock().retain(|waiting| waiting.digest != *digest);
     }
@@ -44,7 +41,7 @@ impl Jobs {
             if let Some(job) = waiting.pop_front() {
                 return job;
             }
-            waiting = self.came.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = self.pushed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -1,5 +1,4 @@
-//! Reads a component where its source has found it, for a compile thread that is about to compile it. Bytes of the digest that
-//! was offered come out, or why there are none now.
+//! Reads a component from its origin for a compile thread. Bytes of the offered digest come out, or why there are none.
 
 use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, ObjectRef};
@@ -12,11 +11,10 @@ use tokio::sync::oneshot;
 /// Why a component is not loaded.
 #[derive(Debug)]
 pub(crate) enum NotLoaded {
-    /// It is not accepted.
     Refused(Refusal),
-    /// Something else, or nothing, is where it was found; the source that it was found by tells what.
+    /// Its origin has another component or none, which the source reports.
     Changed,
-    /// Nobody could say what is there, and why.
+    /// Its origin cannot be read now.
     Unreachable(String),
 }
 
@@ -26,7 +24,6 @@ impl From<Refusal> for NotLoaded {
     }
 }
 
-/// What can be read from.
 pub(super) struct Origins {
     pub(super) api: ApiServer,
     pub(super) io: Handle,
@@ -40,14 +37,14 @@ impl Origins {
             })?,
             Origin::ConfigMap(name) => {
                 let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: name.clone() };
-                let (sender, answer) = oneshot::channel();
+                let (sender, response) = oneshot::channel();
                 let api = self.api.clone();
                 self.io.spawn(async move {
-                    // A thread that has ended wants no answer.
+                    // An error means that the thread has ended.
                     let _ = sender.send(api.read_live(&target).await);
                 });
                 let unreachable = |why: String| NotLoaded::Unreachable(format!("ConfigMap {name}: {why}"));
-                let object = answer.blocking_recv().map_err(|_| unreachable("the host ends".to_owned()))?;
+                let object = response.blocking_recv().map_err(|_| unreachable("the host ends".to_owned()))?;
                 let object = object.map_err(|error| unreachable(error.message))?;
                 object.and_then(|object| configmap::unpack(name, object.json(), digest))
             }

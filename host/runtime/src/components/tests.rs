@@ -1,4 +1,4 @@
-//! Real compile threads over a compiler that waits for its word, and notes what it is given.
+//! Real compile threads with a fake compiler, whose compilations the tests end.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
@@ -8,24 +8,22 @@ use std::time::Duration;
 use tokio::sync::mpsc as inputs;
 
 use super::*;
-use crate::supervise::{Falls, supervisor};
+use crate::supervise::{Failures, supervisor};
+use crate::testing::DEADLINE;
 
-/// Longer than anything here takes on a busy machine; only a failing test waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Where a component is that its source has lost.
+/// An origin that has lost its component.
 const GONE: &str = "gone";
-/// Where one is that nobody can read at the first try.
+/// An origin that cannot be read at the first try.
 const FAR: &str = "far";
 
 struct Bench {
     components: Components,
-    /// What a compile thread has begun with.
+    /// Compilations that have begun.
     begun: Receiver<String>,
-    /// Digests of which one compilation may end, and None when all may.
+    /// Digests of which one compilation may end; None: all.
     may_end: Arc<(Mutex<Option<BTreeSet<String>>>, Condvar)>,
     loaded: inputs::Receiver<Input>,
-    _falls: Falls,
+    _failures: Failures,
 }
 
 fn digest(name: &str) -> Digest {
@@ -41,11 +39,11 @@ impl Bench {
         let (begin, begun) = channel();
         let (begin, tries) = (Mutex::new(begin), Mutex::new(0));
         let may_end = Arc::new((Mutex::new(Some(BTreeSet::new())), Condvar::new()));
-        let word = Arc::clone(&may_end);
+        let ends = Arc::clone(&may_end);
         let load = move |job: &Job| {
-            // A test that has ended listens no more.
+            // An error means that the test has ended.
             let _ = begin.lock().unwrap().send(job.digest.to_string());
-            let (ends, changed) = &*word;
+            let (ends, changed) = &*ends;
             let must_wait = |ends: &mut Option<BTreeSet<String>>| match ends {
                 Some(ends) => !ends.remove(&*job.digest.0),
                 None => false,
@@ -56,18 +54,18 @@ impl Bench {
             match &job.origin {
                 origin if *origin == file(GONE) => Err(NotLoaded::Changed),
                 origin if *origin == file(FAR) && *tries == 1 => Err(NotLoaded::Unreachable("no answer".to_owned())),
-                // To be told is all that matters here; what loads takes the same way.
+                // A refusal takes the same way as a loaded plugin.
                 _ => Err(Refusal::new("Compiled", job.digest.to_string()).into()),
             }
         };
-        let (supervisor, falls) = supervisor();
+        let (supervisor, failures) = supervisor();
         let (sender, loaded) = inputs::channel(100);
         let components = Components::start_with(Arc::new(load), &sender, &supervisor).unwrap();
-        Self { components, begun, may_end, loaded, _falls: falls }
+        Self { components, begun, may_end, loaded, _failures: failures }
     }
 
-    /// A source offers something, which the driver asks for at once.
-    fn ask(&mut self, name: &str, path: &str) {
+    /// A source offers a component, and the engine has it compiled at once.
+    fn compile(&mut self, name: &str, path: &str) {
         self.components.offered(digest(name), file(path));
         assert!(self.components.compile(&digest(name)).is_none());
     }
@@ -83,18 +81,18 @@ impl Bench {
         assert_eq!(begun, Err(mpsc::RecvTimeoutError::Timeout));
     }
 
-    /// Both threads have something that nobody asked about.
+    /// Occupies both threads.
     fn keep_both_busy(&mut self) {
         for name in ["busy-1", "busy-2"] {
-            self.ask(name, name);
+            self.compile(name, name);
             self.begins(name);
         }
     }
 
-    /// Lets a compilation end. True when the driver is told.
+    /// Ends a compilation. True if there is an event for the engine.
     fn end(&mut self, name: &str) -> bool {
         let (ends, changed) = &*self.may_end;
-        ends.lock().unwrap().as_mut().expect("the test goes on").insert(name.to_owned());
+        ends.lock().unwrap().as_mut().expect("the test has not ended").insert(name.to_owned());
         changed.notify_all();
         let Some(Input::Loaded(ended, loaded)) = self.loaded.blocking_recv() else { panic!("not of a compile thread") };
         assert_eq!(ended, digest(name));
@@ -103,7 +101,7 @@ impl Bench {
                 assert_eq!((refusal.reason, refusal.message), ("Compiled", digest.to_string()));
                 true
             }
-            Some(event) => panic!("nothing loads here: {event:?}"),
+            Some(event) => panic!("the fake compiler loads nothing: {event:?}"),
             None => false,
         }
     }
@@ -121,7 +119,7 @@ fn of_a_plugin_that_is_replaced_a_hundred_times_what_runs_and_the_newest_are_com
     let mut bench = Bench::new();
     for version in 0..100 {
         let name = format!("v{version}");
-        bench.ask(&name, "plugin.wasm");
+        bench.compile(&name, "plugin.wasm");
         if version > 0 {
             bench.components.unload(&digest(&format!("v{}", version - 1)));
         }
@@ -130,7 +128,7 @@ fn of_a_plugin_that_is_replaced_a_hundred_times_what_runs_and_the_newest_are_com
             bench.begins(&name);
         }
     }
-    assert_eq!([bench.end("v0"), bench.end("v1")], [false, false], "nobody wants them any more");
+    assert_eq!([bench.end("v0"), bench.end("v1")], [false, false], "they are unloaded");
     bench.begins("v99");
     assert!(bench.end("v99"));
     bench.nothing_begins();
@@ -138,15 +136,15 @@ fn of_a_plugin_that_is_replaced_a_hundred_times_what_runs_and_the_newest_are_com
 }
 
 #[test]
-fn what_is_unloaded_while_it_waits_is_not_compiled_until_it_is_asked_for_again() {
+fn a_queued_component_that_is_unloaded_is_not_compiled_until_it_is_queued_again() {
     let mut bench = Bench::new();
     bench.keep_both_busy();
-    bench.ask("a", "a");
-    bench.ask("b", "b");
+    bench.compile("a", "a");
+    bench.compile("b", "b");
     bench.components.unload(&digest("a"));
     bench.end("busy-1");
     bench.begins("b");
-    bench.ask("a", "a");
+    bench.compile("a", "a");
     bench.end("busy-2");
     bench.begins("a");
     assert_eq!([bench.end("a"), bench.end("b")], [true, true]);
@@ -154,22 +152,22 @@ fn what_is_unloaded_while_it_waits_is_not_compiled_until_it_is_asked_for_again()
 }
 
 #[test]
-fn what_is_unloaded_and_offered_anew_while_it_compiles_is_compiled_once_and_told_once() {
+fn a_component_that_is_unloaded_and_offered_again_while_it_compiles_is_compiled_and_reported_once() {
     let mut bench = Bench::new();
     for name in ["a", "busy"] {
-        bench.ask(name, name);
+        bench.compile(name, name);
         bench.begins(name);
     }
     bench.components.unload(&digest("a"));
-    bench.ask("a", "a");
+    bench.compile("a", "a");
     assert_eq!([bench.end("a"), bench.end("busy")], [true, true]);
     bench.nothing_begins();
 }
 
 #[test]
-fn a_digest_that_two_plugins_have_is_compiled_from_the_second_when_the_first_has_lost_it() {
+fn a_digest_of_two_plugins_is_compiled_from_the_second_origin_when_the_first_has_lost_it() {
     let mut bench = Bench::new();
-    bench.ask("a", GONE);
+    bench.compile("a", GONE);
     bench.begins("a");
     bench.components.offered(digest("a"), file("second.wasm"));
     assert!(!bench.end("a"));
@@ -179,9 +177,9 @@ fn a_digest_that_two_plugins_have_is_compiled_from_the_second_when_the_first_has
 }
 
 #[test]
-fn what_its_source_has_lost_is_compiled_when_it_is_offered_again_and_the_driver_hears_nothing_before() {
+fn a_lost_component_is_compiled_when_it_is_offered_again_and_not_reported_before() {
     let mut bench = Bench::new();
-    bench.ask("a", GONE);
+    bench.compile("a", GONE);
     bench.begins("a");
     assert!(!bench.end("a"));
     bench.nothing_begins();
@@ -191,28 +189,28 @@ fn what_its_source_has_lost_is_compiled_when_it_is_offered_again_and_the_driver_
 }
 
 #[test]
-fn what_cannot_be_reached_is_read_again_and_not_refused() {
+fn an_unreachable_origin_is_read_again_and_no_refusal() {
     let mut bench = Bench::new();
-    bench.ask("a", FAR);
+    bench.compile("a", FAR);
     bench.begins("a");
     assert!(!bench.end("a"));
-    // By the other thread: the first one pauses.
+    // On the other thread: the first one pauses.
     bench.begins("a");
     assert!(bench.end("a"));
 }
 
 #[test]
-fn what_was_refused_may_be_asked_for_again() {
+fn a_refused_component_may_be_compiled_again() {
     let mut bench = Bench::new();
     for _ in 0..2 {
-        bench.ask("a", "a");
+        bench.compile("a", "a");
         bench.begins("a");
         assert!(bench.end("a"));
     }
 }
 
 #[test]
-fn what_no_source_has_is_lost() {
+fn a_component_without_an_origin_is_refused() {
     let mut bench = Bench::new();
     let Some(Event::Compiled(_, Err(refusal))) = bench.components.compile(&digest("a")) else { panic!("not refused") };
     assert_eq!(refusal.reason, "ComponentLost");

@@ -1,5 +1,4 @@
-//! The real loop, driver and servers, before an API server that is not there: what the host answers while it waits for
-//! the cluster, and how it ends.
+//! The real loop, engine and servers, without an API server: what probes and metrics show meanwhile, and how the host ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +9,11 @@ use mortise_core::digest;
 use mortise_core::engine::{self, Engine, WriteBudget};
 use mortise_core::object::{Kind, ResourceVersion};
 use mortise_core::store::Store;
-use mortise_kube::client::{Access, ApiServer};
 use mortise_source::{Origin, SourceEvent};
 use mortise_wasm::engine::Pooling;
 use mortise_wasm::workers::Workers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -26,44 +24,34 @@ use crate::http::{Scrape, probe, scrape};
 use crate::loader::Loader;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
-use crate::server::serve;
 use crate::sources::{Offers, Source, SourceInput};
 use crate::state::{self, HostState, Inspector};
-use crate::supervise::{Falls, supervisor};
+use crate::supervise::{Failures, supervisor};
+use crate::testing::{DEADLINE, api_server, serve_on_loopback};
 use crate::webhooks::Webhooks;
-
-/// Longer than anything here takes on a busy machine; only a failing test waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Host {
     inputs: mpsc::Sender<Input>,
     stop: oneshot::Sender<()>,
     metrics: Arc<Metrics>,
     inspector: Inspector,
-    _falls: Falls,
+    _failures: Failures,
     folder: tempfile::TempDir,
 }
 
-/// A host whose API server refuses every connection.
+/// A host whose API server refuses connections.
 async fn host() -> Host {
     let (host, mut event_loop) = at_rest().await;
     tokio::spawn(async move { event_loop.run().await });
     host
 }
 
-/// The same, before its loop has begun to turn.
+/// The same, with a loop that does not run yet.
 async fn at_rest() -> (Host, EventLoop) {
-    // Another test may have been first.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    let text = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
-        "clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
-        "users":[{"name":"u","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}"#;
-    std::fs::write(&kubeconfig, text).unwrap();
-    let api = ApiServer::connect(&Access { kubeconfig: Some(kubeconfig), context: None }).await.unwrap();
+    let api = api_server("127.0.0.1:1").await;
     let (inputs, receiver) = mpsc::channel(INPUTS);
-    let (supervisor, falls) = supervisor();
+    let (supervisor, failures) = supervisor();
     let metrics = Arc::new(Metrics::new());
     let loader = Loader::new(&folder.path().join("cache"), Pooling::OnDemand).unwrap();
     let components = Components::start(loader, &api, &inputs, &metrics, &supervisor).unwrap();
@@ -79,7 +67,7 @@ async fn at_rest() -> (Host, EventLoop) {
         reconciles: Reconciles::default(),
         webhooks: Webhooks::default(),
     };
-    let driver = Engine::new(engine::Config {
+    let engine = Engine::new(engine::Config {
         instance: "test".into(),
         namespace: "mortise-system".into(),
         call_slots: 2,
@@ -90,27 +78,19 @@ async fn at_rest() -> (Host, EventLoop) {
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);
     let (publisher, inspector) = state::channel();
-    let event_loop = EventLoop::new(driver, receiver, stopped, performer, offers, Arc::new(Notify::new()), publisher);
-    (Host { inputs, stop, metrics, inspector, _falls: falls, folder }, event_loop)
+    let event_loop = EventLoop::new(engine, receiver, stopped, performer, offers, Arc::new(Notify::new()), publisher);
+    (Host { inputs, stop, metrics, inspector, _failures: failures, folder }, event_loop)
 }
 
-/// Where the probes are served.
 async fn probes(inspector: &Inspector) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
     let inspector = inspector.clone();
-    tokio::spawn(serve(listener, None, move |request| probe(inspector.clone(), request)));
-    address
+    serve_on_loopback(move |request| probe(inspector.clone(), request)).await
 }
 
-/// Where the metrics are served.
 async fn metrics(metrics: &Arc<Metrics>, inspector: &Inspector) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
     let (metrics, inspector) = (Arc::clone(metrics), inspector.clone());
     let source = Scrape { metrics, inspector, requests: Arc::new(Vec::new), turn: Arc::default() };
-    tokio::spawn(serve(listener, None, move |request| scrape(source.clone(), request)));
-    address
+    serve_on_loopback(move |request| scrape(source.clone(), request)).await
 }
 
 async fn get(address: &str, path: &str) -> String {
@@ -118,15 +98,15 @@ async fn get(address: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     };
-    timeout(DEADLINE, exchange).await.expect("an answer")
+    timeout(DEADLINE, exchange).await.expect("a response")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_without_its_api_server_lives_and_is_not_ready() {
+async fn a_host_without_its_api_server_is_live_and_not_ready() {
     let host = host().await;
     let address = probes(&host.inspector).await;
     let healthz = get(&address, "/healthz").await;
@@ -140,7 +120,7 @@ async fn a_host_without_its_api_server_lives_and_is_not_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_component_that_is_refused_is_told_by_the_probe_and_by_a_metric() {
+async fn a_refused_component_shows_in_the_probe_and_in_a_metric() {
     let host = host().await;
     let (file, bytes) = (host.folder.path().join("broken.wasm"), b"\0asm cut");
     std::fs::write(&file, bytes).unwrap();
@@ -190,7 +170,7 @@ async fn a_shutdown_with_nothing_in_flight_ends_the_loop_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_word_to_stop_needs_no_place_among_the_inputs_and_comes_before_those_that_wait() {
+async fn the_stop_signal_passes_a_full_channel_of_inputs() {
     let (host, mut event_loop) = at_rest().await;
     for _ in 0..INPUTS {
         host.inputs.try_send(Input::Event(Event::Tick)).unwrap();
@@ -223,9 +203,9 @@ async fn a_loop_that_stays_in_one_step_is_not_live_and_is_scraped_with_its_last_
     assert!(get(&probes, "/healthz").await.starts_with("HTTP/1.1 200"));
     publisher.working(now_ms.saturating_sub(60_000));
     for path in ["/healthz", "/readyz"] {
-        let answer = get(&probes, path).await;
-        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
-        assert!(answer.contains("[-]event-loop failed: the event loop has been in one step for 6"), "{answer}");
+        let response = get(&probes, path).await;
+        assert!(response.starts_with("HTTP/1.1 500"), "{response}");
+        assert!(response.contains("[-]event-loop failed: the event loop has been in one step for 6"), "{response}");
     }
     let scraped = get(&scrapes, "/metrics").await;
     for line in [

@@ -1,7 +1,7 @@
-//! The names, labels and buckets of every series. Those of controller-runtime and client-go are theirs to the letter
-//! (without the `priority` of `workqueue_depth`, whose empty value is the same series to Prometheus).
+//! The names, labels and buckets of every series. Those of controller-runtime and client-go are exactly theirs (without the
+//! `priority` of `workqueue_depth`, whose empty value is the same series to Prometheus).
 //!
-//! prometheus-client adds `_total` to counters by itself, so no counter's name here ends in it.
+//! prometheus-client appends `_total` to counters, so no name here ends in it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -49,36 +49,23 @@ labels! {
     RequestLabels { code: String, method: String, host: String }
     /// client-go's label: the Lease's name.
     LeaseLabels { name: Arc<str> }
-    /// How a guest call ended.
     CallLabels { controller: Arc<str>, result: &'static str }
-    /// Which bound a guest broke.
     FaultLabels { controller: Arc<str>, reason: &'static str }
-    /// One plugin.
     PluginLabels { plugin: Arc<str> }
-    /// One plugin and what serves it.
     InfoLabels { plugin: Arc<str>, digest: Arc<str> }
-    /// One plugin and why it was refused.
     ReasonLabels { plugin: Arc<str>, reason: &'static str }
-    /// One kind.
     KindLabels { kind: String }
-    /// One kind and why its watch failed.
     CodeLabels { kind: String, reason: &'static str }
-    /// One sort of write.
     WriteLabels { plugin: Arc<str>, verb: &'static str, kind: String, result: &'static str }
     /// controller-runtime's label of webhooks: the path.
     WebhookLabels { webhook: String }
-    /// The same with the HTTP status.
     WebhookCodeLabels { webhook: String, code: String }
-    /// How a question about an object that is not stored yet was answered.
     ReviewLabels { controller: Arc<str>, operation: &'static str, result: &'static str }
-    /// Whether the compiler ran.
     CompileLabels { cached: &'static str }
 }
 
-/// A gauge of seconds.
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
 
-/// One field a series.
 #[derive(Debug)]
 pub(super) struct Families {
     pub(super) reconciles: Series<ResultLabels, Counter>,
@@ -115,7 +102,6 @@ pub(super) struct Families {
     pub(super) writes: Series<WriteLabels, Counter>,
 }
 
-/// The cache, by kind.
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) objects: Series<KindLabels, Gauge>,
@@ -144,12 +130,11 @@ impl Cache {
                 "mortise_etcd_restores",
                 "Times that the API server's versions went backwards, by the kind that showed it",
             ),
-            undecodable: counter(r, "mortise_undecodable_objects", "Objects that could not be read"),
+            undecodable: counter(r, "mortise_undecodable_objects", "Objects that could not be decoded"),
         }
     }
 }
 
-/// What the API server asks.
 #[derive(Debug)]
 pub(super) struct Webhooks {
     pub(super) requests: Series<WebhookCodeLabels, Counter>,
@@ -166,12 +151,12 @@ impl Webhooks {
             seconds: histogram(
                 r,
                 "controller_runtime_webhook_latency_seconds",
-                "From a webhook request to its answer",
+                "From a webhook request to its response",
                 webhook_buckets,
             ),
-            in_flight: gauge(r, "controller_runtime_webhook_requests_in_flight", "Webhook requests in work"),
-            reviews: counter(r, "mortise_admission_reviews", "Admission requests by how they were answered"),
-            conversions: counter(r, "mortise_conversions", "Objects wanted in another version, by how that ended"),
+            in_flight: gauge(r, "controller_runtime_webhook_requests_in_flight", "Webhook requests in progress"),
+            reviews: counter(r, "mortise_admission_reviews", "Admission reviews by result"),
+            conversions: counter(r, "mortise_conversions", "Conversions of objects by result"),
         }
     }
 }
@@ -199,11 +184,11 @@ impl Families {
                 "controller_runtime_max_concurrent_reconciles",
                 "Reconciles of a controller that may run at once",
             ),
-            active_workers: gauge(r, "controller_runtime_active_workers", "Reconciles in work"),
+            active_workers: gauge(r, "controller_runtime_active_workers", "Reconciles in progress"),
             depth: gauge(r, "workqueue_depth", "Keys that wait"),
             adds: counter(r, "workqueue_adds", "Keys that entered the queue"),
             queue_seconds: histogram(r, "workqueue_queue_duration_seconds", "How long keys waited", queue_buckets),
-            work_seconds: histogram(r, "workqueue_work_duration_seconds", "How long keys were in work", queue_buckets),
+            work_seconds: histogram(r, "workqueue_work_duration_seconds", "How long reconciles took", queue_buckets),
             unfinished_seconds: gauge(
                 r,
                 "workqueue_unfinished_work_seconds",
@@ -212,23 +197,23 @@ impl Families {
             longest_seconds: gauge(
                 r,
                 "workqueue_longest_running_processor_seconds",
-                "Age of the oldest reconcile in work",
+                "Age of the oldest reconcile in progress",
             ),
             retries: counter(r, "workqueue_retries", "Keys that came back after a failure"),
             requests: counter(r, "rest_client_requests", "Requests to the API server"),
             webhooks: Webhooks::register(r),
-            guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by how they ended"),
+            guest_calls: counter(r, "mortise_guest_calls", "Calls of guests by result"),
             guest_seconds: histogram(r, "mortise_guest_call_seconds", "Time of one call on its worker", guest_buckets),
             skipped: counter(
                 r,
                 "mortise_guest_calls_skipped",
                 "Reconciles without a call, because their inputs were those of the last one",
             ),
-            faults: counter(r, "mortise_guest_faults", "Calls that gave no usable answer, by reason"),
+            faults: counter(r, "mortise_guest_faults", "Calls without a usable result, by reason"),
             host_faults: counter(
                 r,
                 "mortise_host_faults",
-                "Calls that the host itself could not run, which no plugin is at fault for",
+                "Calls that the host failed to run, by no fault of a plugin",
             ),
             breaker_openings: counter(r, "mortise_breaker_openings", "Keys whose writes were stopped as a fight"),
             throttled: counter(r, "mortise_plugin_throttled", "Times that a plugin went over its budget of writes"),
@@ -241,13 +226,13 @@ impl Families {
                 Histogram::new(exponential_buckets(0.001, 2.0, 16))
             }),
             cache: Cache::register(r),
-            watch_failures: counter(r, "mortise_watch_failures", "Watches that could not be had, by reason"),
-            writes: counter(r, "mortise_writes", "Writes by verb, kind and answer"),
+            watch_failures: counter(r, "mortise_watch_failures", "Watches that failed, by reason"),
+            writes: counter(r, "mortise_writes", "Writes by verb, kind and result"),
         }
     }
 }
 
-/// Client-go's series of leader elections; only a host that takes part in one has any.
+/// client-go's series of leader election; a host without it has none.
 pub(super) fn leads(all: &mut AllSeries) -> Series<LeaseLabels, Gauge> {
     gauge(all, "leader_election_master_status", "1 when this host leads by the Lease of this name, else 0")
 }
@@ -257,15 +242,15 @@ fn queue_buckets() -> Histogram {
     Histogram::new(exponential_buckets(10e-9, 10.0, 12))
 }
 
-/// From 10 us, a fresh instance of a small guest, to 10 s, the longest deadline.
+/// From 10 us, a call of a small guest, to 10 s, the longest deadline.
 fn guest_buckets() -> Histogram {
     Histogram::new([
         10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 10.0,
     ])
 }
 
-/// From 100 us to 30 s, the longest that an API server waits. controller-runtime's own are the client's defaults, of which
-/// the first is 5 ms, within which all that is well ends.
+/// From 100 us to 30 s, the longest timeout of a webhook. controller-runtime has the client's defaults, whose first bucket is
+/// 5 ms, in which every healthy request would be.
 fn webhook_buckets() -> Histogram {
     Histogram::new([
         1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,

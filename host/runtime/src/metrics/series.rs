@@ -1,4 +1,4 @@
-//! The series of one name, by their labels: made at the first count, ended when what they name is gone, and bounded in number.
+//! The series of one name, by their labels: created at first use, removed with what they name, and bounded in number.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Error};
@@ -13,13 +13,11 @@ use prometheus_client::registry::{Metric, Registry};
 /// Label sets of all families together. A plugin with one controller has some forty, so this is enough for two thousand.
 pub(super) const MAX_SERIES: usize = 100_000;
 
-/// Labels that can be asked for their values.
+/// Labels whose values can be read by name.
 pub(super) trait Labels: Debug {
-    /// The value of a label.
     fn value(&self, label: &str) -> Option<&str>;
 }
 
-/// The labels of one series.
 pub(super) trait LabelSet: Labels + EncodeLabelSet + Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl<L: Labels + EncodeLabelSet + Clone + Eq + Hash + Send + Sync + 'static> LabelSet for L {}
@@ -40,18 +38,17 @@ impl<L: Clone + Eq + Hash, M: Clone> Series<L, M> {
         }
         let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
         if !sets.contains_key(labels) && self.total.fetch_add(1, Ordering::Relaxed) >= MAX_SERIES {
-            // The family that grows begins anew; Prometheus takes a counter that went back for a restart.
+            // The growing family is reset; to Prometheus a lower counter is a restart.
             self.total.fetch_sub(sets.len(), Ordering::Relaxed);
             sets.clear();
         }
         sets.entry(labels.clone()).or_insert_with(self.new).clone()
     }
+}
 
-    /// Ends all of them.
+impl<L: Labels + Send + Sync, M: Debug + Send + Sync> Series<L, M> {
     pub(super) fn clear(&self) {
-        let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
-        self.total.fetch_sub(sets.len(), Ordering::Relaxed);
-        sets.clear();
+        self.retain(&|_| false);
     }
 }
 
@@ -72,9 +69,8 @@ impl<L: EncodeLabelSet + Debug, M: EncodeMetric + TypedMetric + Debug> EncodeMet
     }
 }
 
-/// A family whatever its labels.
+/// A family of any labels.
 pub(super) trait AnySeries: Debug + Send + Sync {
-    /// Ends the series whose labels do not pass.
     fn retain(&self, keep: &dyn Fn(&dyn Labels) -> bool);
 }
 
@@ -87,7 +83,6 @@ impl<L: Labels + Send + Sync, M: Debug + Send + Sync> AnySeries for Series<L, M>
     }
 }
 
-/// Every family of the process.
 #[derive(Debug, Default)]
 pub(super) struct AllSeries {
     pub(super) registry: Registry,
@@ -96,7 +91,6 @@ pub(super) struct AllSeries {
 }
 
 impl AllSeries {
-    /// A new family.
     pub(super) fn register<L, M>(&mut self, name: &str, help: &str, new: fn() -> M) -> Series<L, M>
     where
         L: LabelSet,
@@ -109,7 +103,7 @@ impl AllSeries {
         series
     }
 
-    /// Ends the series whose labels do not pass, of every family.
+    /// Of every family.
     pub(super) fn retain(&self, keep: impl Fn(&dyn Labels) -> bool) {
         self.families.iter().for_each(|family| family.retain(&keep));
     }

@@ -1,4 +1,4 @@
-//! What a scrape shows, as Prometheus reads it.
+//! The text of a scrape.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ fn difference() -> Difference {
     Difference { object, what: What::Missing }
 }
 
-/// Everything that can happen, once.
+/// Every observation once.
 fn everything(metrics: &Metrics, at: Instant) {
     let faults = [
         GuestFault::Trap { message: "boom".to_owned(), detail: String::new() },
@@ -149,7 +149,7 @@ fn the_series_of_controller_runtime_and_client_go_have_their_names_and_labels() 
 }
 
 #[test]
-fn mortises_own_series_tell_of_guests_plugins_cache_and_writes() {
+fn mortises_own_series_show_guests_plugins_cache_and_writes() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
     let text = metrics.encode(now, &scraped()).unwrap();
@@ -183,7 +183,7 @@ fn mortises_own_series_tell_of_guests_plugins_cache_and_writes() {
 }
 
 #[test]
-fn work_in_progress_is_aged_at_the_scrape_and_gone_when_it_ends() {
+fn a_scrape_shows_the_age_of_reconciles_in_progress() {
     let (metrics, start) = (Metrics::new(), Instant::now());
     let taken = Observation::Taken { controller: controller(), queued_ms: 0 };
     metrics.observe(start, &taken);
@@ -193,7 +193,7 @@ fn work_in_progress_is_aged_at_the_scrape_and_gone_when_it_ends() {
     has(&text, &format!("workqueue_unfinished_work_seconds{labels} 14.0"));
     has(&text, &format!("workqueue_longest_running_processor_seconds{labels} 10.0"));
     has(&text, r#"controller_runtime_active_workers{controller="podset/PodSet"} 2"#);
-    // The one that began first ends first.
+    // The older one ends.
     metrics.observe(start + Duration::from_secs(10), &reconciled(ReconcileResult::Success, 10_000));
     let text = metrics.encode(start + Duration::from_secs(10), &Scraped::default()).unwrap();
     has(&text, &format!("workqueue_longest_running_processor_seconds{labels} 4.0"));
@@ -201,7 +201,7 @@ fn work_in_progress_is_aged_at_the_scrape_and_gone_when_it_ends() {
 }
 
 #[test]
-fn a_turn_that_ends_without_a_result_is_no_longer_in_work_and_counts_as_no_reconcile() {
+fn a_turn_that_ends_without_a_result_counts_as_no_reconcile() {
     let (metrics, start) = (Metrics::new(), Instant::now());
     for _ in 0..2 {
         metrics.observe(start, &Observation::Taken { controller: controller(), queued_ms: 0 });
@@ -215,7 +215,7 @@ fn a_turn_that_ends_without_a_result_is_no_longer_in_work_and_counts_as_no_recon
 }
 
 #[test]
-fn what_is_gone_leaves_no_series_and_counts_never_go_back() {
+fn removed_plugins_and_kinds_leave_no_series_and_counts_never_decrease() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     metrics.encode(now, &scraped()).unwrap();
     let mut less = scraped();
@@ -240,7 +240,7 @@ fn manifest(kind: &str, child: &str) -> Manifest {
 }
 
 #[test]
-fn a_plugin_that_is_withdrawn_takes_its_series_along() {
+fn a_withdrawn_plugin_leaves_no_series() {
     let (metrics, now) = (Arc::new(Metrics::new()), Instant::now());
     everything(&metrics, now);
     metrics.serves(&"podset".into(), &manifest("PodSet", "Pod"), false);
@@ -249,7 +249,7 @@ fn a_plugin_that_is_withdrawn_takes_its_series_along() {
     for plugin in ["podset", "bad"] {
         metrics.observe(now, &Observation::Withdrawn { plugin: plugin.into() });
     }
-    // The end of a turn that was under way.
+    // The end of a turn in progress.
     metrics.observe(now, &Observation::TurnEnded { controller: controller(), object: object() });
     drop(in_flight);
     let text = metrics.encode(now, &Scraped::default()).unwrap();
@@ -260,7 +260,7 @@ fn a_plugin_that_is_withdrawn_takes_its_series_along() {
 }
 
 #[test]
-fn a_version_without_a_controller_of_the_one_before_takes_its_series_along() {
+fn a_controller_that_the_next_version_lacks_leaves_no_series() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
     metrics.serves(&"podset".into(), &manifest("PodSet", "Pod"), true);
@@ -276,7 +276,7 @@ fn a_version_without_a_controller_of_the_one_before_takes_its_series_along() {
 }
 
 #[test]
-fn a_plugin_that_comes_back_with_ever_new_kinds_has_as_many_series_as_one() {
+fn the_series_of_a_plugin_whose_kinds_change_with_each_version_are_bounded() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     let mut known = Vec::new();
     for version in 0..50 {
@@ -303,7 +303,7 @@ fn a_plugin_that_comes_back_with_ever_new_kinds_has_as_many_series_as_one() {
 }
 
 #[test]
-fn the_number_of_series_is_bounded_and_the_family_that_grows_begins_anew() {
+fn the_number_of_series_is_bounded_and_the_growing_family_is_reset() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
     for number in 0..MAX_SERIES + 1_000 {

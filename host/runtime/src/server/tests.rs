@@ -1,4 +1,4 @@
-//! The server over real connections on loopback: plain ones, and ones whose client trusts a single authority.
+//! The server with real connections on loopback: plain ones, and ones whose client trusts a single authority.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,10 +17,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::tls::{ServingCert, acceptor};
 use super::*;
+use crate::testing::{DEADLINE, serve_on_loopback};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
-/// Longer than anything here takes on a busy machine; only a failing test waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 fn validity() -> Validity {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -31,11 +30,11 @@ async fn echo(request: Request) -> Response {
     let path = request.path().to_owned();
     match request.body().await {
         Ok(body) => text(StatusCode::OK, format!("{path} {}", String::from_utf8_lossy(&body))),
-        Err(answer) => *answer,
+        Err(response) => *response,
     }
 }
 
-/// A server that echoes, and what it shows.
+/// An echo server, and its certificate.
 async fn server(authority: &Authority) -> (SocketAddr, Arc<ServingCert>) {
     let serving_cert = Arc::new(ServingCert::default());
     serving_cert.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
@@ -43,18 +42,6 @@ async fn server(authority: &Authority) -> (SocketAddr, Arc<ServingCert>) {
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, Some(acceptor(Arc::clone(&serving_cert)).unwrap()), echo));
     (address, serving_cert)
-}
-
-/// A server without TLS.
-async fn plain<A, F>(answer: A) -> SocketAddr
-where
-    A: Fn(Request) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response> + Send + 'static,
-{
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, None, answer));
-    address
 }
 
 async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream<TcpStream>> {
@@ -71,8 +58,8 @@ async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await
 }
 
-/// Asks on a connection that stays, and gives what comes back up to `end`.
-async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str, end: &str) -> String {
+/// Sends a request on an open connection; returns the response up to `end`.
+async fn send(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str, end: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     while !text.contains(end) {
@@ -87,26 +74,26 @@ async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str, 
 const POST: &str = "POST /validate/a?timeout=10s HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
 
 #[tokio::test]
-async fn whoever_believes_the_authority_is_answered() {
+async fn a_client_that_trusts_the_authority_gets_a_response() {
     let authority = Authority::create(validity()).unwrap();
     let (address, _leaf) = server(&authority).await;
     let mut stream = connect(address, &authority.certificate).await.unwrap();
-    let answer = ask(&mut stream, POST, "/validate/a {}").await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let response = send(&mut stream, POST, "/validate/a {}").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     let stranger = Authority::create(validity()).unwrap();
     assert!(connect(address, &stranger.certificate).await.is_err());
 }
 
 #[tokio::test]
-async fn another_certificate_is_shown_to_the_next_and_drops_nobody() {
+async fn a_new_certificate_is_for_new_connections_and_drops_none() {
     let (before, after) = (Authority::create(validity()).unwrap(), Authority::create(validity()).unwrap());
     let (address, serving_cert) = server(&before).await;
     let mut stays = connect(address, &before.certificate).await.unwrap();
     serving_cert.show(after.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
-    ask(&mut stays, POST, "/validate/a {}").await;
+    send(&mut stays, POST, "/validate/a {}").await;
     assert!(connect(address, &before.certificate).await.is_err());
     let both = format!("{}{}", before.certificate, after.certificate);
-    ask(&mut connect(address, &both).await.unwrap(), POST, "/validate/a {}").await;
+    send(&mut connect(address, &both).await.unwrap(), POST, "/validate/a {}").await;
 }
 
 #[tokio::test]
@@ -115,31 +102,31 @@ async fn a_request_that_is_too_large_is_refused_before_it_is_read() {
     let (address, _leaf) = server(&authority).await;
     let mut stream = connect(address, &authority.certificate).await.unwrap();
     let head = format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", MAX_BODY_BYTES + 1);
-    let answer = ask(&mut stream, &head, "bytes").await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response = send(&mut stream, &head, "bytes").await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 
-    // One that does not say how long it is.
+    // Without a Content-Length.
     let mut stream = connect(address, &authority.certificate).await.unwrap();
     stream.write_all(b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &vec![b' '; 1 << 20], b"\r\n"].concat();
     for _ in 0..MAX_BODY_BYTES >> 20 {
         stream.write_all(&chunk).await.unwrap();
     }
-    let answer = ask(&mut stream, "1\r\n \r\n", "bytes").await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // Others are served on.
-    ask(&mut connect(address, &authority.certificate).await.unwrap(), POST, "/validate/a {}").await;
+    let response = send(&mut stream, "1\r\n \r\n", "bytes").await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    // Other connections work.
+    send(&mut connect(address, &authority.certificate).await.unwrap(), POST, "/validate/a {}").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_idle_connections_take_no_place_from_a_probe() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
-    let address = plain(echo).await;
-    let (closed, mut news) = tokio::sync::mpsc::unbounded_channel();
+    let address = serve_on_loopback(echo).await;
+    let (closed, mut closings) = tokio::sync::mpsc::unbounded_channel();
     let mut idle = Vec::new();
     for _ in 0..1_000 {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = TcpStream::connect(&address).await.unwrap();
         let closed = closed.clone();
         idle.push(tokio::spawn(async move {
             // Ends when the server does.
@@ -148,17 +135,17 @@ async fn a_thousand_idle_connections_take_no_place_from_a_probe() {
         }));
     }
     let probe = async {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        ask(&mut stream, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "/healthz ").await
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        send(&mut stream, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "/healthz ").await
     };
-    let answer = timeout(Duration::from_secs(5), probe).await.expect("the probe is answered");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    let the_rest = async {
+    let response = timeout(Duration::from_secs(5), probe).await.expect("the probe is answered");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    let the_others = async {
         for _ in 0..1_000 - MAX_CONNECTIONS {
-            news.recv().await;
+            closings.recv().await;
         }
     };
-    timeout(DEADLINE, the_rest).await.expect("those beyond the bound are closed");
+    timeout(DEADLINE, the_others).await.expect("those over the bound are closed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,19 +164,19 @@ async fn a_request_that_is_being_answered_is_not_cut_off_and_one_that_only_arriv
             }
         }
     };
-    let address = plain(slow).await;
-    let mut answered = TcpStream::connect(address).await.unwrap();
+    let address = serve_on_loopback(slow).await;
+    let mut answered = TcpStream::connect(&address).await.unwrap();
     answered.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     timeout(DEADLINE, begun.notified()).await.expect("the request is being answered");
-    let mut arriving = TcpStream::connect(address).await.unwrap();
+    let mut arriving = TcpStream::connect(&address).await.unwrap();
     arriving.write_all(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").await.unwrap();
     let mut newer = Vec::new();
     for _ in 0..MAX_CONNECTIONS {
-        newer.push(TcpStream::connect(address).await.unwrap());
+        newer.push(TcpStream::connect(&address).await.unwrap());
     }
     let end = timeout(DEADLINE, arriving.read(&mut [0])).await.expect("its place is taken");
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
     go.notify_one();
-    let answer = ask(&mut answered, "", "/slow ").await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let response = send(&mut answered, "", "/slow ").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }

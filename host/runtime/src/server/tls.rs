@@ -9,15 +9,13 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
-/// The certificate that the server shows to whoever connects next. Connections that exist keep theirs, so a change drops
-/// nobody.
+/// The certificate for new connections. Open ones keep theirs, so a change drops none.
 #[derive(Default)]
 pub(crate) struct ServingCert {
     current: RwLock<Option<Arc<CertifiedKey>>>,
 }
 
 impl ServingCert {
-    /// Shows another certificate from now on.
     pub(crate) fn show(&self, key: Arc<CertifiedKey>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
     }
@@ -35,8 +33,6 @@ impl ResolvesServerCert for ServingCert {
     }
 }
 
-/// The server's end of TLS with this certificate.
-///
 /// # Errors
 /// When this process cannot do TLS at all.
 pub(crate) fn acceptor(serving_cert: Arc<ServingCert>) -> Result<TlsAcceptor, rustls::Error> {
@@ -44,7 +40,7 @@ pub(crate) fn acceptor(serving_cert: Arc<ServingCert>) -> Result<TlsAcceptor, ru
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(serving_cert);
-    // HTTP/2 is off, as it is by default in controller-runtime: the API server has no need of it here.
+    // HTTP/2 is off, as by default in controller-runtime: the API server does not need it for webhooks.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

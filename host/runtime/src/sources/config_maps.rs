@@ -1,7 +1,7 @@
-//! The ConfigMaps of the host's namespace that carry the plugin label, as a source: the kube crate watches them, the
-//! source crate reads them, and here is what a relist no longer shows.
+//! The source of labelled ConfigMaps in the host's namespace: mortise-kube watches them, mortise-source reads them, and this
+//! file finds what a relist no longer shows.
 //!
-//! Reading decodes, decompresses and hashes up to 40 MiB, so it has a thread of its own. Nothing of a ConfigMap is kept.
+//! Reading one decodes, decompresses and hashes up to 40 MiB, so it has its own thread. Nothing of a ConfigMap is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::config::Namespace;
 use crate::event_loop::Input;
 use crate::supervise::Supervisor;
 
-/// ConfigMaps that wait to be read. Each has up to 1.4 MB of JSON, and the watch waits while these are.
+/// ConfigMaps between the watch and the reader, of up to 1.4 MB of JSON each. The watch waits while there are as many.
 const WAITING: usize = 4;
 
-/// Starts the watch and the thread that reads what it brings.
+/// Starts the watch and the reader.
 pub(super) fn start(
     namespace: &Namespace,
     api: &ApiServer,
@@ -38,16 +38,11 @@ pub(super) fn start(
         selector: Some(SELECTOR.into()),
         name: None,
     };
-    let alarm = supervisor.alarm("the look for the namespace of plugins' ConfigMaps");
-    let look = tell_if_missing(namespace.clone(), api.clone());
-    tokio::spawn(async move {
-        let _alarm = alarm;
-        look.await;
-    });
+    supervisor.spawn("the check of the plugins' namespace", warn_if_missing(namespace.clone(), api.clone()));
     let api = api.clone();
     supervisor.task("the watch of plugins' ConfigMaps", async move {
         loop {
-            // A watch that begins anew lists everything, so what is told again is what there is.
+            // A new watch lists everything again.
             tokio::select! {
                 () = watch::run(api.clone(), scope.clone(), sink.clone(), |event| event) => return Ok(()),
                 () = read_again.notified() => {}
@@ -67,21 +62,20 @@ pub(super) fn start(
     })
 }
 
-/// An API server lists a namespace that does not exist without a complaint, so whoever mistyped it would wait for ever.
-/// Whether the host may read namespaces does not matter: it runs in its own, mostly.
-async fn tell_if_missing(namespace: Namespace, api: ApiServer) {
+/// An API server lists a namespace that does not exist without an error, so a mistyped one would show nothing. A host without
+/// the right to read namespaces skips this: in a cluster it mostly runs in that namespace.
+async fn warn_if_missing(namespace: Namespace, api: ApiServer) {
     let name = Name { namespace: "".into(), name: namespace.as_str().into() };
     let target = ObjectRef { kind: Kind::new("v1", "Namespace"), name };
     if let Ok(None) = api.read_live(&target).await {
         tracing::warn!(
             %namespace,
-            "the namespace in which plugins are looked for does not exist; create it with: kubectl create namespace \
-             {namespace}"
+            "the namespace of the plugins does not exist; create it with: kubectl create namespace {namespace}"
         );
     }
 }
 
-/// Which plugins' names are known, and which of them a list that is under way has shown.
+/// The known plugins' names, and those that the present list has shown.
 #[derive(Debug, Default)]
 struct Listing {
     known: BTreeSet<Arc<str>>,
@@ -106,7 +100,7 @@ impl Listing {
                 let gone = vanished.filter(|name| !self.known.contains(name)).map(SourceEvent::Gone);
                 gone.chain([SourceEvent::Listed]).collect()
             }
-            // After a restore of etcd a list follows, and a plugin is told from another by its digest.
+            // A list follows a restore of etcd, and the digest identifies a plugin.
             WatchEvent::Progress(_) | WatchEvent::Restored { .. } => Vec::new(),
             WatchEvent::Failed(error) => {
                 failed(namespace, &error);
@@ -126,7 +120,7 @@ impl Listing {
     }
 }
 
-/// The watch tells of a failure once, and goes on trying.
+/// The watch reports a failure once and retries.
 fn failed(namespace: &Namespace, error: &WatchError) {
     match error {
         WatchError::Denied(message) => tracing::error!(
@@ -164,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_relist_no_longer_shows_is_gone() {
+    fn a_plugin_that_a_relist_does_not_show_is_gone() {
         let namespace = "ns".parse().unwrap();
         let mut listing = Listing::default();
         let mut take = |event| words(listing.take(&namespace, event));
@@ -173,11 +167,7 @@ mod tests {
         assert_eq!(take(WatchEvent::Listed(config_map("podset"))), ["found podset"]);
         assert_eq!(take(WatchEvent::ListDone(ResourceVersion(1))), ["listed"]);
         assert_eq!(take(WatchEvent::Applied(config_map("crontab"))), ["found crontab"]);
-        assert_eq!(
-            take(WatchEvent::Failed(WatchError::Unavailable("down".to_owned()))),
-            nothing,
-            "what was there stays"
-        );
+        assert_eq!(take(WatchEvent::Failed(WatchError::Unavailable("down".to_owned()))), nothing, "known plugins stay");
         assert_eq!(take(WatchEvent::Listing), nothing);
         assert_eq!(take(WatchEvent::Listed(config_map("crontab"))), ["found crontab"]);
         assert_eq!(take(WatchEvent::ListDone(ResourceVersion(2))), ["gone podset", "listed"]);

@@ -1,4 +1,4 @@
-//! Two sources, told in every order that matters.
+//! Two sources, with their events in every order that matters.
 
 use mortise_core::component::Offer;
 use mortise_core::digest::Digest;
@@ -26,10 +26,10 @@ fn listed(source: Source) -> SourceInput {
     SourceInput { source, event: SourceEvent::Listed }
 }
 
-/// What the driver is told, in short.
-fn words(told: Vec<SourceOutput>) -> Vec<String> {
-    let word = |told: SourceOutput| {
-        let (event, origin) = match told {
+/// The outputs, in short.
+fn words(outputs: Vec<SourceOutput>) -> Vec<String> {
+    let word = |output: SourceOutput| {
+        let (event, origin) = match output {
             SourceOutput::Event(event, origin) => (*event, origin),
             SourceOutput::ReadAgain(source) => return format!("read {source} again"),
         };
@@ -42,10 +42,10 @@ fn words(told: Vec<SourceOutput>) -> Vec<String> {
             Event::PluginUnreadable { name, refusal, .. } => format!("unreadable {name}: {refusal}"),
             Event::PluginGone { name, source } => format!("gone {name} of {source}"),
             Event::SourcesListed => "listed".to_owned(),
-            other => panic!("not for a source to say: {other:?}"),
+            other => panic!("not an event of a source: {other:?}"),
         }
     };
-    told.into_iter().map(word).collect()
+    outputs.into_iter().map(word).collect()
 }
 
 use Source::{ConfigMaps, Directory};
@@ -62,7 +62,7 @@ fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
         ["gone podset of the ConfigMaps, podset", "found podset b"]
     );
     assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), NOTHING);
-    // It goes on serving until the other one is read.
+    // It serves until the other one is read.
     assert_eq!(words(offers.take(gone(Directory, "podset"))), ["read the ConfigMaps again"]);
     assert_eq!(
         words(offers.take(has(ConfigMaps, "podset", "c"))),
@@ -73,14 +73,14 @@ fn a_plugin_of_the_folder_hides_the_configmap_of_its_name_until_it_is_gone() {
 }
 
 #[test]
-fn a_plugin_that_neither_source_has_any_longer_goes_though_the_second_was_to_be_read_again() {
+fn a_plugin_that_both_sources_lose_is_gone_also_before_the_second_was_read_again() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
     offers.take(listed(Directory));
     offers.take(has(Directory, "podset", "b"));
     offers.take(has(ConfigMaps, "podset", "c"));
     assert_eq!(words(offers.take(gone(Directory, "podset"))), ["read the ConfigMaps again"]);
     assert_eq!(words(offers.take(gone(ConfigMaps, "podset"))), ["gone podset of the plugin folder, podset"]);
-    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), ["found podset c"], "nothing is left of the first");
+    assert_eq!(words(offers.take(has(ConfigMaps, "podset", "c"))), ["found podset c"], "the first is gone already");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_file_that_comes_back_before_the_configmap_was_read_again_serves() {
 }
 
 #[test]
-fn a_hidden_plugin_that_goes_is_nobodys_business() {
+fn a_hidden_plugin_that_is_removed_causes_no_event() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
     offers.take(listed(Directory));
     offers.take(has(Directory, "podset", "b"));
@@ -108,15 +108,15 @@ fn a_hidden_plugin_that_goes_is_nobodys_business() {
 }
 
 #[test]
-fn the_sources_are_listed_once_both_of_them_are() {
+fn the_sources_are_listed_when_both_are() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
     assert_eq!(words(offers.take(listed(Directory))), NOTHING);
     assert_eq!(words(offers.take(listed(ConfigMaps))), ["listed"]);
-    assert_eq!(words(offers.take(listed(ConfigMaps))), NOTHING, "a second listing is no news");
+    assert_eq!(words(offers.take(listed(ConfigMaps))), NOTHING, "the engine knows it");
 }
 
 #[test]
-fn configmaps_wait_for_the_folder_so_that_a_restart_begins_with_the_right_one() {
+fn configmaps_wait_for_the_folder_so_that_a_restart_begins_with_the_right_plugin() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
     for early in [has(ConfigMaps, "podset", "a"), has(ConfigMaps, "crontab", "c"), listed(ConfigMaps)] {
         assert_eq!(words(offers.take(early)), NOTHING);
@@ -126,7 +126,7 @@ fn configmaps_wait_for_the_folder_so_that_a_restart_begins_with_the_right_one() 
 }
 
 #[test]
-fn of_a_plugin_that_waits_only_the_newest_reading_is_kept() {
+fn of_a_plugin_that_waits_only_the_newest_event_is_held() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
     for digest in ["a", "b", "c"] {
         assert_eq!(words(offers.take(has(ConfigMaps, "podset", digest))), NOTHING);
@@ -139,11 +139,11 @@ fn of_a_plugin_that_waits_only_the_newest_reading_is_kept() {
 }
 
 #[test]
-fn a_folder_that_is_not_listed_in_time_keeps_nobody_waiting_and_comes_in_later() {
+fn a_folder_that_is_not_listed_in_time_is_taken_later() {
     let mut offers = Offers::new(&[Directory, ConfigMaps]);
     offers.take(has(ConfigMaps, "podset", "a"));
     offers.take(listed(ConfigMaps));
-    // Not "listed": whoever is told that takes plugins away that the folder may have.
+    // Not "listed": then the engine would withdraw plugins that the folder may have.
     assert_eq!(words(offers.listing_due(Directory)), ["found podset a"]);
     assert_eq!(words(offers.take(has(ConfigMaps, "crontab", "c"))), ["found crontab c"]);
     assert_eq!(words(offers.listing_due(Directory)), NOTHING);
@@ -164,7 +164,7 @@ fn a_folder_that_was_listed_in_time_is_not_overdue() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_the_reason_and_may_be_mended() {
+fn an_unreadable_plugin_has_a_reason_and_may_become_readable() {
     let mut offers = Offers::new(&[ConfigMaps]);
     let refusal = Refusal::new("KeyMissing", "there is no key plugin.wasm");
     let event = SourceEvent::Unreadable { name: "podset".into(), source: "ConfigMap a/podset".into(), refusal };

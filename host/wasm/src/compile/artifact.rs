@@ -1,4 +1,4 @@
-//! What compiling and trying a component leave: its native code, and what the trial has shown.
+//! What the compilation and the trial of a component leave.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use mortise_core::manifest::Exports;
 pub struct Artifact {
     /// The component that it was compiled from.
     pub digest: Digest,
-    /// The native code. Open, so that it can be loaded whatever becomes of its name, and kept in the cache as long as it is.
+    /// The native code. While it is open it can be loaded, also without its path, and stays in the cache.
     pub file: Arc<File>,
     /// True when no compiler ran.
     pub cached: bool,
@@ -20,13 +20,13 @@ pub struct Artifact {
     pub elapsed: Duration,
 }
 
-/// What the trial of a component has shown (G7).
+/// What the trial of a component found (G7).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trial {
-    /// The size of the component, which needs not be read to know it.
+    /// The size of the component.
     pub component_bytes: u64,
     /// Which of the contract's optional interfaces it exports.
     pub exports: Exports,
-    /// The manifest that it told.
+    /// The manifest that it returned.
     pub manifest: Arc<str>,
 }

@@ -1,9 +1,8 @@
-//! Compiled components on disk with what their trials have shown, which components failed, and which are being compiled.
-//! Native code is run as it is found, so the folder belongs to this user alone, and an artifact is given out only as it was
-//! delivered: its sha256 is compared, unless the kernel says that the file was not changed since that was done last. What
-//! does not match is forgotten and compiled again.
+//! The compile cache on disk: artifacts with their components' trials, refusals, and compilations that have begun. Native code
+//! runs as it is found, so the folder belongs to this user alone, and an artifact's sha256 is verified before use, unless
+//! the kernel shows that the file has not changed since the last time. An artifact that does not match is compiled again.
 //!
-//! The folder has a bound in bytes and in entries; `room.rs` says what goes when it is full.
+//! The folder is bounded in bytes and entries; `eviction.rs` decides what a full one loses.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,32 +22,32 @@ use tracing::{debug, warn};
 
 use super::artifact::Trial;
 use super::error::{CompileError, host_error};
-use super::room::{self, BOUNDS, Bounds, Kept};
+use super::eviction::{self, BOUNDS, Bounds, Candidate};
 
-/// Reasons that a refusal by the compiler can have; a stored one must be among them.
+/// The reasons of refusals by the compiler; others in a record are ignored.
 const REASONS: [&str; 2] = ["CompileFailed", "TooCostlyToCompile"];
-/// Bytes of an artifact that are in memory at once while its digest is made.
+/// Bytes of an artifact that are in memory at once while it is hashed.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// What is known about a component.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// Its artifact is here, and what the trial of it by this host has shown, if there was one.
+    /// It has an artifact, and was tried if there is a trial.
     Compiled(Arc<File>, Option<Trial>),
     /// It does not compile.
     Refused(Refusal),
-    /// So many compilations of it were begun and never ended: the host died first.
+    /// This many compilations have begun and not ended: the host died.
     Attempted(u32),
 }
 
-/// The file beside an artifact, or in its place.
+/// The content of a record: a file beside an artifact, or without one.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Record {
     Compiled {
         /// The artifact's sha256.
         code: String,
-        /// The [`stamp`] of the file that had it.
+        /// The [`stamp`] of the file when it was verified.
         #[serde(default)]
         stamp: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +62,7 @@ enum Record {
     },
 }
 
-/// A [`Trial`], and by which host.
+/// A [`Trial`] by a host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Tried {
@@ -74,17 +73,16 @@ struct Tried {
     manifest: Arc<str>,
 }
 
-/// The folder.
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
-    /// Artifacts of other engines and versions stand beside ours, under other names.
+    /// Part of our file names: artifacts of other engines and versions are in the same folder.
     engine: String,
-    /// Trials by another host are not believed: it may link, scan and try in another way.
+    /// Trials by other builds of the host are void: they may scan, link and try differently.
     host: String,
     opened: SystemTime,
-    /// The artifacts that were given out, by their records, of which some are still in use.
-    given_out: Mutex<HashMap<PathBuf, Weak<File>>>,
+    /// Open artifacts, by their records; some may have been closed since.
+    in_use: Mutex<HashMap<PathBuf, Weak<File>>>,
     pub(super) bounds: Bounds,
 }
 
@@ -97,7 +95,7 @@ impl Cache {
             .create(folder)
             .map_err(|source| host_error(format!("create the compile cache {}", folder.display()), source))?;
         let metadata = fs::metadata(folder)
-            .map_err(|source| host_error(format!("look at the compile cache {}", folder.display()), source))?;
+            .map_err(|source| host_error(format!("read the mode of the compile cache {}", folder.display()), source))?;
         let foreign = metadata.uid() != rustix::process::geteuid().as_raw();
         if foreign || metadata.mode() & 0o022 != 0 {
             let why = if foreign { "it belongs to another user" } else { "others may write into it" };
@@ -111,14 +109,14 @@ impl Cache {
             engine: format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION")),
             host,
             opened: SystemTime::now(),
-            given_out: Mutex::default(),
+            in_use: Mutex::default(),
             bounds: BOUNDS,
         };
         cache.remove_leftovers();
         Ok(cache)
     }
 
-    /// What is known about a component. An entry that cannot be used is as good as none.
+    /// What is known about a component. An unusable entry counts as none.
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
         match self.record(digest)? {
             Record::Compiled { code, stamp, trial } => {
@@ -132,7 +130,7 @@ impl Cache {
                     exports: Exports { admission: trial.admission, conversion: trial.conversion },
                     manifest: trial.manifest,
                 });
-                Some(Entry::Compiled(self.give_out(digest, file), trial))
+                Some(Entry::Compiled(self.mark_in_use(digest, file), trial))
             }
             Record::Refused { reason, message } => {
                 let reason = REASONS.into_iter().find(|known| *known == reason)?;
@@ -146,7 +144,7 @@ impl Cache {
         let mut file = File::open(self.record_path(digest)).ok()?;
         let mut record = Vec::new();
         file.read_to_end(&mut record).ok()?;
-        // The age of a record is the time since it was last of use. One that cannot be made younger goes at another time.
+        // The time of last use. Without it the record is evicted earlier or later, which does no harm.
         let _ = file.set_modified(SystemTime::now());
         match serde_json::from_slice(&record) {
             Ok(record) => Some(record),
@@ -157,7 +155,7 @@ impl Cache {
         }
     }
 
-    /// The artifact, if it is what its record says.
+    /// The artifact, if it matches its record.
     fn intact(&self, digest: &Digest, code: &str, known_stamp: &str) -> Option<File> {
         let mut file = File::open(self.artifact_path(digest)).ok()?;
         let stamp = stamp(&file).ok()?;
@@ -174,14 +172,14 @@ impl Cache {
         (*hasher.finish().0 == *code).then_some(file)
     }
 
-    /// Remembers that a component is about to be compiled, in case that the host dies of it. The count is with this one.
+    /// Records that a compilation begins, in case it kills the host. `count` includes it.
     pub(super) fn begin(&self, digest: &Digest, count: u32) -> Result<(), CompileError> {
         self.write_record(digest, &Record::Attempted { count })?;
-        room::for_record(&self.kept(), self.bounds).iter().for_each(|record| remove(record));
+        eviction::for_record(&self.entries(), self.bounds).iter().for_each(|record| remove(record));
         Ok(())
     }
 
-    /// Where the code of a component is written while its compiler runs.
+    /// A temporary file in the folder.
     pub(super) fn draft(&self) -> Result<Draft, CompileError> {
         let prefix = format!(".{}-", std::process::id());
         let file = tempfile::Builder::new().prefix(&prefix).suffix(".draft").tempfile_in(&self.folder);
@@ -190,15 +188,15 @@ impl Cache {
         Ok(Draft { file, hasher: Hasher::default(), bytes: 0 })
     }
 
-    /// Stores an artifact: first the code, then the record that vouches for it. What there is no room for is given out and
-    /// not kept.
+    /// Stores an artifact: first the code, then the record with its sha256. Without space the artifact is returned and not
+    /// kept.
     pub(super) fn store(&self, digest: &Digest, draft: Draft) -> Result<Arc<File>, CompileError> {
         let Draft { file: draft, hasher, bytes } = draft;
         let path = self.artifact_path(digest);
         let failed = |source| host_error(format!("write {} into the compile cache", path.display()), source);
-        // Open for reading alone, whatever becomes of its name.
+        // Read-only, and open also when its path is gone.
         let file = File::open(draft.path()).map_err(failed)?;
-        let Some(removed) = room::for_artifact(&self.kept(), self.bounds, self.opened, bytes) else {
+        let Some(evicted) = eviction::for_artifact(&self.entries(), self.bounds, self.opened, bytes) else {
             warn!(
                 %digest, bytes, bound_bytes = self.bounds.bytes,
                 "the compile cache is full of components in use; this one is compiled again at the next start"
@@ -206,19 +204,19 @@ impl Cache {
             self.forget(digest);
             return Ok(Arc::new(file));
         };
-        for record in removed {
-            debug!(record = %record.display(), "forgetting an entry of the compile cache");
+        for record in evicted {
+            debug!(record = %record.display(), "evicting an entry of the compile cache");
             remove(&record);
         }
-        // Else a machine that fails might leave a file of this length with something else in it.
+        // Else a power failure might leave a file of this length with other content.
         draft.as_file().sync_data().map_err(failed)?;
         draft.persist(&path).map_err(|error| failed(error.error))?;
         let (code, stamp) = (hasher.finish().to_string(), stamp(&file).map_err(failed)?);
         self.write_record(digest, &Record::Compiled { code, stamp, trial: None })?;
-        Ok(self.give_out(digest, file))
+        Ok(self.mark_in_use(digest, file))
     }
 
-    /// Remembers what the trial of a component has shown, if its artifact is kept.
+    /// Records the trial of a component if its artifact is cached.
     pub(super) fn accept(&self, digest: &Digest, trial: &Trial) -> Result<(), CompileError> {
         let Some(Record::Compiled { code, stamp, .. }) = self.record(digest) else { return Ok(()) };
         let trial = Tried {
@@ -231,13 +229,11 @@ impl Cache {
         self.write_record(digest, &Record::Compiled { code, stamp, trial: Some(trial) })
     }
 
-    /// Remembers that a component does not compile.
     pub(super) fn store_refusal(&self, digest: &Digest, refusal: &Refusal) -> Result<(), CompileError> {
         let record = Record::Refused { reason: refusal.reason.to_owned(), message: refusal.message.clone() };
         self.write_record(digest, &record)
     }
 
-    /// Forgets what is known about a component.
     pub(super) fn forget(&self, digest: &Digest) {
         remove(&self.record_path(digest));
     }
@@ -248,7 +244,7 @@ impl Cache {
         let mut draft = self.draft()?.file;
         draft.write_all(&serde_json::to_vec(record).expect("a record is plain data")).map_err(failed)?;
         draft.as_file().set_modified(SystemTime::now()).map_err(failed)?;
-        // Renamed, so that no reader ever sees half of it.
+        // A rename, so that no reader sees half of it.
         draft.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
@@ -257,7 +253,6 @@ impl Cache {
         format!("{}-{}", digest.0.trim_start_matches("sha256:"), self.engine)
     }
 
-    /// The file that says what is known about a component.
     pub(super) fn record_path(&self, digest: &Digest) -> PathBuf {
         self.folder.join(format!("{}.json", self.stem(digest)))
     }
@@ -266,20 +261,19 @@ impl Cache {
         self.folder.join(format!("{}.cwasm", self.stem(digest)))
     }
 
-    /// Notes that an artifact is in use for as long as somebody has what this returns.
-    fn give_out(&self, digest: &Digest, file: File) -> Arc<File> {
+    /// The artifact is in use until the returned file is dropped.
+    fn mark_in_use(&self, digest: &Digest, file: File) -> Arc<File> {
         let file = Arc::new(file);
-        self.given_out().insert(self.record_path(digest), Arc::downgrade(&file));
+        self.in_use().insert(self.record_path(digest), Arc::downgrade(&file));
         file
     }
 
-    fn given_out(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<File>>> {
+    fn in_use(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<File>>> {
         // Each change is one insertion or removal, so a panic under the lock leaves it whole.
-        self.given_out.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what a host that died has left: drafts, and code that no record vouches for. Drafts of other processes that
-    /// are alive stay.
+    /// Removes what a host that died has left: drafts, and code without a record. Drafts of other live processes stay.
     fn remove_leftovers(&self) {
         for path in self.files().map(|file| file.path()) {
             let is_leftover = match path.extension().and_then(OsStr::to_str) {
@@ -288,38 +282,38 @@ impl Cache {
                 _ => false,
             };
             if is_leftover {
-                debug!(path = %path.display(), "removing what was left of an interrupted compilation");
+                debug!(path = %path.display(), "removing the leftovers of an interrupted compilation");
                 let _ = fs::remove_file(&path);
             }
         }
     }
 
-    /// Every entry of the folder, those of other engines too.
-    fn kept(&self) -> Vec<Kept> {
-        let mut given_out = self.given_out();
-        given_out.retain(|_, file| file.strong_count() > 0);
+    /// Every entry of the folder, also those of other engines.
+    fn entries(&self) -> Vec<Candidate> {
+        let mut in_use = self.in_use();
+        in_use.retain(|_, file| file.strong_count() > 0);
         let records = self.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "json"));
-        let kept = records.filter_map(|file| {
+        let entries = records.filter_map(|file| {
             let (metadata, record) = (file.metadata().ok()?, file.path());
             let artifact = fs::metadata(record.with_extension("cwasm")).ok();
-            Some(Kept {
+            Some(Candidate {
                 used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
                 bytes: metadata.len() + artifact.as_ref().map_or(0, fs::Metadata::len),
                 has_artifact: artifact.is_some(),
-                in_use: given_out.contains_key(&record),
+                in_use: in_use.contains_key(&record),
                 record,
             })
         });
-        kept.collect()
+        entries.collect()
     }
 
-    /// The files of the folder. One that cannot be read is as good as empty: writing into it says why.
+    /// The files of the folder. An unreadable folder counts as empty: a write into it returns the error.
     fn files(&self) -> impl Iterator<Item = DirEntry> {
         fs::read_dir(&self.folder).into_iter().flatten().flatten()
     }
 }
 
-/// An artifact that is being written; it is gone when it is dropped.
+/// A file that is being written; dropping it deletes it.
 #[derive(Debug)]
 pub(super) struct Draft {
     file: NamedTempFile,
@@ -340,25 +334,25 @@ impl Write for Draft {
     }
 }
 
-/// What changes when anybody changes a file, or puts another in its place. The ctime is the kernel's own, so nobody sets it back.
+/// Differs after every change or replacement of a file: only the kernel sets the ctime.
 fn stamp(file: &File) -> io::Result<String> {
     let file = file.metadata()?;
     let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
     Ok(format!("{} bytes of {modified:?} in inode {} since {changed:?}", file.len(), file.ino()))
 }
 
-/// Removes an entry: first the record, so that nothing vouches for code that is half gone.
+/// Removes an entry, the record first, so that no record is left without its code.
 fn remove(record: &Path) {
     let _ = fs::remove_file(record);
     let _ = fs::remove_file(record.with_extension("cwasm"));
 }
 
-/// The process in the name of a draft.
+/// The process id in the name of a draft.
 fn writer_of(draft: &Path) -> Option<u32> {
     draft.file_name()?.to_str()?.strip_prefix('.')?.split('-').next()?.parse().ok()
 }
 
-/// Whether a process of this number is alive and another one. In a container the host has the same number each time.
+/// Whether this is another, live process. In a container the host has the same id after each restart.
 fn is_another_process(pid: u32) -> bool {
     pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists()
 }

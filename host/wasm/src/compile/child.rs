@@ -1,5 +1,5 @@
-//! The compiler process: a component on stdin, native code on stdout, one JSON line on stderr when it does not compile.
-//! It limits itself before it reads a byte, and it is expected to die of some inputs.
+//! The compiler process: a component on stdin, native code on stdout, one JSON line on stderr when it does not compile. It
+//! limits itself before it reads a byte; some inputs kill it.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -9,14 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Profile, compiling};
 
-/// The environment variable in which the child finds its order. Not an argument, so that it mixes with no command line.
+/// The environment variable with the child's order. Not an argument, which could mix with the program's own.
 pub(super) const REQUEST_VARIABLE: &str = "MORTISE_COMPILE_ORDER";
 /// The exit status of a Rust program that panicked.
 pub(super) const PANICKED: i32 = 101;
-/// The exit status when the order is missing or cannot be followed: the host's fault, not the component's.
+/// The exit status when the child cannot follow its order: the host's fault, not the component's.
 const BAD_ORDER: u8 = 64;
 
-/// What the host wants of the child, beside the component itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Order {
@@ -32,8 +31,7 @@ struct Failure {
     error: String,
 }
 
-/// The whole life of the compiler process. A program calls this instead of its usual main when it was started as
-/// [`super::Compiler`]'s child.
+/// The main function of the compiler process, [`super::Compiler`]'s child.
 pub fn child_main() -> ExitCode {
     let order = match std::env::var(REQUEST_VARIABLE) {
         Ok(text) => match serde_json::from_str::<Order>(&text) {
@@ -70,10 +68,10 @@ fn unusable(message: &str) -> ExitCode {
     ExitCode::from(BAD_ORDER)
 }
 
-/// Limits this process. The hard limit of processor time lies a second later, because the soft one is only a signal.
+/// The hard limit of processor time is a second later, because the soft one only sends a signal.
 fn limit(order: &Order) -> io::Result<()> {
-    // Where the kernel chooses one process of a container that is out of memory, it is to choose this one. Where it kills
-    // all of them at once there is nothing to choose, and a kernel without the file has no such killer.
+    // A kernel that kills one process of a container out of memory should kill this one. Errors are harmless: other kernels
+    // kill all of them, or have no such file.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let exactly = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     setrlimit(Resource::As, exactly(order.memory_bytes))?;
@@ -83,7 +81,7 @@ fn limit(order: &Order) -> io::Result<()> {
     Ok(())
 }
 
-/// What the child said on stderr about a component that does not compile.
+/// The compiler's error, from the child's stderr.
 pub(super) fn error_in(stderr: &str) -> Option<String> {
     stderr.lines().rev().find_map(|line| serde_json::from_str::<Failure>(line).ok()).map(|failure| failure.error)
 }

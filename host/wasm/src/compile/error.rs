@@ -13,9 +13,9 @@ pub enum CompileError {
     /// The machine is at fault; trying again may help.
     #[error("cannot {doing}: {source}")]
     Host {
-        /// What was being done, to what.
+        /// The operation and its subject.
         doing: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

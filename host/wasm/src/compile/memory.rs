@@ -1,16 +1,14 @@
-//! How much memory the container leaves: what a process may take before the kernel kills, since Kubernetes 1.28, every
-//! process of the container at once. Files of the cgroup (version 2) come in, bytes come out. Nothing here knows what
-//! the memory is for.
+//! The memory that the container leaves: beyond it the kernel kills, since Kubernetes 1.28, all processes of the container.
+//! Files of the cgroup (version 2) come in, bytes come out. Nothing here knows what the memory is for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where to look.
 #[derive(Clone, Debug)]
 pub(super) struct Cgroup {
-    /// Names this process's group.
+    /// The file that names this process's group.
     membership: PathBuf,
-    /// Where the groups are mounted.
+    /// The mount of the groups.
     root: PathBuf,
 }
 
@@ -21,9 +19,9 @@ impl Default for Cgroup {
 }
 
 impl Cgroup {
-    /// Bytes that this process and its children may still take together; None when nothing bounds them. Inside of a
-    /// container the group's name may be one of the machine that is mounted nowhere: then the root of the mount is the
-    /// container's own group, and the last one that is asked.
+    /// Bytes that this process and its children may still take together; None when unbounded. In a container the group's name
+    /// may be the machine's, which is not mounted there: then the root of the mount, which is read last, is the container's
+    /// own group.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         let membership = fs::read_to_string(&self.membership).ok()?;
         let group = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -31,10 +29,10 @@ impl Cgroup {
     }
 }
 
-/// What one group leaves of its limit. Pages of files that nobody uses count as free: the kernel takes them back first.
+/// What one group leaves of its limit. Inactive file pages count as free: the kernel reclaims them first.
 fn free_in(group: &Path) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // "max" is no number, and no bound.
+    // "max" is unbounded.
     let limit = number("memory.max")?;
     let used = number("memory.current")?;
     let facts = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
@@ -49,13 +47,13 @@ pub(super) mod tests {
     use super::*;
 
     impl Cgroup {
-        /// Where nothing is bounded, whatever machine the test runs on.
+        /// Unbounded, on any machine.
         pub(in crate::compile) fn nowhere() -> Self {
             Self { membership: "/no/such/file".into(), root: "/no/such/folder".into() }
         }
     }
 
-    /// A mount of groups, of which this process belongs to `own`, with these limits and uses.
+    /// A mount of groups with these limits and uses; this process is in `own`.
     pub(in crate::compile) fn cgroup(own: &str, groups: &[(&str, &str, u64)]) -> (Cgroup, TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let cgroup = Cgroup { membership: folder.path().join("cgroup"), root: folder.path().join("fs") };
@@ -84,7 +82,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn inside_of_a_container_the_root_of_the_mount_is_its_own_group() {
+    fn in_a_container_the_root_of_the_mount_is_its_own_group() {
         check("/", &[("", "1000", 400)], Some(600));
         check("/kubepods/pod1/main", &[("", "1000", 400)], Some(600));
     }
@@ -97,7 +95,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn pages_of_files_that_nobody_uses_are_free() {
+    fn inactive_file_pages_are_free() {
         let (cgroup, folder) = cgroup("/", &[("", "1000", 900)]);
         fs::write(folder.path().join("fs/memory.stat"), "anon 300\ninactive_file 500\nactive_file 100\n").unwrap();
         assert_eq!(cgroup.free_bytes(), Some(600));

@@ -1,17 +1,15 @@
-//! Which compilers may run at once: so many at most, and a second one only when the container leaves the memory that both
-//! may take. Whoever wants to start one waits here. Nothing here knows what is compiled.
+//! How many compilers run at once: [`PARALLEL`] at most, and a second one only when the container has memory for both.
+//! Threads wait here for a slot. Nothing here knows what is compiled.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::memory::Cgroup;
 
-/// Compilers that run at once. Two, so that one slow component does not hold up all others, and a host that starts with
-/// a hundred plugins does not become a hundred processes.
+/// Two, so that one slow component does not delay all others, and a hundred plugins at a start are not a hundred processes.
 const PARALLEL: usize = 2;
-/// What a compiler leaves to the host itself: two guests with the memory that they have when they say nothing.
+/// Memory that compilers leave to the host: two guests with the default memory.
 pub(super) const RESERVE_BYTES: u64 = 128 << 20;
 
-/// The compilers that run.
 #[derive(Debug)]
 pub(super) struct Slots {
     running: Mutex<Running>,
@@ -26,11 +24,11 @@ struct Running {
     bytes: u64,
 }
 
-/// The right to run one compiler; dropping it gives it back.
+/// The right to run one compiler until it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot<'a> {
     slots: &'a Slots,
-    /// The memory that it may take: what was wanted, or less when the container does not leave that.
+    /// The compiler's memory: what was wanted, or what the container leaves.
     pub(super) bytes: u64,
 }
 
@@ -39,7 +37,7 @@ impl Slots {
         Self { running: Mutex::default(), ended: Condvar::new(), cgroup }
     }
 
-    /// Waits until a compiler may run that wants this much memory.
+    /// Waits until a compiler with this much memory may run.
     pub(super) fn take(&self, wanted_bytes: u64) -> Slot<'_> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -52,11 +50,11 @@ impl Slots {
         }
     }
 
-    /// What one more compiler may take beside those that run; None when it has to wait for one of them.
+    /// The memory for one more compiler; None when it must wait for another to end.
     fn grant(&self, running: &Running, wanted_bytes: u64) -> Option<u64> {
         let free_bytes = self.cgroup.free_bytes().map(|free| free.saturating_sub(RESERVE_BYTES));
-        // What those that run have taken of theirs is missing from the free bytes already, and is counted twice: a wait
-        // too many costs less than a container that is killed.
+        // Counts what running compilers have already taken twice, since it is missing from the free bytes too: an unneeded
+        // wait costs less than a killed container.
         let fits = free_bytes.is_none_or(|free| free >= running.bytes.saturating_add(wanted_bytes));
         let may_run = running.count == 0 || (running.count < PARALLEL && fits);
         may_run.then(|| free_bytes.map_or(wanted_bytes, |free| free.min(wanted_bytes)))

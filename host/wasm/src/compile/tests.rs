@@ -1,5 +1,5 @@
-//! The compiler against child processes that end in every way a child can, played by the shell. The real child is
-//! tested with the binary that it belongs to.
+//! The compiler with child processes that end in every possible way, as shell scripts. The binary's own tests run the real
+//! child.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use mortise_core::manifest::Exports;
 use tempfile::TempDir;
 
+use super::eviction::{BOUNDS, Bounds};
 use super::memory::tests::cgroup;
-use super::room::{BOUNDS, Bounds};
 use super::slots::RESERVE_BYTES;
 use super::*;
 use crate::engine::{EngineOptions, Pooling};
@@ -17,7 +17,7 @@ fn engine() -> Engine {
     Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap()
 }
 
-/// A compiler whose child is this shell script, and the folder with its cache and a file `runs` with a line per child.
+/// A compiler whose child is this shell script, and the folder with its cache and a file `runs` with a line for each child.
 fn compiler(script: &str) -> (Compiler, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let compiler = in_folder(script, folder.path());
@@ -36,7 +36,7 @@ fn runs(folder: &TempDir) -> usize {
     fs::read_to_string(folder.path().join("runs")).unwrap_or_default().lines().count()
 }
 
-/// The native code of a component, which with the child `cat` is the component itself.
+/// The native code, which of the child `cat` is the component itself.
 fn code_of(artifact: &Artifact) -> Vec<u8> {
     let mut code = vec![0; usize::try_from(artifact.file.metadata().unwrap().len()).unwrap()];
     artifact.file.read_exact_at(&mut code, 0).unwrap();
@@ -110,7 +110,7 @@ fn g3_a_component_that_does_not_compile_is_remembered_and_not_tried_again() {
 }
 
 #[test]
-fn g3_what_a_compiler_says_is_cut() {
+fn g3_the_errors_of_a_compiler_are_cut() {
     for said in [r#"{"error":"%040000d"}"#, "thread panicked at %040000d"] {
         let (compiler, _folder) = compiler(&format!("cat >/dev/null; printf '{said}' 0 >&2; exit 101"));
         let refusal = refused(compiler.compile(b"code"));
@@ -119,7 +119,7 @@ fn g3_what_a_compiler_says_is_cut() {
 }
 
 #[test]
-fn g3_a_child_that_dies_of_its_limits_is_the_components_fault() {
+fn g3_a_child_that_exceeds_its_limits_is_the_components_fault() {
     for (script, limit) in [
         ("kill -XCPU $$", "20 s of processor time"),
         ("kill -ABRT $$", "1024 MiB of memory"),
@@ -132,22 +132,22 @@ fn g3_a_child_that_dies_of_its_limits_is_the_components_fault() {
 }
 
 #[test]
-fn g3_a_child_that_hangs_is_killed_at_its_wall_time_and_its_component_may_be_tried_again() {
-    let (hanging, folder) = compiler("exec sleep 600");
-    let limits = CompileLimits { wall: Duration::from_millis(200), ..CompileLimits::for_size(1) };
+fn g3_a_child_that_hangs_is_killed_at_its_wall_time_and_its_component_may_be_compiled_again() {
+    let (mut hanging, folder) = compiler("exec sleep 600");
+    hanging.limits = Some(CompileLimits { wall: Duration::from_millis(200), ..CompileLimits::for_size(1) });
     let begin = Instant::now();
-    match hanging.with_limits(limits).compile(b"code") {
+    match hanging.compile(b"code") {
         Err(error @ CompileError::Host { .. }) => assert!(error.to_string().contains("within 200ms"), "{error}"),
-        other => panic!("a busy machine is held against the component: {other:?}"),
+        other => panic!("the component is blamed for a busy machine: {other:?}"),
     }
     assert!(begin.elapsed() < Duration::from_secs(60));
-    // Nothing of it stands in the cache, so that the same component compiles once the machine has time.
+    // The cache has nothing of it, so the same component compiles once the machine has time.
     assert!(!in_folder("cat", folder.path()).compile(b"code").unwrap().cached);
     assert_eq!(runs(&folder), 2);
 }
 
 #[test]
-fn what_the_machine_is_at_fault_for_is_not_held_against_the_component() {
+fn an_error_of_the_machine_is_not_recorded_for_the_component() {
     for script in ["kill -KILL $$", "echo 'no order' >&2; exit 64", "exit 0"] {
         let (compiler, folder) = compiler(script);
         for _ in 0..=MAX_DEATHS {
@@ -164,7 +164,7 @@ fn what_the_machine_is_at_fault_for_is_not_held_against_the_component() {
 }
 
 #[test]
-fn the_child_gets_its_order_and_nothing_else_of_the_hosts_environment() {
+fn the_child_gets_its_order_and_not_the_hosts_environment() {
     let (compiler, _folder) = compiler("cat >/dev/null; env");
     let artifact = compiler.compile(b"code").unwrap();
     let env = text_of(&artifact);
@@ -175,7 +175,7 @@ fn the_child_gets_its_order_and_nothing_else_of_the_hosts_environment() {
 }
 
 #[test]
-fn larger_components_may_take_longer() {
+fn limits_grow_with_the_component() {
     let python = CompileLimits::for_size(18 << 20);
     assert!(python.cpu_seconds >= 60 && python.memory_bytes > 1 << 30);
     assert_eq!(CompileLimits::for_size(1).cpu_seconds, 20);
@@ -191,12 +191,12 @@ fn g3_a_compiler_that_crashes_on_a_component_twice_is_the_components_fault() {
             let words = format!("({name}, twice): in the register allocator");
             assert!(refusal.message.contains(&words), "{}", refusal.message);
         }
-        assert_eq!(runs(&folder), 2, "the second time it comes from the cache");
+        assert_eq!(runs(&folder), 2, "the second refusal comes from the cache");
     }
 }
 
 #[test]
-fn g3_a_compiler_that_crashes_once_or_each_time_in_another_way_is_not() {
+fn g3_a_compiler_that_crashes_once_or_in_two_ways_is_not_the_components_fault() {
     let folder = tempfile::tempdir().unwrap();
     let first = format!("[ $(wc -l <'{}') = 1 ]", folder.path().join("runs").display());
     let once = in_folder(&format!("if {first}; then kill -SEGV $$; else cat; fi"), folder.path());
@@ -211,17 +211,17 @@ fn g3_a_compiler_that_crashes_once_or_each_time_in_another_way_is_not() {
 }
 
 #[test]
-fn g3_that_a_compiler_was_started_is_known_before_it_is() {
+fn g3_an_attempt_is_recorded_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let records = folder.path().join("cache");
     let compiler = in_folder(&format!("cat >/dev/null; cat '{}'/*.json", records.display()), folder.path());
     let artifact = compiler.compile(b"code").unwrap();
     assert_eq!(text_of(&artifact), r#"{"attempted":{"count":1}}"#);
-    assert!(compiler.compile(b"code").unwrap().cached, "it is forgotten when the compiler has ended");
+    assert!(compiler.compile(b"code").unwrap().cached, "the result replaces the attempt");
 }
 
 #[test]
-fn g3_bytes_that_the_host_dies_of_are_refused_after_some_times() {
+fn g3_bytes_whose_compilation_kills_the_host_three_times_are_refused() {
     let (compiler, folder) = compiler("cat");
     let digest = digest::of(b"code");
     for deaths in 1..MAX_DEATHS {
@@ -236,13 +236,13 @@ fn g3_bytes_that_the_host_dies_of_are_refused_after_some_times() {
     for words in ["the host ended 3 times", "Raise the container's memory limit", &record.display().to_string()] {
         assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
     }
-    assert!(restarted.compile(b"other code").is_ok(), "other components are not concerned");
+    assert!(restarted.compile(b"other code").is_ok(), "other components compile");
     fs::remove_file(record).unwrap();
     assert!(!restarted.compile(b"code").unwrap().cached);
 }
 
 #[test]
-fn g3_one_death_more_is_counted_for_each_host_that_did_not_come_back() {
+fn g3_each_host_that_died_counts() {
     let (compiler, folder) = compiler("cat");
     let digest = digest::of(b"code");
     compiler.cache.begin(&digest, 2).unwrap();
@@ -266,7 +266,7 @@ fn g3_a_compiler_gets_no_more_memory_than_the_container_leaves() {
         let order = compile(free_bytes, "cat >/dev/null; echo \"$MORTISE_COMPILE_ORDER\"").0.unwrap();
         assert!(order.contains(&format!("\"memoryBytes\":{expected},")), "{order}");
     }
-    // What it dies of then is not held against the component.
+    // Then no death is the component's fault.
     for death in ["kill -ABRT $$", "kill -SEGV $$", "exit 101"] {
         let (result, runs) = compile(600 * MIB, death);
         let error = result.unwrap_err();
@@ -300,7 +300,7 @@ fn g3_an_artifact_that_was_copied_counts_by_its_hash() {
     assert!(!compiler.compile(b"code").unwrap().cached, "another file, of the same length");
 }
 
-/// Starts a host that loads components in this order and keeps them loaded; says which came from the cache.
+/// Starts a host that loads components in this order and keeps them loaded; returns those that came from the cache.
 fn start(folder: &TempDir, bounds: Bounds, components: impl IntoIterator<Item = u16>) -> Vec<u16> {
     let mut compiler = in_folder("cat", folder.path());
     compiler.cache.bounds = bounds;
@@ -330,13 +330,13 @@ fn g3_a_cache_that_is_too_small_has_the_same_part_of_the_plugins_at_each_start()
     for _ in 0..3 {
         assert_eq!(start(&folder, bounds, 0..20), [0, 1, 2, 3, 4, 5]);
     }
-    // A new one takes the place of the one that is loaded last, not of each in turn before it is loaded.
+    // A new one replaces the one that is loaded last, not each one just before it is loaded.
     assert_eq!(start(&folder, bounds, [99].into_iter().chain(0..20)), [0, 1, 2, 3, 4]);
     assert_eq!(start(&folder, bounds, [99].into_iter().chain(0..20)), [99, 0, 1, 2, 3, 4]);
 }
 
 #[test]
-fn g3_what_is_loaded_stays_in_the_cache_and_older_versions_go() {
+fn g3_what_is_loaded_stays_in_the_cache_and_older_versions_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let mut compiler = in_folder("cat", folder.path());
     compiler.cache.bounds = Bounds { bytes: 3_500, ..BOUNDS };
@@ -347,7 +347,7 @@ fn g3_what_is_loaded_stays_in_the_cache_and_older_versions_go() {
     let known = |version: u8| compiler.cache.find(&digest::of(&[version; 1_000])).is_some();
     let versions: Vec<u8> = (0..9).filter(|version| known(*version)).collect();
     assert_eq!(versions, [0, 7, 8]);
-    assert_eq!(files(&folder).len(), 6, "an entry goes with its code");
+    assert_eq!(files(&folder).len(), 6, "each record has its code");
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn g7_what_a_trial_has_shown_is_known_to_the_same_host_alone_and_while_the_code_
     assert_eq!((code_of(&artifact), artifact.cached, known), (b"code".to_vec(), true, trial));
 
     let another = Compiler::new("/bin/cat".into(), Vec::new(), &folder.path().join("cache"), &engine()).unwrap();
-    assert!(another.tried(&digest).unwrap().is_none(), "another build may refuse what this one accepts");
+    assert!(another.tried(&digest).unwrap().is_none(), "another build may refuse the component");
     assert!(another.compile(b"code").unwrap().cached);
     fs::write(restarted.cache.artifact_path(&digest), b"wicked").unwrap();
     assert!(restarted.tried(&digest).unwrap().is_none());
@@ -384,7 +384,7 @@ fn g3_the_cache_never_has_more_bytes_than_its_bound() {
 }
 
 #[test]
-fn g3_refusals_count_among_what_the_cache_remembers() {
+fn g3_refusals_are_bounded_in_number() {
     let (mut compiler, folder) = compiler(r#"cat >/dev/null; echo '{"error":"no"}' >&2; exit 1"#);
     compiler.cache.bounds = Bounds { entries: 2, ..BOUNDS };
     for code in [b"a", b"b", b"c", b"d"] {
@@ -394,11 +394,11 @@ fn g3_refusals_count_among_what_the_cache_remembers() {
 }
 
 #[test]
-fn g3_what_a_host_that_died_has_left_is_removed_when_the_next_one_begins() {
+fn g3_the_leftovers_of_a_host_that_died_are_removed_at_the_next_start() {
     let (compiler, folder) = compiler("cat");
     let kept = compiler.cache.artifact_path(&compiler.compile(b"code").unwrap().digest);
     let cache = folder.path().join("cache");
-    // Numbers of processes end far below this one.
+    // No process has this id.
     let dead = cache.join(".4294967295-0.draft");
     let own = cache.join(format!(".{}-77.draft", std::process::id()));
     let of_others = cache.join(".1-0.draft");
@@ -414,7 +414,7 @@ fn g3_what_a_host_that_died_has_left_is_removed_when_the_next_one_begins() {
 }
 
 #[test]
-fn the_deployment_gives_what_the_compiler_and_its_cache_are_bounded_by() {
+fn the_deployment_has_room_for_the_compiler_and_its_cache() {
     let deployment = include_str!("../../../../deploy/base/deployment.yaml");
     let bytes_after = |place: &str, key: &str| {
         let after = deployment.split_once(place).and_then(|(_, rest)| rest.split_once(key));

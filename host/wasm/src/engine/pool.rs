@@ -1,5 +1,4 @@
-//! The pools' sizes. They reserve address space, not memory; what stays resident is bounded here. Nothing here knows
-//! plugins, only how many slots many of them need.
+//! The pools' sizes. Pools reserve address space, not memory; these constants bound what stays resident.
 
 use std::fs;
 
@@ -8,21 +7,21 @@ use wasmtime::{Enabled, PoolingAllocationConfig};
 
 use crate::limiter::{MAX_INSTANCES, MAX_MEMORIES, MAX_TABLE_ELEMENTS, MAX_TABLES, MAX_TABLES_PER_MODULE};
 
-/// Memory slots, of which calls that run at once need one each. Each reserves 4 GiB of the 128 TiB of address space, so that
-/// guests run without bounds checks.
+/// Memory slots; each running call needs one. A slot reserves 4 GiB of the 128 TiB of address space, so that guests run
+/// without bounds checks.
 const MEMORY_SLOTS: u32 = 512;
-/// Slots that stay warm for the plugin that used them last. A call without one takes over the least recently used, which
-/// costs it some microseconds more; each keeps what its last call has written resident, 24 KiB for podset.
+/// Slots that stay warm for the plugin that used them last. A call without one takes the least recently used, which costs some
+/// microseconds; each keeps resident what its last call wrote, 24 KiB for podset.
 const WARM_SLOTS: u32 = 64;
 /// Core instances and tables: a component has a few of each per memory (its shims have no memory).
 const INSTANCES_PER_MEMORY: u32 = 8;
-/// Memory of a slot that is reset by copying instead of by unmapping, when only dirty pages are copied.
+/// Memory of a slot that is reset by copying dirty pages instead of unmapping.
 const KEEP_RESIDENT_BYTES: usize = 1 << 20;
-/// The same when the kernel cannot tell dirty pages: everything below it is written at each reset.
+/// The same when the kernel cannot find dirty pages: every reset writes all of it.
 const KEEP_RESIDENT_UNSCANNED_BYTES: usize = 512 << 10;
-/// Warm slots in that case, where each keeps that much resident whether it needs it or not.
+/// Warm slots in that case: each keeps that much resident.
 const WARM_SLOTS_UNSCANNED: u32 = 32;
-/// Table space that is reset by writing instead of by unmapping.
+/// Table space that is reset by writing instead of unmapping.
 const KEEP_RESIDENT_TABLE_BYTES: usize = 64 << 10;
 /// The first Linux that can scan page tables for dirty pages.
 const PAGEMAP_SCAN_LINUX: (u32, u32) = (6, 7);
@@ -50,8 +49,8 @@ pub(super) fn config_for_one() -> PoolingAllocationConfig {
     config
 }
 
-/// What does not depend on how many instances there are: what one instance may have, and how slots are reset. The scan
-/// refuses in words what is over `max_memory_size`, `table_elements` and `max_tables_per_module`.
+/// What holds for any number of instances: the bounds of one, and how slots are reset. The scan refuses components over
+/// `max_memory_size`, `table_elements` and `max_tables_per_module` with a message.
 fn bounds() -> PoolingAllocationConfig {
     let scan = can_scan_pages();
     let mut config = PoolingAllocationConfig::new();
@@ -67,8 +66,8 @@ fn bounds() -> PoolingAllocationConfig {
     config
 }
 
-/// Whether slots may be reset by their dirty pages. Not with swap: a dirty page that was swapped out is not found, and
-/// the next instance in the slot would read what the last one left (bytecodealliance/wasmtime#14357).
+/// Whether slots may be reset by their dirty pages. Not with swap: the scan misses a dirty page that was swapped out, and the
+/// next instance in the slot would read what the last one left (bytecodealliance/wasmtime#14357).
 fn can_scan_pages() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let swaps = fs::read_to_string("/proc/swaps");

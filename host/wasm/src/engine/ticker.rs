@@ -1,5 +1,5 @@
-//! The clock of deadlines. Guest code looks at a counter, the epoch, at each loop and function; one thread advances it
-//! while calls run and sleeps for good while none do, so that an idle host uses no CPU.
+//! The clock of deadlines. Guest code reads a counter, the epoch, at each loop and function; one thread advances it while calls
+//! run, and parks while none do, so that an idle host uses no CPU.
 
 use std::io;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use wasmtime::EngineWeak;
 
 /// Time between two epochs. Deadlines are hundreds of ticks long; shorter ticks would only wake the machine more.
 const TICK_MS: u64 = 10;
-/// Ticks without a call after which the thread sleeps. Waking it costs a call some microseconds, so it waits for a
-/// second in which nothing happened.
+/// Ticks without a call before the thread parks: a second, because waking it costs a call some microseconds.
 const LINGER_TICKS: u32 = 100;
 
 /// The ticker. Dropping it ends its thread.
@@ -29,7 +28,7 @@ struct Shared {
     stopped: AtomicBool,
 }
 
-/// A call is running; dropping it says that it ended.
+/// Keeps the epoch advancing until it is dropped.
 pub(crate) struct Running<'a>(&'a Shared);
 
 impl Drop for Running<'_> {
@@ -50,7 +49,7 @@ impl Ticker {
         Ok(Self { shared, thread: handle.thread().clone() })
     }
 
-    /// Keeps the epoch advancing until the answer is dropped.
+    /// A call begins.
     pub(crate) fn run(&self) -> Running<'_> {
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         self.shared.started.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +59,7 @@ impl Ticker {
         Running(&self.shared)
     }
 
-    /// Epochs after which a deadline has passed for certain. The first tick may come at once, so one is added.
+    /// Epochs after which a deadline has certainly passed. The first tick may come at once, so there is one more.
     pub(crate) fn ticks(deadline_ms: u64) -> u64 {
         deadline_ms.div_ceil(TICK_MS).saturating_add(1)
     }
@@ -81,7 +80,7 @@ fn tick(shared: &Shared, engine: &EngineWeak) {
         idle = if busy { 0 } else { idle + 1 };
         seen = started;
         if idle >= LINGER_TICKS {
-            // A call that begins after this store sees it and unparks; one that began before is seen by this load.
+            // A call that begins after this store sees it and unparks; the load below sees one that began before.
             shared.parked.store(true, Ordering::SeqCst);
             if shared.running.load(Ordering::SeqCst) == 0 && !shared.stopped.load(Ordering::SeqCst) {
                 thread::park();

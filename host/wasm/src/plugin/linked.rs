@@ -1,8 +1,8 @@
-//! What one plugin needs in memory to be called: its component, linked. Made from the artifact when a call needs it, given
-//! back when no call has for a while, so that a plugin without work costs the host next to nothing.
+//! A plugin's linked component: mapped from the artifact at the first call and freed after a while without calls, so that an
+//! idle plugin costs next to nothing.
 //!
-//! The artifact is held open: cleaning or pruning the compile cache cannot take it away, and what stood at its path when
-//! it was checked is what is mapped each time. Knows nothing of calls.
+//! The artifact's file is held open, so that pruning the compile cache cannot remove it, and every mapping is of the file that
+//! was verified. Knows nothing of calls.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,18 +17,16 @@ use crate::conversion::{self, Conversion};
 use crate::engine::Engine;
 use crate::state::CallState;
 
-/// The interface that every plugin exports, and its function that a call calls.
+/// The interface that every plugin exports, and its function that reconciles.
 const INTERFACE: &str = "mortise:plugin/reconciler@0.1.0";
 const RECONCILE: &str = "reconcile";
 
-/// A component that is linked and can be instantiated.
+/// A component that is ready to be instantiated.
 pub(crate) struct Linked {
     pub(crate) pre: PluginPre<CallState>,
-    /// Where its reconcile function is, so that no call has to look for it by name.
-    pub(super) reconcile: ComponentExportIndex,
-    /// Where its admission functions are, if it exports them.
+    /// The function's index, so that no call looks it up by name.
+    pub(crate) reconcile: ComponentExportIndex,
     pub(crate) admission: Option<Admission>,
-    /// Where its conversion function is, if it exports one.
     pub(crate) conversion: Option<Conversion>,
 }
 
@@ -37,7 +35,7 @@ pub(crate) struct Linked {
 pub(super) enum LinkError {
     /// The artifact cannot be mapped.
     Artifact(wasmtime::Error),
-    /// It is not what the contract asks for; the text says where.
+    /// It does not match the contract; the text says where.
     Contract(String),
 }
 
@@ -56,8 +54,7 @@ impl Linked {
         Ok(Self { pre, reconcile, admission, conversion })
     }
 
-    /// Compares the types of the optional exports with the contract's, which only an instance can tell; the text says which
-    /// does not fit.
+    /// Compares the types of the optional exports with the contract's, which takes an instance.
     pub(super) fn check_optional(&self, store: &mut Store<CallState>, instance: &Instance) -> Result<(), String> {
         let unfit = |interface: &'static str| {
             move |error| format!("the component's export {interface} does not fit the contract: {error:#}")
@@ -72,47 +69,47 @@ impl Linked {
     }
 }
 
-/// Where a component's reconcile function is. Its type was checked when the exports were.
+/// `PluginPre` has checked the function's type.
 fn reconcile_index(component: &Component) -> Option<ComponentExportIndex> {
     let interface = component.get_export_index(None, INTERFACE)?;
     component.get_export_index(Some(&interface), RECONCILE)
 }
 
-/// An artifact, and what is linked of it at present.
+/// An artifact, with its linked component while that is in memory.
 pub(super) struct Artifact {
     file: Arc<File>,
-    present: Mutex<Option<Present>>,
+    mapped: Mutex<Option<Mapped>>,
 }
 
-struct Present {
+struct Mapped {
     linked: Arc<Linked>,
     used: Instant,
 }
 
 impl Artifact {
     pub(super) fn new(file: Arc<File>) -> Self {
-        Self { file, present: Mutex::new(None) }
+        Self { file, mapped: Mutex::new(None) }
     }
 
-    /// What a call needs. The first one waits for about as long as some calls take while the artifact is mapped.
+    /// The linked component. The first call waits about a millisecond while the artifact is mapped.
     pub(super) fn linked(&self, engine: &Engine) -> Result<Arc<Linked>, LinkError> {
-        let mut present = self.lock();
+        let mut mapped = self.lock();
         let used = Instant::now();
-        if let Some(present) = present.as_mut() {
-            present.used = used;
-            return Ok(Arc::clone(&present.linked));
+        if let Some(mapped) = mapped.as_mut() {
+            mapped.used = used;
+            return Ok(Arc::clone(&mapped.linked));
         }
         let component = engine.component(&self.file).map_err(LinkError::Artifact)?;
         let linked = Arc::new(Linked::of(engine, &component)?);
-        *present = Some(Present { linked: Arc::clone(&linked), used });
+        *mapped = Some(Mapped { linked: Arc::clone(&linked), used });
         Ok(linked)
     }
 
-    /// Gives the memory back if no call has asked for as long as this. Calls that run keep what they have.
+    /// Frees the linked component if the last use is at least this long ago. Calls in progress keep theirs.
     pub(super) fn release(&self, unused_for: Duration) {
-        let mut present = self.lock();
-        if present.as_ref().is_some_and(|present| present.used.elapsed() >= unused_for) {
-            *present = None;
+        let mut mapped = self.lock();
+        if mapped.as_ref().is_some_and(|mapped| mapped.used.elapsed() >= unused_for) {
+            *mapped = None;
         }
     }
 
@@ -121,8 +118,8 @@ impl Artifact {
         self.lock().is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Present>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Mapped>> {
         // A panic under the lock leaves it as it was: nothing linked.
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

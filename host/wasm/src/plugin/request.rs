@@ -1,5 +1,5 @@
-//! What the questions of the API server have in common: an object, a time and a configuration go in, and the answer says as
-//! well whose fault it is that there is none. What is asked and how stands with each export.
+//! Requests of the API server, admission and conversion: an object, a time and a configuration go in; the response, a fault
+//! of the guest or a fault of the host comes out. `admission.rs` and `conversion.rs` make the calls.
 
 use std::fmt::Debug;
 
@@ -12,29 +12,27 @@ use super::linked::Linked;
 use crate::state::{CallState, Inputs};
 use crate::{admission, conversion};
 
-/// A question that an optional export answers.
+/// A request that an optional export answers.
 pub(crate) trait WebhookRequest: Debug {
-    /// Its answer.
-    type Answer;
+    type Response;
 
-    /// The object that it is about, as JSON text.
+    /// The object under review, as JSON text.
     fn object(&self) -> &str;
 
-    /// What the call depends on beside it.
+    /// What else the call depends on.
     fn inputs(&self) -> Inputs;
 
-    /// Asks, in an instance of its own.
-    fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Self::Answer>;
+    /// Calls the export of a fresh instance.
+    fn call(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Self::Response>;
 
-    /// The guest gave no usable answer.
-    fn fault(fault: GuestFault) -> Self::Answer;
+    fn fault(fault: GuestFault) -> Self::Response;
 
-    /// The host could not ask; one sentence for a person.
-    fn host_fault(message: String) -> Self::Answer;
+    /// The host could not make the call.
+    fn host_fault(message: String) -> Self::Response;
 }
 
 impl WebhookRequest for AdmissionRequest {
-    type Answer = Verdict;
+    type Response = Verdict;
 
     fn object(&self) -> &str {
         &self.object
@@ -44,9 +42,9 @@ impl WebhookRequest for AdmissionRequest {
         Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
     }
 
-    fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Verdict> {
+    fn call(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Verdict> {
         match &linked.admission {
-            Some(admission) => admission.ask(linked.pre.instance_pre(), store, self),
+            Some(admission) => admission.call(linked.pre.instance_pre(), store, self),
             None => Ok(Verdict::HostFault(not_exported(admission::INTERFACE))),
         }
     }
@@ -61,7 +59,7 @@ impl WebhookRequest for AdmissionRequest {
 }
 
 impl WebhookRequest for ConversionRequest {
-    type Answer = Conversion;
+    type Response = Conversion;
 
     fn object(&self) -> &str {
         &self.object
@@ -71,9 +69,9 @@ impl WebhookRequest for ConversionRequest {
         Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
     }
 
-    fn ask(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Conversion> {
+    fn call(&self, linked: &Linked, store: &mut Store<CallState>) -> wasmtime::Result<Conversion> {
         match &linked.conversion {
-            Some(conversion) => conversion.ask(linked.pre.instance_pre(), store, self),
+            Some(conversion) => conversion.call(linked.pre.instance_pre(), store, self),
             None => Ok(Conversion::HostFault(not_exported(conversion::INTERFACE))),
         }
     }
@@ -88,5 +86,5 @@ impl WebhookRequest for ConversionRequest {
 }
 
 fn not_exported(interface: &str) -> String {
-    format!("mortise asked a component that does not export {interface}")
+    format!("mortise called a component that does not export {interface}")
 }

@@ -1,4 +1,4 @@
-//! Calls of small guests, one for each way a call can end.
+//! Calls of small guests, one for each way in which a call can end.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::CallCompletion;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::log::LogLevel;
 use crate::scan::prescan;
-use crate::testing::{OBJECT, access, guest, guest_of, idle_guest, idle_guest_with, load, view, view_of};
+use crate::testing::{OBJECT, access, guest, idle_guest, idle_guest_of, idle_guest_with, load, view, view_of};
 
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
 }
 
-/// The limits of a plugin that asks for no others, but for the time: how busy the machine is says nothing about a guest.
+/// The default limits, with the longest deadline: the machine may be busy.
 fn unhurried() -> CallLimits {
     CallLimits { deadline_ms: MAX_DEADLINE_MS, ..CallLimits::default() }
 }
@@ -31,7 +31,7 @@ fn call(reconcile: &str, limits: &CallLimits) -> CallCompletion {
 fn fault(reconcile: &str, limits: &CallLimits) -> GuestFault {
     match call(reconcile, limits).result {
         CallResult::Fault(fault) => fault,
-        other => panic!("the guest answered {other:?}"),
+        other => panic!("the call ended with {other:?}"),
     }
 }
 
@@ -40,19 +40,19 @@ fn dependencies(completion: &CallCompletion) -> Vec<&Dependency> {
 }
 
 #[test]
-fn a_guest_that_wants_nothing_answers_an_empty_outcome() {
+fn a_guest_that_wants_nothing_returns_an_empty_outcome() {
     let plugin = load(&engine(), &idle_guest()).unwrap();
     assert_eq!(&**plugin.manifest(), "{}");
-    let report = plugin.call(OBJECT, view(), &unhurried());
-    assert_eq!(report.result, CallResult::Done(Outcome::default()));
-    assert_eq!(report.stats.memory_bytes, 2 << 16);
-    assert_eq!(report.stats.host_calls, 0);
-    assert!(dependencies(&report).is_empty());
+    let completion = plugin.call(OBJECT, view(), &unhurried());
+    assert_eq!(completion.result, CallResult::Done(Outcome::default()));
+    assert_eq!(completion.stats.memory_bytes, 2 << 16);
+    assert_eq!(completion.stats.host_calls, 0);
+    assert!(dependencies(&completion).is_empty());
 }
 
 #[test]
 fn g1_nothing_that_a_call_leaves_in_memory_reaches_the_next_call() {
-    // Answers Ok, or Err if the last call's mark is found: on either engine, in many calls, as slots are reused.
+    // Traps if it finds the last call's mark: on either engine, in many calls, as slots are reused.
     let wasm = guest(
         "i32.const 8",
         "(if (i32.load (i32.const 60000)) (then unreachable)) (i32.store (i32.const 60000) (i32.const 1)) i32.const 64",
@@ -61,20 +61,20 @@ fn g1_nothing_that_a_call_leaves_in_memory_reaches_the_next_call() {
         let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() }).unwrap();
         let plugin = load(&engine, &wasm).unwrap();
         for _ in 0..100 {
-            let report = plugin.call(OBJECT, view(), &unhurried());
-            assert_eq!(report.result, CallResult::Done(Outcome::default()));
+            let completion = plugin.call(OBJECT, view(), &unhurried());
+            assert_eq!(completion.result, CallResult::Done(Outcome::default()));
         }
     }
 }
 
 #[test]
 fn a_plugin_without_calls_gives_its_memory_back_and_is_called_again_though_its_file_is_gone() {
-    // What loads it removes the artifact's file before it returns.
+    // `load` removes the artifact's file before it returns.
     let plugin = load(&engine(), &idle_guest()).unwrap();
-    assert!(!plugin.artifact.is_linked(), "nothing has been called yet");
+    assert!(!plugin.artifact.is_linked(), "there was no call yet");
     for _ in 0..2 {
-        let report = plugin.call(OBJECT, view(), &unhurried());
-        assert_eq!(report.result, CallResult::Done(Outcome::default()));
+        let completion = plugin.call(OBJECT, view(), &unhurried());
+        assert_eq!(completion.result, CallResult::Done(Outcome::default()));
         plugin.release(Duration::from_secs(3600));
         assert!(plugin.artifact.is_linked(), "it was called within the hour");
         plugin.release(Duration::ZERO);
@@ -101,9 +101,9 @@ fn g2_endless_recursion_is_named() {
 #[test]
 fn g2_an_endless_loop_ends_at_the_deadline() {
     let limits = CallLimits { deadline_ms: 30, ..unhurried() };
-    let report = call("(loop $l (br $l)) unreachable", &limits);
-    assert_eq!(report.result, CallResult::Fault(GuestFault::Deadline { limit_ms: 30 }));
-    assert!(report.stats.elapsed.as_millis() >= 30, "ended after {:?}", report.stats.elapsed);
+    let completion = call("(loop $l (br $l)) unreachable", &limits);
+    assert_eq!(completion.result, CallResult::Fault(GuestFault::Deadline { limit_ms: 30 }));
+    assert!(completion.stats.elapsed.as_millis() >= 30, "ended after {:?}", completion.stats.elapsed);
 }
 
 #[test]
@@ -112,18 +112,18 @@ fn g2_memory_beyond_the_limit_is_its_own_fault_and_not_a_trap() {
     assert_eq!(fault(grow, &unhurried()), GuestFault::Memory { limit_bytes: 64 << 20 });
     let roomy = CallLimits { memory_bytes: 128 << 20, ..unhurried() };
     assert_eq!(call(grow, &roomy).result, CallResult::Done(Outcome::default()));
-    // A guest that copes with the refusal is not at fault.
+    // A guest that handles the refusal is not at fault.
     let copes = "(drop (memory.grow (i32.const 65000))) i32.const 64";
     assert_eq!(call(copes, &unhurried()).result, CallResult::Done(Outcome::default()));
 }
 
 #[test]
-fn g2_memory_that_a_guest_begins_with_counts_too() {
+fn g2_the_initial_memory_counts_too() {
     let limits = CallLimits { memory_bytes: 1 << 16, ..unhurried() };
     assert_eq!(fault("i32.const 64", &limits), GuestFault::Memory { limit_bytes: 1 << 16 });
 }
 
-/// Stores Ok(outcome) whose status is the text at this place.
+/// Returns Ok(outcome) whose status is the text at this address.
 fn status(pointer: u32, len: u32) -> String {
     format!(
         "(i32.store8 (i32.const 84) (i32.const 1)) (i32.store (i32.const 88) (i32.const {pointer}))
@@ -132,7 +132,7 @@ fn status(pointer: u32, len: u32) -> String {
 }
 
 #[test]
-fn the_outcome_reaches_the_host_in_its_own_types() {
+fn the_outcome_reaches_the_host() {
     let CallResult::Done(outcome) = call(&status(0, 2), &unhurried()).result else { panic!("no outcome") };
     assert_eq!(outcome.status.as_deref(), Some("{}"));
 }
@@ -144,7 +144,7 @@ fn g2_an_outcome_over_the_limit_is_refused_whole() {
 }
 
 #[test]
-fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
+fn an_outcome_that_is_not_utf_8_or_outside_of_memory_is_a_bad_outcome() {
     for reconcile in
         [format!("(i32.store8 (i32.const 200) (i32.const 255)) {}", status(200, 1)), status(131_000, 1_000)]
     {
@@ -156,11 +156,11 @@ fn an_outcome_that_is_no_text_or_lies_outside_of_memory_is_a_bad_outcome() {
 #[test]
 fn g2_host_calls_and_log_lines_are_bounded() {
     let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 0))";
-    let report = call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..unhurried() });
-    assert_eq!(report.result, CallResult::Done(Outcome::default()));
-    assert_eq!(report.logs.len(), 2);
-    assert_eq!((report.logs[0].level, &*report.logs[0].message), (LogLevel::Warn, "{}"));
-    assert_eq!((report.dropped_logs, report.stats.host_calls), (3, 5));
+    let completion = call(&format!("{}i32.const 64", emit.repeat(5)), &CallLimits { log_lines: 2, ..unhurried() });
+    assert_eq!(completion.result, CallResult::Done(Outcome::default()));
+    assert_eq!(completion.logs.len(), 2);
+    assert_eq!((completion.logs[0].level, &*completion.logs[0].message), (LogLevel::Warn, "{}"));
+    assert_eq!((completion.dropped_logs, completion.stats.host_calls), (3, 5));
 
     let few = CallLimits { host_calls: 4, ..unhurried() };
     let fault = fault(&format!("{}i32.const 64", emit.repeat(5)), &few);
@@ -168,15 +168,15 @@ fn g2_host_calls_and_log_lines_are_bounded() {
 }
 
 #[test]
-fn g2_a_message_to_the_host_over_the_limit_is_a_fault_of_its_own() {
+fn g2_the_bytes_of_one_host_call_are_bounded() {
     let limits = CallLimits { output_bytes: 1_000, ..unhurried() };
     let emit = "(call $emit (i32.const 3) (i32.const 0) (i32.const 2000) (i32.const 0) (i32.const 0)) i32.const 64";
     let fault = fault(emit, &limits);
     assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
 }
 
-/// A reconcile that asks for its children so many times, each time with so many other field paths of a thousand bytes.
-fn asks(questions: u32, paths: u32) -> String {
+/// A reconcile that reads its children this many times, each time with this many different field paths of a thousand bytes.
+fn reads(queries: u32, paths: u32) -> String {
     format!(
         "(local $n i32) (local $i i32)
          (memory.fill (i32.const 2048) (i32.const 120) (i32.const 1000))
@@ -187,50 +187,50 @@ fn asks(questions: u32, paths: u32) -> String {
              (i32.sub (i32.const 1000) (local.get $i)))
            (local.set $i (i32.add (local.get $i) (i32.const 1)))
            (br_if $path (i32.lt_u (local.get $i) (i32.const {paths}))))
-         (loop $ask
+         (loop $read
            (i32.store8 (i32.const 2100) (i32.add (i32.const 97) (i32.rem_u (local.get $n) (i32.const 26))))
            (i32.store8 (i32.const 2101) (i32.add (i32.const 97) (i32.div_u (local.get $n) (i32.const 26))))
            (call $owned (local.get $view) (i32.const 1024) (i32.const 14) (i32.const 1038) (i32.const 5)
              (i32.const 4096) (i32.const {paths}) (i32.const 512))
            (local.set $n (i32.add (local.get $n) (i32.const 1)))
-           (br_if $ask (i32.lt_u (local.get $n) (i32.const {questions}))))
+           (br_if $read (i32.lt_u (local.get $n) (i32.const {queries}))))
          i32.const 64"
     )
 }
 
 #[test]
-fn g2_the_questions_of_a_call_are_bounded_in_bytes() {
-    let fault = fault(&asks(300, 15), &unhurried());
+fn g2_the_queries_of_a_call_are_bounded_in_bytes() {
+    let fault = fault(&reads(300, 15), &unhurried());
     assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
     assert!(fault.message().contains("more than 4194304 bytes together"), "{fault:?}");
-    let report = call(&asks(200, 15), &unhurried());
-    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+    let completion = call(&reads(200, 15), &unhurried());
+    assert_eq!(completion.result, CallResult::Done(Outcome::default()));
 }
 
 #[test]
-fn g2_many_long_questions_leave_no_more_in_the_host_than_its_bounds() {
+fn g2_what_the_host_keeps_of_many_long_queries_is_bounded() {
     let access = access();
-    for (questions, paths, remembered) in [(1, 1, 1), (10, 2, 10), (250, 15, 0), (600, 1, 0)] {
-        let plugin = load(&engine(), &guest("i32.const 8", &asks(questions, paths))).unwrap();
-        let report = plugin.call(OBJECT, view_of(&access), &unhurried());
-        assert_eq!(report.result, CallResult::Done(Outcome::default()));
-        assert_eq!((report.stats.host_calls, report.reads.iter().len()), (questions, remembered));
-        assert!(report.reads.bytes() <= MAX_DEPENDENCY_BYTES, "{} for the object", report.reads.bytes());
+    for (queries, paths, remembered) in [(1, 1, 1), (10, 2, 10), (250, 15, 0), (600, 1, 0)] {
+        let plugin = load(&engine(), &guest("i32.const 8", &reads(queries, paths))).unwrap();
+        let completion = plugin.call(OBJECT, view_of(&access), &unhurried());
+        assert_eq!(completion.result, CallResult::Done(Outcome::default()));
+        assert_eq!((completion.stats.host_calls, completion.reads.iter().len()), (queries, remembered));
+        assert!(completion.reads.bytes() <= MAX_DEPENDENCY_BYTES, "{} for the object", completion.reads.bytes());
         assert!(access.bytes() <= 1 << 20, "{} for the controller", access.bytes());
-        // What was not remembered one by one still wakes the object.
-        assert!(remembered > 0 || report.reads.whole_kinds().count() > 0);
+        // Without single dependencies the whole kind wakes the object.
+        assert!(remembered > 0 || completion.reads.whole_kinds().count() > 0);
     }
 }
 
 #[test]
-fn g5_time_is_an_input_only_of_a_call_that_asks_for_it() {
-    let report = call("(drop (call $now)) i32.const 64", &unhurried());
-    assert_eq!(dependencies(&report), [&Dependency::Now]);
+fn g5_time_is_an_input_only_of_a_call_that_reads_it() {
+    let completion = call("(drop (call $now)) i32.const 64", &unhurried());
+    assert_eq!(dependencies(&completion), [&Dependency::Now]);
 }
 
 #[test]
-fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host() {
-    // The requeue time is what is left of the hour.
+fn the_next_time_of_a_schedule_is_a_host_call_and_no_dependency() {
+    // The requeue time is the rest of the hour.
     let next = |zone_len: u32| {
         format!(
             "(call $next (i32.const 1048) (i32.const 7) (i32.const 1055) (i32.const {zone_len}) (call $now) (i32.const 512))"
@@ -241,13 +241,13 @@ fn a_guest_asks_when_an_expression_fires_and_that_counts_as_a_call_into_the_host
          (i32.store (i32.const 120) (i32.wrap_i64 (i64.sub (i64.load (i32.const 528)) (call $now)))) i32.const 64",
         next(3)
     );
-    let report = call(&in_utc, &unhurried());
-    let CallResult::Done(outcome) = &report.result else { panic!("{report:?}") };
+    let completion = call(&in_utc, &unhurried());
+    let CallResult::Done(outcome) = &completion.result else { panic!("{completion:?}") };
     assert_eq!(outcome.requeue_after_ms, Some(2_799_877), "from 22:13:20.123 to 23:00");
-    assert_eq!(report.stats.host_calls, 3);
-    assert_eq!(dependencies(&report), [&Dependency::Now], "a schedule is no input");
+    assert_eq!(completion.stats.host_calls, 3);
+    assert_eq!(dependencies(&completion), [&Dependency::Now], "a schedule is no input");
 
-    // The status is the sentence.
+    // The status is the error.
     let nowhere = format!(
         "{} (i32.store8 (i32.const 84) (i32.load8_u (i32.const 512))) (i32.store (i32.const 88) (i32.load (i32.const 520)))
          (i32.store (i32.const 92) (i32.load (i32.const 524))) (i32.const 60)",
@@ -279,19 +279,19 @@ fn g5_randomness_is_the_same_for_the_same_object() {
 }
 
 #[test]
-fn g2_fuel_is_counted_when_asked_for_and_ends_a_call() {
+fn g2_an_engine_with_fuel_counts_it_and_ends_a_call_over_its_limit() {
     let engine = Engine::new(EngineOptions { fuel: true, ..EngineOptions::default() }).unwrap();
     let idle = load(&engine, &idle_guest()).unwrap();
     let used = |plugin: &super::Plugin| plugin.call(OBJECT, view(), &unhurried()).stats.fuel_used.unwrap();
     assert!(used(&idle) > 0 && used(&idle) == used(&idle));
     let endless = load(&engine, &guest("i32.const 8", "(loop $l (br $l)) unreachable")).unwrap();
     let limits = CallLimits { fuel: Some(10_000), ..unhurried() };
-    let report = endless.call(OBJECT, view(), &limits);
-    assert_eq!(report.result, CallResult::Fault(GuestFault::Fuel { limit: 10_000 }));
+    let completion = endless.call(OBJECT, view(), &limits);
+    assert_eq!(completion.result, CallResult::Fault(GuestFault::Fuel { limit: 10_000 }));
 }
 
 #[test]
-fn g7_a_component_that_cannot_tell_its_manifest_is_refused() {
+fn g7_a_component_that_returns_no_manifest_is_refused() {
     let refusal = load(&engine(), &guest("call $give_up unreachable", "i32.const 64")).unwrap_err();
     assert_eq!(refusal.reason, "ManifestFailed");
     assert!(refusal.message.contains("unreachable") && refusal.message.contains("give_up"), "{}", refusal.message);
@@ -299,7 +299,7 @@ fn g7_a_component_that_cannot_tell_its_manifest_is_refused() {
 
 #[test]
 fn g7_types_that_do_not_fit_the_contract_are_refused_before_the_first_call() {
-    // `give_up` has no type that a manifest could have; the component itself is valid.
+    // A valid component, whose manifest is a number.
     let text = r#"(component
         (core module $m (func (export "manifest") (result i32) i32.const 7))
         (core instance $i (instantiate $m))
@@ -310,7 +310,7 @@ fn g7_types_that_do_not_fit_the_contract_are_refused_before_the_first_call() {
     assert_eq!(refusal.reason, "ContractMismatch", "{}", refusal.message);
 }
 
-/// The guest that does nothing, with one interface more whose functions have this type and no body to speak of.
+/// The guest that does nothing, with one more interface whose functions have this type and trap.
 fn exporting(interface: &str, functions: &[&str], signature: &str) -> Vec<u8> {
     let exports: String = functions.iter().map(|name| format!(r#"(export "{name}" (func $more))"#)).collect();
     let more = format!(
@@ -347,7 +347,7 @@ fn g7_an_optional_interface_is_exported_whole_and_with_the_contracts_types_or_re
 
 #[test]
 fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it_the_hosts() {
-    let question = conversion::ConversionRequest {
+    let request = conversion::ConversionRequest {
         object: OBJECT.into(),
         to_api_version: "example.com/v2".into(),
         now_unix_ms: 0,
@@ -356,27 +356,23 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
     let signature =
         r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
     let wasm = exporting("mortise:plugin/conversion@0.1.0", &["convert"], signature);
-    let report = load(&engine(), &wasm).unwrap().ask(&question, &unhurried());
-    assert!(matches!(&report.answer, Err(GuestFault::Trap { .. })), "{:?}", report.answer);
-    let report = load(&engine(), &idle_guest()).unwrap().ask(&question, &unhurried());
-    assert!(
-        matches!(&report.answer, Ok(Conversion::HostFault(why)) if why.contains("does not export")),
-        "{:?}",
-        report.answer
-    );
+    let result = load(&engine(), &wasm).unwrap().review(&request, &unhurried()).result;
+    assert!(matches!(&result, Err(GuestFault::Trap { .. })), "{result:?}");
+    let result = load(&engine(), &idle_guest()).unwrap().review(&request, &unhurried()).result;
+    assert!(matches!(&result, Ok(Conversion::HostFault(why)) if why.contains("does not export")), "{result:?}");
 }
 
 #[test]
 fn a_guest_of_a_later_patch_that_uses_nothing_new_runs() {
-    let plugin = load(&engine(), &guest_of("0.1.7", "i32.const 8", "i32.const 64")).unwrap();
-    let report = plugin.call(OBJECT, view(), &unhurried());
-    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+    let plugin = load(&engine(), &idle_guest_of("0.1.7")).unwrap();
+    let completion = plugin.call(OBJECT, view(), &unhurried());
+    assert_eq!(completion.result, CallResult::Done(Outcome::default()));
 }
 
 #[test]
 fn a_guest_may_drop_its_snapshot_early() {
-    let report = call("(call $drop (local.get $view)) (drop (call $now)) i32.const 64", &unhurried());
-    assert_eq!(report.result, CallResult::Done(Outcome::default()));
+    let completion = call("(call $drop (local.get $view)) (drop (call $now)) i32.const 64", &unhurried());
+    assert_eq!(completion.result, CallResult::Done(Outcome::default()));
 }
 
 #[test]
@@ -390,18 +386,18 @@ fn a_module_of_several_tables_runs_wherever_instances_live() {
         for tables in [2, 4] {
             let wasm = guest("i32.const 8", &text(tables));
             prescan(&wasm).unwrap();
-            let report = load(&engine, &wasm).unwrap().call(OBJECT, view(), &unhurried());
-            assert_eq!(report.result, CallResult::Done(Outcome::default()), "{tables} tables, {pooling:?}");
+            let completion = load(&engine, &wasm).unwrap().call(OBJECT, view(), &unhurried());
+            assert_eq!(completion.result, CallResult::Done(Outcome::default()), "{tables} tables, {pooling:?}");
         }
     }
-    // One more is refused by the scan, in the same words whatever comes after it.
+    // The scan refuses one more, for any engine.
     let refusal = prescan(&guest("i32.const 8", &text(5))).unwrap_err();
     assert_eq!(refusal.reason, "TooManyTables", "{}", refusal.message);
 }
 
 #[test]
-fn what_the_pools_of_a_host_refuse_those_of_a_trial_refuse_too() {
-    // Each global takes sixteen bytes beside the memory: more than the MiB that an instance has for such things.
+fn the_pools_of_a_trial_refuse_what_those_of_a_host_refuse() {
+    // Each global takes sixteen bytes: more than an instance's MiB beside its memory.
     let globals = "(global (mut i64) (i64.const 0))".repeat(70_000);
     let wasm = guest("i32.const 8", &format!("i32.const 64) {globals} (func (result i32) i32.const 0"));
     for pooling in [Pooling::Probe, Pooling::ProbeForOne] {

@@ -1,27 +1,24 @@
-//! What a function may cost a compiler. Cranelift's time grows with more than the size of its input: 10 KiB of nested
-//! loops over many locals took it half a minute. The compile child's limits are the wall; these bounds refuse the known
-//! bombs before a process is spent on them, with a message that names the function.
+//! What a function may cost a compiler. Cranelift's time grows with more than the size of its input: 10 KiB of nested loops
+//! over many locals took half a minute. The compile child has limits of its own; these bounds refuse the known bombs without
+//! a process, with a message that names the function.
 
 use wasmparser::{BinaryReaderError, FunctionBody, Operator};
 
-/// Largest function body. CPython's interpreter loop is the largest real one known, at some 200 KiB.
+/// Largest function body. CPython's interpreter loop, the largest known, has some 200 KiB.
 const MAX_BODY_BYTES: usize = 512 << 10;
 /// Most locals of one function. Interpreters written in C reach several hundred.
 const MAX_LOCALS: u32 = 5_000;
-/// Deepest nesting of blocks. Go's compiler opens one block for each point where a function can resume.
+/// Deepest nesting of blocks. Go's compiler opens one for each point where a function can resume.
 const MAX_BLOCK_DEPTH: u32 = 5_000;
 /// Locals times the depth of nested loops, for one function: 140 locals under 140 loops compile in under a second, 400
 /// under 400 take half a minute.
 const MAX_COST: u64 = 20_000;
-/// The same, summed over all functions, for each MiB begun: 340 functions of a second each would fit in one MiB.
+/// The same, summed over all functions, for each MiB or part of one: 340 functions of a second each would fit in one MiB.
 const MAX_COST_PER_MIB: u64 = 200_000;
 const MIB: usize = 1 << 20;
 
-/// What is wrong with a function.
 pub(super) enum Problem {
-    /// Its bytes cannot be read.
     Unreadable(BinaryReaderError),
-    /// It would cost the compiler too much.
     TooCostly(String),
 }
 
@@ -43,7 +40,7 @@ impl CostBudget {
         Self { spent: 0, limit: MAX_COST_PER_MIB.saturating_mul(bytes.div_ceil(MIB).max(1) as u64) }
     }
 
-    /// Looks at the function with this number, counted over the whole component.
+    /// Adds the cost of a function; `number` counts over the whole component.
     pub(super) fn add(&mut self, number: u32, body: &FunctionBody<'_>) -> Result<(), Problem> {
         let too_costly =
             |what: String| Err(Problem::TooCostly(format!("function {number} of the component {what}; split it up")));
@@ -89,7 +86,7 @@ struct Depth {
 impl Depth {
     fn of(body: &FunctionBody<'_>) -> Result<Self, BinaryReaderError> {
         let mut deepest = Self { blocks: 0, loops: 0 };
-        // One entry per open block, true for loops; the function's own `end` finds it empty.
+        // One entry for each open block, true for loops; the function's own `end` finds it empty.
         let mut open: Vec<bool> = Vec::new();
         let mut loops = 0;
         for operator in body.get_operators_reader()? {

@@ -1,5 +1,5 @@
-//! WASI's streams and pollables, where everything is always ready: stdin is closed, output goes to memory, and no other
-//! stream exists. So nothing blocks, no call needs an I/O runtime, and a deadline is never overslept.
+//! WASI's streams and pollables, which are always ready: stdin is closed, output is kept in memory, and no other stream
+//! exists. So nothing blocks, no call needs an I/O runtime, and none outlasts its deadline.
 
 use std::sync::PoisonError;
 
@@ -15,7 +15,7 @@ use wasmtime_wasi::p2::{
 use crate::machine::SharedTail;
 use crate::state::CallState;
 
-/// What one write may carry; more is a second write. Twice what Rust's standard library sends at once.
+/// Bytes of one write. Twice what Rust's standard library writes at once.
 const MAX_WRITE_BYTES: usize = 8 << 10;
 
 struct Table;
@@ -24,25 +24,21 @@ impl HasData for Table {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// Adds wasi:io.
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Table>(linker, |state| &mut state.table)?;
     poll::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)?;
     streams::add_to_linker::<CallState, HasSelf<CallState>>(linker, |state| state)
 }
 
-/// A pollable that is ready.
 pub(super) fn ready(table: &mut ResourceTable) -> wasmtime::Result<Resource<DynPollable>> {
     let always = table.push(Always)?;
     subscribe(table, always)
 }
 
-/// A stdin that has ended.
 pub(super) fn closed_input() -> DynInputStream {
     Box::new(ClosedInputStream)
 }
 
-/// A stdout or stderr that goes to memory.
 pub(super) fn output(tail: SharedTail) -> DynOutputStream {
     Box::new(Output(tail))
 }
@@ -80,7 +76,7 @@ impl poll::Host for CallState {
     fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
         self.count()?;
         if pollables.is_empty() {
-            wasmtime::bail!("the guest polls nothing, which would wait forever");
+            wasmtime::bail!("the guest polls an empty list, which would block forever");
         }
         for pollable in &pollables {
             self.table.get(pollable)?;
@@ -114,7 +110,6 @@ impl streams::Host for CallState {
 }
 
 impl CallState {
-    /// Writes to an output stream, within what `check_write` grants.
     fn write_out(&mut self, stream: &Resource<DynOutputStream>, bytes: Vec<u8>) -> StreamResult<()> {
         self.count().map_err(StreamError::Trap)?;
         if bytes.len() > MAX_WRITE_BYTES {
@@ -130,7 +125,7 @@ impl CallState {
         }
     }
 
-    /// The only input stream is a closed one, so reading tells that.
+    /// The only input stream is closed.
     fn read_in(&mut self, stream: &Resource<DynInputStream>, len: u64) -> StreamResult<Vec<u8>> {
         self.count().map_err(StreamError::Trap)?;
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(MAX_WRITE_BYTES);

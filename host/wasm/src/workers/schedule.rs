@@ -1,14 +1,14 @@
-//! Which waiting job a free worker runs next, and how long it may take. Jobs go in by plugin, one comes out for each worker that
-//! is free. Threads, guests and clocks are not known here.
+//! Which job an idle worker runs next, and how long it may take. Jobs go in by plugin, and come out one for each idle worker.
+//! Threads, guests and clocks are not known here.
 //!
-//! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its time; one that takes longer is
-//! given up and comes back with the next pace, to be run from its beginning: a guest's call cannot be suspended, but it is a
-//! pure function. Of `n` workers, one plugin occupies at most n - 1; slow and long calls of all plugins together at most
-//! n - 1, long ones n - 2. So however many plugins spin, there is a worker whose calls end after [`QUICK`], and one whose calls
-//! end after [`SLOW`].
+//! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its time. One that takes longer is
+//! given up and queued again with the next pace, to run from its beginning: a guest's call cannot be suspended, but it is a
+//! pure function. Of `n` workers one plugin occupies at most n - 1; slow and long calls of all plugins together at most
+//! n - 1, long ones n - 2. So for any number of plugins that spin, the calls of one worker end after [`QUICK`], and those of
+//! another after [`SLOW`].
 //!
-//! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or came longest ago; its
-//! oldest job runs. A job costs O(log plugins), however many jobs wait.
+//! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or added longest
+//! ago; its oldest job runs. A job costs O(log plugins), for any number of jobs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,20 +17,19 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Jobs of one plugin that may wait. There is no bound on all of them here, because one plugin must not use up what others
-/// have: the driver bounds the reconciles that it hands out, and the webhook server its requests. This is four times the
-/// largest concurrency of a controller, or 32 lists of objects that are converted at once.
+/// Queued jobs of one plugin. They have no common bound, which one plugin could exhaust: the engine bounds reconciles, and the
+/// webhook server its requests. This is four times the largest concurrency of a controller, or 32 lists of objects that are
+/// converted at once.
 pub(super) const QUEUE_LENGTH: usize = 1_024;
-/// The time of a call of a plugin that is quick, or new. Quick plugins wait for each other, and two such
-/// waits stay under the tenth of a second that a person notices. A call takes 0.1 ms where a plugin has little to do, and some
-/// ms in an interpreter; deadlines are checked every 10 ms.
+/// The time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under the tenth of a
+/// second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; deadlines are checked every 10 ms.
 const QUICK: Duration = Duration::from_millis(50);
-/// The time of a call of a slow plugin: half of the deadline that a plugin has without asking for one.
+/// The time of a call of a slow plugin: half of the default deadline.
 const SLOW: Duration = Duration::from_millis(500);
-/// A plugin has the next quicker pace again after so many calls in a row that fit it. So at most one call of nine is given up.
+/// Consecutive calls after which a plugin that fits the next quicker pace has it again. So at most one call of nine is given up.
 const CALLS_TO_RECOVER: u32 = 8;
-/// Plugins without a job whose pace is remembered. Beyond that, all of those are forgotten, and a slow one costs two calls that
-/// are given up. Four times the plugins that a host is made for.
+/// Plugins without a job whose pace is remembered, four times the plugins that a host is built for. Beyond it the paces of all
+/// of them are dropped, and a slow plugin costs two calls that are given up.
 const REMEMBERED: usize = 4_096;
 const PACES: usize = 3;
 /// One worker for each pace.
@@ -56,7 +55,7 @@ impl Pace {
         }
     }
 
-    /// The quickest one that a call fits.
+    /// The quickest pace that a call fits.
     fn of(call: Duration) -> Self {
         let fits = |pace: &Self| pace.limit().is_none_or(|limit| call <= limit);
         Self::ALL.into_iter().find(fits).unwrap_or(Self::Long)
@@ -71,20 +70,20 @@ impl Pace {
     }
 }
 
-/// Jobs that wait, and who works for whom.
+/// Queued jobs, and what each worker runs.
 #[derive(Debug)]
 pub(super) struct Schedule<J> {
-    /// What each worker runs.
+    /// By worker.
     running: Vec<Option<Running>>,
     plugins: BTreeMap<Arc<str>, Entry<J>>,
     /// By pace, the plugins that have a job and may occupy one more worker, the next one first.
     waiting: [BTreeMap<Order, Arc<str>>; PACES],
-    /// By pace, the workers that run such calls.
+    /// By pace, the number of workers that run such calls.
     occupied: [usize; PACES],
     turns: u64,
 }
 
-/// Workers occupied, and the turn at which the plugin came or was last served, which no other plugin has.
+/// Workers occupied, and the turn at which the plugin was added or last served, which no other plugin has.
 type Order = (usize, u64);
 
 #[derive(Debug)]
@@ -95,12 +94,12 @@ struct Running {
 
 #[derive(Debug)]
 struct Entry<J> {
-    /// With the quickest pace that each may have: one that was given up has a slower one than its plugin had.
+    /// Each with the quickest pace that it may have: slower than the plugin's for a job that was given up.
     jobs: VecDeque<(Pace, J)>,
     running: usize,
     turn: u64,
     pace: Pace,
-    /// Calls in a row that fitted a quicker pace.
+    /// Consecutive calls that fitted a quicker pace.
     quicker_calls: u32,
 }
 
@@ -109,13 +108,13 @@ impl<J> Entry<J> {
         self.running == 0 && self.jobs.is_empty()
     }
 
-    /// The pace of its next job, and its place among those that wait for a worker.
+    /// The pace of its next job, and its place among the waiting plugins.
     fn place(&self, workers: usize) -> Option<(Pace, Order)> {
         let (pace, _) = self.jobs.front()?;
         (self.running < workers - 1).then(|| (self.pace.max(*pace), (self.running, self.turn)))
     }
 
-    /// Learns from a call that has ended.
+    /// Updates the pace after a call.
     fn took(&mut self, call: Duration) {
         let pace = Pace::of(call);
         if pace < self.pace {
@@ -130,7 +129,7 @@ impl<J> Entry<J> {
 }
 
 impl<J> Schedule<J> {
-    /// For so many workers, which are numbered from 0, and no fewer than [`MIN_WORKERS`].
+    /// For at least [`MIN_WORKERS`] workers, numbered from 0.
     pub(super) fn new(workers: usize) -> Self {
         Self {
             running: (0..workers.max(MIN_WORKERS)).map(|_| None).collect(),
@@ -145,7 +144,7 @@ impl<J> Schedule<J> {
         self.running.len()
     }
 
-    /// Adds a job.
+    /// Queues a job.
     ///
     /// # Errors
     /// The job, when [`QUEUE_LENGTH`] jobs of its plugin wait.
@@ -165,8 +164,7 @@ impl<J> Schedule<J> {
         })
     }
 
-    /// The job that a free worker runs now, and at which pace. None while all jobs wait for running ones of their own plugin
-    /// or pace to end.
+    /// The next job of an idle worker, and its pace. None while every queued job waits for one of its own plugin or pace to end.
     pub(super) fn next(&mut self, worker: usize) -> Option<(J, Pace)> {
         let (pace, plugin) = self.next_plugin()?;
         let plugin = Arc::clone(plugin);
@@ -181,12 +179,12 @@ impl<J> Schedule<J> {
         Some((job, pace))
     }
 
-    /// Whether a free worker would get a job.
+    /// Whether an idle worker would get a job.
     pub(super) fn is_ready(&self) -> bool {
         self.next_plugin().is_some()
     }
 
-    /// A worker is free again, after a call that took so long, or without one.
+    /// A worker is idle again, after a call of this duration or without one.
     pub(super) fn ended(&mut self, worker: usize, call: Option<Duration>) {
         self.release(worker, |entry, _| {
             if let Some(call) = call {
@@ -195,7 +193,7 @@ impl<J> Schedule<J> {
         });
     }
 
-    /// A worker is free again, after a call that took longer than its pace allows. The job comes back as its plugin's next.
+    /// A worker is idle again, after a call that took longer than its pace allows. The job becomes its plugin's next.
     pub(super) fn gave_up(&mut self, worker: usize, job: J) {
         self.release(worker, |entry, pace| {
             (entry.pace, entry.quicker_calls) = (entry.pace.max(pace.slower()), 0);
@@ -212,7 +210,7 @@ impl<J> Schedule<J> {
             entry.is_idle().then_some(entry.pace)
         });
         match idle {
-            // As if it were new.
+            // The same as a new plugin.
             Some(Pace::Quick) => drop(self.plugins.remove(&plugin)),
             Some(_) if self.plugins.len() > REMEMBERED => self.plugins.retain(|_, entry| !entry.is_idle()),
             _ => {}
@@ -228,7 +226,7 @@ impl<J> Schedule<J> {
         next.map(|(pace, (_, plugin))| (pace, plugin))
     }
 
-    /// Changes a plugin's entry, and its place among those that wait.
+    /// Changes a plugin's entry, and its place among the waiting plugins.
     fn update<R>(&mut self, plugin: &Arc<str>, change: impl FnOnce(&mut Entry<J>) -> R) -> R {
         let workers = self.running.len();
         let entry = self.plugins.get_mut(plugin).expect("a plugin with a job has an entry");

@@ -1,4 +1,4 @@
-//! Jobs through real threads. Workers are kept by the callbacks that they run, so no order depends on the time.
+//! Jobs on real threads. Callbacks keep their workers busy, so no order depends on time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::testing::{NOW_UNIX_MS, OBJECT, check, guest, idle_guest, idle_guest_with, load, object, view};
 
-/// Longer than anything here takes on a busy machine; only a failing test waits for it.
+/// Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn plugin() -> Arc<Plugin> {
@@ -42,8 +42,8 @@ fn job_of(name: &str, plugin: &Arc<Plugin>, id: u64) -> Job {
     Job { plugin: plugin.clone(), work: Work::Reconcile(Box::new(call)) }
 }
 
-fn admission_of(name: &str, plugin: &Arc<Plugin>, answer: impl FnOnce(Completion<Verdict>) + Send + 'static) -> Job {
-    let question = AdmissionRequest {
+fn admission_of(name: &str, plugin: &Arc<Plugin>, respond: impl FnOnce(Completion<Verdict>) + Send + 'static) -> Job {
+    let request = AdmissionRequest {
         purpose: Purpose::Validate,
         operation: Operation::Create,
         object: OBJECT.into(),
@@ -53,18 +53,18 @@ fn admission_of(name: &str, plugin: &Arc<Plugin>, answer: impl FnOnce(Completion
     };
     let admit = WebhookCall {
         plugin: name.into(),
-        question,
+        request,
         limits: CallLimits::default(),
         until: Instant::now() + 2 * DEADLINE,
-        answer: Box::new(answer),
+        respond: Box::new(respond),
     };
     Job { plugin: plugin.clone(), work: Work::Admit(Box::new(admit)) }
 }
 
-/// Calls with these ids and greater ones keep their workers.
+/// Calls from this id on keep their workers busy.
 const STUCK: u64 = 10_000;
 
-/// Workers, what they finish, and the gate: a worker that has run a call from [`STUCK`] on stays occupied until it is dropped.
+/// Workers, their results, and the gate: calls from [`STUCK`] on keep their workers busy until it is dropped.
 fn workers(count: usize) -> (Workers, Receiver<JobDone>, Sender<()>) {
     let (sender, results) = crossbeam_channel::unbounded();
     let (gate, closed) = crossbeam_channel::bounded::<()>(0);
@@ -72,7 +72,7 @@ fn workers(count: usize) -> (Workers, Receiver<JobDone>, Sender<()>) {
         let is_stuck = done.id.0 >= STUCK;
         sender.send(done).unwrap();
         if is_stuck {
-            // An error says that the gate is open.
+            // An error means that the gate is open.
             let _ = closed.recv();
         }
     };
@@ -84,7 +84,7 @@ fn next(results: &Receiver<JobDone>) -> JobDone {
 }
 
 #[test]
-fn every_job_is_answered_once_with_its_id() {
+fn every_job_ends_once_with_its_id() {
     let (plugin, (workers, results, _gate)) = (plugin(), workers(2));
     for id in 0..100 {
         workers.submit(job(&plugin, id)).unwrap();
@@ -102,7 +102,7 @@ fn every_job_is_answered_once_with_its_id() {
 }
 
 #[test]
-fn q4_beside_a_plugin_whose_calls_do_not_end_another_does_not_wait_also_where_one_worker_was_asked_for() {
+fn q4_a_plugin_whose_calls_do_not_end_delays_no_other_also_where_one_worker_was_requested() {
     let (plugin, (workers, results, gate)) = (plugin(), workers(1));
     for id in STUCK..STUCK + 256 {
         workers.submit(job_of("stuck", &plugin, id)).unwrap();
@@ -121,25 +121,25 @@ fn q4_beside_a_plugin_whose_calls_do_not_end_another_does_not_wait_also_where_on
 #[test]
 fn q4_neither_reconciles_nor_admissions_wait_for_the_other() {
     let (plugin, (workers, results, gate)) = (plugin(), workers(1));
-    let (answered, answers) = crossbeam_channel::unbounded();
+    let (sender, responses) = crossbeam_channel::unbounded();
     let (opened, closed) = crossbeam_channel::bounded::<()>(0);
     let reconcile = |name: &str, id: u64| {
         workers.submit(job_of(name, &plugin, id)).unwrap();
         assert_eq!(next(&results).id, CallId(id));
     };
     let admit = |name: &str, id: u64| {
-        let (answered, closed) = (answered.clone(), closed.clone());
-        let answer = move |_| {
-            answered.send(()).unwrap();
+        let (sender, closed) = (sender.clone(), closed.clone());
+        let respond = move |_| {
+            sender.send(()).unwrap();
             if id >= STUCK {
-                // An error says that the gate is open.
+                // An error means that the gate is open.
                 let _ = closed.recv();
             }
         };
-        workers.submit(admission_of(name, &plugin, answer)).unwrap();
-        answers.recv_timeout(DEADLINE).expect("an admission is answered");
+        workers.submit(admission_of(name, &plugin, respond)).unwrap();
+        responses.recv_timeout(DEADLINE).expect("an admission ends");
     };
-    // Once they are known to be quick they get every worker.
+    // After a quick call each plugin may occupy a worker.
     let names: Vec<String> = (0..MIN_WORKERS).map(|plugin| plugin.to_string()).collect();
     for id in [0, STUCK] {
         names.iter().for_each(|name| reconcile(name, id));
@@ -153,9 +153,9 @@ fn q4_neither_reconciles_nor_admissions_wait_for_the_other() {
     drop(opened);
 }
 
-/// A call that takes longer than a quick one may, and not as long as a slow one.
+/// Between the times of a quick and a slow call.
 const DEADLINE_MS: u64 = 120;
-/// The time of one that is given up once and made again.
+/// The time of a call that is given up once and made again.
 const BOTH: Duration = Duration::from_millis(50 + DEADLINE_MS);
 
 #[test]
@@ -185,8 +185,8 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
            (export "mortise:plugin/conversion@0.1.0" (instance $more)))"#,
     ));
     let (workers, _results, _gate) = workers(1);
-    let (answered, answers) = crossbeam_channel::unbounded();
-    let question = ConversionRequest {
+    let (sender, responses) = crossbeam_channel::unbounded();
+    let request = ConversionRequest {
         object: OBJECT.into(),
         to_api_version: "example.com/v2".into(),
         now_unix_ms: NOW_UNIX_MS,
@@ -194,20 +194,20 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
     };
     let convert = WebhookCall {
         plugin: "thing".into(),
-        question,
+        request,
         limits: CallLimits { deadline_ms: DEADLINE_MS, ..CallLimits::default() },
         until: Instant::now() + 2 * DEADLINE,
-        answer: Box::new(move |report| answered.send(report).unwrap()),
+        respond: Box::new(move |completion| sender.send(completion).unwrap()),
     };
     workers.submit(Job { plugin, work: Work::Convert(Box::new(convert)) }).unwrap();
-    let report = answers.recv_timeout(DEADLINE).expect("a conversion is answered");
-    assert_eq!(report.answer, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
+    let completion = responses.recv_timeout(DEADLINE).expect("a conversion ends");
+    assert_eq!(completion.result, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
 }
 
 #[test]
-fn a_full_queue_gives_the_job_back_and_names_the_plugin_and_the_bound() {
+fn a_full_queue_returns_the_job_and_names_the_plugin_and_the_bound() {
     let plugin = plugin();
-    // Nobody takes from it.
+    // Without workers.
     let queue = Queue::new(1);
     for id in 0..QUEUE_LENGTH as u64 {
         queue.push(job(&plugin, id)).unwrap();
@@ -219,7 +219,7 @@ fn a_full_queue_gives_the_job_back_and_names_the_plugin_and_the_bound() {
 }
 
 #[test]
-fn dropping_the_workers_finishes_what_was_submitted() {
+fn dropping_the_workers_runs_the_queued_jobs() {
     let (plugin, (workers, results, _gate)) = (plugin(), workers(2));
     for id in 0..20 {
         workers.submit(job(&plugin, id)).unwrap();

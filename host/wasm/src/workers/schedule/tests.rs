@@ -1,4 +1,4 @@
-//! The schedule alone, with workers and guests whose time is a number.
+//! The schedule alone, with simulated workers, guests and time.
 
 use super::*;
 
@@ -7,19 +7,16 @@ const DEADLINE_MS: u64 = 10_000;
 const QUICK_MS: u64 = QUICK.as_millis() as u64;
 const SLOW_MS: u64 = SLOW.as_millis() as u64;
 
-/// A job: when it came.
-type Came = u64;
+/// A job: its plugin, and when it was queued.
+type Queued = (Arc<str>, u64);
 
-/// A job that runs, its pace, and since when.
-type Call = ((Arc<str>, Came), Pace, u64);
-
-/// Workers whose calls take the time that their plugins' names say: "12 ms, a".
+/// Workers whose calls take the time in their plugins' names: "12 ms, a".
 struct Host {
-    schedule: Schedule<(Arc<str>, Came)>,
+    schedule: Schedule<Queued>,
     now: u64,
-    /// What each worker runs, at which pace and until when.
-    running: Vec<Option<Call>>,
-    /// By plugin, how long each job took from its coming to its end.
+    /// By worker, its job, the pace and the end of the call.
+    running: Vec<Option<(Queued, Pace, u64)>>,
+    /// By plugin, how long each job took in the queue and in its calls.
     latencies: BTreeMap<Arc<str>, Vec<u64>>,
 }
 
@@ -36,7 +33,7 @@ impl Host {
 
     fn push(&mut self, plugin: &str) {
         let plugin: Arc<str> = plugin.into();
-        self.schedule.push(&plugin, (Arc::clone(&plugin), self.now)).expect("there is room");
+        self.schedule.push(&plugin, (Arc::clone(&plugin), self.now)).expect("the queue is not full");
         self.fill();
     }
 
@@ -56,7 +53,7 @@ impl Host {
         self.check();
     }
 
-    /// What holds at every moment.
+    /// The bounds hold at every moment.
     fn check(&self) {
         let workers = self.running.len();
         let running = || self.running.iter().flatten();
@@ -69,7 +66,7 @@ impl Host {
         }
     }
 
-    /// Lets the time pass until then.
+    /// Advances the time.
     fn until(&mut self, then: u64) {
         while let Some(end) = self.running.iter().flatten().map(|(.., ends)| *ends).min().filter(|end| *end <= then) {
             self.now = end;
@@ -88,7 +85,7 @@ impl Host {
         self.now = then;
     }
 
-    /// A job of this plugin every 100 ms for so long; the longest that one took.
+    /// Queues a job of this plugin every 100 ms; returns the longest latency.
     fn longest(&mut self, plugin: &str, for_ms: u64) -> u64 {
         let end = self.now + for_ms;
         self.latencies.remove(plugin);
@@ -109,8 +106,8 @@ impl Pace {
 
 #[test]
 fn q4_a_plugin_that_spins_delays_no_other_also_where_one_worker_was_asked_for() {
-    for (asked, workers) in [(0, 3), (1, 3), (3, 3), (8, 8)] {
-        let mut host = Host::new(asked);
+    for (requested, workers) in [(0, 3), (1, 3), (3, 3), (8, 8)] {
+        let mut host = Host::new(requested);
         assert_eq!(host.running.len(), workers);
         host.push_many("10000 ms, spins", 256);
         assert_eq!(host.longest("1 ms, quick", 60_000), 1, "of {workers}");
@@ -125,14 +122,14 @@ fn q4_however_many_plugins_spin_others_wait_for_none_of_them_once_they_are_known
             for plugin in 0..spinning {
                 host.push_many(&format!("10000 ms, {plugin}"), 10);
             }
-            // All of them are new, and before it.
+            // All of them are new, and queued before it.
             let known_ms = spinning as u64 * (QUICK_MS + SLOW_MS);
             assert!(host.longest("1 ms, quick", known_ms) <= spinning as u64 * QUICK_MS + 1, "{spinning} on {workers}");
             assert_eq!(host.longest("1 ms, quick", 60_000), 1, "{spinning} on {workers}");
             for new in 0..10 {
                 assert_eq!(host.longest(&format!("2 ms, {new}"), 100), 2, "{spinning} on {workers}");
             }
-            // It is given up once, and shares its worker with nobody.
+            // It is given up once, and no other plugin uses its worker.
             assert_eq!(host.longest("90 ms, slow", 10_000), QUICK_MS + 90, "{spinning} on {workers}");
         }
     }
@@ -164,7 +161,7 @@ fn q4_slow_plugins_leave_a_worker_to_quick_ones_and_take_turns_with_each_other()
 }
 
 #[test]
-fn a_plugin_has_its_quicker_pace_again_after_some_calls_that_fit_it() {
+fn a_plugin_recovers_a_quicker_pace_after_some_calls_that_fit_it() {
     let mut entry: Entry<()> =
         Entry { jobs: VecDeque::new(), running: 0, turn: 0, pace: Pace::Quick, quicker_calls: 0 };
     let mut pace_after = |calls: u32, length: Duration| {
@@ -176,12 +173,12 @@ fn a_plugin_has_its_quicker_pace_again_after_some_calls_that_fit_it() {
     assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Long);
     assert_eq!(pace_after(1, SLOW), Pace::Slow);
     assert_eq!(pace_after(CALLS_TO_RECOVER - 1, QUICK), Pace::Slow);
-    assert_eq!(pace_after(1, SLOW), Pace::Slow, "it begins anew");
+    assert_eq!(pace_after(1, SLOW), Pace::Slow, "the count starts again");
     assert_eq!(pace_after(CALLS_TO_RECOVER, QUICK), Pace::Quick);
 }
 
 #[test]
-fn a_job_that_was_given_up_is_its_plugins_next_and_keeps_its_slower_pace() {
+fn a_job_that_was_given_up_is_next_of_its_plugin_and_keeps_its_slower_pace() {
     let mut schedule = Schedule::new(3);
     let plugin: Arc<str> = "plugin".into();
     for job in 0..20 {
@@ -189,13 +186,13 @@ fn a_job_that_was_given_up_is_its_plugins_next_and_keeps_its_slower_pace() {
     }
     let (given_up, _) = schedule.next(0).unwrap();
     schedule.gave_up(0, given_up);
-    // As if its other calls had meanwhile shown it to be quick.
+    // Its other calls were quick meanwhile.
     schedule.plugins.get_mut(&plugin).unwrap().pace = Pace::Quick;
     assert_eq!(schedule.next(0), Some((given_up, Pace::Slow)));
 }
 
 #[test]
-fn a_thousand_plugins_with_a_job_each_are_served_in_the_order_in_which_they_came() {
+fn a_thousand_plugins_with_a_job_each_are_served_in_order() {
     let mut schedule = Schedule::new(4);
     for job in 0..1_000 {
         schedule.push(&format!("plugin {job}").into(), job).unwrap();
@@ -212,7 +209,7 @@ fn a_thousand_plugins_with_a_job_each_are_served_in_the_order_in_which_they_came
 }
 
 #[test]
-fn q4_a_job_waits_for_those_of_its_own_plugin_only_and_a_full_queue_is_one_plugins() {
+fn q4_a_job_waits_only_for_those_of_its_own_plugin_and_each_plugin_has_its_own_bound() {
     let mut schedule = Schedule::new(3);
     let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());
     let last = QUEUE_LENGTH as i32;
@@ -230,7 +227,7 @@ fn q4_a_job_waits_for_those_of_its_own_plugin_only_and_a_full_queue_is_one_plugi
 }
 
 #[test]
-fn slow_plugins_without_a_job_are_forgotten_when_there_are_too_many() {
+fn remembered_paces_are_bounded() {
     let mut schedule = Schedule::new(3);
     for plugin in 0..=REMEMBERED {
         schedule.push(&plugin.to_string().into(), ()).unwrap();
@@ -240,7 +237,7 @@ fn slow_plugins_without_a_job_are_forgotten_when_there_are_too_many() {
     assert!(schedule.plugins.len() <= REMEMBERED);
 }
 
-/// Numbers that look random (xorshift), the same in each run.
+/// Pseudo-random numbers (xorshift).
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -252,7 +249,7 @@ fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
-fn q4_whatever_comes_the_bounds_hold_and_every_job_ends() {
+fn q4_the_bounds_hold_and_every_job_ends_for_random_jobs() {
     for seed in 1..=50 {
         let mut random = numbers(seed);
         let mut host = Host::new(3 + random(4) as usize);

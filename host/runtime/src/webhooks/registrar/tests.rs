@@ -1,4 +1,4 @@
-//! The keeper before an API server that only keeps objects: what a round asks of it is counted.
+//! The registrar with an API server that only stores objects and counts requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,49 +8,29 @@ use mortise_core::admission::AdmissionBackend;
 use mortise_core::digest::Digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
-use mortise_kube::client::{Access, ApiServer};
 use mortise_wasm::workers::Workers;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::config::{Namespace, WebhookConfig};
 use crate::log::throttle::Throttle;
 use crate::metrics::Metrics;
-use crate::server::{Request, Response, response, serve, text};
+use crate::server::{Request, Response, response, text};
 use crate::supervise::supervisor;
+use crate::testing::{api_server, serve_on_loopback};
 
-/// Objects by their paths, and how often it was asked for what.
+/// Objects by their paths, and the number of requests by their sort.
 #[derive(Clone, Default)]
 struct FakeApi {
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
-    asked: Arc<Mutex<BTreeMap<&'static str, usize>>>,
-    /// Writes of what has this in its name are refused.
+    counts: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+    /// It refuses writes of objects with this in their names.
     refused: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl FakeApi {
-    async fn connect(&self) -> ApiServer {
-        // Another test may have been first.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let api = self.clone();
-        tokio::spawn(serve(listener, None, move |request| api.clone().answer(request)));
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        let text = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-            "users": [{"name": "u", "user": {}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        });
-        std::fs::write(&kubeconfig, text.to_string()).unwrap();
-        ApiServer::connect(&Access { kubeconfig: Some(kubeconfig), context: None }).await.unwrap()
-    }
-
-    async fn answer(self, request: Request) -> Response {
+    async fn respond(self, request: Request) -> Response {
         let (method, path) = (request.method().clone(), request.path().to_owned());
         let query = request.query().to_owned();
         let one = query.split_once("fieldSelector=metadata.name%3D").map(|(_, name)| name);
@@ -63,18 +43,18 @@ impl FakeApi {
             (&Method::GET, ..) => "get",
             _ => "write",
         };
-        *self.asked.lock().unwrap().entry(word).or_default() += 1;
+        *self.counts.lock().unwrap().entry(word).or_default() += 1;
         let refused = *self.refused.lock().unwrap();
         if word == "write" && refused.is_some_and(|part| name.contains(part)) {
-            return text(StatusCode::UNPROCESSABLE_ENTITY, "this one is not taken");
+            return text(StatusCode::UNPROCESSABLE_ENTITY, "refused");
         }
         let mut objects = self.objects.lock().unwrap();
-        let answer = match method {
+        let body = match method {
             Method::GET if is_list => {
                 let is_wanted = |object: &&Value| one.is_none_or(|one| object["metadata"]["name"] == one);
-                let here =
+                let listed =
                     objects.iter().filter(|(at, _)| at.starts_with(&format!("{path}/"))).map(|(_, object)| object);
-                json!({"items": here.filter(is_wanted).collect::<Vec<_>>()})
+                json!({"items": listed.filter(is_wanted).collect::<Vec<_>>()})
             }
             Method::GET => match objects.get(&path) {
                 Some(object) => object.clone(),
@@ -87,18 +67,18 @@ impl FakeApi {
                 body
             }
         };
-        response(StatusCode::OK, "application/json", answer.to_string())
+        response(StatusCode::OK, "application/json", body.to_string())
     }
 
-    /// What was asked since the last time.
-    fn asked(&self) -> BTreeMap<&'static str, usize> {
-        take(&mut *self.asked.lock().unwrap())
+    /// The requests since the last call.
+    fn requests(&self) -> BTreeMap<&'static str, usize> {
+        take(&mut *self.counts.lock().unwrap())
     }
 }
 
 struct World {
     api: FakeApi,
-    keeper: Keeper,
+    registrar: Registrar,
     inputs: mpsc::Receiver<Input>,
     _workers: Workers,
 }
@@ -106,6 +86,11 @@ struct World {
 impl World {
     async fn new() -> Self {
         let api = FakeApi::default();
+        let address = serve_on_loopback({
+            let api = api.clone();
+            move |request| api.clone().respond(request)
+        })
+        .await;
         let (sender, inputs) = mpsc::channel(10_000);
         let (supervisor, _) = supervisor();
         let workers = Workers::start(1, |_| {}).unwrap();
@@ -113,27 +98,27 @@ impl World {
         let mut config = WebhookConfig::new(9443, None, None, false, &namespace);
         config.bind = "127.0.0.1:0".parse().unwrap();
         let webhooks = Webhooks::default();
-        let answerer = Answerer {
+        let reviewer = Reviewer {
             webhooks: webhooks.clone(),
             workers: workers.submitter(),
             metrics: Arc::new(Metrics::new()),
             faults: Throttle::default(),
         };
-        let keeper = Keeper {
+        let registrar = Registrar {
             config,
             namespace: namespace.to_string(),
-            api: api.connect().await,
+            api: api_server(&address).await,
             inputs: sender,
             webhooks,
-            answerer,
+            reviewer,
             supervisor,
             standing: None,
             state: State::default(),
         };
-        Self { api, keeper, inputs, _workers: workers }
+        Self { api, registrar, inputs, _workers: workers }
     }
 
-    /// The API server is to ask a version of a plugin, without anybody who would answer.
+    /// Wants webhooks for a version of a plugin, which has no backend.
     fn admits(&self, number: usize, version: usize) {
         let kind = format!("Kind{number}");
         let manifest = json!({
@@ -156,24 +141,23 @@ impl World {
             limits: CallLimits { deadline_ms: 1_000 * (version as u64 + 5), ..CallLimits::default() },
             specs: Manifest::parse(&manifest.to_string()).unwrap().admission.into(),
         };
-        let admission = Admission::Asked(Arc::new(backend));
-        self.keeper.webhooks.change(&name(number), |wanted| wanted.admission = admission);
+        let admission = Admission::Served(Arc::new(backend));
+        self.registrar.webhooks.change(&name(number), |wanted| wanted.admission = admission);
     }
 
-    /// What the driver was told since the last time: plugins that are asked, those that are not with the reason, and those
-    /// whose webhooks are gone.
-    fn told(&mut self) -> BTreeMap<String, &'static str> {
-        let mut told = BTreeMap::new();
+    /// The reports to the engine since the last call, by plugin.
+    fn reports(&mut self) -> BTreeMap<String, &'static str> {
+        let mut reports = BTreeMap::new();
         while let Ok(input) = self.inputs.try_recv() {
             match input {
                 Input::Event(Event::AdmissionServed { plugin, result, .. }) => {
-                    told.insert(plugin.to_string(), result.map_or_else(|refusal| refusal.reason, |()| "Served"));
+                    reports.insert(plugin.to_string(), result.map_or_else(|refusal| refusal.reason, |()| "Served"));
                 }
-                Input::Event(Event::AdmissionEnded { plugin }) => drop(told.insert(plugin.to_string(), "Ended")),
+                Input::Event(Event::AdmissionEnded { plugin }) => drop(reports.insert(plugin.to_string(), "Ended")),
                 other => panic!("{other:?}"),
             }
         }
-        told
+        reports
     }
 
     fn configurations(&self) -> usize {
@@ -186,55 +170,56 @@ fn name(number: usize) -> Arc<str> {
 }
 
 #[tokio::test]
-async fn a_round_asks_for_what_changed_however_many_plugins_there_are() {
+async fn a_round_reads_only_what_changed_for_any_number_of_plugins() {
     let mut world = World::new().await;
     for number in 0..100 {
         world.admits(number, 0);
     }
-    world.keeper.round().await;
+    world.registrar.round().await;
     assert_eq!(
-        world.api.asked(),
+        world.api.requests(),
         [("get", 1), ("list", 2), ("write", 101)].into(),
         "the Secret and the configurations"
     );
-    assert_eq!((world.configurations(), world.told().len()), (100, 100));
+    assert_eq!((world.configurations(), world.reports().len()), (100, 100));
 
-    world.keeper.round().await;
-    assert_eq!(world.api.asked(), BTreeMap::new(), "nothing has changed");
+    world.registrar.round().await;
+    assert_eq!(world.api.requests(), BTreeMap::new(), "nothing has changed");
     world.admits(7, 10);
-    world.keeper.round().await;
-    assert_eq!(world.api.asked(), [("list one", 2), ("write", 1)].into());
-    assert_eq!(world.told(), [("plugin-7".to_owned(), "Served")].into());
+    world.registrar.round().await;
+    assert_eq!(world.api.requests(), [("list one", 2), ("write", 1)].into());
+    assert_eq!(world.reports(), [("plugin-7".to_owned(), "Served")].into());
 
-    world.keeper.webhooks.end(&name(3));
-    world.keeper.round().await;
-    assert_eq!(world.api.asked(), [("list one", 2), ("write", 1)].into());
-    assert_eq!((world.configurations(), world.told()), (99, [("plugin-3".to_owned(), "Ended")].into()));
+    world.registrar.webhooks.end(&name(3));
+    world.registrar.round().await;
+    assert_eq!(world.api.requests(), [("list one", 2), ("write", 1)].into());
+    assert_eq!((world.configurations(), world.reports()), (99, [("plugin-3".to_owned(), "Ended")].into()));
 
-    // Somebody has deleted one meanwhile.
+    // Somebody else deletes one.
     world.api.objects.lock().unwrap().retain(|path, _| !path.ends_with("mortise-plugin-9"));
-    world.keeper.state.look_at = None;
-    world.keeper.round().await;
-    assert_eq!(world.api.asked(), [("get", 1), ("list", 2), ("write", 1)].into());
-    assert_eq!((world.configurations(), world.told()), (99, BTreeMap::new()));
+    world.registrar.state.resync_at = None;
+    world.registrar.round().await;
+    assert_eq!(world.api.requests(), [("get", 1), ("list", 2), ("write", 1)].into());
+    assert_eq!((world.configurations(), world.reports()), (99, BTreeMap::new()));
 }
 
 #[tokio::test]
-async fn a_configuration_that_cannot_be_written_holds_up_no_other_and_is_tried_again_alone() {
+async fn a_configuration_that_cannot_be_written_delays_no_other_and_is_retried_alone() {
     let mut world = World::new().await;
     *world.api.refused.lock().unwrap() = Some("plugin-1");
     for number in 0..5 {
         world.admits(number, 0);
     }
-    world.keeper.round().await;
-    let told = world.told();
-    assert_eq!(told["plugin-1"], "WebhookNotWritten");
-    assert!(told.values().filter(|word| **word == "Served").count() == 4 && world.configurations() == 4, "{told:?}");
+    world.registrar.round().await;
+    let reports = world.reports();
+    assert_eq!(reports["plugin-1"], "WebhookNotWritten");
+    let served = reports.values().filter(|report| **report == "Served").count();
+    assert!(served == 4 && world.configurations() == 4, "{reports:?}");
 
-    world.api.asked();
+    world.api.requests();
     *world.api.refused.lock().unwrap() = None;
-    world.keeper.state.later_at = None;
-    world.keeper.round().await;
-    assert_eq!(world.api.asked(), [("list one", 2), ("write", 1)].into());
-    assert_eq!(world.told(), [("plugin-1".to_owned(), "Served")].into());
+    world.registrar.state.later_at = None;
+    world.registrar.round().await;
+    assert_eq!(world.api.requests(), [("list one", 2), ("write", 1)].into());
+    assert_eq!(world.reports(), [("plugin-1".to_owned(), "Served")].into());
 }

@@ -1,10 +1,10 @@
-//! The certificate that the webhooks' server shows, and whom to trust for it: from files that somebody else keeps, or issued by
-//! the host's own authority, which a Secret keeps. When an authority changes is decided in `core::certificates`.
+//! The webhooks' serving certificate and its CA bundle: from files of the administrator, or issued by the host's own authority,
+//! which a Secret holds. `core::certificates` decides when an authority changes.
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,18 +18,19 @@ use mortise_kube::webhook::authority::{Authority, CertificateError, from_files};
 use mortise_kube::webhook::secret::Kept;
 
 use super::progress::Shown;
-use super::{Keeper, LOOK_AGAIN, Wanted};
+use super::{RESYNC, Registrar, Wanted};
+use crate::event_loop::now;
 
-/// How often files are read: they cost nothing to look at.
-const LOOK_AT_FILES: Duration = Duration::from_secs(10);
-/// Steps of one look at the authority; there are three at most before it waits.
+/// How often files are read: it costs next to nothing.
+const READ_FILES: Duration = Duration::from_secs(10);
+/// Steps of the authority in one round; there are three at most before it waits.
 const MAX_STEPS: usize = 5;
 
-/// Whom to trust, as PEM, None for what every machine trusts; and when to look again.
+/// The CA bundle as PEM, None for public authorities, and when to check again.
 type Trust = (Option<String>, Duration);
 
-impl Keeper {
-    /// Sees to it that the server shows a certificate.
+impl Registrar {
+    /// Gives the server a valid certificate.
     pub(super) async fn certificate(&mut self) -> Result<Trust, Refusal> {
         match self.config.certificate_dir.clone() {
             Some(dir) => self.certificate_of_files(&dir).await,
@@ -37,7 +38,6 @@ impl Keeper {
         }
     }
 
-    /// How the API server finds this host.
     pub(super) fn endpoint(&self) -> Endpoint {
         Endpoint {
             address: self.config.address.clone(),
@@ -46,8 +46,8 @@ impl Keeper {
         }
     }
 
-    /// Whether everything that names this host trusts its certificates: configurations do, since none is due, and definitions
-    /// are looked at; the driver writes them.
+    /// Whether every configuration and CRD has the present bundle: no configuration is due, so they have, and the CRDs, which
+    /// the engine writes, are read.
     pub(super) async fn is_trusted(&mut self) -> bool {
         if self.state.trusted == self.state.bundle {
             return true;
@@ -58,13 +58,13 @@ impl Keeper {
             let backend = |(name, wanted): (&Arc<str>, &Wanted)| Some((Arc::clone(name), wanted.conversion.clone()?));
             all.plugins.iter().filter_map(backend).collect()
         };
-        for (name, serving) in converting {
-            for spec in &*serving.specs {
+        for (name, backend) in converting {
+            for spec in &*backend.specs {
                 match self.api.read_definition(&spec.crd).await {
                     Ok(live) if live.as_ref().is_none_or(|live| conversion::trusts(live, &name, &endpoint)) => {}
                     Ok(_) => return false,
                     Err(error) => {
-                        tracing::debug!(crd = %spec.crd, "cannot see whom a definition trusts: {}", error.message);
+                        tracing::debug!(crd = %spec.crd, "cannot read the CA bundle of a CRD: {}", error.message);
                         return false;
                     }
                 }
@@ -74,7 +74,7 @@ impl Keeper {
         true
     }
 
-    /// What somebody else, such as cert-manager, keeps in files.
+    /// Files that somebody else, such as cert-manager, writes.
     async fn certificate_of_files(&mut self, dir: &Path) -> Result<Trust, Refusal> {
         let read = async |name: &str| tokio::fs::read(dir.join(name)).await;
         let unreadable = |name: &str, error: Error| {
@@ -92,23 +92,22 @@ impl Keeper {
         }
         let bundle = match read("ca.crt").await {
             Ok(bundle) => Some(String::from_utf8_lossy(&bundle).into_owned()),
-            // A certificate of a public authority, which API servers trust already.
+            // A public authority, which API servers trust already.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(unreadable("ca.crt", error)),
         };
-        Ok((bundle, LOOK_AT_FILES))
+        Ok((bundle, READ_FILES))
     }
 
-    /// What the host's own authority issues.
     async fn certificate_of_authority(&mut self) -> Result<Trust, Refusal> {
-        let unkept = |error: WriteError| unkept(&self.namespace, &error);
-        let mut kept = self.api.read_authorities(&self.namespace).await.map_err(unkept)?;
+        let refused = |error: WriteError| refused(&self.namespace, &error);
+        let mut kept = self.api.read_authorities(&self.namespace).await.map_err(refused)?;
         let mut until_ms = 0;
         for _ in 0..MAX_STEPS {
-            let now_ms = now_unix_ms();
+            let now_ms = now().unix_ms;
             if !self.may_write() {
-                // Another replica makes the next one; what this one issues by is good for as long as it holds.
-                until_ms = now_ms + millis(LOOK_AGAIN);
+                // The replica that leads creates the next authority; this one issues from the present one while it is valid.
+                until_ms = u64::MAX;
                 break;
             }
             let is_trusted = self.state.trusted.as_ref() == Some(&kept.bundle());
@@ -120,25 +119,25 @@ impl Keeper {
                 next => take(next, &mut kept, now_ms)?,
             }
             let not_after_ms = self.claim().not_after_ms();
-            kept = self.api.write_authorities(&self.namespace, &kept, not_after_ms).await.map_err(unkept)?;
+            kept = self.api.write_authorities(&self.namespace, &kept, not_after_ms).await.map_err(refused)?;
         }
-        let is_usable = |authority: &&Authority| authority.validity.holds_at(now_unix_ms());
+        let is_usable = |authority: &&Authority| authority.validity.holds_at(now().unix_ms);
         let Some(authority) = kept.issuing.as_ref().filter(is_usable) else {
             let message = format!(
-                "the host that leads has yet to keep a certificate authority in Secret {}/{WEBHOOK_SECRET}",
+                "the host that leads has not stored a certificate authority in Secret {}/{WEBHOOK_SECRET} yet",
                 self.namespace
             );
             return Err(Refusal::new("CertificateAwaited", message));
         };
         let renew_at_ms = self.show(authority)?;
-        let wait_ms = until_ms.min(renew_at_ms).saturating_sub(now_unix_ms());
-        let due = Duration::from_millis(wait_ms).clamp(Duration::from_secs(1), LOOK_AGAIN);
+        let wait_ms = until_ms.min(renew_at_ms).saturating_sub(now().unix_ms);
+        let due = Duration::from_millis(wait_ms).clamp(Duration::from_secs(1), RESYNC);
         Ok((Some(kept.bundle()), due))
     }
 
-    /// Shows a certificate of this authority, a new one if it is time; says when it is time for the next.
+    /// Issues a certificate if none of this authority is valid; returns when to renew it.
     fn show(&mut self, authority: &Authority) -> Result<u64, Refusal> {
-        let now_ms = now_unix_ms();
+        let now_ms = now().unix_ms;
         if let Some(Shown::Issued { authority: of, renew_at_ms }) = &self.state.shown
             && *of == authority.certificate
             && now_ms < *renew_at_ms
@@ -160,11 +159,11 @@ fn take(step: Step, kept: &mut Kept, now_ms: u64) -> Result<(), Refusal> {
     match step {
         Step::Create => {
             (kept.issuing, kept.next, kept.previous) = (Some(create()?), None, None);
-            tracing::info!("made a certificate authority for the webhooks");
+            tracing::info!("created a certificate authority for the webhooks");
         }
         Step::Prepare => {
             kept.next = Some(create()?);
-            tracing::info!("made the webhooks' next certificate authority; it is trusted before it issues");
+            tracing::info!("created the webhooks' next certificate authority; it is trusted before it issues");
         }
         Step::Promote => {
             kept.promote();
@@ -176,7 +175,7 @@ fn take(step: Step, kept: &mut Kept, now_ms: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn unkept(namespace: &str, error: &WriteError) -> Refusal {
+fn refused(namespace: &str, error: &WriteError) -> Refusal {
     let message = &error.message;
     if error.class != WriteErrorClass::Denied {
         return Refusal::new("CertificateNotKept", message.clone());
@@ -189,12 +188,4 @@ fn unkept(namespace: &str, error: &WriteError) -> Refusal {
 
 fn unusable(error: CertificateError) -> Refusal {
     Refusal::new("CertificateUnusable", format!("{:#}", anyhow::Error::from(error)))
-}
-
-fn now_unix_ms() -> u64 {
-    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

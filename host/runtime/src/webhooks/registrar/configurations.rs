@@ -1,5 +1,4 @@
-//! The webhook configurations of plugins: what the cluster has is compared with what is wanted, and the difference is written.
-//! What they have to be is decided in `core::admission::configuration`.
+//! Reconciles the webhook configurations of plugins. `core::admission::configuration` decides what they contain.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -12,35 +11,35 @@ use mortise_core::webhook::Endpoint;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use serde_json::Value;
 
-use super::Keeper;
+use super::Registrar;
 use super::progress::{Due, Progress};
 
-/// When one plugin in so many is due, all configurations are listed instead of one by one: a list costs as much as they are.
+/// When at least one plugin of this many is due, one list reads all configurations, else one request for each.
 const LIST_FROM_SHARE: usize = 4;
 
-impl Keeper {
-    /// Brings the configurations of these plugins about. `known` is how many plugins there are in all.
+impl Registrar {
+    /// Reconciles the configurations of these plugins. `known` is the number of all plugins.
     pub(super) async fn configurations(
         &self,
         due: Due,
         known: usize,
         endpoint: &Endpoint,
     ) -> Vec<(Arc<str>, Option<Arc<AdmissionBackend>>, Progress)> {
-        let mut found: Vec<_> = due.into_iter().map(|(name, serving)| (name, serving, Progress::Done)).collect();
+        let mut found: Vec<_> = due.into_iter().map(|(name, backend)| (name, backend, Progress::Done)).collect();
         if found.is_empty() {
             return found;
         }
         for of in Configuration::ALL {
             let names: Vec<_> = found.iter().map(|(name, ..)| name).collect();
             let mut live = self.live(of, &names, known).await;
-            for (name, serving, progress) in &mut found {
+            for (name, backend, progress) in &mut found {
                 let one = match &live {
-                    Ok(live) => self.configuration(of, name, serving.as_deref(), live.get(&**name), endpoint).await,
+                    Ok(live) => self.configuration(of, name, backend.as_deref(), live.get(&**name), endpoint).await,
                     Err(refusal) => Err((WriteErrorClass::Unavailable, refusal.clone())),
                 };
                 let one = one.unwrap_or_else(|(class, refusal)| {
                     if matches!(class, WriteErrorClass::Unavailable | WriteErrorClass::Unknown) {
-                        // The others would wait for the same API server.
+                        // Requests for the others would fail as well.
                         live = Err(refusal.clone());
                     }
                     Progress::Failed(refusal)
@@ -51,7 +50,7 @@ impl Keeper {
         found
     }
 
-    /// What the cluster has, by plugin: of those that are due, or of all.
+    /// The live configurations by plugin: at least those that are due.
     async fn live(
         &self,
         of: Configuration,
@@ -71,10 +70,10 @@ impl Keeper {
         Ok(found.into_iter().filter_map(by_plugin).collect())
     }
 
-    /// The resources of the kinds that a plugin admits and does not bring. One that is not served has no objects to admit.
-    async fn discovered(&self, serving: &AdmissionBackend) -> Result<Resources, (WriteErrorClass, Refusal)> {
+    /// The resource names of the kinds that a plugin admits and does not define. A kind that is not served has no objects.
+    async fn discovered(&self, backend: &AdmissionBackend) -> Result<Resources, (WriteErrorClass, Refusal)> {
         let mut discovered = Resources::new();
-        for spec in serving.specs.iter().filter(|spec| !spec.is_own()) {
+        for spec in backend.specs.iter().filter(|spec| !spec.is_own()) {
             let name = self.api.resource_name(&spec.kind).await;
             let name = name.map_err(|error| (error.class, Refusal::new("KindUnknown", error.message)))?;
             discovered.extend(name.map(|name| (spec.kind.clone(), name)));
@@ -82,19 +81,18 @@ impl Keeper {
         Ok(discovered)
     }
 
-    /// Brings one configuration about.
     async fn configuration(
         &self,
         of: Configuration,
         name: &Arc<str>,
-        serving: Option<&AdmissionBackend>,
+        backend: Option<&AdmissionBackend>,
         live: Option<&Value>,
         endpoint: &Endpoint,
     ) -> Result<Progress, (WriteErrorClass, Refusal)> {
-        let wanted = match serving {
-            Some(serving) => {
-                let discovered = self.discovered(serving).await?;
-                wanted(of, name, &self.namespace, serving, endpoint, &discovered)
+        let wanted = match backend {
+            Some(backend) => {
+                let discovered = self.discovered(backend).await?;
+                wanted(of, name, &self.namespace, backend, endpoint, &discovered)
             }
             None => None,
         };
@@ -114,9 +112,14 @@ impl Keeper {
                 tracing::info!(plugin = %name, kind = of.kind(), verb, "wrote a webhook configuration");
                 Ok(Progress::Done)
             }
-            // The list shows what carries the host's label alone.
+            // The list shows only configurations with the host's label.
             Err(error) if error.class == WriteErrorClass::AlreadyExists => {
-                Ok(Progress::Foreign(belongs_to_others(name)))
+                let message = format!(
+                    "a webhook configuration named {:?} exists and is not mortise's; delete or rename it, or rename the \
+                     plugin",
+                    name_of(name)
+                );
+                Ok(Progress::Foreign(Refusal::new("WebhookForeign", message)))
             }
             Err(error) => Err((error.class, refused(of, verb, &error))),
         }
@@ -133,12 +136,4 @@ fn refused(of: Configuration, verb: &str, error: &WriteError) -> Refusal {
         of.resource()
     );
     Refusal::new("Forbidden", message)
-}
-
-fn belongs_to_others(name: &str) -> Refusal {
-    let message = format!(
-        "a webhook configuration named {:?} exists and is none of mortise's; delete or rename it, or rename the plugin",
-        name_of(name)
-    );
-    Refusal::new("WebhookForeign", message)
 }

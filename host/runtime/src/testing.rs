@@ -1,0 +1,38 @@
+//! What several tests of this crate need: a client of an API server, and servers on loopback.
+
+use std::time::Duration;
+
+use mortise_kube::client::{Access, ApiServer};
+use tokio::net::TcpListener;
+
+use crate::server::{Request, Response, serve};
+
+/// Only a failing test waits this long.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A client of the API server at this address.
+pub(crate) async fn api_server(address: &str) -> ApiServer {
+    // An error means that another test was first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = format!(
+        r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
+        "clusters":[{{"name":"c","cluster":{{"server":"http://{address}"}}}}],
+        "users":[{{"name":"u","user":{{}}}}],"contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}]}}"#
+    );
+    std::fs::write(&kubeconfig, text).unwrap();
+    ApiServer::connect(&Access { kubeconfig: Some(kubeconfig), context: None }).await.unwrap()
+}
+
+/// Serves without TLS; returns the address.
+pub(crate) async fn serve_on_loopback<R, F>(respond: R) -> String
+where
+    R: Fn(Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, None, respond));
+    address.to_string()
+}
