@@ -1,18 +1,17 @@
-//! Who keeps a definition: the host for one of its plugins, or somebody else. Read from its label and its annotation.
+//! Who manages a definition: the host for one of its plugins, or somebody else. Read from its label and its annotation.
 
 use serde_json::Value;
 
 use crate::well_known::{HOST, MANAGED_BY_LABEL, PLUGIN};
 
-/// Whether a live definition is the host's, for this plugin.
-pub(super) fn is_kept_for(live: &Value, plugin: &str) -> bool {
-    keeper_label(live) == HOST && annotation(live, PLUGIN) == plugin
+pub(super) fn is_managed_for(live: &Value, plugin: &str) -> bool {
+    managed_by(live) == HOST && annotation(live, PLUGIN) == plugin
 }
 
 pub(super) fn annotation<'a>(crd: &'a Value, key: &str) -> &'a str {
     crd["metadata"]["annotations"][key].as_str().unwrap_or_default()
 }
 
-pub(super) fn keeper_label(crd: &Value) -> &str {
+pub(super) fn managed_by(crd: &Value) -> &str {
     crd["metadata"]["labels"][MANAGED_BY_LABEL].as_str().unwrap_or_default()
 }
