@@ -1,8 +1,8 @@
-//! Admission: what a plugin is asked before an object is stored, what it answers, and what the API server is told of that.
+//! Admission: the requests that a plugin receives before an object is stored or deleted, and its results.
 //!
-//! `admission/configuration.rs` says which webhooks a manifest means, `admission/review.rs` reads the API server's
-//! questions and writes the answers, `admission/defaults.rs` turns a completed object into a JSON patch. Nothing here
-//! serves anything, and no certificate is looked into: `kube/webhook.rs` and the runtime do that.
+//! `admission/configuration.rs` plans the webhook configurations, `admission/review.rs` reads AdmissionReviews and
+//! writes the responses, `admission/defaults.rs` turns a defaulted object into a JSON patch. Serving and certificates
+//! belong to `kube/webhook.rs` and the runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,29 +19,29 @@ pub mod review;
 #[cfg(test)]
 mod tests;
 
-/// What the API server asks for.
+/// The operation that the API server is about to perform.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
     /// A new object.
     Create,
-    /// A changed one.
+    /// A change of an object.
     Update,
-    /// One that is to be deleted.
+    /// A deletion.
     Delete,
 }
 
-/// One question, as the guest gets it. Objects are JSON text.
+/// One request, as the guest gets it. Objects are JSON text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmissionRequest {
-    /// What is asked.
+    /// Defaulting or validation.
     pub purpose: Purpose,
-    /// What is to happen.
+    /// The operation.
     pub operation: Operation,
-    /// The object as it is to be stored, or the one to be deleted.
+    /// The object to store or to delete.
     pub object: Arc<str>,
-    /// What is stored.
+    /// The stored object.
     pub old: Option<Arc<str>>,
-    /// The time of the question, which is the guest's clock.
+    /// The time of the request, which is the guest's clock.
     pub now_unix_ms: u64,
     /// The plugin's configuration.
     pub config: Arc<str>,
@@ -56,54 +56,54 @@ pub struct Violation {
     pub message: String,
 }
 
-/// How one question was answered.
+/// The result of one request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict {
     /// The object with its defaults.
     Completed(String),
-    /// What a check found, or what keeps defaults from being filled in; nothing: it is admitted.
+    /// The result of validation, or of defaulting that failed; without violations the object is admitted.
     Checked {
-        /// Why not.
+        /// The reasons for a refusal.
         violations: Vec<Violation>,
-        /// What kubectl shows either way.
+        /// Shown by kubectl in either case.
         warnings: Vec<String>,
     },
-    /// The guest gave no usable answer.
+    /// The guest returned no usable result.
     Fault(GuestFault),
-    /// The host could not ask. One sentence for a person.
+    /// The host could not call the guest. One sentence for a person.
     HostFault(String),
 }
 
-/// A plugin's version that answers questions.
+/// The version of a plugin that serves its webhooks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AdmissionBackend {
-    /// Which component.
+    /// Its component.
     pub digest: Digest,
     /// Its configuration.
     pub config: Arc<str>,
     /// Bounds of one call.
     pub limits: CallLimits,
-    /// What it is asked about.
+    /// The kinds that it admits.
     pub specs: Arc<[AdmissionSpec]>,
 }
 
 impl AdmissionBackend {
-    /// How long the API server waits for an answer.
+    /// The webhook's `timeoutSeconds`.
     pub fn timeout_seconds(&self) -> u64 {
         self.limits.deadline_ms.div_ceil(1_000).saturating_add(QUEUE_SECONDS).clamp(MIN_SECONDS, MAX_SECONDS)
     }
 
-    /// How long the host may take for its answer: it says in words what took so long before the API server gives up.
+    /// The host's own timeout. It is shorter than the API server's, so that the response can name the cause.
     pub fn patience(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds()) - MARGIN
     }
 }
 
-/// What a question may wait for a worker, beside the call itself.
+/// Longest wait of a request for a worker, beside the call itself.
 const QUEUE_SECONDS: u64 = 5;
-/// The API server's own default. A shorter one would only make a busy host look like a broken one.
+/// The API server's default. With a shorter timeout a busy host would look broken.
 const MIN_SECONDS: u64 = 10;
-/// The most that the API server allows.
+/// The API server's maximum.
 const MAX_SECONDS: u64 = 30;
-/// For the way there and back.
+/// Network time of a request and its response.
 const MARGIN: Duration = Duration::from_secs(1);

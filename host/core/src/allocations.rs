@@ -1,15 +1,15 @@
-//! An allocator that counts, for tests of what things cost in bytes and allocations.
+//! A counting allocator, for tests of costs in bytes and allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What a thread has asked of the allocator.
+/// The allocations of one thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Count {
-    /// Still held when the work was done.
+    /// Not freed yet.
     pub(crate) held_bytes: isize,
     pub(crate) allocations: usize,
-    /// In all allocations, given back or not.
+    /// Of all allocations, freed or not.
     pub(crate) asked_bytes: usize,
 }
 
@@ -17,16 +17,16 @@ thread_local! {
     static COUNT: Cell<Count> = const { Cell::new(Count { held_bytes: 0, allocations: 0, asked_bytes: 0 }) };
 }
 
-/// The system's allocator, counted for each thread: tests run beside each other.
+/// The system's allocator, counted by thread, because tests run in parallel.
 struct Counting;
 
-/// What glibc's malloc takes for a request: a header of eight bytes, in steps of sixteen, 32 at least.
+/// The size of glibc's malloc chunk: a header of eight bytes, a multiple of 16, at least 32.
 fn taken(size: usize) -> isize {
     (size + 8).next_multiple_of(16).max(32).cast_signed()
 }
 
 fn count(change: impl FnOnce(&mut Count)) {
-    // A thread that is ending has no count any longer.
+    // A thread that ends has dropped its count.
     _ = COUNT.try_with(|cell| {
         let mut count = cell.get();
         change(&mut count);
@@ -35,7 +35,7 @@ fn count(change: impl FnOnce(&mut Count)) {
 }
 
 #[expect(unsafe_code, reason = "an allocator can only be wrapped by one")]
-// SAFETY: every request goes to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: every request is passed to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(|count| {
@@ -43,13 +43,13 @@ unsafe impl GlobalAlloc for Counting {
             count.allocations += 1;
             count.asked_bytes += layout.size();
         });
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(|count| count.held_bytes -= taken(layout.size()));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -57,7 +57,6 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What some work asked of the allocator.
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
     let before = COUNT.get();
     let result = work();

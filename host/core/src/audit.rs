@@ -1,12 +1,11 @@
-//! Whether the cache is what the API server has: one kind after the other is listed live and compared. A watch that loses an
-//! event without a word leaves an object wrong for ever, since the resync reads the cache.
+//! Audits of the cache: each kind is compared with a live list, one kind at a time. When a watch silently loses an
+//! event, the cached object stays wrong, because the resync reads the cache.
 //!
 //! ```text
 //! due ──Act::List──▶ pages ──▶ suspects ──(the watch has passed the list's version)──▶ Act::Report
 //! ```
-//! Names, UIDs and versions come in page by page and are compared as they come; only what differs is kept. A watch lags, so a
-//! difference is real when it outlives the moment at which the cache shows everything up to the list's version. Nothing here
-//! lists, relists or knows what a kind means.
+//! Names, UIDs and versions are compared page by page; only differences are kept. A watch lags, so a difference counts
+//! only if it remains when the cache has caught up with the list's version. Lists and relists are sent elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,22 +19,22 @@ use crate::store::listing::Seen;
 #[cfg(test)]
 mod tests;
 
-/// Objects of one kind that are compared a second time, and the most that a report holds. When more differ, the watch lags
-/// behind a flood, or a thousand examples are enough to say that the cache is wrong.
+/// Objects of one kind that are compared a second time, and the most differences of a report. When more differ, the
+/// watch lags behind a flood, or a thousand examples are enough to show that the cache is wrong.
 const MAX_SUSPECTS: usize = 1_000;
-/// Differences of one kind that are remembered because a relist did not mend them. With more, an hourly relist is no waste.
-const MAX_UNMENDED: usize = 100;
-/// Longest that a list may take: twice as long as it has in the shell, which then has lost the answer.
+/// Remembered differences of one kind that a relist did not repair. With more, an hourly relist is cheap.
+const MAX_UNREPAIRED: usize = 100;
+/// Longest time for a list: twice the shell's own timeout, after which its response was lost.
 const LIST_MS: u64 = 20 * 60 * 1_000;
-/// Longest that the watch may take to pass the list's version. The API server sends a bookmark each minute, and a watch that
-/// is silent for two and a half is opened anew; what it has not shown after twice that, it has lost.
+/// Longest time for the watch to pass the list's version. The API server sends a bookmark each minute, and a watch
+/// without events for 2.5 minutes is restarted; an event that is missing after twice that time is lost.
 const SETTLE_MS: u64 = 5 * 60 * 1_000;
-/// How soon a kind is looked at again that could not be listed, or that differed: whether it has been mended.
+/// Delay of the next audit after a list that failed, or after a difference, to see whether the relist repaired it.
 const AGAIN_MS: u64 = 5 * 60 * 1_000;
-/// How soon it is looked at again whether a kind's watch works.
+/// Delay of the audit of a kind whose watch is not synced.
 const POSTPONE_MS: u64 = 60 * 1_000;
 
-/// One object as a live list shows it.
+/// One object of a live list.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Listed {
     /// Its namespace and name.
@@ -46,47 +45,47 @@ pub struct Listed {
     pub version: ResourceVersion,
 }
 
-/// What the shell answers to a request for a live list.
+/// A part of the shell's response to [`Act::List`].
 #[derive(Debug)]
 pub enum Answer {
     /// A list begins, or begins anew.
     Begun,
-    /// Some hundred objects of it.
+    /// The next page.
     Page(Page),
-    /// It cannot be had; the shell has told why.
+    /// The list failed; the shell has logged why.
     Failed,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// The version that the whole list shows.
+    /// The version of the whole list.
     pub version: ResourceVersion,
     /// The objects.
     pub objects: Vec<Listed>,
-    /// Whether the list is complete with it.
+    /// Whether this page completes the list.
     pub is_last: bool,
 }
 
 /// How the cache differs in one object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum What {
-    /// It is not in the cache.
+    /// The cache does not have it.
     Missing,
-    /// It is in the cache and nowhere else.
+    /// Only the cache has it.
     Gone,
     /// The cache has an older state.
     Outdated,
-    /// The cache has a state that the API server never had after the one that it has: etcd was restored.
+    /// The cache has a newer state than the API server: etcd was restored.
     Undone,
 }
 
 /// One object in which the cache differs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Difference {
-    /// As the API server has it, or as the cache does where only that has it.
+    /// The live object, or the cached one when there is no live one.
     pub object: Listed,
-    /// How.
+    /// How it differs.
     pub what: What,
 }
 
@@ -107,38 +106,37 @@ impl fmt::Display for Difference {
 pub struct Report {
     /// The kind.
     pub kind: Kind,
-    /// What differs, without what differed in the same way before and was not mended by a relist.
+    /// The differences, without those that the last relist did not repair.
     pub differences: Vec<Difference>,
 }
 
 impl Report {
-    /// Whether the API server's versions went backwards: every kind has to be listed anew, not this one alone.
+    /// Whether etcd was restored, so that every kind needs a relist.
     pub fn is_of_a_restore(&self) -> bool {
         self.differences.iter().any(|difference| difference.what == What::Undone)
     }
 }
 
-/// What is to be done.
+/// What the caller does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// List the kind live and tell [`Audits::on_answer`].
+    /// List the kind live and pass the pages to [`Audits::on_answer`].
     List(Kind),
-    /// An audit is complete. What differs is mended by a relist.
+    /// An audit is complete. A relist repairs the differences.
     Report(Report),
 }
 
-/// When each kind is due, and the audit that is under way.
+/// The schedule of all kinds, and the running audit.
 #[derive(Debug)]
 pub struct Audits {
-    /// 0: none.
+    /// 0: no audits.
     interval_ms: u64,
     due: BTreeSet<(u64, Kind)>,
     running: Option<Audit>,
-    /// What a relist did not mend, such as an object that cannot be decoded.
-    unmended: BTreeMap<Kind, BTreeSet<Difference>>,
+    /// Differences that a relist did not repair, such as an object that cannot be decoded.
+    unrepaired: BTreeMap<Kind, BTreeSet<Difference>>,
 }
 
-/// One kind's audit.
 #[derive(Debug)]
 struct Audit {
     kind: Kind,
@@ -146,21 +144,20 @@ struct Audit {
     version: ResourceVersion,
     seen: Seen,
     suspects: Vec<Difference>,
-    /// There were more suspects than are kept.
+    /// Whether suspects were dropped.
     overflowed: bool,
     is_complete: bool,
-    /// When it is given up while it lists, or judged as it is while it waits for the watch.
+    /// The deadline of the list, then of the wait for the watch.
     until_ms: u64,
 }
 
 impl Audits {
-    /// Each kind once in so many milliseconds; 0: none at all.
+    /// Audits each kind once per interval; 0 disables audits.
     pub fn new(interval_ms: u64) -> Self {
-        Self { interval_ms, due: BTreeSet::new(), running: None, unmended: BTreeMap::new() }
+        Self { interval_ms, due: BTreeSet::new(), running: None, unrepaired: BTreeMap::new() }
     }
 
-    /// A kind is watched from now on. Its first audit comes within the interval, by its name, so that kinds whose watches
-    /// began together are not due together.
+    /// Schedules a kind that is watched from now on. A hash of its name spreads the first audits over the interval.
     pub fn begin(&mut self, now_ms: u64, kind: &Kind) {
         if self.interval_ms == 0 {
             return;
@@ -169,14 +166,14 @@ impl Audits {
         self.due.insert((now_ms.saturating_add(delay_ms), kind.clone()));
     }
 
-    /// Nobody watches the kind any more.
+    /// Removes a kind that is no longer watched.
     pub fn end(&mut self, kind: &Kind) {
         self.due.retain(|(_, other)| other != kind);
         self.running.take_if(|audit| audit.kind == *kind);
-        self.unmended.remove(kind);
+        self.unrepaired.remove(kind);
     }
 
-    /// The earliest moment at which [`Self::step`] has something to do though nothing else happens.
+    /// When [`Self::step`] is due without an event.
     pub fn next_due_ms(&self) -> Option<u64> {
         match &self.running {
             Some(audit) => Some(audit.until_ms),
@@ -184,7 +181,7 @@ impl Audits {
         }
     }
 
-    /// The shell's answer to [`Act::List`]; one that belongs to no audit is ignored.
+    /// Takes a part of the response to [`Act::List`]; late ones are ignored.
     pub fn on_answer(&mut self, now_ms: u64, kind: &Kind, answer: Answer, store: &Store) {
         let Some(audit) = self.running.as_mut().filter(|audit| audit.kind == *kind && !audit.is_complete) else {
             return;
@@ -192,28 +189,21 @@ impl Audits {
         match answer {
             Answer::Begun => *audit = Audit::new(kind.clone(), audit.until_ms),
             Answer::Page(page) => audit.compare(now_ms, &page, store),
-            Answer::Failed => self.again(now_ms, AGAIN_MS),
+            Answer::Failed => self.retry(now_ms, AGAIN_MS),
         }
     }
 
-    /// Begins what is due and ends what has settled. To be asked after every event; it looks at two numbers when there is
-    /// nothing to do.
+    /// Starts the audit that is due and ends the one that has settled. Called after every event.
     pub fn step(&mut self, now_ms: u64, store: &Store) -> Option<Act> {
         match &self.running {
-            None => self.begin_next(now_ms, store).map(Act::List),
-            // The kind is listed anew, which mends whatever there is.
-            Some(audit) if !store.synced(&audit.kind) => {
-                self.again(now_ms, POSTPONE_MS);
-                None
-            }
-            Some(audit) if audit.has_settled(now_ms, store) => self.judge(now_ms, store).map(Act::Report),
-            Some(audit) => {
-                if !audit.is_complete && audit.until_ms <= now_ms {
-                    self.again(now_ms, AGAIN_MS);
-                }
-                None
-            }
+            None => return self.begin_next(now_ms, store).map(Act::List),
+            // A relist of the kind repairs every difference.
+            Some(audit) if !store.synced(&audit.kind) => self.retry(now_ms, POSTPONE_MS),
+            Some(audit) if audit.has_settled(now_ms, store) => return self.finish(now_ms, store).map(Act::Report),
+            Some(audit) if !audit.is_complete && audit.until_ms <= now_ms => self.retry(now_ms, AGAIN_MS),
+            Some(_) => {}
         }
+        None
     }
 
     fn begin_next(&mut self, now_ms: u64, store: &Store) -> Option<Kind> {
@@ -228,24 +218,24 @@ impl Audits {
         None
     }
 
-    /// Gives up the audit that is under way, for so long or until its next turn.
-    fn again(&mut self, now_ms: u64, delay_ms: u64) {
+    /// Gives up the running audit and schedules it again.
+    fn retry(&mut self, now_ms: u64, delay_ms: u64) {
         if let Some(audit) = self.running.take() {
             self.due.insert((now_ms.saturating_add(delay_ms.min(self.interval_ms)), audit.kind));
         }
     }
 
-    fn judge(&mut self, now_ms: u64, store: &Store) -> Option<Report> {
+    fn finish(&mut self, now_ms: u64, store: &Store) -> Option<Report> {
         let audit = self.running.take()?;
         let kind = audit.kind.clone();
         let found = audit.differences(store);
-        let before = self.unmended.remove(&kind).unwrap_or_default();
+        let before = self.unrepaired.remove(&kind).unwrap_or_default();
         let differences: Vec<Difference> = found.iter().filter(|found| !before.contains(found)).cloned().collect();
         let looks_again = audit.overflowed || !differences.is_empty();
         let delay_ms = if looks_again { AGAIN_MS.min(self.interval_ms) } else { self.interval_ms };
         self.due.insert((now_ms.saturating_add(delay_ms), kind.clone()));
         if !found.is_empty() {
-            self.unmended.insert(kind.clone(), found.into_iter().take(MAX_UNMENDED).collect());
+            self.unrepaired.insert(kind.clone(), found.into_iter().take(MAX_UNREPAIRED).collect());
         }
         Some(Report { kind, differences })
     }
@@ -276,11 +266,8 @@ impl Audit {
             self.is_complete = true;
             self.until_ms = now_ms.saturating_add(SETTLE_MS);
             let unseen = store.unseen(&self.kind, &self.seen);
-            let gone: Vec<Listed> = unseen
-                .filter(|cached| cached.resource_version <= self.version)
-                .map(|cached| listed(cached))
-                .take(MAX_SUSPECTS + 1)
-                .collect();
+            let gone = unseen.filter(|cached| cached.resource_version <= self.version).take(MAX_SUSPECTS + 1);
+            let gone: Vec<Listed> = gone.map(|cached| listed(cached)).collect();
             gone.into_iter().for_each(|object| self.suspect(Difference { object, what: What::Gone }));
         }
     }
@@ -293,23 +280,23 @@ impl Audit {
     }
 
     fn has_settled(&self, now_ms: u64, store: &Store) -> bool {
-        let is_explained = || self.suspects.is_empty() || store.progress_of(&self.kind) >= self.version;
-        self.is_complete && (is_explained() || self.until_ms <= now_ms)
+        let has_caught_up = || self.suspects.is_empty() || store.progress_of(&self.kind) >= self.version;
+        self.is_complete && (has_caught_up() || self.until_ms <= now_ms)
     }
 
-    /// The suspects that the watch has not explained.
+    /// The suspects that still differ.
     fn differences(&self, store: &Store) -> Vec<Difference> {
         let snapshot = store.snapshot();
-        let is_left = |suspect: &Difference| {
+        let still_differs = |suspect: &Difference| {
             let live = &suspect.object;
             let cached = snapshot.get(&self.kind, &live.name);
-            match suspect.what {
+            let what = match suspect.what {
                 What::Gone => cached.is_some_and(|cached| listed(cached) == *live).then_some(What::Gone),
                 _ => difference(live, cached, || store.deleted_at(&self.kind, &live.name), self.version),
-            }
+            }?;
+            Some(Difference { object: live.clone(), what })
         };
-        let left = self.suspects.iter().filter_map(|suspect| Some((suspect, is_left(suspect)?)));
-        left.map(|(suspect, what)| Difference { object: suspect.object.clone(), what }).collect()
+        self.suspects.iter().filter_map(still_differs).collect()
     }
 }
 
@@ -317,7 +304,7 @@ fn listed(object: &Object) -> Listed {
     Listed { name: object.name.clone(), uid: Arc::clone(&object.uid), version: object.resource_version }
 }
 
-/// How the cache differs from what a list at version `until` has shown of one object. What changed after it is no difference.
+/// How the cache differs from an object of a list at version `until`. Later changes are no difference.
 fn difference(
     live: &Listed,
     cached: Option<&Arc<Object>>,

@@ -1,16 +1,15 @@
-//! Whether an object does what it is there for, as far as its status tells. What follows from it is somebody else's
-//! business, and so is how long one waits for it.
+//! Whether an object is available, by its status. Nothing here decides what follows from that.
 
 use serde::Deserialize;
 
 use crate::object::Object;
 
-/// The conditions by which objects say that they serve. One that has both has to hold both.
-const SERVING: [&str; 2] = ["Ready", "Available"];
+/// The conditions of availability. When an object has both, both must be True.
+const CONDITIONS: [&str; 2] = ["Ready", "Available"];
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Counted {
+struct Observed {
     spec: Spec,
     status: Option<Status>,
 }
@@ -38,26 +37,26 @@ struct Condition {
     status: String,
 }
 
-/// Whether an object serves: it is not going, its status is about its newest generation, and its conditions `Ready` and
-/// `Available` hold, those that it has. The workloads of Kubernetes that have no such condition say it by their counts.
-/// Anything else without one, such as a ConfigMap, serves by being there.
+/// Whether an object is available: it is not being deleted, its status is of its newest generation, and those of its
+/// conditions `Ready` and `Available` that it has are True. Kubernetes' workloads without these conditions are judged
+/// by their counts. Any other object without them, such as a ConfigMap, is available.
 pub fn is_available(object: &Object) -> bool {
-    let Ok(told) = serde_json::from_str::<Counted>(object.json()) else { return false };
-    let is_observed = |status: &Status| status.observed_generation.is_none_or(|seen| seen >= object.generation);
-    if object.deleting || !told.status.as_ref().is_none_or(is_observed) {
+    let Ok(observed) = serde_json::from_str::<Observed>(object.json()) else { return false };
+    let is_current = |status: &Status| status.observed_generation.is_none_or(|seen| seen >= object.generation);
+    if object.deleting || !observed.status.as_ref().is_none_or(is_current) {
         return false;
     }
-    let conditions = told.status.iter().flat_map(|status| &status.conditions).flatten();
-    let mut serving = conditions.filter(|condition| SERVING.contains(&condition.r#type.as_str())).peekable();
-    if serving.peek().is_some() {
-        return serving.all(|condition| condition.status == "True");
+    let conditions = observed.status.iter().flat_map(|status| &status.conditions).flatten();
+    let mut conditions = conditions.filter(|condition| CONDITIONS.contains(&condition.r#type.as_str())).peekable();
+    if conditions.peek().is_some() {
+        return conditions.all(|condition| condition.status == "True");
     }
-    let counts = told.status.as_ref().filter(|status| status.observed_generation.is_some());
+    let counts = observed.status.as_ref().filter(|status| status.observed_generation.is_some());
     match (object.kind.group(), &*object.kind.kind) {
-        // Without the condition nobody has looked at it yet.
+        // Its controller has not set the condition yet.
         ("", "Pod") | ("apps", "Deployment") => false,
         ("apps", "ReplicaSet" | "StatefulSet") => {
-            counts.is_some_and(|status| status.ready_replicas >= told.spec.replicas.unwrap_or(1))
+            counts.is_some_and(|status| status.ready_replicas >= observed.spec.replicas.unwrap_or(1))
         }
         ("apps", "DaemonSet") => counts.is_some_and(|status| status.number_ready >= status.desired_number_scheduled),
         _ => true,
@@ -91,30 +90,30 @@ mod tests {
     }
 
     #[test]
-    fn ready_and_available_have_to_hold_where_they_are() {
+    fn ready_and_available_must_be_true_where_they_are_present() {
         for (kind, version) in [("Pod", "v1"), ("Widget", "example.com/v1"), ("Deployment", "apps/v1")] {
             check(version, kind, &with(&[("Ready", "True"), ("PodScheduled", "False")]), true);
             check(version, kind, &with(&[("Ready", "False")]), false);
             check(version, kind, &with(&[("Available", "Unknown")]), false);
             check(version, kind, &with(&[("Available", "True"), ("Ready", "False")]), false);
         }
-        let mut going = with(&[("Ready", "True")]);
-        going["metadata"] = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1",
+        let mut deleting = with(&[("Ready", "True")]);
+        deleting["metadata"] = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1",
             "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        check("v1", "Pod", &going, false);
+        check("v1", "Pod", &deleting, false);
     }
 
     #[test]
-    fn a_status_of_an_older_generation_says_nothing_of_this_one() {
-        let mut told = with(&[("Ready", "True")]);
-        told["status"]["observedGeneration"] = json!(1);
-        check("example.com/v1", "Widget", &told, false);
-        told["status"]["observedGeneration"] = json!(2);
-        check("example.com/v1", "Widget", &told, true);
+    fn a_status_of_an_older_generation_does_not_count() {
+        let mut observed = with(&[("Ready", "True")]);
+        observed["status"]["observedGeneration"] = json!(1);
+        check("example.com/v1", "Widget", &observed, false);
+        observed["status"]["observedGeneration"] = json!(2);
+        check("example.com/v1", "Widget", &observed, true);
     }
 
     #[test]
-    fn what_has_no_condition_serves_by_being_there_unless_it_is_known_to_get_one() {
+    fn without_conditions_an_object_is_available_unless_its_kind_gets_them() {
         for status in [json!({}), json!({"status": {}}), json!({"status": {"conditions": null}})] {
             check("v1", "ConfigMap", &status, true);
             check("example.com/v1", "Widget", &status, true);
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_without_a_condition_say_it_by_their_counts() {
+    fn workloads_without_conditions_are_judged_by_their_counts() {
         let counts = |ready: i64| {
             json!({"spec": {"replicas": 3},
                 "status": {"observedGeneration": 2, "readyReplicas": ready, "numberReady": ready, "desiredNumberScheduled": 3}})

@@ -1,32 +1,31 @@
-//! How long a key waits after a failure (Q3). Pure: the attempt's number in, milliseconds out.
+//! The delay of a key after failures (Q3).
 
 use crate::digest::spread;
 use crate::write::WriteErrorClass;
 
-/// client-go's own first delay.
+/// client-go's base delay.
 const BASE_MS: u64 = 5;
-/// client-go's own longest delay: a key that fails for ever costs one call in a quarter of an hour.
+/// client-go's maximum: a key that always fails costs one call in a quarter of an hour.
 const MAX_MS: u64 = 1_000_000;
-/// While the API server cannot be reached nothing is wrong with the key, and when it comes back nobody should wait
-/// minutes; two seconds per key is no load on a server that refuses connections.
+/// The key is not at fault when the API server is unreachable, and must not wait for minutes afterwards. A request
+/// every two seconds per key is no load on a server that refuses connections.
 const MAX_UNREACHABLE_MS: u64 = 2_000;
-
-/// A right is given back by a person, who then looks whether it works.
+/// A person grants the missing right and then checks whether it works.
 const MAX_DENIED_MS: u64 = 15_000;
 
-/// What a key waits for, which bounds how long.
+/// The cause of a failure, which bounds the delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// For whatever is wrong with it to change.
+    /// The key itself fails.
     Failed,
-    /// For the API server to be there again.
+    /// The API server is unreachable.
     Unreachable,
-    /// For a right.
+    /// A right is missing.
     Denied,
 }
 
 impl Patience {
-    /// What a key waits for after a write failed with an error of this class.
+    /// The cause behind a write error of this class.
     pub fn after(class: WriteErrorClass) -> Self {
         match class {
             WriteErrorClass::Unavailable | WriteErrorClass::Unknown | WriteErrorClass::TooManyRequests { .. } => {
@@ -43,8 +42,7 @@ impl Patience {
     }
 }
 
-/// The delay before attempt `failures + 1` of a key, with up to a tenth of jitter so that keys that failed together do
-/// not come back together.
+/// The delay before attempt `failures + 1` of a key, with up to 10 % jitter to spread keys that failed together.
 pub fn delay_ms(failures: u32, key: &str, patience: Patience) -> u64 {
     let longest = match patience {
         Patience::Failed => MAX_MS,

@@ -1,22 +1,22 @@
-//! The circuit breaker of one key (X9): a controller that writes without end fights somebody, and stops.
+//! The circuit breaker of one key (X9). It opens when a controller writes endlessly: it fights another.
 //!
-//! One token is a reconcile that changed or deleted something. One that only created costs a quarter: to heal what others
-//! take away is what a controller is for, but not without end. A change of the object's own generation closes and refills
-//! it: a person who edits an object fifty times in a minute is not a fight. Nor is a controller that follows what it only
-//! reads, such as the Nodes of a cluster that is being drained: whoever keeps the breaker begins a new one then.
+//! A reconcile that changes or deletes costs one token. One that only creates costs a quarter: controllers exist to
+//! replace what others delete. A new generation of the object closes and refills the breaker: a person who edits an
+//! object fifty times a minute is no fight. Nor is a controller that follows objects it only reads, such as Nodes
+//! during a drain: the owner of the breaker replaces it then.
 
-/// Reconciles with writes that a key may do at once.
+/// Tokens of a full breaker.
 const BURST: f64 = 50.0;
-/// Tokens that come back in a second.
+/// Tokens that are refilled per second.
 const REFILL_PER_S: f64 = 0.5;
-/// What a reconcile costs that only created.
+/// The cost of a reconcile that only creates.
 pub const HEALING: f64 = 0.25;
-/// What any other reconcile costs that writes.
+/// The cost of any other reconcile with writes.
 pub const CHANGING: f64 = 1.0;
-/// How long an open breaker keeps the key from writing.
+/// How long an open breaker blocks the key's writes.
 const OPEN_MS: u64 = 5 * 60 * 1_000;
 
-/// The state of one key's breaker.
+/// The breaker of one key.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     tokens: f64,
@@ -31,12 +31,12 @@ impl Breaker {
         Self { tokens: BURST, refilled_ms: now_ms, generation, open_until_ms: 0 }
     }
 
-    /// Until when an object of this generation may not be written; None when it may.
+    /// When an open breaker closes; None when it is closed for this generation.
     pub fn open_until_ms(&self, now_ms: u64, generation: i64) -> Option<u64> {
         (self.open_until_ms > now_ms && generation == self.generation).then_some(self.open_until_ms)
     }
 
-    /// Counts a reconcile that is about to write. False: the breaker has opened just now.
+    /// Takes the tokens of a reconcile before its writes. False: too few are left, and the breaker opens.
     pub fn admit(&mut self, now_ms: u64, generation: i64, cost: f64) -> bool {
         if generation != self.generation {
             *self = Self::new(now_ms, generation);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn x9_healing_is_cheaper_than_changing_and_has_an_end() {
+    fn x9_creating_is_cheaper_than_changing_and_bounded_too() {
         let mut breaker = Breaker::new(0, 1);
         assert!((0..200).all(|_| breaker.admit(0, 1, HEALING)));
         assert!(!breaker.admit(0, 1, HEALING));

@@ -1,5 +1,5 @@
-//! One guest call: its inputs, and what came of it with what it read. A call ends where it ran, with the check of its outcome:
-//! what takes time by the size of a guest's outcome takes none of the event loop's.
+//! One guest call: its inputs, its conclusion and what it read. The worker that runs a call also checks its outcome,
+//! because the check takes time by the size of the outcome, which the event loop must not spend.
 
 use std::sync::Arc;
 
@@ -16,37 +16,36 @@ use crate::view::View;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CallId(pub u64);
 
-/// What came of a call, and what it read.
+/// A call that has ended.
 #[derive(Clone, Debug)]
 pub struct CallDone {
-    /// What is to be done.
+    /// How it ended.
     pub conclusion: Conclusion,
-    /// Everything it read, with a hash of each answer.
+    /// Everything it read, with a hash of each result.
     pub reads: Dependencies,
-    /// Time on the worker thread in microseconds; the work queue is fair by it.
+    /// Time on the worker thread in microseconds, by which the work queue is fair.
     pub elapsed_us: u64,
 }
 
-/// What came of a call.
+/// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Conclusion {
-    /// An outcome that keeps to the contract.
+    /// A valid outcome.
     Wants(Arc<Prepared>),
     /// The guest's own failure.
     Failed(Failure),
-    /// The guest broke a bound, trapped, or returned what the contract forbids.
+    /// The guest exceeded a bound, trapped, or returned an invalid outcome.
     Fault(GuestFault),
-    /// The host could not run the call; the guest has no part in it.
+    /// The host could not run the call; the guest is not at fault.
     HostFault(String),
 }
 
-/// What the outcome of a call is checked against.
+/// Checks the outcome of a call.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The controller.
     pub spec: Arc<ControllerSpec>,
-    /// The last outcome of this very object by the same version: one that says the same is that one, and what is wanted in
-    /// the same words is not checked again.
+    /// The last outcome of the same object and version. Its children are not checked again when their text is equal.
     pub before: Option<Arc<Prepared>>,
 }
 
@@ -73,13 +72,13 @@ impl Check {
 /// One guest call.
 #[derive(Debug)]
 pub struct Call {
-    /// Comes back in the answer.
+    /// Identifies the call in [`CallDone`]'s event.
     pub id: CallId,
     /// "podset/PodSet": plugin and kind, the label of metrics and logs.
     pub controller: Arc<str>,
     /// The plugin's name.
     pub plugin: Arc<str>,
-    /// Which component.
+    /// The component.
     pub digest: Digest,
     /// The reconciled object.
     pub object: Arc<Object>,
@@ -87,6 +86,6 @@ pub struct Call {
     pub view: View,
     /// Bounds of the call.
     pub limits: CallLimits,
-    /// What the outcome is checked against.
+    /// Checks the outcome.
     pub check: Check,
 }

@@ -1,81 +1,80 @@
-//! When the certificates by which the API server knows the host's webhooks change. Lifetimes and the time come in, the next
-//! step goes out; keys and certificates are made and kept elsewhere.
+//! The rotation of the webhooks' certificate authorities. Lifetimes and the time come in, the next step goes out; keys
+//! and certificates are made and stored elsewhere.
 //!
-//! An authority is believed before it is used. A new one is first trusted beside the old, in every webhook's caBundle, and
-//! issues only when all API servers can have heard of that; the old one stays trusted for as long as it lives, because
-//! another replica may still answer with a certificate of its. So no call fails while authorities change.
+//! A new authority is trusted before it issues: every webhook's caBundle first gets both, and the new one issues when
+//! all API servers can have read that. The old one stays trusted until it expires, because another replica may still
+//! serve a certificate of it. So no call fails during a rotation.
 
-/// How long an authority lives. A year: it is replaced without anybody noticing, and a key that got out ends by itself.
+/// The lifetime of an authority. One year bounds the use of a leaked key, and the rotation needs no person.
 pub const AUTHORITY_MS: u64 = 365 * DAY_MS;
-/// How long a certificate of the host lives. It costs a millisecond to make and is kept nowhere but in memory.
+/// The lifetime of the host's certificate. It takes a millisecond to make and is only kept in memory.
 pub const LEAF_MS: u64 = 30 * DAY_MS;
-/// Certificates begin this long before they are made, because clocks differ, and one that is set back by an hour makes none
-/// of them a certificate of the future.
+/// Certificates are valid from this long before they are made, because clocks differ and are set back by an hour.
 pub const BACKDATED_MS: u64 = 2 * 3_600 * 1_000;
-/// How long a new authority is trusted before it issues: API servers take webhook configurations over within a second or
-/// two, and connections that were being made meanwhile have long been used.
+/// How long a new authority is trusted before it issues. API servers read webhook configurations within a second or
+/// two, and finish their open handshakes soon after.
 pub const PROPAGATION_MS: u64 = 30 * 1_000;
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// From when until when a certificate is valid, in Unix milliseconds.
+/// The validity of a certificate, in Unix milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Validity {
-    /// From this moment on.
+    /// Not before.
     pub from_ms: u64,
-    /// Until this one.
+    /// Not after.
     pub until_ms: u64,
 }
 
 impl Validity {
-    /// That of a certificate which is made now.
+    /// The validity of a certificate that is made now.
     pub fn beginning(now_ms: u64, lifetime_ms: u64) -> Self {
         Self { from_ms: now_ms.saturating_sub(BACKDATED_MS), until_ms: now_ms.saturating_add(lifetime_ms) }
     }
 
-    /// When it is time for the next one: at two thirds of its life, so that a third is left for whatever goes wrong.
+    /// When to renew: after two thirds of the lifetime, so that a third is left for retries.
     pub fn renew_at_ms(self) -> u64 {
         self.from_ms + self.until_ms.saturating_sub(self.from_ms) / 3 * 2
     }
 
-    /// Whether it is valid at a moment.
+    /// Whether it is valid at a time.
     pub fn holds_at(self, now_ms: u64) -> bool {
         (self.from_ms..self.until_ms).contains(&now_ms)
     }
 }
 
-/// The authorities that there are.
+/// The existing authorities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Authorities {
-    /// The one that issues.
+    /// Issues.
     pub issuing: Option<Validity>,
-    /// The one that will: trusted already.
+    /// Trusted, and the next to issue.
     pub next: Option<Validity>,
-    /// The one that issued before it, and is still trusted.
+    /// Issued before, and is still trusted.
     pub previous: Option<Validity>,
-    /// Every webhook is known to trust the next one.
+    /// Whether every webhook trusts `next`.
     pub next_is_trusted: bool,
 }
 
-/// What to do about them.
+/// The next step of the rotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Make one that issues at once: there is none that anybody could believe.
+    /// Make an authority that issues at once, because no valid one exists.
     Create,
-    /// Make the next one, and have it trusted.
+    /// Make the next authority, and add it to every caBundle.
     Prepare,
-    /// Let the next one issue, and keep trusting the one before.
+    /// Let the next authority issue; the previous one stays trusted.
     Promote,
-    /// Trust the previous one no longer: it has expired.
+    /// Remove the previous authority, which has expired.
     Forget,
-    /// Nothing before this moment.
+    /// Nothing before this time.
     Wait {
         /// Unix milliseconds.
         until_ms: u64,
     },
 }
 
-/// The next step.
+/// Decides the next step.
 pub fn step(now_ms: u64, authorities: &Authorities) -> Step {
     let holds = |validity: &Validity| validity.holds_at(now_ms);
     let next = authorities.next.filter(holds);
@@ -93,7 +92,7 @@ pub fn step(now_ms: u64, authorities: &Authorities) -> Step {
             if authorities.next_is_trusted && now_ms >= promote_at_ms {
                 return Step::Promote;
             }
-            // Whoever has it trusted comes back with that.
+            // The caller steps again when `next_is_trusted` changes.
             if now_ms < promote_at_ms { promote_at_ms } else { issuing.until_ms }
         }
     };
@@ -108,7 +107,6 @@ mod tests {
     const NONE: Authorities = Authorities { issuing: None, next: None, previous: None, next_is_trusted: false };
     const HOUR_MS: u64 = 3_600 * 1_000;
 
-    /// Made at the hour, for so many hours.
     fn made_at(hour: u64, hours: u64) -> Option<Validity> {
         Some(Validity::beginning(hour * HOUR_MS, hours * HOUR_MS))
     }
@@ -134,7 +132,7 @@ mod tests {
         let promote_at_ms = renew_at_ms + PROPAGATION_MS;
         assert_eq!(step(renew_at_ms, &authorities), Step::Wait { until_ms: promote_at_ms });
         let expires = Step::Wait { until_ms: 30 * HOUR_MS };
-        assert_eq!(step(promote_at_ms, &authorities), expires, "a webhook that could not be written does not trust it");
+        assert_eq!(step(promote_at_ms, &authorities), expires, "some webhook does not trust it yet");
         authorities.next_is_trusted = true;
         assert_eq!(step(promote_at_ms - 1, &authorities), Step::Wait { until_ms: promote_at_ms });
         assert_eq!(step(promote_at_ms, &authorities), Step::Promote);
@@ -150,11 +148,11 @@ mod tests {
     #[test]
     fn a_prepared_authority_takes_over_when_the_one_before_has_expired() {
         let authorities = Authorities { issuing: made_at(0, 30), next: made_at(25, 30), ..NONE };
-        assert_eq!(step(31 * HOUR_MS, &authorities), Step::Promote, "it is believed at least as much as a new one");
+        assert_eq!(step(31 * HOUR_MS, &authorities), Step::Promote, "some webhooks trust it, and none a new one");
     }
 
     #[test]
-    fn a_step_never_waits_for_what_is_past() {
+    fn a_step_never_waits_for_a_past_time() {
         for hour in 0..80 {
             for next_is_trusted in [false, true] {
                 let all = [None, made_at(0, 30), made_at(20, 30)];

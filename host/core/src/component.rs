@@ -1,19 +1,15 @@
-//! A component on its way into the host: how its bytes begin, how a source offers it, and how the compiler returns it. The
-//! bytes themselves stay with the shell, under their digest.
+//! A component before it serves: the check of its first bytes, a source's offer, the result of compilation.
 
 use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::refusal::Refusal;
 
-/// Bytes of a component's head: the magic number, then a version and a layer, which tells components from modules.
+/// Bytes of a component's head: the magic number, a version, and a layer that distinguishes components from modules.
 pub const HEAD_BYTES: usize = 8;
 
-/// Refuses what is no component by its first [`HEAD_BYTES`], or fewer where there are no more, and names what it is instead.
-/// Sources look at the head before they read on, so that what is no component costs them nothing.
-///
-/// # Errors
-/// What the bytes are, and what to do.
+/// Refuses bytes that are no component, by the first [`HEAD_BYTES`] or fewer. Sources check the head before they read
+/// more, so that other files cost nothing.
 pub fn check_head(head: &[u8]) -> Result<(), Refusal> {
     let found = match head {
         [] => "the file is empty",
@@ -38,28 +34,27 @@ pub fn check_head(head: &[u8]) -> Result<(), Refusal> {
     Err(Refusal::of_bytes("NotWebAssembly", found))
 }
 
-/// A plugin as a source offers it. The bytes stay with the shell, under their digest.
+/// A plugin as a source offers it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// The plugin's name: the ConfigMap's name, or the file's stem.
     pub name: Arc<str>,
-    /// Where it comes from, for people: "ConfigMap mortise-system/podset", "file plugins/podset.wasm".
+    /// For people: "ConfigMap mortise-system/podset", "file plugins/podset.wasm".
     pub source: Arc<str>,
-    /// What the bytes hash to.
+    /// The component.
     pub digest: Digest,
-    /// The plugin's configuration as a JSON object, "{}" when none was given.
+    /// The configuration as a JSON object, "{}" when there is none.
     pub config: Arc<str>,
 }
 
 impl Offer {
-    /// What would serve.
+    /// The version that it offers.
     pub fn version(&self) -> Version {
         Version { digest: self.digest.clone(), config: Arc::clone(&self.config) }
     }
 }
 
-/// One version of a plugin: the component with its configuration. Two calls of one version with the same inputs have the
-/// same outcome.
+/// A component with its configuration. Calls of one version with equal inputs have equal outcomes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Version {
     /// The component.
@@ -68,16 +63,16 @@ pub struct Version {
     pub config: Arc<str>,
 }
 
-/// A component that compiled, instantiated and told its manifest.
+/// A component that compiled, was instantiated and returned its manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compiled {
     /// The manifest as the guest returned it.
     pub manifest: Arc<str>,
     /// Size of the component in bytes.
     pub component_bytes: u64,
-    /// How long compiling took; 0 when the result was cached.
+    /// Time of compilation; 0 when the result was cached.
     pub compile_ms: u64,
-    /// True when no compiler ran.
+    /// Whether the result came from the compile cache.
     pub cached: bool,
 }
 
@@ -86,8 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_component_is_known_by_its_first_bytes() {
-        let refused = |head: &[u8]| check_head(head).unwrap_err();
+    fn bytes_that_are_no_component_are_refused_by_their_head() {
         for (head, reason, part) in [
             (&b""[..], "NotWebAssembly", "empty"),
             (b"\x7fELF\x02\x01\x01", "NotWebAssembly", "native code"),
@@ -98,7 +92,7 @@ mod tests {
             (b"\0as", "NotWebAssembly", "\\0asm"),
             (b"\0asm\x01\0\0\0", "NotAComponent", "core WebAssembly module"),
         ] {
-            let refusal = refused(head);
+            let refusal = check_head(head).unwrap_err();
             assert_eq!(refusal.reason, reason, "{head:?}");
             assert!(refusal.message.contains(part), "{head:?}: {}", refusal.message);
         }

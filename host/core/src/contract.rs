@@ -1,33 +1,33 @@
-//! What crosses between host and guest, in the host's own types: the crate that runs guests converts from the
-//! generated bindings of whichever contract version a guest speaks, so nothing here knows WIT.
+//! The outcome, failure and faults of a guest call in the host's own types. The crate that runs guests converts from
+//! the generated bindings of the guest's contract version, so nothing here knows WIT.
 
 use std::sync::Arc;
 
 use crate::object::ObjectRef;
 
-/// What one reconcile wants, as data.
+/// The outcome of one reconcile.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// The whole desired set, or None to leave children alone. Some of an empty list deletes all of them.
+    /// All wanted children. None leaves children alone; an empty list deletes all of them.
     pub children: Option<Vec<Child>>,
     /// Writes to objects that are not children.
     pub actions: Vec<Action>,
     /// JSON object: the status fields that this plugin owns. None leaves the status alone.
     pub status: Option<Arc<str>>,
-    /// Merged into status.conditions by type; the host stamps times.
+    /// Merged into status.conditions by type; the host sets the times.
     pub conditions: Vec<Condition>,
     /// Sent as events.k8s.io/v1 Events.
     pub events: Vec<GuestEvent>,
-    /// Reconcile again after this long even if nothing changes.
+    /// Reconcile again after this time even if nothing changes.
     pub requeue_after_ms: Option<u32>,
     /// The cleanup of an object that is being deleted is complete.
     pub finalized: bool,
 }
 
-/// One member of the desired set.
+/// One wanted child.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Child {
-    /// Unique among the children of one kind of one object.
+    /// Unique among the object's children of one kind.
     pub key: Arc<str>,
     /// The wanted object as JSON text.
     pub object: Arc<str>,
@@ -47,18 +47,18 @@ pub enum Action {
     Patch {
         /// What to patch.
         target: ObjectRef,
-        /// "merge", "json-patch" or "strategic".
+        /// The format of the body.
         patch_kind: PatchKind,
         /// The patch as JSON text.
         body: Arc<str>,
         /// "status", "scale"; None patches the object itself.
         subresource: Option<String>,
     },
-    /// A delete; the host adds the UID that the snapshot showed.
+    /// A delete; the host adds the UID in the snapshot as precondition.
     Delete {
         /// What to delete.
         target: ObjectRef,
-        /// What happens to its dependents.
+        /// Whether its dependents are deleted too.
         propagation: Propagation,
     },
     /// An eviction of a Pod.
@@ -68,29 +68,29 @@ pub enum Action {
     },
 }
 
-/// How a patch body is read.
+/// The format of a patch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PatchKind {
-    /// RFC 7396.
+    /// JSON merge patch, RFC 7396.
     Merge,
-    /// RFC 6902.
+    /// JSON patch, RFC 6902.
     Json,
-    /// Kubernetes' own, built-in kinds only.
+    /// Strategic merge patch, for built-in kinds only.
     Strategic,
 }
 
-/// What happens to the dependents of a deleted object.
+/// The propagation policy of a delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Propagation {
-    /// Collected afterwards.
+    /// The dependents are deleted afterwards.
     Background,
-    /// Collected first.
+    /// The dependents are deleted first.
     Foreground,
-    /// Left.
+    /// The dependents stay.
     Orphan,
 }
 
-/// A condition as the guest states it.
+/// A condition of a guest; the host adds its time and generation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
     /// The condition's type ("Ready").
@@ -110,12 +110,12 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// It cannot be told.
+    /// It is not known.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// As Kubernetes writes it.
+    /// Kubernetes' text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -125,7 +125,7 @@ impl ConditionStatus {
     }
 }
 
-/// An event that a guest asks for.
+/// An Event of a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuestEvent {
     /// Warning instead of Normal.
@@ -138,16 +138,16 @@ pub struct GuestEvent {
     pub regarding: Option<ObjectRef>,
 }
 
-/// The guest's own answer that it could not reconcile. Not a fault of the guest.
+/// A failure that the guest returned: no fault of the guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// Try again with backoff.
     Retry(String),
-    /// Pointless to repeat until something it read changes.
+    /// Do not try again until something that the call read changes.
     Terminal(String),
 }
 
-/// A fault of the guest: the call gave no answer that can be used.
+/// A fault of the guest: the call returned nothing that can be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GuestFault {
     /// The guest trapped: the trap, its backtrace, and the tail of what it wrote to stderr.
@@ -159,35 +159,35 @@ pub enum GuestFault {
     },
     /// It ran past its deadline.
     Deadline {
-        /// The deadline that it overran.
+        /// The limit in milliseconds.
         limit_ms: u64,
     },
     /// It used up its fuel.
     Fuel {
-        /// The amount that it was given.
+        /// The limit in units of fuel.
         limit: u64,
     },
-    /// It asked for more memory (or table space) than it may have, and then trapped.
+    /// It asked for more memory or table space than its limit, and then trapped.
     Memory {
         /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// Its outcome is larger than the host accepts.
+    /// Its outcome is too large.
     OutputTooLarge {
         /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// It made more calls into the host than it may.
+    /// It made too many calls into the host.
     TooManyHostCalls {
         /// The limit, and what to do instead.
         message: String,
     },
-    /// It passed more bytes to the host than it may: with one call, or with all of its questions together.
+    /// It passed too many bytes to the host, in one call or in all reads together.
     HostCallsTooLarge {
         /// Which of the two, with the limit.
         message: String,
     },
-    /// It answered something that breaks the contract's rules (owner references, foreign namespaces, bad JSON, ...).
+    /// Its outcome violates the contract (owner references, foreign namespaces, invalid JSON, ...).
     BadOutcome {
         /// What and where.
         message: String,
@@ -226,11 +226,11 @@ impl GuestFault {
 /// How one call ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CallResult {
-    /// The guest answered what should be.
+    /// The guest returned an outcome.
     Done(Outcome),
-    /// The guest answered that it could not.
+    /// The guest returned a failure.
     Failed(Failure),
-    /// The guest gave no usable answer.
+    /// The guest returned nothing usable.
     Fault(GuestFault),
     /// The host could not run the call; the guest is not at fault. One sentence for a person.
     HostFault(String),

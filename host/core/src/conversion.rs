@@ -1,8 +1,6 @@
-//! Conversion: objects of one kind in another of its versions, which the API server asks for whenever an object is wanted in
-//! a version that it is not stored in.
+//! Conversion of objects between the versions of their kind.
 //!
-//! `conversion/review.rs` reads the API server's questions and writes the answers. Here is what goes into a definition so
-//! that it asks, and how a live one is seen to trust the host. Nothing here serves anything.
+//! `conversion/review.rs` reads ConversionReviews and writes the responses; `crd/conversion.rs` registers the webhook.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,51 +16,50 @@ pub mod review;
 #[cfg(test)]
 mod tests;
 
-/// How long the host may take for one request. The API server waits for 30 s, which nobody can change; the rest is for the
-/// way there and back.
+/// The host's timeout for one request. The API server's is 30 s and fixed; one second is left for the network.
 pub const PATIENCE: Duration = Duration::from_secs(29);
 
-/// One object that is wanted in another version, as the guest gets it.
+/// The conversion of one object, as the guest gets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConversionRequest {
     /// The object, as JSON text.
     pub object: Arc<str>,
-    /// The version, "example.com/v2".
+    /// The wanted version, "example.com/v2".
     pub to_api_version: Arc<str>,
-    /// The time of the question, which is the guest's clock.
+    /// The time of the request, which is the guest's clock.
     pub now_unix_ms: u64,
     /// The plugin's configuration.
     pub config: Arc<str>,
 }
 
-/// How one question was answered.
+/// The result of one conversion.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Conversion {
-    /// The object in the other version, as far as the guest says the truth.
+    /// The converted object, not checked yet.
     Object(String),
-    /// It cannot be converted, in the guest's words.
+    /// The guest's reason why it cannot be converted.
     Refused(String),
-    /// The guest gave no usable answer.
+    /// The guest returned no usable result.
     Fault(GuestFault),
-    /// The host could not ask. One sentence for a person.
+    /// The host could not call the guest. One sentence for a person.
     HostFault(String),
 }
 
-/// A plugin's version that converts.
+/// The version of a plugin that serves its conversions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConversionBackend {
-    /// Which component.
+    /// Its component.
     pub digest: Digest,
     /// Its configuration.
     pub config: Arc<str>,
     /// Bounds of one call.
     pub limits: CallLimits,
-    /// Whose objects it converts.
+    /// The kinds that it converts.
     pub specs: Arc<[ConversionSpec]>,
 }
 
 impl ConversionBackend {
-    /// Whether an object is of a kind that it converts, in whichever version.
+    /// Whether it converts the object's kind.
     pub fn converts(&self, object: &Value) -> bool {
         let group = object["apiVersion"].as_str().and_then(|api_version| api_version.split_once('/'));
         let is_of = |spec: &ConversionSpec| {

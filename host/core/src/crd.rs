@@ -1,6 +1,5 @@
-//! Whether a plugin's CustomResourceDefinition is created, changed, left alone or refused (L4). The live definition and
-//! the wanted one come in as JSON text, a decision goes out; `kube/crd.rs` performs it. What counts as narrowing is in
-//! `crd/narrowing.rs`.
+//! Whether a plugin's CustomResourceDefinition is created, updated, left alone or refused (L4). The live and the wanted
+//! definition come in as JSON text, a plan comes out; `kube/crd.rs` performs it. `crd/narrowing.rs` defines narrowing.
 //!
 //! Nothing here reads a cluster: whether objects exist is an argument.
 
@@ -8,13 +7,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use self::keeper::{annotation, is_kept_for, keeper_label};
+use self::managed_by::{annotation, is_managed_for, managed_by};
 use crate::digest::content_hash;
 use crate::refusal::Refusal;
 use crate::well_known::{DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, PLUGIN};
 
 pub mod conversion;
-mod keeper;
+mod managed_by;
 mod narrowing;
 #[cfg(test)]
 mod tests;
@@ -22,7 +21,7 @@ mod tests;
 /// Why a CRD is not established.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CrdError {
-    /// It never will be as it stands: it narrows what exists, or belongs to someone else and differs.
+    /// Trying again does not help: it narrows the live definition, or somebody else manages that.
     Refused(Refusal),
     /// RBAC refuses.
     Denied(String),
@@ -30,40 +29,40 @@ pub enum CrdError {
     Unavailable(String),
 }
 
-/// The reason of a refusal that holds only while objects exist: the shell asks whether there are any, and plans again.
+/// The reason of a refusal that depends on existing objects: the shell checks whether there are any, and plans again.
 pub const NARROWS: &str = "CrdNarrows";
 
-/// Narrowings that one refusal spells out. A message is read by a person, who mends the first few and tries again.
-const SPELLED_OUT: usize = 5;
+/// Narrowings in the message of one refusal. A person fixes the first few and tries again.
+const MAX_SHOWN: usize = 5;
 
-/// What to do about one CRD.
+/// The plan for one CRD.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CrdPlan {
-    /// What is there serves.
+    /// The live definition suffices.
     Nothing,
     /// POST this.
     Create(Arc<str>),
     /// PUT this; it carries the resourceVersion of the definition that was compared.
     Update(Arc<str>),
-    /// Leave the cluster as it is.
+    /// Write nothing.
     Refuse(Refusal),
 }
 
-/// How far a CRD that exists has come.
+/// The state of a live CRD.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Establishment {
     /// The API server serves it.
     Established,
-    /// The API server has not yet decided.
+    /// The API server has not accepted or refused it yet.
     Pending,
-    /// Somebody deletes it; what comes after it has to wait.
+    /// It is being deleted; its successor has to wait.
     Terminating,
-    /// Its names are taken by another definition.
+    /// Another definition has its names.
     Refused(Refusal),
 }
 
-/// Puts the host's label, the plugin's name, who converts its objects, and the hash of what is wanted onto a manifest's CRD.
-/// Text that is no JSON object comes back as it is, and `plan` refuses it.
+/// Adds the conversion, a hash of the definition, the host's label and the plugin's name to a manifest's CRD. Text that
+/// is no JSON object is returned unchanged, and `plan` refuses it.
 pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> {
     let Ok(Value::Object(mut crd)) = serde_json::from_str::<Value>(body) else {
         return body.into();
@@ -80,8 +79,8 @@ pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> 
     Value::Object(crd).to_string().into()
 }
 
-/// Decides what to do. `wanted` comes from [`prepare`]; `objects_exist` may be true when nobody has looked yet, since
-/// only a refusal with the reason [`NARROWS`] depends on it.
+/// Plans one CRD. `wanted` comes from [`prepare`]. `objects_exist` may be true as long as it is unknown: only a refusal
+/// with the reason [`NARROWS`] depends on it.
 pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
     let Some(wanted_crd) = parse(wanted) else {
         return refuse("CrdInvalid", "the plugin's CustomResourceDefinition is not a JSON object with a name".into());
@@ -95,8 +94,8 @@ pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
     if let Some(difference) = different_kind(&live_crd, &wanted_crd) {
         return refuse("CrdConflict", format!("CRD {}: {difference}", name(&wanted_crd)));
     }
-    if !same_keeper(&live_crd, &wanted_crd) {
-        return plan_beside_a_foreign_one(&live_crd, &wanted_crd);
+    if !is_managed_for(&live_crd, annotation(&wanted_crd, PLUGIN)) {
+        return plan_with_foreign(&live_crd, &wanted_crd);
     }
     if annotation(&live_crd, DESIRED_ANNOTATION) == annotation(&wanted_crd, DESIRED_ANNOTATION) {
         return CrdPlan::Nothing;
@@ -108,7 +107,7 @@ pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
     CrdPlan::Update(updated(live_crd, &wanted_crd))
 }
 
-/// Reads the conditions of a live CRD.
+/// Reads the state of a live CRD from its conditions.
 pub fn establishment(live: &str) -> Establishment {
     let Some(crd) = parse(live) else { return Establishment::Pending };
     if crd.pointer("/metadata/deletionTimestamp").is_some() {
@@ -132,58 +131,48 @@ pub fn establishment(live: &str) -> Establishment {
     }
 }
 
-/// A definition that somebody else keeps is used as it is when it serves what the plugin asks for, and never written.
-fn plan_beside_a_foreign_one(live: &Value, wanted: &Value) -> CrdPlan {
+/// A definition that somebody else manages is used when it serves what the plugin wants, and never written.
+fn plan_with_foreign(live: &Value, wanted: &Value) -> CrdPlan {
     let served = narrowing::served_versions(live);
     let missing: Vec<&str> =
         narrowing::served_versions(wanted).into_iter().filter(|version| !served.contains(version)).collect();
-    let is_asked = !conversion::is_by_webhook(wanted) || conversion::asks(live, annotation(wanted, PLUGIN));
-    if missing.is_empty() && is_asked {
+    let converts = !conversion::is_by_webhook(wanted) || conversion::calls(live, annotation(wanted, PLUGIN));
+    if missing.is_empty() && converts {
         return CrdPlan::Nothing;
     }
-    let lacking = if is_asked {
+    let lacking = if converts {
         format!("does not serve {}", missing.join(", "))
     } else {
-        "does not have the plugin convert between its versions".to_owned()
+        "does not call the plugin for conversion".to_owned()
     };
-    let keeper = match (keeper_label(live), annotation(live, PLUGIN)) {
+    let owner = match (managed_by(live), annotation(live, PLUGIN)) {
         (HOST, plugin) if !plugin.is_empty() => format!("belongs to the plugin {plugin:?}"),
         ("", _) => "was not created by mortise".to_owned(),
-        (keeper, _) => format!("is kept by {keeper:?}"),
+        (other, _) => format!("is managed by {other:?}"),
     };
     refuse(
         "CrdForeign",
         format!(
-            "CRD {}: it exists, {keeper} and {lacking}; mortise leaves it alone. Change that there, or hand the definition \
-             over with the label {MANAGED_BY_LABEL}={HOST} and the annotation {PLUGIN}={}",
+            "CRD {}: it exists, {owner} and {lacking}; mortise does not change it. Change it there, or hand it over to \
+             mortise with the label {MANAGED_BY_LABEL}={HOST} and the annotation {PLUGIN}={}",
             name(wanted),
             annotation(wanted, PLUGIN),
         ),
     )
 }
 
-/// Kind and scope never change under a name: the API server itself lets nobody change the scope, and another kind would
-/// orphan every object that exists.
+/// The first difference that no update can make: another scope or group is refused, another kind orphans objects.
 fn different_kind(live: &Value, wanted: &Value) -> Option<String> {
-    [("/spec/names/kind", "kind"), ("/spec/scope", "scope"), ("/spec/group", "group")].into_iter().find_map(
-        |(pointer, what)| {
-            let live = live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let wanted = wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            (live != wanted).then(|| {
-                format!(
-                    "it exists with the {what} {live:?}, the plugin wants {wanted:?}; delete it, or rename the plugin's"
-                )
-            })
-        },
-    )
+    let parts = [("/spec/names/kind", "kind"), ("/spec/scope", "scope"), ("/spec/group", "group")];
+    parts.into_iter().find_map(|(pointer, part)| {
+        let [live, wanted] = [live, wanted].map(|crd| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default());
+        let difference = format!("it exists with the {part} {live:?}, the plugin wants {wanted:?}");
+        (live != wanted).then(|| difference + "; delete it, or rename the plugin's")
+    })
 }
 
-fn same_keeper(live: &Value, wanted: &Value) -> bool {
-    is_kept_for(live, annotation(wanted, PLUGIN))
-}
-
-/// The live object with the wanted spec: others' labels, annotations and finalizers stay, and its resourceVersion makes
-/// the PUT fail when somebody changed the definition after it was compared.
+/// The live object with the wanted spec. Labels, annotations and finalizers of others stay; the resourceVersion makes
+/// the PUT fail when somebody else changed the definition since it was read.
 fn updated(mut live: Value, wanted: &Value) -> Arc<str> {
     if let Some(live) = live.as_object_mut() {
         live.remove("status");
@@ -201,22 +190,21 @@ fn updated(mut live: Value, wanted: &Value) -> Arc<str> {
 }
 
 fn narrows_message(name: &str, narrowings: &[String]) -> String {
-    let mut message = format!(
-        "CRD {name}: objects of it exist and the new definition narrows what they may hold: {}",
-        narrowings[..narrowings.len().min(SPELLED_OUT)].join("; ")
-    );
-    if narrowings.len() > SPELLED_OUT {
-        message.push_str(&format!("; and {} more", narrowings.len() - SPELLED_OUT));
+    let mut shown = narrowings[..narrowings.len().min(MAX_SHOWN)].join("; ");
+    if narrowings.len() > MAX_SHOWN {
+        shown.push_str(&format!("; and {} more", narrowings.len() - MAX_SHOWN));
     }
-    message.push_str(". Serve the change as a new version beside the old one, or delete the objects first");
-    message
+    format!(
+        "CRD {name}: objects of it exist and the new definition narrows what they may hold: {shown}. Serve the change \
+         as a new version beside the old one, or delete the objects first"
+    )
 }
 
 fn refuse(reason: &'static str, message: String) -> CrdPlan {
     CrdPlan::Refuse(Refusal::new(reason, message))
 }
 
-/// A CRD that has a name; anything else is nothing that could be compared.
+/// A CRD that has a name; nothing else can be compared.
 fn parse(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     (!name(&value).is_empty()).then_some(value)
@@ -230,7 +218,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// The object under a key, made when it is missing or is no object.
+/// The object under a key, inserted when it is missing or is no object.
 fn object_at<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
     let slot = map.entry(key).or_insert_with(|| json!({}));
     if !slot.is_object() {

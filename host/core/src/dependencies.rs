@@ -1,12 +1,11 @@
-//! The dependencies of one call: all that it read of its snapshot, its clock and its configuration, with a hash of each answer.
+//! The dependencies of one call: what it read of its snapshot, clock and configuration, with a hash of each result.
 //!
-//! What a call read is what wakes its key (W1): `dependency_index.rs` finds the keys that a change concerns. And a call whose
-//! answers all hash as before need not be repeated (W2): [`Dependencies::holds`] computes every hash again without putting
-//! any JSON together.
+//! A key wakes when a dependency of its last call changes (W1): `dependency_index.rs` finds the keys. A call whose
+//! results all hash as before is not repeated (W2): [`Dependencies::holds`] computes the hashes without building JSON.
 //!
-//! Both happen on the one event loop, and guests decide how much there is to compute. So no hash is computed again for a kind
-//! that has not changed, nor twice for keys that share a dependency; and what would take more looks at objects than a bound
-//! counts as changed: then the guest is called, on a thread of its own and at its plugin's expense.
+//! Both run on the event loop, and guests decide how much there is to compute. So a hash is computed again only when
+//! its kind has changed, and once for all keys that share the dependency. A set that takes more looks at objects than a
+//! bound counts as changed: then the guest is called, on a worker and at its plugin's expense.
 //!
 //! `view.rs` records; nothing here knows a guest or a queue.
 
@@ -25,18 +24,17 @@ pub(crate) mod recorder;
 #[cfg(test)]
 mod tests;
 
-/// Dependencies that one read set remembers one by one. With more, it remembers the kinds that were read, and any change of
-/// those counts: who asks a thousand things about a kind, one by one, has read most of what there is of it.
+/// Entries of one set. A set with more keeps the kinds that were read instead, and any change of these counts: a
+/// thousand reads of single objects cover most of a kind.
 pub const MAX_DEPENDENCIES: usize = 1_000;
-/// Bytes of the entries that one read set remembers one by one, with the same end. Read sets are kept for each
-/// reconciled object, and what stands in them is the guest's choice: a thousand `get`s take some 150 KiB, the few
-/// entries of most plugins less than one.
+/// Bytes of the entries of one set, with the same consequence. A set is kept for each reconciled object, and the guest
+/// decides its content: a thousand `get`s take some 150 KiB, the few entries of most plugins less than one.
 pub const MAX_DEPENDENCY_BYTES: usize = 256 << 10;
-/// Looks at objects that asking all entries of a set again may take: what a plugin asks that reads every Pod of two
-/// hundred full nodes. A set that took more to answer counts as changed when one of its kinds has.
+/// Looks at objects to compute all hashes of a set again: those of a plugin that reads every Pod of 200 full nodes. A
+/// set that took more counts as changed when one of its kinds has changed.
 pub const MAX_LOOKS: u64 = 20_000;
 
-/// What a call was or would be given.
+/// The inputs of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The frozen view.
@@ -50,7 +48,7 @@ pub struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// The hash of an answer that is not about objects.
+    /// The hash of a result that is not about objects.
     fn hash_of(&self, dependency: &Dependency) -> Option<u64> {
         match dependency {
             Dependency::Now => Some(dependency::hash_of_time(self.now_unix_ms)),
@@ -63,33 +61,31 @@ impl Inputs<'_> {
 /// Every dependency of one call, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Dependencies {
-    /// The reconciled object's content: every call is given it, whether it reads it or not.
+    /// [`Object::content_hash`] of the reconciled object, which every call gets.
     primary_hash: u64,
     entries: Vec<(Arc<SharedDependency>, u64)>,
     /// The kinds that were read, each with [`Snapshot::changes`] as it was then.
     kinds: Vec<(Kind, u64)>,
-    /// The kinds count as read whole, and no dependency about objects is remembered; see [`MAX_DEPENDENCIES`] and
-    /// [`MAX_DEPENDENCY_BYTES`].
+    /// Whether the kinds count as read whole, without entries about objects; see [`MAX_DEPENDENCIES`].
     whole: bool,
-    /// Looks at objects that the answers took.
+    /// Looks at objects that the reads took.
     looks: u64,
     /// Its part of [`recorder::MemoryQuota`], when it is large. Clones share it.
     held: Option<Arc<Reservation>>,
 }
 
 impl Dependencies {
-    /// The entries, in the order in which the call first read them, with the hashes of their answers.
+    /// The entries in the order of the first reads, with the hashes of their results.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Dependency, u64)> {
         self.entries.iter().map(|(shared, hash)| (shared.dependency(), *hash))
     }
 
-    /// The entries about objects, which an index makes shared ones.
+    /// The entries about objects; the index replaces equal ones by one that they share.
     pub(crate) fn of_objects_mut(&mut self) -> impl Iterator<Item = &mut Arc<SharedDependency>> {
         let entries = self.entries.iter_mut().map(|(shared, _)| shared);
         entries.filter(|shared| shared.dependency().kind().is_some())
     }
 
-    /// As [`Self::of_objects_mut`], to look at.
     pub(crate) fn of_objects(&self) -> impl Iterator<Item = &Arc<SharedDependency>> {
         self.entries.iter().map(|(shared, _)| shared).filter(|shared| shared.dependency().kind().is_some())
     }
@@ -99,24 +95,17 @@ impl Dependencies {
         self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| kind)
     }
 
-    /// [`Object::content_hash`] of the reconciled object that the call was given.
-    pub fn primary_hash(&self) -> u64 {
-        self.primary_hash
-    }
-
-    /// What the entries take in memory, where what several share counts for each.
+    /// Bytes of the entries in memory. A shared entry counts in each set.
     pub fn bytes(&self) -> usize {
         self.iter().map(|(dependency, _)| dependency.bytes()).sum()
     }
 
-    /// Whether a call with these inputs would read what this one has read: the reconciled object is the same but for its
-    /// resourceVersion, and every answer hashes as before. A set with the time in it stops holding when time moves.
+    /// Whether a call with these inputs would read the same: the reconciled object is equal but for its
+    /// resourceVersion, and every result hashes as before. A set that contains the time stops holding when time moves.
     pub fn holds(&self, inputs: &Inputs<'_>) -> bool {
-        self.primary_hash == inputs.primary.content_hash() && self.answers_hold(inputs)
-    }
-
-    /// As [`Self::holds`], without comparing the reconciled object.
-    pub fn answers_hold(&self, inputs: &Inputs<'_>) -> bool {
+        if self.primary_hash != inputs.primary.content_hash() {
+            return false;
+        }
         let changed = self.changed_kinds(inputs.snapshot);
         if !changed.is_empty() && (self.whole || self.looks > MAX_LOOKS) {
             return false;
@@ -129,31 +118,26 @@ impl Dependencies {
         })
     }
 
-    /// Whether the store now gives another answer to some dependency about objects. To be asked when a call returns: what
-    /// changed while it ran had no set yet that it could touch, so it woke nobody. Time and configuration do not count, nor
-    /// answers that were too large: those would differ each time.
+    /// Whether the result of some dependency about objects has changed. Checked when a call returns: changes while it
+    /// ran woke nobody, because the index did not have this set yet. Time and configuration do not count, nor results
+    /// that were too large, which would always differ.
     ///
-    /// The store's last changes tell that nothing was touched, whatever computing the answers would take: a plugin that reads
-    /// very much must not be called again and again because something else of the kind changes all the time.
+    /// The store's last changes may show that nothing is affected, at any size of the set: a plugin that reads very
+    /// much must not be called forever because other objects of the kind change all the time.
     pub fn is_outdated(&self, store: &Store) -> bool {
         let snapshot = store.snapshot();
         let changed = self.changed_kinds(&snapshot);
-        if changed.is_empty() {
-            return false;
-        }
-        if self.whole {
-            return true;
-        }
-        if self.is_untouched_since(store) {
+        if changed.is_empty() || (!self.whole && self.is_unaffected(store)) {
             return false;
         }
         let budget = Budget::new(MAX_LOOKS);
-        let mut asked = self.finished_of(&changed);
-        self.looks > MAX_LOOKS || asked.any(|(shared, hash)| shared.hash_of_objects(&snapshot, &budget) != Some(hash))
+        let mut finished = self.finished_of(&changed);
+        self.whole
+            || self.looks > MAX_LOOKS
+            || finished.any(|(shared, hash)| shared.hash_of_objects(&snapshot, &budget) != Some(hash))
     }
 
-    /// Whether some answer about one of these kinds is another one now. An answer that is too large to be compared does not
-    /// count, nor any of a set that remembers no entries.
+    /// Whether some result about one of these kinds has changed, as far as results are small enough to compare.
     pub fn has_changed_of(&self, is_of: impl Fn(&Kind) -> bool, snapshot: &Snapshot) -> bool {
         if self.whole || self.looks > MAX_LOOKS {
             return false;
@@ -161,32 +145,31 @@ impl Dependencies {
         let mut changed = self.changed_kinds(snapshot);
         changed.retain(|kind| is_of(kind));
         let budget = Budget::new(MAX_LOOKS);
-        let mut asked = self.finished_of(&changed);
-        asked.any(|(shared, hash)| shared.hash_of_objects(snapshot, &budget).is_some_and(|now| now != hash))
+        let mut finished = self.finished_of(&changed);
+        finished.any(|(shared, hash)| shared.hash_of_objects(snapshot, &budget).is_some_and(|now| now != hash))
     }
 
-    /// Whether the store remembers all that has changed of the kinds that were read, and nothing of it is in an answer.
-    fn is_untouched_since(&self, store: &Store) -> bool {
+    /// Whether the store remembers all changes of the kinds since they were read, and none affects a result.
+    fn is_unaffected(&self, store: &Store) -> bool {
         let budget = Budget::new(MAX_LOOKS);
-        let is_touched = |change: &Change| {
+        let is_relevant = |change: &Change| {
             let mut finished = self.entries.iter().filter(|(_, hash)| *hash != UNFINISHED);
-            finished.any(|(shared, _)| !budget.spend(1) || shared.dependency().is_touched(change, &budget))
+            finished.any(|(shared, _)| !budget.spend(1) || shared.dependency().is_affected(change, &budget))
         };
         self.kinds.iter().all(|(kind, changes)| {
-            store.changes_since(kind, *changes).is_some_and(|mut changes| !changes.any(is_touched))
+            store.changes_since(kind, *changes).is_some_and(|mut changes| !changes.any(is_relevant))
         })
     }
 
-    /// The kinds that were read and have changed since.
     fn changed_kinds(&self, snapshot: &Snapshot) -> Vec<&Kind> {
         let changed = self.kinds.iter().filter(|(kind, changes)| snapshot.changes(kind) != *changes);
         changed.map(|(kind, _)| kind).collect()
     }
 
-    /// The entries about these kinds whose answers were not too large.
+    /// The entries about these kinds whose results were not too large.
     fn finished_of<'a>(&'a self, kinds: &'a [&Kind]) -> impl Iterator<Item = (&'a SharedDependency, u64)> {
-        let is_asked = |shared: &SharedDependency| shared.dependency().kind().is_some_and(|kind| kinds.contains(&kind));
+        let is_of = |shared: &SharedDependency| shared.dependency().kind().is_some_and(|kind| kinds.contains(&kind));
         let finished = self.entries.iter().filter(|(_, hash)| *hash != UNFINISHED);
-        finished.map(|(shared, hash)| (&**shared, *hash)).filter(move |(shared, _)| is_asked(shared))
+        finished.map(|(shared, hash)| (&**shared, *hash)).filter(move |(shared, _)| is_of(shared))
     }
 }

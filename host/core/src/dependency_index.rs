@@ -1,14 +1,12 @@
-//! Which keys have which dependencies, and so which keys a change concerns (W1).
+//! The keys of each dependency, and so the keys that a change affects (W1).
 //!
-//! Equal dependencies are one here: ten thousand keys that list the same Nodes share it, a change of a Node is compared with
-//! it once, and its answer is computed once. A dependency is found under what every object of its answer has, its index key:
-//! a name, an owner, the value of a field, a label, a namespace, or the kind alone. An index key is kept as its hash; what a
-//! hash finds is compared with the change before it counts.
+//! Equal dependencies are stored once: ten thousand keys that list the same Nodes share one dependency, and a change of
+//! a Node is compared with it once. A dependency is indexed by a property of every object in its result, its index key:
+//! a name, an owner, the value of a field, a label, a namespace, or the kind alone. The index stores the hash of an
+//! index key, and compares the dependencies under it with the change.
 //!
-//! A change looks up its own name, namespace, kind and owners, and of its fields and labels only those that somebody selects
-//! by. So it costs what the dependencies under its index keys cost, however many others, keys and labels there are.
-//!
-//! It knows keys, dependencies and changes: no guest, no plugin, and not what is done with the keys.
+//! A change looks up its own name, namespace, kind and owners, and only those of its fields and labels that some
+//! dependency selects by. So only the dependencies under its index keys cost anything. Nothing here knows guests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -31,49 +29,49 @@ mod selected;
 #[cfg(test)]
 mod tests;
 
-/// What the dependencies of one controller may take of one change for cutting fields out of its two sides, 16 for each KiB
-/// that no projection remembers: half a MiB of text, which takes a millisecond or two of the event loop. Beyond it, the
-/// controller's keys under the change's index keys count as concerned: they wake, and pay for what they read in their turn.
+/// Budget of one controller's dependencies to project the two sides of one change, at 16 units per KiB that no
+/// projection has cached: half a MiB of text, one or two milliseconds of the event loop. Beyond it, the controller's
+/// keys under the change's index keys count as affected: they wake, and their own turns pay for the reads.
 const MAX_CUTS_PER_CHANGE: u64 = 8_192;
 
-/// Which keys have which dependencies.
+/// The keys of each dependency.
 ///
-/// Whoever keeps the [`Dependencies`] of a key passes each set that takes the place of another to [`Self::replace`], the last
-/// one to [`Self::remove`], and every change of the store to [`Self::affected`].
+/// The owner of the keys' [`Dependencies`] passes each new set to [`Self::replace`], the last set of a key to
+/// [`Self::remove`], and every change of the store to [`Self::affected`].
 #[derive(Debug, Default)]
 pub struct DependencyIndex {
-    /// Where each dependency is in `entries`. The hasher has no random key: a run is the same each time.
+    /// The position of each dependency in `entries`. The hasher is not random, so that runs are repeatable.
     places: HashMap<Arc<SharedDependency>, u32, BuildHasherDefault<DefaultHasher>>,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
-    /// Hashes of index keys, with the places of the dependencies that are found under them.
+    /// Hashes of index keys, with the positions of their dependencies.
     postings: BTreeSet<(u64, u32)>,
     selected: BTreeMap<Kind, Selected>,
-    /// Fields that are selected by now, or not any more, since this was taken last.
+    /// Changes that were not taken yet.
     field_changes: Vec<FieldChange>,
-    /// Keys of whose sets any change of a kind counts.
+    /// Keys that any change of a kind affects.
     whole: BTreeMap<Kind, BTreeSet<Key>>,
-    /// Keys that an object holds up.
+    /// Keys that an object blocks.
     conflicts: BTreeMap<ObjectRef, BTreeSet<Key>>,
 }
 
-/// A field of a kind that queries began or ceased to select by, for [`Store::select_field`](crate::store::Store::select_field).
+/// A field that queries began or ceased to select by, for [`Store::select_field`](crate::store::Store::select_field).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldChange {
-    /// Which kind.
+    /// The kind of the objects.
     pub kind: Kind,
-    /// Which field.
+    /// The field.
     pub path: FieldPath,
     /// Whether some dependency selects by it.
     pub is_selected: bool,
 }
 
-/// What a change concerns.
+/// What a change affects.
 #[derive(Debug, Default)]
 pub struct Affected {
-    /// The keys of which it changes an answer, in order, each once.
+    /// The keys of dependencies whose results change, sorted and unique.
     pub keys: Vec<Key>,
-    /// The dependencies that it was compared with.
+    /// The number of dependencies that were compared with the change.
     pub evaluated: usize,
 }
 
@@ -84,13 +82,13 @@ struct Entry {
 }
 
 impl DependencyIndex {
-    /// Adds a key with its dependencies, which become the shared ones.
+    /// Adds a key with its dependencies, and replaces these by the shared ones.
     pub fn insert(&mut self, key: &Key, reads: &mut Dependencies) {
         for dependency in reads.of_objects_mut() {
             match self.places.get_key_value(&*dependency) {
                 Some((known, place)) => {
                     *dependency = Arc::clone(known);
-                    let entry = self.entries[*place as usize].as_mut().expect("a place that is known has an entry");
+                    let entry = self.entries[*place as usize].as_mut().expect("every place has an entry");
                     entry.keys.insert(key);
                 }
                 None => self.add(key, dependency),
@@ -101,13 +99,13 @@ impl DependencyIndex {
         }
     }
 
-    /// Removes a key with the dependencies that it was added with.
+    /// Removes a key with its dependencies.
     pub fn remove(&mut self, key: &Key, reads: &Dependencies) {
         reads.of_objects().for_each(|dependency| self.remove_one(key, dependency));
         reads.whole_kinds().for_each(|kind| remove_from(&mut self.whole, kind, key));
     }
 
-    /// Puts a new set of dependencies in the place of a key's last one, if it has one. What both have is not touched.
+    /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched.
     pub fn replace(&mut self, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
         self.insert(key, after);
         let Some(before) = before else { return };
@@ -125,14 +123,14 @@ impl DependencyIndex {
         }
     }
 
-    /// Puts `after` in the place of `before` as the objects that hold a key up, whatever it reads: those of others that have
-    /// the names of its children, and those that it is to patch and that are not there.
+    /// Replaces the objects that block a key: objects of others that have the names of its children, and absent objects
+    /// that its actions patch. Their changes wake the key even if it does not read them.
     pub fn replace_conflicts(&mut self, key: &Key, before: &[ObjectRef], after: &[ObjectRef]) {
         before.iter().for_each(|target| remove_from(&mut self.conflicts, target, key));
         after.iter().for_each(|target| add_to(&mut self.conflicts, target, key));
     }
 
-    /// The keys that a change concerns. Each dependency under its index keys is compared with it once.
+    /// The keys that a change affects. Each dependency under its index keys is compared with it once.
     pub fn affected(&self, change: &Change) -> Affected {
         let Some(object) = change.object() else { return Affected::default() };
         let mut budgets: BTreeMap<Option<ControllerId>, Budget> = BTreeMap::new();
@@ -141,13 +139,13 @@ impl DependencyIndex {
             evaluated += 1;
             let controller = entry.keys.first().map(|key| key.controller);
             let budget = budgets.entry(controller).or_insert_with(|| Budget::new(MAX_CUTS_PER_CHANGE));
-            if entry.dependency.dependency().is_touched(change, budget) {
+            if entry.dependency.dependency().is_affected(change, budget) {
                 sources += 1;
                 entry.keys.add_to(&mut keys);
             }
         });
-        let held_up = if self.conflicts.is_empty() { None } else { self.conflicts.get(&object.reference()) };
-        for set in [self.whole.get(&object.kind), held_up].into_iter().flatten() {
+        let blocked = if self.conflicts.is_empty() { None } else { self.conflicts.get(&object.reference()) };
+        for set in [self.whole.get(&object.kind), blocked].into_iter().flatten() {
             sources += 1;
             keys.extend(set.iter().cloned());
         }
@@ -158,7 +156,7 @@ impl DependencyIndex {
         Affected { keys, evaluated }
     }
 
-    /// Every entry under the index keys of a change, each once.
+    /// Calls `found` for every entry under the index keys of a change, once each.
     fn look_up(&self, change: &Change, object: &Object, mut found: impl FnMut(&Entry)) {
         let mut under = |index_key: IndexKey<'_>| {
             let hash = index_key.hash_of(&object.kind);
@@ -188,7 +186,7 @@ impl DependencyIndex {
         }
     }
 
-    /// The fields that queries began or ceased to select by since the last time.
+    /// The changes since the last call.
     pub fn take_field_changes(&mut self) -> Vec<FieldChange> {
         std::mem::take(&mut self.field_changes)
     }
@@ -209,7 +207,7 @@ impl DependencyIndex {
         self.places.insert(Arc::clone(dependency), place);
     }
 
-    /// The hash of a new dependency's index key, which counts from now on.
+    /// Chooses and counts the index key of a new dependency, and returns its hash.
     fn select(&mut self, kind: &Kind, dependency: &Dependency) -> u64 {
         for (path, index_key) in field_keys(dependency) {
             let fields = &mut self.selected.entry(kind.clone()).or_default().fields;
@@ -248,7 +246,6 @@ impl DependencyIndex {
         }
     }
 
-    /// Takes a dependency from under its index key.
     fn deselect(&mut self, kind: &Kind, dependency: &Dependency, place: u32) {
         let is_key = |(_, index_key): &(_, IndexKey<'_>)| self.postings.remove(&(index_key.hash_of(kind), place));
         let field = field_keys(dependency).find(is_key);
@@ -274,7 +271,7 @@ fn owner_uid(object: &Object) -> Option<&str> {
     object.controller.as_ref().map(|controller| &*controller.uid)
 }
 
-/// Both, or one when they are equal.
+/// Both values, or one when they are equal.
 fn distinct<'a>(before: Option<&'a str>, after: Option<&'a str>) -> impl Iterator<Item = &'a str> {
     after.into_iter().chain(before.filter(|before| after != Some(before)))
 }

@@ -1,16 +1,14 @@
-//! Stable hashes: the same on every machine and in every release, because they become names and annotations.
-//!
-//! Hashes that only live in memory are not made here.
+//! Stable hashes: equal on every machine and in every release, because they become names and annotations.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-/// Kubernetes' own alphabet for generated names: no vowels, so no words, and nothing that looks alike.
+/// Kubernetes' alphabet for generated names: no vowels, so no words, and no characters that look alike.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Characters of a name's hash. 27^8 is 2.8e11: among the 500 children that one object may have, two names collide
-/// once in two million objects, and then the guest's keys differ, so the second is refused and said.
+/// Characters of a name's hash. 27^8 is 2.8e11: two of an object's 500 children collide in one of two million objects,
+/// and then the second child is refused with a message.
 const NAME_HASH_LENGTH: usize = 8;
 
 /// The sha256 of a component's bytes, as "sha256:<64 hex digits>".
@@ -39,40 +37,37 @@ fn sha256(parts: &[&str]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The digest of bytes that come in pieces.
+/// Computes a digest piece by piece.
 #[derive(Clone, Default, Debug)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
     /// The digest of all pieces.
     pub fn finish(self) -> Digest {
-        const PREFIX: &str = "sha256:";
-        let mut text = String::with_capacity(PREFIX.len() + 64);
-        text.push_str(PREFIX);
-        push_hex(&mut text, &self.0.finalize());
-        Digest(text.into())
+        Digest(format!("sha256:{}", hex(&self.0.finalize())).into())
     }
 }
 
-/// The digest of some bytes, such as a component's. Two plugins with one digest are one program.
+/// The digest of some bytes, such as a component's.
 pub fn of(bytes: &[u8]) -> Digest {
     let mut hasher = Hasher::default();
     hasher.update(bytes);
     hasher.finish()
 }
 
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a String does not fail");
-    }
+        text
+    })
 }
 
-/// Eight characters that may stand in any Kubernetes name.
+/// Eight characters that are valid in any Kubernetes name.
 pub fn name_hash(parts: &[&str]) -> String {
     sha256(parts)
         .iter()
@@ -81,24 +76,21 @@ pub fn name_hash(parts: &[&str]) -> String {
         .collect()
 }
 
-/// Sixteen hex digits of what was wanted: the value of [`crate::well_known::DESIRED_ANNOTATION`].
+/// Sixteen hex digits: the value of [`crate::well_known::DESIRED_ANNOTATION`].
 pub fn content_hash(parts: &[&str]) -> String {
-    let mut text = String::with_capacity(16);
-    push_hex(&mut text, &sha256(parts)[..8]);
-    text
+    hex(&sha256(parts)[..8])
 }
 
-/// What texts are remembered by where many are and long ones: sixteen bytes, whatever they say.
+/// A hash of sixteen bytes, to remember many or long texts by.
 pub fn fingerprint(parts: &[&str]) -> u128 {
     let hash = sha256(parts);
     u128::from_le_bytes(hash[..16].try_into().expect("the range has sixteen bytes"))
 }
 
-/// A number in 0..bound that only depends on the parts: jitter without a random generator.
+/// A number in 0..bound that only depends on the parts: repeatable jitter.
 pub fn spread(parts: &[&str], bound: u64) -> u64 {
-    let bytes = sha256(parts);
-    let (head, _) = bytes.split_at(8);
-    let number = u64::from_le_bytes(head.try_into().expect("split_at(8) gives eight bytes"));
+    let hash = sha256(parts);
+    let number = u64::from_le_bytes(hash[..8].try_into().expect("the range has eight bytes"));
     if bound == 0 { 0 } else { number % bound }
 }
 

@@ -1,7 +1,6 @@
-//! What enters the engine and what leaves it. The shells translate between these and the world.
+//! The engine's input and output: events and effects. The shells (the runtime and the simulator) perform the effects.
 //!
-//! An effect is a request; its answer, when it has one, is an event that carries the same id. Nothing here may hold a
-//! client, a task or a channel.
+//! An effect is a request; its result, if any, is an event with the same id. Nothing here may hold a client or a task.
 
 use std::sync::Arc;
 
@@ -19,20 +18,20 @@ use crate::watch::WatchEvent;
 use crate::webhook::Endpoint;
 use crate::write::{Write, WriteError, WriteId, Written};
 
-/// What enters the driver.
+/// The engine's input.
 #[derive(Debug)]
 pub enum Event {
-    /// The first event: the host has begun.
+    /// The first event.
     Started,
-    /// Something about one watched kind.
+    /// An event of the watch of a kind.
     Watch(Kind, WatchEvent),
     /// A source offers a plugin, for the first time or changed.
     PluginFound(Offer),
-    /// A source has something under this name that is not a plugin that can be read.
+    /// A source has something under this name that is no readable plugin.
     PluginUnreadable {
         /// The plugin's name.
         name: Arc<str>,
-        /// Where it comes from.
+        /// The source's text for people.
         source: Arc<str>,
         /// Why it cannot be read.
         refusal: Refusal,
@@ -41,56 +40,56 @@ pub enum Event {
     PluginGone {
         /// The plugin's name.
         name: Arc<str>,
-        /// Where it came from: what another source offers under the same name stays.
+        /// The source's text: another source may still offer a plugin of this name.
         source: Arc<str>,
     },
-    /// Every source has told what it has once.
+    /// Every source has listed its plugins once.
     SourcesListed,
-    /// The answer to [`Effect::Compile`].
+    /// The result of [`Effect::Compile`].
     Compiled(Digest, Result<Compiled, Refusal>),
-    /// The answer to [`Effect::RegisterCrd`].
+    /// The result of [`Effect::RegisterCrd`].
     CrdRegistered {
-        /// The plugin that asked.
+        /// The plugin.
         plugin: Arc<str>,
         /// The CRD's name ("podsets.app.example.com").
         crd: Arc<str>,
         /// Established, or why not.
         result: Result<(), CrdError>,
     },
-    /// The answer to [`Effect::ServeAdmission`] with a version; told again when it changes.
+    /// The result of [`Effect::ServeAdmission`] with a version; sent again when it changes.
     AdmissionServed {
         /// The plugin.
         plugin: Arc<str>,
-        /// Its version.
+        /// The component of its version.
         digest: Digest,
-        /// The API server asks, or why it cannot be had to.
+        /// The webhooks are registered, or why they are not.
         result: Result<(), Refusal>,
     },
-    /// The answer to [`Effect::ServeAdmission`] without a version: the API server asks no longer.
+    /// The result of [`Effect::ServeAdmission`] without a version: the webhooks are deleted.
     AdmissionEnded {
         /// The plugin.
         plugin: Arc<str>,
     },
-    /// The answer to [`Effect::ServeConversion`] with a version; told again when it changes.
+    /// The result of [`Effect::ServeConversion`] with a version; sent again when it changes.
     ConversionServed {
         /// The plugin.
         plugin: Arc<str>,
-        /// Its version.
+        /// The component of its version.
         digest: Digest,
-        /// How the API server finds the host, which answers; or why it does not.
+        /// The endpoint that serves it, or why none does.
         result: Result<Endpoint, Refusal>,
     },
-    /// The answer to [`Effect::Call`].
+    /// The result of [`Effect::Call`].
     CallDone(CallId, CallDone),
-    /// The answer to [`Effect::Write`].
+    /// The result of [`Effect::Write`].
     Wrote(WriteId, Result<Written, WriteError>),
-    /// The answer to [`Effect::ReadLive`]; None when there is no such object.
+    /// The result of [`Effect::ReadLive`]; None when the object does not exist.
     LiveRead(ObjectRef, Result<Option<Arc<Object>>, WriteError>),
-    /// A part of the answer to [`Effect::Audit`].
+    /// A part of the result of [`Effect::Audit`].
     Audit(Kind, audit::Answer),
-    /// The election has gone on: the lead was won, renewed or lost. Only for a host that takes part in one.
+    /// This host's claim has changed. Only sent with leader election.
     LeaseChanged {
-        /// Until when this host leads, on the monotonic clock, if nothing else is heard; None when it does not.
+        /// When the claim ends on the monotonic clock unless it is renewed; None when this host does not lead.
         claim_until_ms: Option<u64>,
     },
     /// Time has passed; sent when a [`Effect::WakeAt`] is due.
@@ -99,43 +98,41 @@ pub enum Event {
     Shutdown,
 }
 
-/// What leaves the driver.
+/// The engine's output.
 #[derive(Debug)]
 pub enum Effect {
-    /// Keep this kind listed and watched.
+    /// List and watch this kind.
     StartWatch(Kind),
-    /// Give the watch of this kind up and begin it anew, with a list of the newest state.
+    /// Restart the watch of this kind with a list of the newest state.
     Relist(Kind),
-    /// Nobody reads this kind any more.
+    /// Stop the watch of this kind.
     StopWatch(Kind),
-    /// Compile, load and ask for the manifest; answered by [`Event::Compiled`].
+    /// Compile and load the component and read its manifest; answered by [`Event::Compiled`].
     Compile(Digest),
-    /// No plugin refers to this digest any more.
+    /// Drop a component that no plugin uses any more.
     Unload(Digest),
-    /// Create or update a CRD as `crd::plan` decides, wait until it is established; answered by
-    /// [`Event::CrdRegistered`]. A host that may not write only looks whether it is there as it should be.
+    /// Create or update a CRD as `crd::plan` decides and wait until it is established; answered by
+    /// [`Event::CrdRegistered`]. A host that may not write only checks the live definition.
     RegisterCrd {
-        /// The plugin it belongs to.
+        /// The plugin that defines it.
         plugin: Arc<str>,
         /// The CRD's metadata.name.
         crd: Arc<str>,
-        /// The CustomResourceDefinition as JSON text, with the host's labels and annotations on it.
+        /// The CustomResourceDefinition as JSON text, from `crd::prepare`.
         body: Arc<str>,
-        /// The last moment of the monotonic clock at which it may be written (X7); None: any.
+        /// The last time on the monotonic clock to send the write (X7); None: any.
         not_after_ms: Option<u64>,
     },
-    /// Answer the API server's questions about a plugin's objects with this version from now on, and have it ask them;
-    /// answered by [`Event::AdmissionServed`]. None: have it ask no longer, answered by [`Event::AdmissionEnded`]; the version
-    /// before answers until then.
+    /// Serve a plugin's admission with this version and register its webhooks; answered by [`Event::AdmissionServed`].
+    /// None: delete the webhooks, answered by [`Event::AdmissionEnded`]; the previous version serves until then.
     ServeAdmission {
         /// The plugin.
         plugin: Arc<str>,
-        /// Its version, and what it is asked.
+        /// Its version.
         backend: Option<Arc<AdmissionBackend>>,
     },
-    /// Convert a plugin's objects with this version from now on, whenever the API server asks; answered by
-    /// [`Event::ConversionServed`]. None: nobody has to be told of it any more, and the version before goes on answering
-    /// whoever still asks.
+    /// Serve a plugin's conversion with this version; answered by [`Event::ConversionServed`]. None: send no such event
+    /// any more; the previous version still serves requests.
     ServeConversion {
         /// The plugin.
         plugin: Arc<str>,
@@ -148,11 +145,10 @@ pub enum Effect {
     Write(Box<Write>),
     /// Read one object from the API server; answered by [`Event::LiveRead`].
     ReadLive(ObjectRef),
-    /// List names and versions of all objects of a kind live; answered by [`Event::Audit`], page by page. Only one such list
-    /// is under way: the one before is given up.
+    /// List names and versions of all objects of a kind live, instead of any other list; answered by [`Event::Audit`].
     Audit(Kind),
-    /// Send [`Event::Tick`] at this moment of the monotonic clock (an earlier one replaces a later one).
+    /// Send [`Event::Tick`] at this time of the monotonic clock; an earlier time replaces a later one.
     WakeAt(u64),
-    /// Something that operators count or read in the log.
+    /// Count or log this for operators.
     Observe(Observation),
 }

@@ -1,20 +1,18 @@
-//! Evictions that a PodDisruptionBudget does not allow for now: whose, in whose words, and when each is tried again. The
-//! API server's refusals come in; patience and a sentence for a person come out. That a budget stands in the way is no
-//! failure, so nothing here backs off to a quarter of an hour.
+//! Evictions that a PodDisruptionBudget blocks: when each is tried again, and a message for people. A blocked eviction
+//! is no failure, so its delay grows to a minute and not to a quarter of an hour.
 
 use std::collections::BTreeMap;
 
 use crate::object::ObjectRef;
 
-/// How soon a refused eviction is tried again: `kubectl drain` waits as long.
+/// The first delay, as in `kubectl drain`.
 const FIRST_RETRY_MS: u64 = 5_000;
-/// The longest wait, reached by doubling. A budget that allows the eviction again is noticed within a minute at a cost of
-/// one request a minute; a plugin that reads the budgets is called when they change, which shortens the wait.
+/// The longest delay, reached by doubling. The delays start anew when something that the plugin reads changes.
 const LONGEST_RETRY_MS: u64 = 60_000;
-/// Budgets that a message names one by one.
-const MAX_TOLD: usize = 3;
+/// Budgets that a message names.
+const MAX_SHOWN: usize = 3;
 
-/// The evictions of one reconciled object that wait.
+/// The blocked evictions of one reconciled object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Blocked {
     pods: BTreeMap<ObjectRef, Wait>,
@@ -22,7 +20,7 @@ pub struct Blocked {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wait {
-    /// The API server's words, which name the budget.
+    /// The API server's message, which names the budget.
     message: String,
     refusals: u32,
     tried_ms: u64,
@@ -30,7 +28,7 @@ struct Wait {
 }
 
 impl Blocked {
-    /// An eviction was refused.
+    /// Records that the API server refused an eviction.
     pub fn refuse(&mut self, pod: &ObjectRef, message: &str, now_ms: u64) {
         let refusals = self.pods.get(pod).map_or(0, |wait| wait.refusals).saturating_add(1);
         let delay_ms = FIRST_RETRY_MS.saturating_mul(1 << (refusals - 1).min(16)).min(LONGEST_RETRY_MS);
@@ -38,17 +36,17 @@ impl Blocked {
         self.pods.insert(pod.clone(), wait);
     }
 
-    /// An eviction went through, or its Pod is gone.
+    /// Removes a Pod that was evicted or deleted.
     pub fn forget(&mut self, pod: &ObjectRef) {
         self.pods.remove(pod);
     }
 
-    /// Forgets what is not waited for any more.
+    /// Removes the Pods that are not to be evicted any more.
     pub fn keep(&mut self, is_wanted: impl Fn(&ObjectRef) -> bool) {
         self.pods.retain(|pod, _| is_wanted(pod));
     }
 
-    /// What the plugin reads has changed, perhaps the budget: nothing waits longer than after a first refusal.
+    /// Resets all delays to the first one, because something that the plugin reads has changed, perhaps the budget.
     pub fn hurry(&mut self) {
         for wait in self.pods.values_mut() {
             wait.refusals = 0;
@@ -56,34 +54,29 @@ impl Blocked {
         }
     }
 
-    /// Whether this Pod's eviction may be tried now.
+    /// Whether this Pod's eviction is due.
     pub fn may_try(&self, pod: &ObjectRef, now_ms: u64) -> bool {
         self.pods.get(pod).is_none_or(|wait| wait.again_ms <= now_ms)
     }
 
-    /// When the next one is tried again.
+    /// When the next eviction is due.
     pub fn next_ms(&self) -> Option<u64> {
         self.pods.values().map(|wait| wait.again_ms).min()
     }
 
-    /// What a person should know, or None when nothing waits.
+    /// A message for people; None when no eviction is blocked.
     pub fn message(&self) -> Option<String> {
         let mut budgets: BTreeMap<&str, (&ObjectRef, usize)> = BTreeMap::new();
         for (pod, wait) in &self.pods {
             budgets.entry(&wait.message).or_insert((pod, 0)).1 += 1;
         }
-        let mut told: Vec<String> = budgets
-            .iter()
-            .take(MAX_TOLD)
-            .map(|(message, (pod, count))| match count {
-                1 => format!("{pod}: {message}"),
-                _ => format!("{pod} and {} more: {message}", count - 1),
-            })
-            .collect();
-        if budgets.len() > MAX_TOLD {
-            told.push(format!("and {} more budgets", budgets.len() - MAX_TOLD));
-        }
-        (!told.is_empty()).then(|| told.join("; "))
+        let shown = budgets.iter().take(MAX_SHOWN).map(|(message, (pod, count))| match count {
+            1 => format!("{pod}: {message}"),
+            _ => format!("{pod} and {} more: {message}", count - 1),
+        });
+        let rest = budgets.len().saturating_sub(MAX_SHOWN);
+        let shown: Vec<String> = shown.chain((rest > 0).then(|| format!("and {rest} more budgets"))).collect();
+        (!shown.is_empty()).then(|| shown.join("; "))
     }
 }
 
@@ -97,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_eviction_is_tried_again_after_5_s_and_then_ever_more_rarely_up_to_a_minute() {
+    fn a_refused_eviction_is_tried_again_after_5_s_with_delays_that_double_up_to_a_minute() {
         let mut blocked = Blocked::default();
         let mut now_ms = 0;
         for expected_ms in [5_000, 10_000, 20_000, 40_000, 60_000, 60_000] {
@@ -109,7 +102,7 @@ mod tests {
         }
         blocked.refuse(&pod("a"), "the budget web", now_ms);
         blocked.hurry();
-        assert_eq!(blocked.next_ms(), Some(now_ms + 5_000), "what it reads has changed");
+        assert_eq!(blocked.next_ms(), Some(now_ms + 5_000));
         blocked.forget(&pod("a"));
         assert_eq!((blocked.next_ms(), blocked.message()), (None, None));
     }

@@ -1,34 +1,33 @@
-//! Own writes that a view has to show before their key is looked at again (R2).
+//! Expectations: own writes that the cache must show before their key is reconciled again (R2).
 //!
-//! A create, apply or status write is shown by its version, a delete by the UID being gone or going. Versions are only
-//! compared within the kind that was written.
+//! The cache shows a create, apply or status write by its version, and a delete when the UID is absent or being
+//! deleted. Versions are only compared within one kind.
 
 use std::sync::Arc;
 
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::store::Snapshot;
 
-/// One write of ours that was answered with success.
+/// One successful write of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expectation {
-    /// What was written.
+    /// The object.
     pub target: ObjectRef,
-    /// The object's UID, before a delete or after everything else.
+    /// Its UID before a delete, or after any other write.
     pub uid: Arc<str>,
-    /// The version that the write made; None for a delete.
+    /// Its version after the write; None for a delete.
     pub version: Option<ResourceVersion>,
 }
 
 impl Expectation {
-    /// True when the snapshot shows the write, or something newer.
+    /// Whether the snapshot shows the write, or a newer state.
     pub fn is_met_by(&self, snapshot: &Snapshot) -> bool {
         let live = snapshot.get(&self.target.kind, &self.target.name);
         match (live, self.version) {
             (None, None) => true,
             (Some(live), None) => live.uid != self.uid || live.deleting,
             (Some(live), Some(version)) if live.resource_version >= version => true,
-            // The kind as a whole has moved past the write: the object came and went before the view saw it, or etcd was
-            // restored and the write undone.
+            // The cache has passed the write: the object was deleted meanwhile, or etcd was restored.
             (_, Some(version)) => snapshot.progress(&self.target.kind) >= version,
         }
     }
@@ -42,7 +41,7 @@ mod tests {
     use crate::store::Store;
 
     #[test]
-    fn r2_a_write_is_shown_by_its_object_or_by_a_kind_that_has_moved_past_it() {
+    fn r2_a_write_is_shown_by_its_object_or_by_the_progress_of_its_kind() {
         let (kind, name) = (Kind::new("v1", "Pod"), Name::new("a", "x"));
         let write = Expectation {
             target: ObjectRef { kind: kind.clone(), name: name.clone() },
@@ -54,11 +53,11 @@ mod tests {
         store.apply(Sample::pod("a", "x").version(9).build());
         assert!(!is_met(&store), "an older state");
         store.apply(Sample::pod("a", "y").version(10).build());
-        assert!(is_met(&store), "undone, since all of version 10 is there");
+        assert!(is_met(&store), "undone, since the kind has reached version 10");
         let mut store = Store::new();
         store.apply(Sample::pod("a", "x").version(11).build());
         assert!(is_met(&store));
         store.remove(&kind, &name, ResourceVersion(12));
-        assert!(is_met(&store), "it came and went");
+        assert!(is_met(&store), "created and deleted");
     }
 }

@@ -1,8 +1,8 @@
-//! Field selectors: which objects have these values at these paths, such as `"node-1"` at `spec.nodeName`.
+//! Field selectors: the objects with given values at given paths, such as `"node-1"` at `spec.nodeName`.
 //!
-//! A path is that of a projection, but it ends at one text, integer or boolean: one that meets an array, or ends at anything
-//! else, selects nothing. A value is read from the object's text when it is asked for; the store and the index of dependencies
-//! keep hashes of values so that few objects are asked. Nothing here knows either of them.
+//! A path has the syntax of a projection. It must end at a text, an integer or a boolean: a path through an array, or
+//! to any other value, selects nothing. Values are read from the object's text; the store and the dependency index keep
+//! hashes of values, so that few objects are read. Nothing here knows either of them.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,16 +18,15 @@ mod lookup;
 #[cfg(test)]
 mod tests;
 
-/// Requirements of one selector. Each that no index answers reads an object's text; a query of a controller has one or two.
+/// Requirements of one selector. Each that no index covers reads the object's text; most queries have one or two.
 const MAX_REQUIREMENTS: usize = 8;
-/// Bytes of a text to compare with: four of the longest names that Kubernetes admits.
+/// Bytes of a text value: four of Kubernetes' longest names.
 const MAX_VALUE_BYTES: usize = 1_024;
 
-/// Fields of one kind that indexes know. Each costs a look at the object of every event of the kind, some microseconds; fields
-/// beyond are looked at in each object that a query could select.
+/// Indexed fields of one kind, which cost some microseconds for every event. Other fields are read in each object.
 pub(crate) const MAX_SELECTED_FIELDS: usize = 8;
 
-/// A value that a field may have.
+/// The value of a field.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum FieldValue {
     /// A JSON string.
@@ -42,40 +41,40 @@ pub enum FieldValue {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath(Arc<[String]>);
 
-/// What an object has to have at one path.
+/// The value that an object must have at one path.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FieldRequirement {
-    /// Where.
+    /// The path.
     pub path: FieldPath,
-    /// What.
+    /// The value.
     pub value: FieldValue,
 }
 
-/// Requirements that an object has to meet all of. The empty one matches everything.
+/// Requirements that an object must all meet. The empty selector matches everything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FieldSelector(Box<[FieldRequirement]>);
 
 /// Why a field selector cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum InvalidFieldSelector {
-    /// A path cannot be read.
+    /// A path is invalid.
     #[error(transparent)]
     Path(#[from] InvalidPath),
-    /// There are more requirements than a selector may have.
+    /// There are too many requirements.
     #[error("the field selector has {0} requirements, and 8 are the most")]
     TooMany(usize),
-    /// A value is longer than any that is worth looking for.
+    /// A value is too long.
     #[error("the value for the field {path:?} has {bytes} bytes, and 1024 are the most")]
     TooLong {
-        /// Where it is to be.
+        /// The field.
         path: String,
-        /// Its length.
+        /// The value's length.
         bytes: usize,
     },
 }
 
 impl FieldSelector {
-    /// Parses the paths. Requirements that are the same in another order make the same selector.
+    /// Parses the paths. The order of the requirements does not matter.
     pub fn parse(requirements: &[(String, FieldValue)]) -> Result<Self, InvalidFieldSelector> {
         if requirements.len() > MAX_REQUIREMENTS {
             return Err(InvalidFieldSelector::TooMany(requirements.len()));
@@ -100,14 +99,14 @@ impl FieldSelector {
         &self.0
     }
 
-    /// What it takes in memory, itself not counted.
+    /// Bytes in memory beside its own size.
     pub fn bytes(&self) -> usize {
         let of_path = |path: &FieldPath| size_of_val(&*path.0) + path.0.iter().map(String::capacity).sum::<usize>();
         size_of_val(&*self.0) + self.0.iter().map(|each| each.value.bytes() + of_path(&each.path)).sum::<usize>()
     }
 }
 
-/// Whether an object meets all requirements. To look at a value takes units of the budget; None when there are not enough.
+/// Whether an object meets all requirements. Reading a value spends budget; None when that is overdrawn.
 pub(crate) fn matches_within(requirements: &[FieldRequirement], object: &Object, budget: &Budget) -> Option<bool> {
     for FieldRequirement { path, value } in requirements {
         if !budget.spend(object.text_units()) {
@@ -121,14 +120,13 @@ pub(crate) fn matches_within(requirements: &[FieldRequirement], object: &Object,
 }
 
 impl FieldValue {
-    /// What it takes in memory.
+    /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + if let Self::Text(text) = self { text.len() } else { 0 }
     }
 }
 
 impl FieldRequirement {
-    /// A hash of path and value, for indexes.
     pub(crate) fn hash(&self) -> u64 {
         self.path.hash_of(&self.value)
     }
@@ -140,12 +138,11 @@ impl FieldPath {
         Ok(Self(projection::parse_path(path)?.into()))
     }
 
-    /// What an object has there; None when that is nothing, or nothing that can be compared.
+    /// The value in an object; None when there is none that can be compared.
     pub(crate) fn value_in(&self, object: &Object) -> Option<FieldValue> {
         lookup::value_at(object.json(), &self.0)
     }
 
-    /// As [`FieldRequirement::hash`].
     pub(crate) fn hash_of(&self, value: &FieldValue) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self, value).hash(&mut hasher);

@@ -1,5 +1,4 @@
-//! Finalizers: the name that keeps an object from going until its plugin has cleaned up, and the patches that put it on and
-//! take it off. An object goes in, a write comes out; when each is due is the driver's business.
+//! The finalizer of a plugin, and the patches that add and remove it. The engine decides when.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::object::Object;
 use crate::well_known::PREFIX;
 use crate::write::{Precondition, WriteOp};
 
-/// The longest name of a plugin that finalizes: the API server takes no more behind the slash.
+/// Longest name of a plugin with a finalizer: the API server's bound of the part after the slash.
 pub const MAX_PLUGIN_BYTES: usize = 63;
 
 /// The finalizer of a plugin.
@@ -19,7 +18,7 @@ pub fn name(plugin: &str) -> String {
     format!("{PREFIX}{plugin}")
 }
 
-/// The finalizers of an object. They are read from its text, because few controllers ever ask.
+/// The finalizers of an object. They are parsed from its text on demand, because few controllers need them.
 pub fn of(object: &Object) -> Vec<String> {
     #[derive(Deserialize)]
     struct WithMetadata {
@@ -42,7 +41,7 @@ pub fn is_on(object: &Object, finalizer: &str) -> bool {
     object.json().contains(finalizer) && of(object).iter().any(|found| found == finalizer)
 }
 
-/// The write that puts a finalizer on, or None when it is there.
+/// The write that adds a finalizer; None when the object has it.
 pub fn add(object: &Object, finalizer: &str) -> Option<WriteOp> {
     let mut all = of(object);
     if all.iter().any(|found| found == finalizer) {
@@ -52,14 +51,14 @@ pub fn add(object: &Object, finalizer: &str) -> Option<WriteOp> {
     Some(patch(object, &all))
 }
 
-/// The write that takes a finalizer off, or None when it is not there.
+/// The write that removes a finalizer; None when the object does not have it.
 pub fn remove(object: &Object, finalizer: &str) -> Option<WriteOp> {
     let before = of(object);
     let after: Vec<String> = before.iter().filter(|found| *found != finalizer).cloned().collect();
     (after.len() < before.len()).then(|| patch(object, &after))
 }
 
-/// A merge patch replaces the list as a whole, so it carries the version of the list that was seen.
+/// A merge patch replaces the whole list, so it carries the resourceVersion of the list that was read.
 fn patch(object: &Object, finalizers: &[String]) -> WriteOp {
     let body = json!({"metadata": {
         "uid": &*object.uid,
@@ -85,11 +84,11 @@ mod tests {
     fn object(finalizers: Value) -> Object {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Team",
             "metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "finalizers": finalizers},
-            "spec": {"note": "mortise.dev/a is only a word here"}});
+            "spec": {"note": "mortise.dev/a is only a text here"}});
         Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap()
     }
 
-    /// The list that a write leaves, and the version that it is of.
+    /// The finalizers and the resourceVersion in a patch.
     fn left(op: Option<WriteOp>) -> Option<(Value, Value)> {
         let Some(WriteOp::Patch { body, patch_kind: PatchKind::Merge, .. }) = op else { return None };
         let mut body: Value = serde_json::from_str(&body).unwrap();
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_is_put_on_once_and_beside_those_of_others() {
+    fn a_finalizer_is_added_once_and_those_of_others_stay() {
         let (ours, version) = (name("a"), json!("7"));
         assert_eq!(left(add(&object(json!(null)), &ours)), Some((json!(["mortise.dev/a"]), version.clone())));
         assert_eq!(left(add(&object(json!(["x/y"])), &ours)), Some((json!(["x/y", "mortise.dev/a"]), version)));
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_is_taken_off_and_those_of_others_stay() {
+    fn a_finalizer_is_removed_and_those_of_others_stay() {
         let (ours, version) = (name("a"), json!("7"));
         let both = object(json!(["mortise.dev/a", "x/y"]));
         assert!(is_on(&both, &ours));

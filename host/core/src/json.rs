@@ -1,8 +1,8 @@
-//! JSON values compared as the API server's storage leaves them. Nothing here knows what they mean.
+//! Equality of JSON values as the API server stores them.
 
 use serde_json::{Number, Value};
 
-/// Whether two values are the same to the API server: a number has no trailing zeros there, so that 1.0 is stored as 1.
+/// Whether two values are equal to the API server, which stores 1.0 as 1.
 pub fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => is_same_number(one, other),
@@ -18,7 +18,7 @@ pub fn is_same(one: &Value, other: &Value) -> bool {
 }
 
 fn is_same_number(one: &Number, other: &Number) -> bool {
-    // Two integers are compared as such: a float has not enough digits for the larger ones.
+    // Integers are compared as integers: a float cannot represent the large ones.
     one == other || ((one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64())
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::is_same;
 
     #[test]
-    fn x5_numbers_are_compared_by_what_they_are_and_not_by_how_they_are_written() {
+    fn x5_numbers_are_compared_by_value_and_not_by_notation() {
         assert!(is_same(&json!({"a": [1.0, {"b": 2}]}), &json!({"a": [1, {"b": 2.0}]})));
         assert!(!is_same(&json!(1.5), &json!(1)));
         assert!(!is_same(&json!(9_007_199_254_740_993_u64), &json!(9_007_199_254_740_992_u64)));

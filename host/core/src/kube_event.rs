@@ -1,4 +1,4 @@
-//! Kubernetes Events: what is told to a person who types `kubectl describe`. Repeated ones are counted, not repeated.
+//! Kubernetes Events, which `kubectl describe` shows. Repeated ones are counted in one Event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,27 +7,25 @@ use serde_json::json;
 
 use crate::digest::{fingerprint, name_hash};
 use crate::object::{Kind, Name, Object, ObjectRef};
-use crate::time;
-use crate::time::Now;
+use crate::time::{self, Now};
 use crate::well_known::PREFIX;
 use crate::write::{Precondition, WriteOp};
 
 /// The API server refuses longer notes.
 const MAX_NOTE_BYTES: usize = 1_024;
-/// client-go's own window: the same event within ten minutes is a repetition.
+/// client-go's window: an equal event within ten minutes is a repetition.
 const WINDOW_MS: u64 = 10 * 60 * 1_000;
-/// client-go's own burst per object, and its refill of one event in five minutes.
+/// client-go's burst per object, and its refill of one event in five minutes.
 const BURST: u32 = 25;
 const REFILL_MS: u64 = 5 * 60 * 1_000;
-/// Events of one plugin that are remembered: 20 objects that each use up their burst. An entry has a fixed size of some 60
-/// bytes with its place in the map, so these are 32 KiB. Beyond that the plugin's oldest are forgotten, which costs a
-/// repetition.
+/// Remembered Events of one plugin: 20 objects that each use up their burst. An entry takes some 60 bytes in the map,
+/// so all take 32 KiB. Beyond that the plugin's oldest are forgotten, and may be sent again.
 const MAX_OF_A_PLUGIN: usize = 512;
-/// Events of all plugins together, and objects whose bursts are counted: 16 for each of a thousand plugins, 1 MiB. Beyond that
-/// every plugin keeps an equal share.
+/// Remembered Events of all plugins, and objects whose bursts are counted: 16 for each of a thousand plugins, 1 MiB.
+/// Beyond that every plugin keeps an equal share.
 const MAX_IN_ALL: usize = 16_384;
 
-/// What happened.
+/// The content of an Event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EventRecord {
     /// Warning instead of Normal.
@@ -40,10 +38,16 @@ pub struct EventRecord {
 
 #[derive(Clone, Debug)]
 struct Series {
-    /// In Unix time: it stands in the Event.
+    /// The Event's `eventTime`.
     first_unix_ms: u64,
     last_ms: u64,
     count: u32,
+}
+
+impl Series {
+    fn is_recent(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.last_ms) < WINDOW_MS
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -52,44 +56,42 @@ struct Bucket {
     refilled_ms: u64,
 }
 
-/// A hash of what an event says and of the object that it is about: a note may be as long as a guest likes.
+/// A hash of an Event's content and object, because a guest may write notes of any length.
 type Fingerprint = u128;
 
-/// The events that were sent a short while ago.
+/// The Events of the last minutes.
 #[derive(Clone, Debug)]
 pub struct EventLog {
     instance: Arc<str>,
-    /// By plugin; those of the host itself are under "".
+    /// By plugin; the host's own are under "".
     series: BTreeMap<Arc<str>, BTreeMap<Fingerprint, Series>>,
     /// By object.
     buckets: BTreeMap<Fingerprint, Bucket>,
 }
 
 impl EventLog {
-    /// An empty log of the host that calls itself `instance`.
+    /// An empty log; `instance` becomes the Events' `reportingInstance`.
     pub fn new(instance: Arc<str>) -> Self {
         Self { instance, series: BTreeMap::new(), buckets: BTreeMap::new() }
     }
 
-    /// Forgets what was sent.
+    /// Forgets all Events, but not the bursts.
     pub fn forget(&mut self) {
         self.series.clear();
     }
 
-    /// The write that tells of something about an object, or None when it was told often enough (X10).
+    /// Records an Event about an object, and returns its write unless it exceeds the bounds (X10).
     pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
         let EventRecord { warning, reason, mut note } = record;
         note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
         let type_ = if warning { "Warning" } else { "Normal" };
         let key = fingerprint(&[&about.uid, type_, &reason, &note]);
-        let told = self.series_of(plugin.unwrap_or_default(), now.mono_ms);
-        // What happens again after a while is news again: the API server has forgotten the old Event by then.
-        let known = told.get_mut(&key).filter(|series| now.mono_ms.saturating_sub(series.last_ms) < WINDOW_MS);
-        let series = match known {
+        let known = self.series_of(plugin.unwrap_or_default(), now.mono_ms).get_mut(&key);
+        let series = match known.filter(|series| series.is_recent(now.mono_ms)) {
             Some(series) => {
                 series.count += 1;
                 series.last_ms = now.mono_ms;
-                // A repetition is worth a request only when the count has doubled.
+                // A repetition is written only when the count has doubled.
                 if !series.count.is_power_of_two() {
                     return None;
                 }
@@ -107,20 +109,20 @@ impl EventLog {
         Some(self.body(now, plugin, about, (type_, &reason, &note), &series))
     }
 
-    /// The series of one plugin, with room for one more.
+    /// The series of one plugin, with space for one more.
     fn series_of(&mut self, plugin: &str, now_ms: u64) -> &mut BTreeMap<Fingerprint, Series> {
         let is_known = self.series.contains_key(plugin);
         if self.series.values().map(BTreeMap::len).sum::<usize>() >= MAX_IN_ALL {
             let share = keep(MAX_IN_ALL) / (self.series.len() + usize::from(!is_known));
             for series in self.series.values_mut() {
-                series.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
+                series.retain(|_, series| series.is_recent(now_ms));
                 keep_newest(series, share, |series| series.last_ms);
             }
             self.series.retain(|_, series| !series.is_empty());
         }
         let own = self.series.entry(Arc::from(plugin)).or_default();
         if own.len() >= MAX_OF_A_PLUGIN {
-            own.retain(|_, series| now_ms.saturating_sub(series.last_ms) < WINDOW_MS);
+            own.retain(|_, series| series.is_recent(now_ms));
             keep_newest(own, keep(MAX_OF_A_PLUGIN), |series| series.last_ms);
         }
         own
@@ -152,7 +154,7 @@ impl EventLog {
         (type_, reason, note): (&str, &str, &str),
         series: &Series,
     ) -> WriteOp {
-        // Events live in namespaces; those about cluster-scoped objects in "default", where kubectl looks for them.
+        // kubectl looks for Events about cluster-scoped objects in the namespace "default".
         let namespace = if about.name.namespace.is_empty() { "default" } else { &about.name.namespace };
         let hash = name_hash(&[&about.uid, type_, reason, note, &series.first_unix_ms.to_string()]);
         let stem: String = about.name.name.chars().take(240).collect();
@@ -186,26 +188,22 @@ impl EventLog {
     }
 }
 
-/// How much is kept of what may be remembered: room for a quarter is made at once, so that a flood does not look for the oldest
-/// at every event.
+/// What is kept at a bound. A quarter is removed at once, so that a flood does not search for the oldest each time.
 fn keep(most: usize) -> usize {
     most - most / 4
 }
 
-/// Forgets the oldest beyond so many.
 fn keep_newest<K: Ord, V>(map: &mut BTreeMap<K, V>, most: usize, at_ms: impl Fn(&V) -> u64) {
     if map.len() <= most {
         return;
     }
     let mut times: Vec<u64> = map.values().map(&at_ms).collect();
-    let cut = times.len() - most;
-    let (_, newest_to_go, _) = times.select_nth_unstable(cut - 1);
-    let newest_to_go = *newest_to_go;
-    let mut excess = cut;
+    let mut excess = times.len() - most;
+    let newest_removed = *times.select_nth_unstable(excess - 1).1;
     map.retain(|_, value| {
-        let goes = excess > 0 && at_ms(value) <= newest_to_go;
-        excess -= usize::from(goes);
-        !goes
+        let is_removed = excess > 0 && at_ms(value) <= newest_removed;
+        excess -= usize::from(is_removed);
+        !is_removed
     });
 }
 
@@ -220,8 +218,8 @@ mod tests {
         EventRecord { warning: true, reason: "Trap".to_owned(), note: note.to_owned() }
     }
 
-    /// What was sent: the Event's name, its count and its note.
-    fn told(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
+    /// The name, count and note of the Event, if it is sent.
+    fn send(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
         let op = log.tell(now, Some("podset"), about, record(note))?;
         let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
@@ -235,18 +233,18 @@ mod tests {
     }
 
     #[test]
-    fn x10_repetitions_are_one_event_that_is_sent_again_when_its_count_has_doubled() {
+    fn x10_repetitions_are_one_event_that_is_written_again_when_its_count_has_doubled() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
-        let sent: Vec<_> = (0..100).filter_map(|second| told(&mut log, second * 1_000, &pod, "boom")).collect();
+        let sent: Vec<_> = (0..100).filter_map(|second| send(&mut log, second * 1_000, &pod, "boom")).collect();
         assert_eq!(sent.iter().map(|(_, count, _)| *count).collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64]);
         assert!(sent.iter().all(|(name, ..)| *name == sent[0].0), "{sent:?}");
     }
 
     #[test]
-    fn what_happens_again_after_the_window_is_another_event() {
+    fn an_equal_event_after_the_window_is_another_one() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
-        let (first, ..) = told(&mut log, 0, &pod, "boom").unwrap();
-        let (second, count, _) = told(&mut log, WINDOW_MS, &pod, "boom").unwrap();
+        let (first, ..) = send(&mut log, 0, &pod, "boom").unwrap();
+        let (second, count, _) = send(&mut log, WINDOW_MS, &pod, "boom").unwrap();
         assert_eq!(count, 1);
         assert_ne!(first, second);
     }
@@ -255,24 +253,24 @@ mod tests {
     fn x10_an_object_has_a_burst_of_events_and_one_more_every_five_minutes() {
         let (mut log, pod, other) = (log(), Sample::pod("a", "x").build(), Sample::pod("a", "y").uid("other").build());
         let sent = |log: &mut EventLog, from: u64, at: u64| {
-            (from..from + 40).filter(|number| told(log, at, &pod, &format!("note {number}")).is_some()).count()
+            (from..from + 40).filter(|number| send(log, at, &pod, &format!("note {number}")).is_some()).count()
         };
         assert_eq!(sent(&mut log, 0, 0), 25);
         assert_eq!(sent(&mut log, 100, REFILL_MS - 1), 0);
-        assert!(told(&mut log, REFILL_MS - 1, &other, "boom").is_some(), "others have bursts of their own");
+        assert!(send(&mut log, REFILL_MS - 1, &other, "boom").is_some(), "each object has its own burst");
         assert_eq!(sent(&mut log, 200, REFILL_MS), 1);
     }
 
     #[test]
-    fn a_note_is_cut_to_what_the_api_server_takes_between_two_characters() {
+    fn a_note_is_cut_between_characters_to_what_the_api_server_accepts() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
-        let (_, _, note) = told(&mut log, 0, &pod, &"ä".repeat(600)).unwrap();
+        let (_, _, note) = send(&mut log, 0, &pod, &"ä".repeat(600)).unwrap();
         assert_eq!(note, "ä".repeat(512));
-        let (_, _, note) = told(&mut log, 0, &pod, &format!("x{}", "ä".repeat(600))).unwrap();
+        let (_, _, note) = send(&mut log, 0, &pod, &format!("x{}", "ä".repeat(600))).unwrap();
         assert_eq!(note.len(), 1_023);
     }
 
-    /// Tells of `count` objects of a plugin, each once, a millisecond apart.
+    /// Records one Event about each of `count` objects of a plugin, a millisecond apart.
     fn flood(log: &mut EventLog, plugin: &str, count: usize) {
         for number in 0..count as u64 {
             let about = Sample::pod("a", "x").uid(&format!("{plugin}/{number}")).build();
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_that_floods_forgets_its_own_oldest_events_and_nobody_elses() {
+    fn a_plugin_that_floods_loses_its_own_oldest_events_and_no_others() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
         log.tell(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
         flood(&mut log, "loud", MAX_OF_A_PLUGIN);
@@ -292,7 +290,7 @@ mod tests {
         assert_eq!(log.series["more"].len(), keep(MAX_OF_A_PLUGIN) + 1);
         flood(&mut log, "loud", 3 * MAX_OF_A_PLUGIN);
         assert!(log.series["loud"].len() <= MAX_OF_A_PLUGIN && log.series["quiet"].len() == 1);
-        assert!(!log.series["loud"].contains_key(&newest), "it is the oldest by now");
+        assert!(!log.series["loud"].contains_key(&newest), "it has become the oldest");
     }
 
     #[test]
@@ -307,7 +305,7 @@ mod tests {
         flood(&mut log, "one more", 1);
         let share = keep(MAX_IN_ALL) / (plugins + 1);
         assert_eq!(remembered(&log), share * plugins + 1);
-        assert!(log.series.values().all(|series| series.len() <= share), "whoever has more than a share gives it up");
+        assert!(log.series.values().all(|series| series.len() <= share), "each keeps a share at most");
         flood(&mut log, "many objects", 2 * MAX_IN_ALL);
         assert!(log.buckets.len() <= MAX_IN_ALL && remembered(&log) <= MAX_IN_ALL);
     }

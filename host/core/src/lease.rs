@@ -1,9 +1,9 @@
-//! Leader election (X7): which of several hosts may write, decided on a Lease as client-go decides it. What was seen of the
-//! Lease comes in, what to do about it goes out; `kube/lease.rs` performs it.
+//! Leader election (X7): which of several hosts may write, decided on a Lease as in client-go. Observations of the
+//! Lease come in, requests go out; `kube/lease.rs` sends them.
 //!
-//! No clock of another machine is ever looked at. A holder is alive for as long as its Lease was *seen* to change within the
-//! Lease's own duration, by the clock of whoever looks; and its claim is counted from *before* it sent the request that
-//! renewed it. The one can only begin later than the other, so the claim ends before anybody may take over.
+//! Hosts do not compare their clocks. A candidate takes a Lease that it has not *seen* change for the Lease's duration,
+//! by its own clock; the holder counts its claim from *before* it sent the last renewal. A candidate cannot see a
+//! renewal before it was sent, so the claim ends before anybody takes over.
 
 use std::sync::Arc;
 
@@ -12,27 +12,23 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::limits::WRITE_TIMEOUT_MS;
-use crate::time::Now;
-use crate::time::micros;
+use crate::time::{Now, micros};
 
 #[cfg(test)]
 mod tests;
 
-/// How long a Lease holds after its last change: client-go's own number, and kube-controller-manager's.
+/// The Lease's duration after its last change: the default of client-go and kube-controller-manager.
 pub const LEASE_DURATION_MS: u64 = 15_000;
-/// A holder that could not renew for this long gives the lead up, well before another may take it.
+/// A holder that could not renew for this long stops leading, well before another host may take the Lease.
 pub const RENEW_DEADLINE_MS: u64 = 10_000;
-/// How often a holder renews, and how often others look.
+/// Interval of the holder's renewals and of the candidates' reads.
 pub const RETRY_MS: u64 = 2_000;
-/// Those who only look are spread by so much, so that several do not come at once. A holder is not: each renewal that is
-/// late takes from the time in which it may write.
+/// Jitter of the candidates' reads. Renewals have none: each late one shortens the time in which the holder may write.
 const SPREAD_MS: u64 = RETRY_MS / 5;
-/// After a refusal, which says that somebody else has written the Lease, it is looked at this soon: a holder has no time to
-/// lose, and whoever writes it all the time costs two requests a second.
+/// Delay of the read after a conflict: the holder must renew soon, and two requests a second are the most.
 const REFUSED_MS: u64 = RETRY_MS / 4;
 
-/// A holder may write for as long as a write fits into what is left of its claim. So it always may while the API server
-/// answers a renewal within this time, one renewal after the other.
+/// A holder may always write while the API server answers each renewal within this time.
 const HEALTHY_MS: u64 = 2_500;
 const _: () = assert!(RETRY_MS <= HEALTHY_MS && LEASE_DURATION_MS >= WRITE_TIMEOUT_MS + 2 * HEALTHY_MS);
 const _: () = assert!(RENEW_DEADLINE_MS < LEASE_DURATION_MS);
@@ -40,22 +36,21 @@ const _: () = assert!(RENEW_DEADLINE_MS < LEASE_DURATION_MS);
 /// The right to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// Nobody else is there to have it: the host runs without leader election.
+    /// The host runs without leader election.
     Everlasting,
-    /// It lasts until this moment of the monotonic clock, if it is not renewed.
+    /// It lasts until this time of the monotonic clock unless it is renewed.
     Until(u64),
-    /// Another host has it, or nobody.
+    /// This host does not lead.
     None,
 }
 
 impl Claim {
-    /// The claim of a host that takes part in an election.
+    /// The claim of a host with leader election.
     pub fn of(claim_until_ms: Option<u64>) -> Self {
         claim_until_ms.map_or(Self::None, Self::Until)
     }
 
-    /// The last moment at which a write may be sent, so that it has ended, one way or the other, before the claim does. None:
-    /// it does not matter when.
+    /// The last time to send a write, so that it ends before the claim; None: any.
     pub fn not_after_ms(self) -> Option<u64> {
         match self {
             Self::Everlasting => None,
@@ -72,7 +67,7 @@ impl Claim {
         }
     }
 
-    /// Whether it has not run out.
+    /// Whether it has not ended.
     pub fn lasts(self, now_ms: u64) -> bool {
         match self {
             Self::Everlasting => true,
@@ -82,10 +77,10 @@ impl Claim {
     }
 }
 
-/// A Lease, as it was read.
+/// A Lease as it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lease {
-    /// The whole object: what others have put on it is kept.
+    /// The whole object: a write keeps the fields of others.
     object: Value,
     version: Arc<str>,
     holder: Arc<str>,
@@ -93,9 +88,9 @@ pub struct Lease {
     transitions: u64,
 }
 
-/// A text that is no Lease.
+/// A response that is no Lease.
 #[derive(Debug, Error)]
-#[error("the API server's answer is no Lease")]
+#[error("the API server's response is no Lease")]
 pub struct NoLease(#[from] serde_json::Error);
 
 #[derive(Deserialize)]
@@ -120,10 +115,7 @@ struct Spec {
 }
 
 impl Lease {
-    /// Reads a Lease from JSON.
-    ///
-    /// # Errors
-    /// When it is none.
+    /// Parses a Lease from JSON.
     pub fn parse(json: &[u8]) -> Result<Self, NoLease> {
         let object: Value = serde_json::from_slice(json)?;
         let Shape { metadata, spec } = Shape::deserialize(&object)?;
@@ -137,49 +129,49 @@ impl Lease {
         })
     }
 
-    /// Who has it; empty when nobody does.
+    /// Its holder; empty when it has none.
     pub fn holder(&self) -> &Arc<str> {
         &self.holder
     }
 
-    /// Whether what is there now, if anything, is from before this one.
+    /// Whether the current Lease is older than this one, or absent.
     fn is_newer_than(&self, now: Option<&Self>) -> bool {
         let number = |lease: &Self| lease.version.parse::<u64>().ok();
         now.is_none_or(|now| number(self).zip(number(now)).is_some_and(|(seen, now)| now < seen))
     }
 }
 
-/// What is known of the Lease.
+/// The last observation of the Lease.
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
-    /// None: there is none.
+    /// None: it does not exist.
     lease: Option<Lease>,
-    /// When it was seen, by this host's clock, that it had changed.
+    /// When this host saw it change, by its own clock.
     changed_ms: u64,
-    /// It is older than the one that was seen before, or gone, since etcd was restored or somebody deleted it. What it says of
-    /// its holder is void, and whoever had it may not know yet.
-    taken_back: bool,
+    /// It is older than an earlier observation, or absent, because etcd was restored or somebody deleted it. Its holder
+    /// is void, and the last holder may not know that yet.
+    rolled_back: bool,
 }
 
-/// What is to be done with a Lease that was just seen.
+/// What to do after a read of the Lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Decision {
-    /// Nobody has it, or nobody alive.
+    /// It has no holder, or an expired one.
     Acquire,
-    /// It is ours.
+    /// This host holds it.
     Renew,
-    /// Another has it until then, if it is not seen to change.
+    /// Another host holds it until then, unless it changes.
     WaitUntil(u64),
 }
 
-/// The rule: a Lease that names us is renewed, one that names nobody is taken, and one of another, or one that was taken back,
-/// when it has not changed for as long as a claim lasts.
+/// A host renews its own Lease and takes one without a holder. It takes another's Lease, or one that was rolled back,
+/// after that has not changed for as long as a claim lasts.
 fn decide(seen: &Seen, identity: &str, now_ms: u64) -> Decision {
     let duration_ms = seen.lease.as_ref().map_or(LEASE_DURATION_MS, |lease| lease.duration_ms);
-    let lasts_until_ms =
-        seen.changed_ms.saturating_add(duration_ms.max(LEASE_DURATION_MS * u64::from(seen.taken_back)));
+    let duration_ms = if seen.rolled_back { duration_ms.max(LEASE_DURATION_MS) } else { duration_ms };
+    let lasts_until_ms = seen.changed_ms.saturating_add(duration_ms);
     match seen.lease.as_ref().map_or("", |lease| &lease.holder) {
-        _ if seen.taken_back && now_ms < lasts_until_ms => Decision::WaitUntil(lasts_until_ms),
+        _ if seen.rolled_back && now_ms < lasts_until_ms => Decision::WaitUntil(lasts_until_ms),
         holder if holder == identity => Decision::Renew,
         "" => Decision::Acquire,
         _ if lasts_until_ms <= now_ms => Decision::Acquire,
@@ -187,25 +179,25 @@ fn decide(seen: &Seen, identity: &str, now_ms: u64) -> Decision {
     }
 }
 
-/// What the shell has to do next.
+/// What the shell does next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Act {
-    /// Read the Lease and tell [`Election::on_read`].
+    /// Read the Lease and call [`Election::on_read`].
     Read,
-    /// POST this Lease and tell [`Election::on_written`].
+    /// POST this Lease and call [`Election::on_written`].
     Create(Value),
-    /// PUT this Lease, which carries the version that was seen, and tell [`Election::on_written`].
+    /// PUT this Lease, with the resourceVersion that was read, and call [`Election::on_written`].
     Replace(Value),
-    /// Come back at this moment, or when something is heard of the Lease.
+    /// Call [`Election::next`] again at this time, or after [`Election::on_heard`].
     WaitUntil(u64),
 }
 
-/// How a write of the Lease ended that brought no Lease back.
+/// Why a write of the Lease returned no Lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unwritten {
-    /// Somebody else was first: another version is there, or none.
+    /// A conflict: somebody else has written or deleted it.
     Refused,
-    /// It may have happened or not, or the API server is away.
+    /// No response: it may have been written or not.
     Unknown,
 }
 
@@ -216,16 +208,16 @@ pub struct Election {
     namespace: Arc<str>,
     identity: Arc<str>,
     seen: Option<Seen>,
-    /// What was seen may no longer be there, so it is read before it is written.
+    /// The observation may be outdated, so a read comes before the next write.
     read_first: bool,
-    /// When the newest renewal that succeeded was sent; None while we do not lead.
+    /// When the last successful renewal was sent; None while this host does not lead.
     renewed_ms: Option<u64>,
-    /// When there is something to do again.
+    /// When the next request is due.
     due_ms: u64,
 }
 
 impl Election {
-    /// A host that has seen nothing yet. No two hosts may have the same identity, not even one after the other.
+    /// A host that has not read the Lease yet. Its identity must be unique, also among past hosts.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             name: name.into(),
@@ -238,21 +230,21 @@ impl Election {
         }
     }
 
-    /// Until when we may call ourselves the leader. A renewal that nobody else has seen counts from when it was sent.
+    /// When this host's claim ends; None when it does not lead.
     pub fn claim_until_ms(&self) -> Option<u64> {
         self.renewed_ms.map(|renewed_ms| renewed_ms + LEASE_DURATION_MS)
     }
 
-    /// Who had the Lease when it was seen last; empty when nobody did, None when it was never seen.
+    /// The holder that was seen last; empty for a Lease without a holder, None without a Lease.
     pub fn holder(&self) -> Option<&Arc<str>> {
         self.seen.as_ref()?.lease.as_ref().map(|lease| &lease.holder)
     }
 
-    /// What to do now. To be asked again after each answer, and when the time that it names has come.
+    /// What to do now. Called again after each response, and at the time in [`Act::WaitUntil`].
     pub fn next(&mut self, now: Now) -> Act {
         let deadline_ms = self.renewed_ms.map(|renewed_ms| renewed_ms + RENEW_DEADLINE_MS);
         if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now.mono_ms) {
-            // Also after this process was stopped for a while: the first thing it does is to know that its time is over.
+            // Also the first step of a process that was suspended for a while.
             self.renewed_ms = None;
             self.read_first = true;
             self.due_ms = now.mono_ms;
@@ -269,7 +261,7 @@ impl Election {
         }
     }
 
-    /// The Lease was read, or could not be. `random` spreads those who look.
+    /// Takes the result of a read. `random` spreads the candidates' reads.
     pub fn on_read(&mut self, now_ms: u64, random: u64, lease: Result<Option<Lease>, ()>) {
         let look_again_ms = now_ms + RETRY_MS + random % (SPREAD_MS + 1);
         self.read_first = true;
@@ -279,10 +271,10 @@ impl Election {
         let seen = match self.seen.take() {
             Some(seen) if version(&seen.lease) == version(&lease) => seen,
             before => {
-                // Who leads has the only claim there is, whatever became of the Lease.
+                // A leader has the only claim, even if the Lease was rolled back.
                 let is_older =
                     before.and_then(|seen| seen.lease).is_some_and(|seen| seen.is_newer_than(lease.as_ref()));
-                Seen { lease, changed_ms: now_ms, taken_back: is_older && self.renewed_ms.is_none() }
+                Seen { lease, changed_ms: now_ms, rolled_back: is_older && self.renewed_ms.is_none() }
             }
         };
         let decision = decide(&seen, &self.identity, now_ms);
@@ -290,7 +282,7 @@ impl Election {
         match decision {
             Decision::Acquire | Decision::Renew => {
                 if decision == Decision::Acquire {
-                    // It was ours and is not any more: somebody took it away, or deleted it.
+                    // If this host was the holder, somebody has removed it, or deleted the Lease.
                     self.renewed_ms = None;
                 }
                 self.read_first = false;
@@ -303,11 +295,11 @@ impl Election {
         }
     }
 
-    /// A write of the Lease was answered; it was sent at `sent_ms`.
+    /// Takes the result of a write that was sent at `sent_ms`.
     pub fn on_written(&mut self, sent_ms: u64, now_ms: u64, random: u64, written: Result<Lease, Unwritten>) {
         match written {
             Ok(lease) => {
-                self.seen = Some(Seen { lease: Some(lease), changed_ms: now_ms, taken_back: false });
+                self.seen = Some(Seen { lease: Some(lease), changed_ms: now_ms, rolled_back: false });
                 self.renewed_ms = Some(sent_ms);
                 self.read_first = false;
                 self.due_ms = sent_ms + RETRY_MS;
@@ -322,8 +314,8 @@ impl Election {
         }
     }
 
-    /// A watch has told who has the Lease, None when it is gone. News are looked at at once: that it was given back, above
-    /// all. What a watch tells may be old, so nothing is concluded from it.
+    /// Takes the holder from a watch; None when the Lease was deleted. A change is read at once, because the holder may
+    /// have released the Lease. Nothing else follows from it, because a watch may be late.
     pub fn on_heard(&mut self, now_ms: u64, holder: Option<&str>) {
         if self.holder().map(|known| &**known) != holder {
             self.read_first = true;
@@ -331,33 +323,30 @@ impl Election {
         }
     }
 
-    /// Gives the lead up: the Lease to PUT, if it is ours, that lets the next one take it at once. Only for a host that
-    /// writes no more.
+    /// Stops leading, and returns the released Lease to PUT for the next host. This host must not write any more.
     pub fn release(&mut self, now: Now) -> Option<Value> {
         self.renewed_ms.take()?;
         let lease = self.seen.as_ref()?.lease.as_ref()?;
         let moment = micros(now.unix_ms);
         let mut object = lease.object.clone();
         object["spec"]["holderIdentity"] = json!("");
-        // The API server asks for a positive number, and no older client-go waits for longer than this.
+        // The API server requires a positive number; older versions of client-go wait for that long.
         object["spec"]["leaseDurationSeconds"] = json!(1);
         object["spec"]["acquireTime"] = json!(moment);
         object["spec"]["renewTime"] = json!(moment);
         Some(object)
     }
 
-    /// The Lease as ours, with what others have put on it.
+    /// The Lease with this host as its holder, and the fields of others.
     fn taken(&self, lease: Option<&Lease>, now: Now) -> Value {
         let moment = micros(now.unix_ms);
-        let mut object = lease.map_or_else(
-            || {
-                json!({
-                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                    "metadata": {"name": &*self.name, "namespace": &*self.namespace},
-                })
-            },
-            |lease| lease.object.clone(),
-        );
+        let mut object = match lease {
+            Some(lease) => lease.object.clone(),
+            None => json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": &*self.name, "namespace": &*self.namespace},
+            }),
+        };
         let is_ours = lease.is_some_and(|lease| lease.holder == self.identity);
         if !object["spec"].is_object() {
             object["spec"] = json!({});

@@ -1,9 +1,8 @@
-//! The ValidatingWebhookConfigurations and MutatingWebhookConfigurations that plugins mean, and what to do so that the
-//! cluster has them. What is live and what is wanted come in as JSON, writes go out; `kube/src/webhook/configurations.rs`
-//! performs them.
+//! The webhook configurations of plugins, and the writes that create them. Live and wanted configurations come in as
+//! JSON, writes come out; `kube/src/webhook/configurations.rs` sends them.
 //!
-//! Two things must hold whatever a plugin does: nobody is kept from deleting anything by a host that is away or a plugin
-//! that fails, and the host's own namespace is never asked about, since whatever mends the host is there.
+//! Two invariants hold for every plugin: neither a stopped host nor a failing plugin blocks a deletion, and the
+//! webhooks exclude the host's own namespace, because the host is repaired there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +12,18 @@ use serde_json::{Value, json};
 use super::AdmissionBackend;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
-use crate::webhook::{Endpoint, Purpose, Subject};
+use crate::webhook::{Endpoint, Purpose, Subject, without_managed_fields};
 use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL, PLUGIN};
 
-/// A kind of configuration.
+/// A kind of webhook configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Configuration {
-    /// What its webhooks are asked for.
+    /// The purpose of its webhooks.
     pub purpose: Purpose,
 }
 
 impl Configuration {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [Self; 2] = [Self { purpose: Purpose::Mutate }, Self { purpose: Purpose::Validate }];
 
     /// "ValidatingWebhookConfiguration".
@@ -44,17 +43,17 @@ impl Configuration {
     }
 }
 
-/// The names of resources, by their kinds.
+/// Plural resource names by kind.
 pub type Resources = BTreeMap<Kind, Arc<str>>;
 
-/// What has to be written.
+/// The write of a configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
     /// POST this.
     Create(Value),
-    /// PUT this; it carries the resourceVersion of what was compared.
+    /// PUT this; it carries the resourceVersion that was compared.
     Update(Value),
-    /// DELETE what has this name and UID.
+    /// DELETE by name, with the UID as precondition.
     Delete {
         /// metadata.name.
         name: String,
@@ -63,20 +62,19 @@ pub enum Change {
     },
 }
 
-/// The name of a plugin's configurations.
+/// The name of both configurations of a plugin.
 pub fn name_of(plugin: &str) -> String {
     format!("mortise-{plugin}")
 }
 
-/// The plugin that a live configuration belongs to; None when it is none of this host's, whose namespace is given.
+/// The plugin that a live configuration belongs to; None when it does not belong to the host in `namespace`.
 pub fn plugin_of<'a>(live: &'a Value, namespace: &str) -> Option<&'a str> {
     let labels = &live["metadata"]["labels"];
     let is_ours = labels[MANAGED_BY_LABEL] == HOST && labels[HOST_NAMESPACE_LABEL] == namespace;
     live["metadata"]["annotations"][PLUGIN].as_str().filter(|_| is_ours)
 }
 
-/// What a plugin's configuration has to be; None when it needs none of this kind. `namespace` is the host's, `discovered` has
-/// the kinds that the plugin does not bring.
+/// The configuration that a plugin needs, if any. `discovered` has the resources of kinds that it does not define.
 pub fn wanted(
     of: Configuration,
     plugin: &str,
@@ -107,8 +105,7 @@ pub fn wanted(
     })
 }
 
-/// What to write so that a configuration is as it is wanted, or gone; None when it is. `live` is the plugin's own, as
-/// [`plugin_of`] says.
+/// The write that turns `live` into `wanted`, if one is needed. By [`plugin_of`], `live` belongs to the plugin.
 pub fn change(live: Option<&Value>, wanted: Option<Value>) -> Option<Change> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match (live, wanted) {
@@ -119,16 +116,12 @@ pub fn change(live: Option<&Value>, wanted: Option<Value>) -> Option<Change> {
         }
         (Some(live), Some(wanted)) if covers(live, &wanted) => None,
         (Some(live), Some(mut wanted)) => {
-            // Others' labels, annotations and owners stay.
-            let mut metadata = live["metadata"].clone();
+            // Labels, annotations and owners of others stay.
+            let mut metadata = without_managed_fields(live.clone())["metadata"].take();
             for part in ["labels", "annotations"] {
-                let ours = wanted["metadata"][part].as_object().cloned().unwrap_or_default();
-                for (key, value) in ours {
-                    metadata[part][key] = value;
+                for (key, value) in wanted["metadata"][part].as_object().into_iter().flatten() {
+                    metadata[part][key] = value.clone();
                 }
-            }
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.remove("managedFields");
             }
             wanted["metadata"] = metadata;
             Some(Change::Update(wanted))
@@ -136,7 +129,7 @@ pub fn change(live: Option<&Value>, wanted: Option<Value>) -> Option<Change> {
     }
 }
 
-/// One webhook for what is written and one for what is deleted: they fail differently.
+/// One webhook for creates and updates and one for deletes: they fail differently.
 fn webhooks(
     purpose: Purpose,
     plugin: &str,
@@ -144,105 +137,69 @@ fn webhooks(
     (spec, resource): (&AdmissionSpec, &str),
     endpoint: &Endpoint,
 ) -> Vec<Value> {
-    let is_asked = match purpose {
+    let is_declared = match purpose {
         Purpose::Mutate => spec.mutate,
         Purpose::Validate => spec.validate,
     };
-    let word = purpose.as_str();
-    let written: Vec<&str> = [(spec.operations.create, "CREATE"), (spec.operations.update, "UPDATE")]
-        .into_iter()
-        .filter_map(|(is_meant, operation)| is_meant.then_some(operation))
-        .collect();
-    let mut webhooks = Vec::new();
-    if is_asked && !written.is_empty() {
-        // Of a kind that the plugin brings nobody else could say what is right. What others work with goes on without it.
-        let policy = if spec.is_own() { "Fail" } else { "Ignore" };
-        let name = format!("{word}.{resource}.{plugin}.mortise.dev");
-        // Finalizers are taken off by an update: an object that is being deleted is let go whatever stands in it.
-        let condition = json!({
-            "name": "is-not-being-deleted",
-            "expression": "!has(object.metadata.deletionTimestamp)",
+    let written = [(spec.operations.create, "CREATE"), (spec.operations.update, "UPDATE")];
+    let written = written.into_iter().filter_map(|(is_declared, operation)| is_declared.then_some(operation)).collect();
+    let deleted = if spec.operations.delete && purpose == Purpose::Validate { vec!["DELETE"] } else { Vec::new() };
+    // Nobody else can validate the plugin's own kinds. Other kinds must work without the plugin.
+    let policy = if spec.is_own() { "Fail" } else { "Ignore" };
+    [
+        // An object that is being deleted must lose its finalizers by an update, even if it is invalid.
+        (written, "", policy, "is-not-being-deleted", "!has(object.metadata.deletionTimestamp)"),
+        // The garbage collector and the namespace controller would retry forever, and nobody would see why.
+        (
+            deleted,
+            "-delete",
+            "Ignore",
+            "is-not-asked-by-the-control-plane",
+            "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:')",
+        ),
+    ]
+    .into_iter()
+    .filter(|(operations, ..)| is_declared && !operations.is_empty())
+    .map(|(operations, suffix, policy, condition, expression): (Vec<&str>, _, _, _, _)| {
+        let mut webhook = json!({
+            "name": format!("{}{suffix}.{resource}.{plugin}.mortise.dev", purpose.as_str()),
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": endpoint.client(Subject::Admission(purpose), plugin),
+            "failurePolicy": policy,
+            "matchConditions": [{"name": condition, "expression": expression}],
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded(spec, endpoint),
+            }]},
+            "objectSelector": {},
+            "rules": [{
+                "apiGroups": [spec.kind.group()],
+                "apiVersions": [spec.kind.version()],
+                "operations": operations,
+                // Without subresources: only the host writes the status.
+                "resources": [resource],
+                "scope": "*",
+            }],
+            "sideEffects": "None",
+            "timeoutSeconds": timeout,
         });
-        webhooks.push(webhook(
-            &name,
-            purpose,
-            plugin,
-            (timeout, policy),
-            (spec, resource),
-            endpoint,
-            &written,
-            condition,
-        ));
-    }
-    if is_asked && spec.operations.delete && purpose == Purpose::Validate {
-        let name = format!("{word}-delete.{resource}.{plugin}.mortise.dev");
-        // The garbage collector and the namespace controller would try for ever, and nobody would see why.
-        let condition = json!({
-            "name": "is-not-asked-by-the-control-plane",
-            "expression": "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:')",
-        });
-        webhooks.push(webhook(
-            &name,
-            purpose,
-            plugin,
-            (timeout, "Ignore"),
-            (spec, resource),
-            endpoint,
-            &["DELETE"],
-            condition,
-        ));
-    }
-    webhooks
+        if purpose == Purpose::Mutate {
+            webhook["reinvocationPolicy"] = json!("Never");
+        }
+        webhook
+    })
+    .collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "each is one field of the webhook")]
-fn webhook(
-    name: &str,
-    purpose: Purpose,
-    plugin: &str,
-    (timeout, policy): (u64, &str),
-    (spec, resource): (&AdmissionSpec, &str),
-    endpoint: &Endpoint,
-    operations: &[&str],
-    condition: Value,
-) -> Value {
-    let mut webhook = json!({
-        "name": name,
-        "admissionReviewVersions": ["v1"],
-        "clientConfig": endpoint.client(Subject::Admission(purpose), plugin),
-        "failurePolicy": policy,
-        "matchConditions": [condition],
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": {"matchExpressions": [{
-            "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": spared(spec, endpoint),
-        }]},
-        "objectSelector": {},
-        "rules": [{
-            "apiGroups": [spec.kind.group()],
-            "apiVersions": [spec.kind.version()],
-            "operations": operations,
-            // Without subresources: a status is the host's to write.
-            "resources": [resource],
-            "scope": "*",
-        }],
-        "sideEffects": "None",
-        "timeoutSeconds": timeout,
-    });
-    if purpose == Purpose::Mutate {
-        webhook["reinvocationPolicy"] = json!("Never");
-    }
-    webhook
-}
-
-/// Namespaces that are never asked about: the host's, and for what is not the plugin's own also the cluster's.
-fn spared(spec: &AdmissionSpec, endpoint: &Endpoint) -> Vec<String> {
+/// The namespaces that a webhook excludes: the host's, and for kinds of others also the cluster's.
+fn excluded(spec: &AdmissionSpec, endpoint: &Endpoint) -> Vec<String> {
     let cluster = (!spec.is_own() && *endpoint.namespace != *CLUSTER_NAMESPACE).then_some(CLUSTER_NAMESPACE);
     cluster.into_iter().chain([&*endpoint.namespace]).map(str::to_owned).collect()
 }
 
 const CLUSTER_NAMESPACE: &str = "kube-system";
 
-/// True when everything that is wanted is there as it is wanted. Lists are compared as wholes.
+/// Whether `live` has everything in `wanted`. The API server adds fields with defaults, but no list elements.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {

@@ -1,14 +1,14 @@
-//! From an object and the same with its defaults to the JSON patch between them. What is not a plugin's to change is
-//! refused: the API server would take most of it, and find the object's name, owner or status changed by a stranger.
+//! The JSON patch from an object to the same object with defaults. Changes of fields that are not the plugin's are
+//! refused here, because the API server accepts most of them, also of names, owners and status.
 
 use serde_json::{Map, Value};
 
 use crate::metadata;
 
-/// Parts of an object that a plugin completes: all others are the API server's, the host's or other controllers'.
+/// Fields that are not the plugin's, beside those of the metadata.
 const NOT_TO_CHANGE: [&str; 3] = ["apiVersion", "kind", "status"];
 
-/// The patch, or None when nothing was to be filled in; or what the plugin changed that is not its to change.
+/// The patch, or None when there are no defaults to fill in. An error names a change that the plugin may not make.
 pub(super) fn patch(object: &Value, completed: &str) -> Result<Option<json_patch::Patch>, String> {
     let completed: Value = serde_json::from_str(completed)
         .map_err(|error| format!("the object with its defaults is not JSON: {error}"))?;

@@ -1,6 +1,5 @@
-//! AdmissionReviews of admission.k8s.io/v1: a request's text comes in, the question to the guest goes out; the guest's
-//! verdict comes in, the answer's text goes out. Refusals read as the API server's own do, so that kubectl shows them and
-//! programs take them apart in the same way.
+//! AdmissionReviews of admission.k8s.io/v1: parses a review into the guest's request, and turns the guest's result into
+//! the response. Refusals have the form of the API server's own, for kubectl and for programs.
 
 use std::sync::Arc;
 
@@ -15,9 +14,9 @@ use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
 use crate::webhook::{Purpose, cut, without_managed_fields};
 
-/// Violations that one answer tells. A person mends the first few, and applies again.
+/// Violations in one response. A person fixes the first few and applies again.
 const MAX_VIOLATIONS: usize = 64;
-/// Warnings that one answer tells.
+/// Warnings in one response; kubectl prints each on a line of its own.
 const MAX_WARNINGS: usize = 16;
 
 /// One request of the API server.
@@ -30,18 +29,17 @@ pub struct Review {
     operation: Operation,
     object: Value,
     old: Option<Value>,
-    /// Who is to answer.
     serving: Arc<AdmissionBackend>,
 }
 
-/// What became of a request, beside the text of its answer.
+/// The response to a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
     /// The AdmissionReview to send back.
     pub text: String,
-    /// The status in it: 200 when the object is admitted.
+    /// Its status code: 200 when the object is admitted.
     pub code: u16,
-    /// What the guest is at fault for.
+    /// The guest's fault, for logs and metrics.
     pub fault: Option<GuestFault>,
 }
 
@@ -83,10 +81,7 @@ struct RawResource {
 }
 
 impl Review {
-    /// Reads a request that this version is to answer.
-    ///
-    /// # Errors
-    /// What about it cannot be served, for the one who sent it.
+    /// Parses a review for this backend.
     pub fn parse(body: &[u8], serving: &Arc<AdmissionBackend>) -> Result<Self, String> {
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the AdmissionReview cannot be read: {error}"))?;
@@ -97,10 +92,10 @@ impl Review {
             "CREATE" => Operation::Create,
             "UPDATE" => Operation::Update,
             "DELETE" => Operation::Delete,
-            other => return Err(format!("mortise is not asked about the operation {other:?}")),
+            other => return Err(format!("mortise has no webhook for the operation {other:?}")),
         };
         if !request.sub_resource.is_empty() {
-            return Err(format!("mortise is not asked about the subresource {:?}", request.sub_resource));
+            return Err(format!("mortise has no webhook for the subresource {:?}", request.sub_resource));
         }
         let old = request.old_object.is_object().then(|| without_managed_fields(request.old_object));
         let object = match operation {
@@ -114,7 +109,7 @@ impl Review {
             "" => request.kind.version,
             group => format!("{group}/{}", request.kind.version),
         };
-        // A new object without a name of its own gets one only when it is stored.
+        // The request of an object with generateName has no name.
         let name = if request.name.is_empty() {
             object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
         } else {
@@ -125,17 +120,17 @@ impl Review {
         Ok(Self { uid: request.uid, kind, resource, name, operation, object, old, serving })
     }
 
-    /// The kind that is asked about.
+    /// The object's kind.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The name of the object; empty when it has none yet.
+    /// The object's name; empty when it has none yet.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the guest is asked; None when its manifest does not name this kind for this purpose.
+    /// The guest's request; None when its manifest does not name this kind for this purpose.
     pub fn question(&self, purpose: Purpose, now_unix_ms: u64) -> Option<AdmissionRequest> {
         let spec = self.serving.specs.iter().find(|spec| spec.kind == self.kind)?;
         let is_served = match purpose {
@@ -152,18 +147,11 @@ impl Review {
         })
     }
 
-    /// The manifest names another version of this kind: the version of the plugin before this one asked for objects as they
-    /// come here, and who can check them comes with the webhook that is being changed.
+    /// Whether the manifest names another version of this kind: the API server still calls the webhook of the plugin's
+    /// previous version, until the configuration changes.
     pub fn is_of_another_version(&self) -> bool {
         let is_alike = |kind: &Kind| kind.group() == self.kind.group() && kind.kind == self.kind.kind;
         self.serving.specs.iter().any(|spec| is_alike(&spec.kind) && spec.kind != self.kind)
-    }
-
-    /// Whether an object goes on though nobody could say what is right: what is to be deleted always does, and so does what
-    /// others work with, as it would if the host were not there.
-    fn goes_on_unchecked(&self) -> bool {
-        let is_of_others = |spec: &AdmissionSpec| spec.kind == self.kind && !spec.is_own();
-        self.operation == Operation::Delete || self.serving.specs.iter().any(is_of_others)
     }
 
     /// The object is admitted as it is.
@@ -171,32 +159,33 @@ impl Review {
         self.allow(None, Vec::new(), None)
     }
 
-    /// The host cannot say, for a reason that passes: `code` is 429 or 503. Of what a plugin brings nothing is stored unchecked.
+    /// The host cannot serve the request now: `code` is 429 or 503.
     pub fn unavailable(&self, code: u16, message: &str) -> Answer {
         let reason = if code == 429 { "TooManyRequests" } else { "ServiceUnavailable" };
-        if self.goes_on_unchecked() {
-            return self.allow(None, vec![message.to_owned()], None);
-        }
-        self.refuse(code, json!({"reason": reason, "message": cut(message)}), &[], None)
+        self.unchecked(code, reason, message, None)
     }
 
-    /// What the API server is told of a verdict.
+    /// The response for a guest's result.
     pub fn answer(&self, plugin: &str, verdict: Verdict) -> Answer {
+        let at_fault = |fault: GuestFault| {
+            let message = format!("the plugin {plugin:?} could not check it: {}", fault.message());
+            self.unchecked(500, "InternalError", &message, Some(fault))
+        };
         match verdict {
             Verdict::Completed(completed) => match defaults::patch(&self.object, &completed) {
                 Ok(patch) => self.allow(patch, Vec::new(), None),
-                Err(message) => self.at_fault(plugin, GuestFault::BadOutcome { message }),
+                Err(message) => at_fault(GuestFault::BadOutcome { message }),
             },
             Verdict::Checked { violations, warnings } if violations.is_empty() => self.allow(None, warnings, None),
             Verdict::Checked { violations, warnings } => self.violated(&violations, &warnings),
-            Verdict::Fault(fault) => self.at_fault(plugin, fault),
-            Verdict::HostFault(message) => self.unanswered(message, None),
+            Verdict::Fault(fault) => at_fault(fault),
+            Verdict::HostFault(message) => self.unchecked(500, "InternalError", &message, None),
         }
     }
 
     fn violated(&self, violations: &[Violation], warnings: &[String]) -> Answer {
-        let told = &violations[..violations.len().min(MAX_VIOLATIONS)];
-        let texts: Vec<String> = told.iter().map(text_of).collect();
+        let shown = &violations[..violations.len().min(MAX_VIOLATIONS)];
+        let texts: Vec<String> = shown.iter().map(text_of).collect();
         let all = match &*texts {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
@@ -204,35 +193,31 @@ impl Review {
         let group = self.kind.group();
         let qualified = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") };
         let mut details = json!({"name": self.name, "group": group});
-        // As the API server itself words what it finds wrong with an object, and what it does not let anybody do.
+        // The API server's own wording.
         let (code, reason, message) = if self.operation == Operation::Delete {
             details["kind"] = json!(self.resource);
             (403, "Forbidden", format!("{} {:?} is forbidden: {all}", qualified(&self.resource), self.name))
         } else {
             details["kind"] = json!(&*self.kind.kind);
-            details["causes"] = told.iter().map(cause_of).collect();
+            details["causes"] = shown.iter().map(cause_of).collect();
             (422, "Invalid", format!("{} {:?} is invalid: {all}", qualified(&self.kind.kind), self.name))
         };
         self.refuse(code, json!({"reason": reason, "message": message, "details": details}), warnings, None)
     }
 
-    fn at_fault(&self, plugin: &str, fault: GuestFault) -> Answer {
-        let message = format!("the plugin {plugin:?} could not check it: {}", fault.message());
-        self.unanswered(message, Some(fault))
-    }
-
-    /// Nobody could say, by the plugin's fault or the host's.
-    fn unanswered(&self, message: String, fault: Option<GuestFault>) -> Answer {
-        if self.goes_on_unchecked() {
-            return self.allow(None, vec![message], fault);
+    /// The guest could not check the object. Deletes and objects of other kinds than the plugin's own are admitted with
+    /// a warning, as they would be without the host.
+    fn unchecked(&self, code: u16, reason: &str, message: &str, fault: Option<GuestFault>) -> Answer {
+        let is_of_others = |spec: &AdmissionSpec| spec.kind == self.kind && !spec.is_own();
+        if self.operation == Operation::Delete || self.serving.specs.iter().any(is_of_others) {
+            return self.allow(None, vec![message.to_owned()], fault);
         }
-        self.refuse(500, json!({"reason": "InternalError", "message": cut(&message)}), &[], fault)
+        self.refuse(code, json!({"reason": reason, "message": cut(message)}), &[], fault)
     }
 
     fn allow(&self, patch: Option<json_patch::Patch>, warnings: Vec<String>, fault: Option<GuestFault>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch.filter(|patch| !patch.0.is_empty()) {
-            // A patch is made of JSON values alone, which are always text.
             response["patch"] = json!(STANDARD.encode(json!(patch).to_string()));
             response["patchType"] = json!("JSONPatch");
         }
@@ -263,13 +248,13 @@ fn text_of(violation: &Violation) -> String {
 fn cause_of(violation: &Violation) -> Value {
     let reason =
         REASONS.iter().find(|(words, _)| violation.message.starts_with(words)).map_or(INVALID, |(_, reason)| reason);
-    // Kubernetes calls the object as a whole by this.
+    // Kubernetes' path of the object as a whole.
     let field = if violation.field.is_empty() { "<nil>" } else { &violation.field };
     json!({"reason": reason, "message": cut(&violation.message), "field": field})
 }
 
 const INVALID: &str = "FieldValueInvalid";
-/// How the API server begins its words about a field, and what it calls that for programs.
+/// The beginnings of the API server's messages about a field, with their causes' reasons.
 const REASONS: [(&str, &str); 8] = [
     ("Required value", "FieldValueRequired"),
     ("Invalid value", INVALID),

@@ -1,4 +1,4 @@
-//! Requests in, answers out; plugins in, configurations out.
+//! Reviews and results in, responses out; backends in, configurations out.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -45,11 +45,15 @@ fn greeting() -> Value {
     })
 }
 
+/// The configuration of the plugin "greeting" in the host's namespace, where no other kinds are discovered.
+fn configured(of: Configuration, serving: &AdmissionBackend) -> Option<Value> {
+    wanted(of, "greeting", "mortise-system", serving, &endpoint(), &Resources::new())
+}
+
 fn review(operation: &str, object: &Value, old: &Value) -> Review {
     review_for(spec(), operation, object, old)
 }
 
-/// One for a plugin that names what is asked about so.
 fn review_for(spec: AdmissionSpec, operation: &str, object: &Value, old: &Value) -> Review {
     let request = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -65,11 +69,7 @@ fn review_for(spec: AdmissionSpec, operation: &str, object: &Value, old: &Value)
 
 fn response(answer: &Answer) -> Value {
     let review: Value = serde_json::from_str(&answer.text).unwrap();
-    assert_eq!(
-        (&review["kind"], &review["response"]["uid"]),
-        (&json!("AdmissionReview"), &json!("u-1")),
-        "the API server takes no other answer"
-    );
+    assert_eq!((&review["kind"], &review["response"]["uid"]), (&json!("AdmissionReview"), &json!("u-1")));
     review["response"].clone()
 }
 
@@ -82,52 +82,45 @@ fn checked(violations: Vec<Violation>) -> Verdict {
 }
 
 #[test]
-fn a_question_has_the_object_without_its_managed_fields_and_what_is_stored() {
+fn a_request_has_the_stored_object_and_the_new_one_without_managed_fields() {
     let create = review("CREATE", &greeting(), &Value::Null);
-    let question = create.question(Purpose::Validate, 7).unwrap();
-    assert_eq!((question.operation, question.old, question.now_unix_ms), (Operation::Create, None, 7));
-    let object: Value = serde_json::from_str(&question.object).unwrap();
+    let request = create.question(Purpose::Validate, 7).unwrap();
+    assert_eq!((request.operation, request.old, request.now_unix_ms), (Operation::Create, None, 7));
+    let object: Value = serde_json::from_str(&request.object).unwrap();
     assert_eq!(object["metadata"], json!({"name": "a", "namespace": "n"}));
 
-    let asked = AdmissionSpec { operations: Operations { delete: true, ..spec().operations }, ..spec() };
-    let deleted = review_for(asked, "DELETE", &Value::Null, &greeting());
-    let question = deleted.question(Purpose::Validate, 0).unwrap();
-    assert_eq!((question.operation, Some(&question.object)), (Operation::Delete, question.old.as_ref()));
+    let with_delete = AdmissionSpec { operations: Operations { delete: true, ..spec().operations }, ..spec() };
+    let deleted = review_for(with_delete, "DELETE", &Value::Null, &greeting());
+    let request = deleted.question(Purpose::Validate, 0).unwrap();
+    assert_eq!((request.operation, Some(&request.object)), (Operation::Delete, request.old.as_ref()));
     assert_eq!(deleted.question(Purpose::Mutate, 0), None);
 }
 
 #[test]
 fn a_kind_that_the_new_version_does_not_know_is_admitted_and_another_version_of_its_kind_waits() {
-    let asked_of = |api_version: &str, kind: &str| {
+    let admits = |api_version: &str, kind: &str| {
         let spec = AdmissionSpec { kind: Kind::new(api_version, kind), ..spec() };
         let review = review_for(spec, "CREATE", &greeting(), &Value::Null);
         (review.question(Purpose::Validate, 0).is_some(), review.is_of_another_version())
     };
-    assert_eq!(asked_of("example.com/v1", "Greeting"), (true, false));
-    assert_eq!(asked_of("example.com/v1", "Other"), (false, false));
-    assert_eq!(asked_of("example.com/v2", "Greeting"), (false, true));
+    assert_eq!(admits("example.com/v1", "Greeting"), (true, false));
+    assert_eq!(admits("example.com/v1", "Other"), (false, false));
+    assert_eq!(admits("example.com/v2", "Greeting"), (false, true));
 }
 
 #[test]
-fn what_is_no_review_is_refused_in_words() {
+fn a_body_that_is_no_review_is_refused_with_the_reason() {
+    let review = |version: &str, operation: &str| {
+        let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
+        let request = json!({"uid": "u", "operation": operation, "kind": kind, "resource": {"resource": "pods"}});
+        json!({"apiVersion": version, "kind": "AdmissionReview", "request": request}).to_string()
+    };
     for (body, words) in [
-        ("{", "cannot be read"),
-        (r#"{"apiVersion":"v1","kind":"Pod","request":{}}"#, "missing field"),
-        (
-            r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",
-                "kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"}}}"#,
-            "mortise answers admission.k8s.io/v1",
-        ),
-        (
-            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CONNECT",
-                "kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"}}}"#,
-            "the operation \"CONNECT\"",
-        ),
-        (
-            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",
-                "kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"}}}"#,
-            "carries no object",
-        ),
+        ("{".to_owned(), "cannot be read"),
+        (r#"{"apiVersion":"v1","kind":"Pod","request":{}}"#.to_owned(), "missing field"),
+        (review("admission.k8s.io/v1beta1", "CREATE"), "mortise answers admission.k8s.io/v1"),
+        (review("admission.k8s.io/v1", "CONNECT"), "the operation \"CONNECT\""),
+        (review("admission.k8s.io/v1", "CREATE"), "carries no object"),
     ] {
         let error = Review::parse(body.as_bytes(), &Arc::new(serving(spec()))).unwrap_err();
         assert!(error.contains(words), "{words:?} is not in {error}");
@@ -135,7 +128,7 @@ fn what_is_no_review_is_refused_in_words() {
 }
 
 #[test]
-fn a_violation_is_told_as_the_api_servers_own_validation_tells_it() {
+fn a_violation_has_the_form_of_the_api_servers_own_validation() {
     let review = review("CREATE", &greeting(), &Value::Null);
     let required = violation("spec.who", "Required value: somebody has to be greeted");
     let one = review.answer("greeting", checked(vec![required.clone()]));
@@ -176,18 +169,17 @@ fn a_violation_is_told_as_the_api_servers_own_validation_tells_it() {
 }
 
 #[test]
-fn warnings_are_told_whether_the_object_is_admitted_or_not() {
+fn warnings_are_shown_whether_the_object_is_admitted_or_not() {
     let review = review("CREATE", &greeting(), &Value::Null);
-    let verdict =
-        |violations| Verdict::Checked { violations, warnings: vec!["spec.who: \"you\" is deprecated".to_owned()] };
+    let warnings = vec!["spec.who: \"you\" is deprecated".to_owned()];
     for (violations, allowed) in [(vec![], true), (vec![violation("spec.who", "no")], false)] {
-        let response = response(&review.answer("greeting", verdict(violations)));
-        assert_eq!(response["allowed"], allowed);
-        assert_eq!(response["warnings"], json!(["spec.who: \"you\" is deprecated"]));
+        let checked = Verdict::Checked { violations, warnings: warnings.clone() };
+        let response = response(&review.answer("greeting", checked));
+        assert_eq!((&response["allowed"], &response["warnings"]), (&json!(allowed), &json!(warnings)));
     }
 }
 
-/// The patch of an answer, applied to the object as the API server has it.
+/// The API server's object after the patch of a response.
 fn patched(answer: &Answer) -> Value {
     use base64::Engine as _;
     let response = response(answer);
@@ -231,8 +223,8 @@ fn x6_defaults_change_nothing_that_is_not_a_plugins() {
         completed.pointer_mut(parent).unwrap()[key] = value;
         let answer = review.answer("greeting", Verdict::Completed(completed.to_string()));
         assert_eq!((answer.code, answer.fault.as_ref().map(GuestFault::reason)), (500, Some("BadOutcome")), "{place}");
-        let told = response(&answer)["status"]["message"].as_str().unwrap().to_owned();
-        assert!(told.contains(words), "{place}: {told}");
+        let message = response(&answer)["status"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(words), "{place}: {message}");
     }
     for text in ["{", "7"] {
         let answer = review.answer("greeting", Verdict::Completed(text.to_owned()));
@@ -244,23 +236,23 @@ fn x6_defaults_change_nothing_that_is_not_a_plugins() {
 fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
     let trap = || Verdict::Fault(GuestFault::Trap { message: "panicked".to_owned(), detail: String::new() });
     let answer = review("UPDATE", &greeting(), &greeting()).answer("greeting", trap());
-    let told = response(&answer);
-    assert_eq!((answer.code, &told["status"]["reason"]), (500, &json!("InternalError")));
-    assert_eq!(told["status"]["message"], "the plugin \"greeting\" could not check it: the plugin trapped: panicked");
+    let status = &response(&answer)["status"];
+    assert_eq!((answer.code, &status["reason"]), (500, &json!("InternalError")));
+    assert_eq!(status["message"], "the plugin \"greeting\" could not check it: the plugin trapped: panicked");
     assert!(answer.fault.is_some());
 
     let delete = review("DELETE", &Value::Null, &greeting());
     let answer = delete.answer("greeting", trap());
     assert_eq!(response(&answer)["allowed"], true);
     assert!(response(&answer)["warnings"][0].as_str().unwrap().contains("trapped"));
-    assert!(answer.fault.is_some(), "it is counted all the same");
+    assert!(answer.fault.is_some(), "the fault is counted");
     assert_eq!(response(&delete.unavailable(503, "not now"))["allowed"], true);
     let refused = response(&delete.answer("greeting", checked(vec![violation("", "others greet it")])));
     assert_eq!(refused["status"]["message"], "greetings.example.com \"a\" is forbidden: others greet it");
     let busy = review("CREATE", &greeting(), &Value::Null).unavailable(429, "too many");
     assert_eq!((busy.code, &response(&busy)["status"]["reason"]), (429, &json!("TooManyRequests")));
 
-    // What others work with goes on, as it would if there were no host.
+    // Kinds of others are admitted, as they would be without the host.
     let foreign = review_for(AdmissionSpec { resource: None, ..spec() }, "CREATE", &greeting(), &Value::Null);
     let answer = foreign.answer("greeting", trap());
     assert_eq!((&response(&answer)["allowed"], answer.fault.is_some()), (&json!(true), true));
@@ -270,9 +262,7 @@ fn a_fault_refuses_what_is_written_and_lets_go_what_is_deleted() {
 
 #[test]
 fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
-    let found =
-        wanted(Configuration::ALL[1], "greeting", "mortise-system", &serving(spec()), &endpoint(), &Resources::new())
-            .unwrap();
+    let found = configured(Configuration::ALL[1], &serving(spec())).unwrap();
     let labels = json!({"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": "mortise-system"});
     assert_eq!((&found["kind"], &found["metadata"]["labels"]), (&json!("ValidatingWebhookConfiguration"), &labels));
     assert_eq!(found["metadata"]["name"], "mortise-greeting");
@@ -333,13 +323,11 @@ fn a_plugins_kinds_become_webhooks_that_lock_nobody_out() {
 }
 
 #[test]
-fn defaults_are_asked_for_once_and_only_of_a_plugin_that_has_some() {
+fn a_plugin_has_a_mutating_webhook_only_when_it_has_defaults_and_is_called_once_for_them() {
     let [mutating, _] = Configuration::ALL;
-    let defaults =
-        wanted(mutating, "greeting", "mortise-system", &serving(spec()), &endpoint(), &Resources::new()).unwrap();
+    let defaults = configured(mutating, &serving(spec())).unwrap();
     assert_eq!(defaults["webhooks"][0]["reinvocationPolicy"], "Never");
-    let validating_only = serving(AdmissionSpec { mutate: false, ..spec() });
-    assert_eq!(wanted(mutating, "greeting", "mortise-system", &validating_only, &endpoint(), &Resources::new()), None);
+    assert_eq!(configured(mutating, &serving(AdmissionSpec { mutate: false, ..spec() })), None);
 }
 
 #[test]
@@ -347,34 +335,25 @@ fn deletes_and_kinds_of_others_go_on_when_the_host_is_away() {
     let operations = Operations { create: true, update: false, delete: true };
     let [mutating, validating] = Configuration::ALL;
     let own = serving(AdmissionSpec { operations, ..spec() });
-    let found = wanted(validating, "greeting", "mortise-system", &own, &endpoint(), &Resources::new()).unwrap();
+    let found = configured(validating, &own).unwrap();
     let policies: Vec<_> = found["webhooks"].as_array().unwrap().iter().map(|hook| &hook["failurePolicy"]).collect();
     assert_eq!(policies, ["Fail", "Ignore"]);
     assert_eq!(found["webhooks"][1]["rules"][0]["operations"], json!(["DELETE"]));
-    assert_eq!(
-        wanted(mutating, "greeting", "mortise-system", &own, &endpoint(), &Resources::new()).unwrap()["webhooks"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(configured(mutating, &own).unwrap()["webhooks"].as_array().unwrap().len(), 1);
 
     let foreign = serving(AdmissionSpec { resource: None, ..spec() });
     let discovered = Resources::from([(spec().kind, "hullos".into())]);
     let found = wanted(validating, "greeting", "mortise-system", &foreign, &endpoint(), &discovered).unwrap();
     assert_eq!(found["webhooks"][0]["rules"][0]["resources"], json!(["hullos"]), "as the API server names it");
     assert_eq!(found["webhooks"][0]["failurePolicy"], "Ignore");
-    let spared = &found["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
-    assert_eq!(*spared, json!(["kube-system", "mortise-system"]));
+    let excluded = &found["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(*excluded, json!(["kube-system", "mortise-system"]));
 }
 
 #[test]
-fn inside_a_cluster_the_api_server_comes_through_the_service() {
+fn in_a_cluster_the_webhook_names_the_service() {
     let endpoint = Endpoint { address: Address::Service { name: "mortise-webhook".into(), port: 443 }, ..endpoint() };
-    let found =
-        wanted(Configuration::ALL[0], "greeting", "mortise-system", &serving(spec()), &endpoint, &Resources::new())
-            .unwrap();
-    let client = &found["webhooks"][0]["clientConfig"];
+    let client = endpoint.client(Subject::Admission(Purpose::Mutate), "greeting");
     assert_eq!(
         client["service"],
         json!({"namespace": "mortise-system", "name": "mortise-webhook", "path": "/mutate/greeting", "port": 443})
@@ -385,7 +364,7 @@ fn inside_a_cluster_the_api_server_comes_through_the_service() {
 #[test]
 fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     let of = Configuration::ALL[1];
-    let wanted = || wanted(of, "greeting", "mortise-system", &serving(spec()), &endpoint(), &Resources::new());
+    let wanted = || configured(of, &serving(spec()));
     assert_eq!(change(None, None), None);
     assert!(matches!(change(None, wanted()), Some(Change::Create(_))));
 
@@ -401,7 +380,7 @@ fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
 
     live["webhooks"][0]["failurePolicy"] = json!("Ignore");
     live["metadata"]["labels"]["team"] = json!("web");
-    let Some(Change::Update(body)) = change(Some(&live), wanted()) else { panic!("it was changed by somebody") };
+    let Some(Change::Update(body)) = change(Some(&live), wanted()) else { panic!("not updated") };
     assert_eq!(
         (&body["webhooks"][0]["failurePolicy"], &body["metadata"]["resourceVersion"]),
         (&json!("Fail"), &json!("12"))
@@ -409,13 +388,13 @@ fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     assert_eq!(body["metadata"]["labels"]["team"], "web");
 
     assert_eq!(plugin_of(&live, "mortise-system"), Some("greeting"));
-    assert_eq!(plugin_of(&live, "elsewhere"), None, "it is another host's");
+    assert_eq!(plugin_of(&live, "elsewhere"), None, "it belongs to another host");
     live["metadata"]["labels"] = json!({});
-    assert_eq!(plugin_of(&live, "mortise-system"), None, "without the host's label it is somebody else's");
+    assert_eq!(plugin_of(&live, "mortise-system"), None, "it has no label of the host");
 }
 
 #[test]
-fn the_host_answers_before_the_api_server_gives_up() {
+fn the_host_responds_before_the_api_server_times_out() {
     for (deadline_ms, seconds) in [(1, 10), (1_000, 10), (5_001, 11), (10_000, 15)] {
         let serving =
             AdmissionBackend { limits: CallLimits { deadline_ms, ..CallLimits::default() }, ..serving(spec()) };

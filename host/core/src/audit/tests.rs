@@ -1,4 +1,4 @@
-//! What an audit finds, what it leaves alone, and when it looks.
+//! What an audit reports, and when it runs.
 
 use super::*;
 use crate::object::tests::Sample;
@@ -14,14 +14,13 @@ fn name(text: &str) -> Name {
     Name::new(namespace, name)
 }
 
-/// "a/x@3", or "a/x@3 u2" with another UID.
+/// Parses "a/x@3", or "a/x@3 u2" with another UID.
 fn parse(text: &str) -> Listed {
     let (text, uid) = text.split_once(' ').unwrap_or((text, "u1"));
     let (text, version) = text.split_once('@').unwrap();
     Listed { name: name(text), uid: uid.into(), version: ResourceVersion(version.parse().unwrap()) }
 }
 
-/// A cache, the audits of it, and the time.
 struct World {
     store: Store,
     audits: Audits,
@@ -29,7 +28,7 @@ struct World {
 }
 
 impl World {
-    /// A cache of Pods, as a list at version 100 has shown them, whose audit has just begun.
+    /// A cache of Pods, listed at version 100, whose audit has just begun.
     fn listing(objects: &[&str]) -> Self {
         let mut world = Self { store: Store::new(), audits: Audits::new(HOUR_MS), now_ms: 0 };
         world.store.begin_list(&pods());
@@ -82,7 +81,7 @@ impl World {
         self.audits.step(self.now_ms, &self.store)
     }
 
-    /// What an audit that ends now reports.
+    /// The report of an audit that ends now.
     #[track_caller]
     fn report(&mut self) -> String {
         match self.step() {
@@ -94,29 +93,29 @@ impl World {
     }
 }
 
-/// What is reported of a cache and a list at version 120, once the watch has told the rest.
+/// Compares a cache with a live list at version 120; the watch's events come after the list.
 #[track_caller]
-fn check(cached: &[&str], live: &[&str], told: &[&str], expected: &str) {
+fn check(cached: &[&str], live: &[&str], events: &[&str], expected: &str) {
     let mut world = World::listing(cached);
     world.list(120, live);
-    for event in told {
+    for event in events {
         match event.strip_prefix("-") {
-            Some(gone) => world.delete(gone),
+            Some(deleted) => world.delete(deleted),
             None => world.apply(event),
         }
     }
     world.store.progress(&pods(), ResourceVersion(120));
-    assert_eq!(world.report(), expected, "{cached:?} {live:?} {told:?}");
+    assert_eq!(world.report(), expected, "{cached:?} {live:?} {events:?}");
 }
 
 #[test]
-fn a_cache_that_is_as_the_cluster_is_ends_the_audit_with_its_last_page() {
+fn without_a_difference_the_audit_ends_with_its_last_page() {
     let mut world = World::listing(&["a/x@3", "b/y@4"]);
     world.answer(Answer::Begun);
     world.page(150, false, &["a/x@3"]);
-    assert_eq!(world.step(), None, "the rest is on its way");
+    assert_eq!(world.step(), None, "the list is incomplete");
     world.page(150, true, &["b/y@4"]);
-    assert_eq!(world.report(), "", "nobody waits for the watch when nothing differs");
+    assert_eq!(world.report(), "", "without suspects it does not wait for the watch");
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + HOUR_MS));
 }
 
@@ -134,7 +133,7 @@ fn what_the_watch_tells_later_is_no_difference() {
     check(&["a/x@3"], &["a/x@3", "a/y@110"], &["a/y@110"], "");
     check(&["a/x@3"], &["a/x@110"], &["a/x@110"], "");
     check(&["a/x@3", "a/y@4"], &["a/y@4"], &["-a/x@111"], "");
-    // And what has changed since, on either side of the list.
+    // Nor are later changes, before and after the list's version.
     check(&["a/x@3"], &["a/x@110"], &["a/x@110", "a/x@130"], "");
     check(&["a/x@3"], &["a/x@110", "a/y@115"], &["a/x@110", "a/y@115", "-a/y@140"], "");
     check(&["a/x@3"], &[], &["-a/x@111", "a/x@125 u2"], "");
@@ -153,7 +152,7 @@ fn what_changed_after_the_list_was_made_is_no_difference() {
 }
 
 #[test]
-fn a_state_that_the_cluster_has_taken_back_tells_of_a_restored_etcd() {
+fn a_cached_state_that_is_newer_than_the_live_one_means_that_etcd_was_restored() {
     check(&["a/x@50"], &["a/x@40"], &[], "a/x undone");
     check(&["a/x@50"], &["a/x@50 u2"], &[], "a/x undone");
     let mut world = World::listing(&["a/x@50"]);
@@ -177,7 +176,7 @@ fn a_suspect_waits_until_the_watch_has_passed_the_list_and_five_minutes_at_most(
 }
 
 #[test]
-fn a_kind_that_differed_is_looked_at_again_soon_and_what_a_relist_does_not_mend_is_told_once() {
+fn a_kind_that_differed_is_audited_again_soon_and_what_a_relist_does_not_repair_is_reported_once() {
     let mut world = World::listing(&["a/x@3"]);
     world.list(90, &["a/x@3", "a/broken@7"]);
     assert_eq!(world.report(), "a/broken missing");
@@ -188,8 +187,8 @@ fn a_kind_that_differed_is_looked_at_again_soon_and_what_a_relist_does_not_mend_
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + HOUR_MS));
     world.next_audit();
     world.list(95, &["a/x@3", "a/broken@8"]);
-    assert_eq!(world.report(), "a/broken missing", "it has changed, so it may be whole now");
-    // What was mended and is lost again is news.
+    assert_eq!(world.report(), "a/broken missing", "its new version may be decodable");
+    // It is reported again once it was repaired.
     world.next_audit();
     world.list(95, &["a/x@3"]);
     assert_eq!(world.report(), "");
@@ -209,7 +208,7 @@ fn a_list_that_begins_anew_forgets_what_the_first_one_showed() {
 }
 
 #[test]
-fn a_list_that_cannot_be_had_is_tried_again_and_one_that_never_ends_is_given_up() {
+fn a_list_that_fails_is_tried_again_and_one_that_never_ends_is_given_up() {
     let mut world = World::listing(&["a/x@3"]);
     world.answer(Answer::Failed);
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
@@ -218,7 +217,7 @@ fn a_list_that_cannot_be_had_is_tried_again_and_one_that_never_ends_is_given_up(
     world.now_ms = world.audits.next_due_ms().unwrap();
     assert_eq!(world.step(), None);
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
-    // Its answer comes too late.
+    // The late page is ignored.
     world.list(120, &[]);
     assert_eq!(world.step(), None);
 }
@@ -237,7 +236,7 @@ fn a_kind_that_is_listed_anew_is_not_audited_meanwhile() {
 }
 
 #[test]
-fn kinds_come_one_at_a_time_and_spread_over_the_interval() {
+fn kinds_are_audited_one_at_a_time_and_spread_over_the_interval() {
     let mut store = Store::new();
     let mut audits = Audits::new(HOUR_MS);
     let kinds: Vec<Kind> = (0..100).map(|number| Kind::new("example.com/v1", &format!("Kind{number}"))).collect();
@@ -256,7 +255,7 @@ fn kinds_come_one_at_a_time_and_spread_over_the_interval() {
         assert!(matches!(audits.step(now_ms, &store), Some(Act::Report(_))));
         begun.push((now_ms, kind));
     }
-    assert!(now_ms < HOUR_MS, "each has come within the interval");
+    assert!(now_ms < HOUR_MS, "each was audited within the interval");
     let in_quarter = |quarter: u64| begun.iter().filter(|(at_ms, _)| at_ms / (HOUR_MS / 4) == quarter).count();
     assert!((0..4).all(|quarter| in_quarter(quarter) > 10), "{begun:?}");
     let all: BTreeSet<&Kind> = begun.iter().map(|(_, kind)| kind).collect();
@@ -264,7 +263,7 @@ fn kinds_come_one_at_a_time_and_spread_over_the_interval() {
 }
 
 #[test]
-fn a_kind_that_nobody_reads_any_more_is_audited_no_more_and_an_interval_of_0_is_never() {
+fn a_kind_that_nobody_reads_is_not_audited_and_an_interval_of_0_disables_audits() {
     let mut world = World::listing(&["a/x@3"]);
     world.list(120, &["a/x@110"]);
     world.audits.end(&pods());
@@ -275,7 +274,7 @@ fn a_kind_that_nobody_reads_any_more_is_audited_no_more_and_an_interval_of_0_is_
 }
 
 #[test]
-fn more_suspects_than_are_kept_are_looked_at_again_soon() {
+fn with_more_suspects_than_are_kept_the_kind_is_audited_again_soon() {
     let mut world = World::listing(&[]);
     let live: Vec<String> = (0..=MAX_SUSPECTS).map(|number| format!("a/p{number}@{}", 101 + number)).collect();
     let live: Vec<&str> = live.iter().map(String::as_str).collect();

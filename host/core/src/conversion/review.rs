@@ -1,13 +1,11 @@
-//! ConversionReviews of apiextensions.k8s.io/v1: a request's text comes in, a question to the guest for each of its objects
-//! goes out; what the guest made of them comes in, the answer's text goes out.
+//! ConversionReviews of apiextensions.k8s.io/v1, the guest requests for their objects, and the responses.
 //!
-//! The API server believes a converted object only when it is the same one. That is checked here first, because here it can
-//! be said what the guest did.
+//! The API server refuses a converted object with another identity. The host checks that first to name the plugin.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Conversion, ConversionBackend, ConversionRequest};
 use crate::contract::GuestFault;
@@ -28,9 +26,9 @@ pub struct Review {
 pub struct Failure {
     /// The object.
     pub object: ObjectRef,
-    /// For whoever wanted it.
+    /// For the client.
     pub message: String,
-    /// What the guest is at fault for.
+    /// The guest's fault, for logs and metrics.
     pub fault: Option<GuestFault>,
 }
 
@@ -51,10 +49,7 @@ struct RawRequest {
 }
 
 impl Review {
-    /// Reads a request.
-    ///
-    /// # Errors
-    /// What about it cannot be served, for the one who sent it.
+    /// Parses a review.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the ConversionReview cannot be read: {error}"))?;
@@ -73,12 +68,12 @@ impl Review {
         Ok(Self { uid, to_api_version: desired_api_version.into(), objects })
     }
 
-    /// Its objects, in their order.
+    /// The objects to convert.
     pub fn objects(&self) -> &[Value] {
         &self.objects
     }
 
-    /// What the guest is asked about an object of this review; None when the object is what is wanted.
+    /// The guest's request for one object of this review; None when the object already has the wanted version.
     pub fn question(&self, object: &Value, serving: &ConversionBackend, now_unix_ms: u64) -> Option<ConversionRequest> {
         if object["apiVersion"] == *self.to_api_version {
             return None;
@@ -91,10 +86,7 @@ impl Review {
         })
     }
 
-    /// What the API server gets for an object.
-    ///
-    /// # Errors
-    /// Why it gets nothing.
+    /// Checks the guest's result for one object.
     pub fn converted(&self, plugin: &str, object: &Value, answer: Conversion) -> Result<Value, Box<Failure>> {
         let reference = reference(object);
         let at_fault = |fault: GuestFault| {
@@ -120,7 +112,7 @@ impl Review {
         }
     }
 
-    /// The object that a guest gave, if it is the one that it was asked about.
+    /// Parses a converted object and checks that it has the same identity.
     fn checked(&self, object: &Value, text: &str) -> Result<Value, String> {
         let mut converted: Value =
             serde_json::from_str(text).map_err(|error| format!("the converted object is not JSON: {error}"))?;
@@ -129,7 +121,7 @@ impl Review {
         }
         if converted["apiVersion"] != *self.to_api_version {
             return Err(format!(
-                "the converted object has the apiVersion {}, and {:?} was asked for",
+                "the converted object has the apiVersion {}, and {:?} was requested",
                 converted["apiVersion"], &*self.to_api_version
             ));
         }
@@ -144,31 +136,27 @@ impl Review {
         Ok(converted)
     }
 
-    /// The answer, with all objects in the order of the request.
+    /// The response with all objects, in the order of the request.
     pub fn success(&self, objects: Vec<Value>) -> String {
-        self.answer(json!({"result": {"status": "Success"}, "convertedObjects": objects}))
+        self.response(json!({"result": {"status": "Success"}, "convertedObjects": objects}))
     }
 
-    /// The answer when one object or more could not be converted.
+    /// The response when some object could not be converted.
     pub fn failure(&self, message: &str) -> String {
-        self.answer(json!({"result": {"status": "Failure", "message": message}, "convertedObjects": []}))
+        self.response(json!({"result": {"status": "Failure", "message": message}, "convertedObjects": []}))
     }
 
-    fn answer(&self, mut response: Value) -> String {
+    fn response(&self, mut response: Value) -> String {
         response["uid"] = json!(self.uid);
         json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}).to_string()
     }
 }
 
-/// The object, for people.
 fn reference(object: &Value) -> ObjectRef {
-    let none = Map::new();
-    let text =
-        |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let metadata = object["metadata"].as_object().unwrap_or(&none);
-    let object = object.as_object().unwrap_or(&none);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
     ObjectRef {
-        kind: Kind::new(&text(object, "apiVersion"), &text(object, "kind")),
-        name: Name::new(&text(metadata, "namespace"), &text(metadata, "name")),
+        kind: Kind::new(&text(&object["apiVersion"]), &text(&object["kind"])),
+        name: Name::new(&text(&metadata["namespace"]), &text(&metadata["name"])),
     }
 }

@@ -1,4 +1,4 @@
-//! Requests in, answers out.
+//! Reviews and results in, responses out.
 
 use serde_json::{Value, json};
 
@@ -39,22 +39,22 @@ fn review(objects: &[Value]) -> Review {
     Review::parse(request.to_string().as_bytes()).unwrap()
 }
 
-/// What the API server gets when the guest makes this of the gauge.
+/// The gauge after the guest's change.
 fn converted(change: impl FnOnce(&mut Value)) -> Result<Value, Box<review::Failure>> {
     let (before, review) = (gauge(), review(&[gauge()]));
-    let question = review.question(&before, &serving(), 0).unwrap();
-    let mut after: Value = serde_json::from_str(&question.object).unwrap();
-    after["apiVersion"] = json!(&*question.to_api_version);
+    let request = review.question(&before, &serving(), 0).unwrap();
+    let mut after: Value = serde_json::from_str(&request.object).unwrap();
+    after["apiVersion"] = json!(&*request.to_api_version);
     change(&mut after);
     review.converted("gauges", &before, Conversion::Object(after.to_string()))
 }
 
 #[test]
-fn the_guest_is_asked_for_the_wanted_version_without_who_wrote_what_which_comes_back_untouched() {
+fn the_guest_converts_to_the_wanted_version_without_managed_fields_which_the_host_puts_back() {
     let review = review(&[gauge()]);
-    let question = review.question(&review.objects()[0], &serving(), 7).unwrap();
-    assert_eq!((&*question.to_api_version, question.now_unix_ms), ("example.com/v1", 7));
-    assert!(!question.object.contains("managedFields"));
+    let request = review.question(&review.objects()[0], &serving(), 7).unwrap();
+    assert_eq!((&*request.to_api_version, request.now_unix_ms), ("example.com/v1", 7));
+    assert!(!request.object.contains("managedFields"));
     let made = converted(|after| {
         after["spec"] = json!({"value": 10});
         after["metadata"]["labels"] = json!({"new": "1"});
@@ -69,7 +69,7 @@ fn the_guest_is_asked_for_the_wanted_version_without_who_wrote_what_which_comes_
 }
 
 #[test]
-fn objects_of_any_version_of_the_kind_are_converted_and_no_others() {
+fn a_backend_converts_any_version_of_its_kinds_and_nothing_else() {
     assert!(serving().converts(&gauge()));
     for (part, other) in [("kind", "Dial"), ("apiVersion", "example.org/v1"), ("apiVersion", "v1")] {
         let mut object = gauge();
@@ -79,18 +79,18 @@ fn objects_of_any_version_of_the_kind_are_converted_and_no_others() {
 }
 
 #[test]
-fn an_object_that_is_as_it_is_wanted_is_nobodys_question() {
+fn an_object_that_has_the_wanted_version_needs_no_call() {
     let mut object = gauge();
     object["apiVersion"] = json!("example.com/v1");
     assert_eq!(review(&[]).question(&object, &serving(), 0), None);
 }
 
 #[test]
-fn what_is_not_the_same_object_any_more_is_the_guests_fault_and_said_in_words() {
+fn another_object_than_the_requested_one_is_a_fault_that_names_the_change() {
     type Change = fn(&mut Value);
     let cases: [(Change, &str); 6] = [
         (|after| after["kind"] = json!("Dial"), "the converted object is of the kind \"Dial\""),
-        (|after| after["apiVersion"] = json!("example.com/v2"), "and \"example.com/v1\" was asked for"),
+        (|after| after["apiVersion"] = json!("example.com/v2"), "and \"example.com/v1\" was requested"),
         (|after| after["metadata"]["name"] = json!("b"), "conversion changed metadata.name"),
         (|after| after["metadata"]["finalizers"] = json!(["x"]), "conversion changed metadata.finalizers"),
         (
@@ -108,20 +108,19 @@ fn what_is_not_the_same_object_any_more_is_the_guests_fault_and_said_in_words() 
 }
 
 #[test]
-fn an_answer_is_all_objects_or_why_there_are_none() {
+fn a_response_has_all_objects_or_the_reason_why_it_has_none() {
     let review = review(&[gauge()]);
-    let answer: Value = serde_json::from_str(&review.success(vec![gauge()])).unwrap();
+    let success: Value = serde_json::from_str(&review.success(vec![gauge()])).unwrap();
     let response = json!({"uid": "u-1", "result": {"status": "Success"}, "convertedObjects": [gauge()]});
-    assert_eq!(answer["response"], response);
-    assert_eq!(answer["kind"], "ConversionReview");
+    assert_eq!((&success["response"], &success["kind"]), (&response, &json!("ConversionReview")));
     let refused = review.converted("gauges", &gauge(), Conversion::Refused("no\nsize".into())).unwrap_err();
     assert_eq!((&*refused.message, &refused.fault), ("Gauge n/a: no size", &None));
-    let answer: Value = serde_json::from_str(&review.failure(&refused.message)).unwrap();
-    assert_eq!(answer["response"]["result"], json!({"status": "Failure", "message": "Gauge n/a: no size"}));
+    let failure: Value = serde_json::from_str(&review.failure(&refused.message)).unwrap();
+    assert_eq!(failure["response"]["result"], json!({"status": "Failure", "message": "Gauge n/a: no size"}));
 }
 
 #[test]
-fn what_is_no_conversion_review_is_told_so() {
+fn a_body_that_is_no_review_is_refused_with_the_reason() {
     let parse = |body: Value| Review::parse(body.to_string().as_bytes()).unwrap_err();
     let mut other = json!({
         "apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "ConversionReview",

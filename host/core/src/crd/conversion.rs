@@ -1,12 +1,12 @@
-//! What a definition says of conversion between its versions: the part that has the host asked, and whether a live one
-//! asks it and trusts it. Definitions come in as JSON; the requests that follow are read in [`crate::conversion`].
+//! The conversion webhook of a definition: the part that names the host, and whether a live definition calls and trusts
+//! the host. Definitions come in as JSON; [`crate::conversion`] reads the requests.
 
 use serde_json::{Value, json};
 
-use super::keeper::is_kept_for;
+use super::managed_by::is_managed_for;
 use crate::webhook::{Endpoint, Subject, path_of};
 
-/// What a definition says under `spec.conversion`.
+/// The `spec.conversion` of a definition.
 pub fn strategy(plugin: &str, endpoint: &Endpoint) -> Value {
     json!({
         "strategy": WEBHOOK,
@@ -19,24 +19,23 @@ pub fn strategy(plugin: &str, endpoint: &Endpoint) -> Value {
 
 const WEBHOOK: &str = "Webhook";
 
-/// Whether a definition has its objects converted at all.
 pub(super) fn is_by_webhook(crd: &Value) -> bool {
     crd["spec"]["conversion"]["strategy"] == WEBHOOK
 }
 
-/// Whether a definition has this plugin asked, wherever the host is.
-pub(super) fn asks(crd: &Value, plugin: &str) -> bool {
+/// Whether a definition calls this plugin for conversion, at any address.
+pub(super) fn calls(crd: &Value, plugin: &str) -> bool {
     let client = &crd["spec"]["conversion"]["webhook"]["clientConfig"];
     let path = path_of(Subject::Conversion, plugin);
-    let is_there = |text: &Value| text.as_str().is_some_and(|text| text.ends_with(&path));
-    is_by_webhook(crd) && (is_there(&client["url"]) || is_there(&client["service"]["path"]))
+    let has_path = |text: &Value| text.as_str().is_some_and(|text| text.ends_with(&path));
+    is_by_webhook(crd) && (has_path(&client["url"]) || has_path(&client["service"]["path"]))
 }
 
-/// Whether nobody asks this plugin by a live definition who does not believe whom `endpoint` names: one that is somebody
-/// else's has its trust from somebody else too.
+/// Whether a live definition that the host manages and that calls this plugin trusts the endpoint's authorities. Any
+/// other definition counts as trusting: somebody else sets its caBundle.
 pub fn trusts(live: &Value, plugin: &str, endpoint: &Endpoint) -> bool {
     let trusted = live["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].as_str();
-    !is_kept_for(live, plugin) || !asks(live, plugin) || trusted == endpoint.ca_bundle.as_deref()
+    !is_managed_for(live, plugin) || !calls(live, plugin) || trusted == endpoint.ca_bundle.as_deref()
 }
 
 #[cfg(test)]
@@ -53,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_asks_the_plugin_and_is_seen_to_trust_the_host_when_it_has_its_bundle() {
+    fn a_definition_calls_the_plugin_and_trusts_the_host_when_it_has_the_hosts_ca_bundle() {
         let conversion = strategy("gauges", &endpoint("b25l"));
         assert_eq!(conversion["webhook"]["clientConfig"]["service"]["path"], "/convert/gauges");
         let mut live = json!({
@@ -62,10 +61,10 @@ mod tests {
             },
             "spec": {"conversion": conversion},
         });
-        assert!(asks(&live, "gauges") && !asks(&live, "auges"));
+        assert!(calls(&live, "gauges") && !calls(&live, "auges"));
         assert!(trusts(&live, "gauges", &endpoint("b25l")));
         assert!(!trusts(&live, "gauges", &endpoint("dHdv")));
         live["metadata"] = json!({});
-        assert!(trusts(&live, "gauges", &endpoint("dHdv")), "whoever keeps it keeps its trust too");
+        assert!(trusts(&live, "gauges", &endpoint("dHdv")), "somebody else manages it, and its caBundle");
     }
 }

@@ -1,40 +1,35 @@
-//! What a new revision of a CRD would no longer accept, or would drop, of what the old one allowed. Two definitions as
-//! JSON come in; one sentence per narrowing, with its version and JSON path, goes out.
+//! Values that an old definition allows and a new one would refuse or drop. Two definitions come in as JSON; one
+//! sentence per narrowing, with its version and JSON path, comes out.
 //!
-//! Where it cannot be told whether a change narrows (another pattern, another `anyOf`), it counts as narrowing: a
-//! refusal can be mended by a person, data that was pruned cannot.
+//! A change that cannot be compared (another pattern, another `anyOf`) counts as narrowing: a person can correct a
+//! refusal, and nobody can restore pruned data.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::conversion;
 
-/// The names of the versions that a CRD serves.
 pub(super) fn served_versions(crd: &Value) -> Vec<&str> {
     versions(crd).iter().filter(|version| is_served(version)).map(name).collect()
 }
 
-/// Every narrowing from `old` to `new`.
 pub(super) fn narrowings(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    let stored = old.pointer("/status/storedVersions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for version in stored.iter().filter_map(Value::as_str) {
+    for version in list(&old["status"]["storedVersions"]).iter().filter_map(Value::as_str) {
         if !versions(new).iter().any(|new| name(new) == version) {
             found.push(format!("{version}: the version is removed while objects may be stored in it"));
         }
     }
     if conversion::is_by_webhook(old) && !conversion::is_by_webhook(new) && versions(new).len() > 1 {
         found.push(
-            "spec.conversion: objects are no longer converted, so what only another version knows is left out".into(),
+            "spec.conversion: objects are no longer converted, so fields of one version only would be dropped".into(),
         );
     }
     for old_version in versions(old).iter().filter(|version| is_served(version)) {
         let version = name(old_version);
         match versions(new).iter().find(|new| name(new) == version) {
             Some(new_version) if is_served(new_version) => {
-                let schema = "/schema/openAPIV3Schema";
-                let (old, new) = (old_version.pointer(schema), new_version.pointer(schema));
-                let mut walk = Walk { version, path: String::new(), found: &mut found };
-                walk.schema(old.unwrap_or(&Value::Null), new.unwrap_or(&Value::Null));
+                let [old, new] = [old_version, new_version].map(|version| &version["schema"]["openAPIV3Schema"]);
+                Walk { version, path: String::new(), found: &mut found }.schema(old, new);
             }
             _ => found.push(format!("{version}: the version is no longer served")),
         }
@@ -43,41 +38,26 @@ pub(super) fn narrowings(old: &Value, new: &Value) -> Vec<String> {
 }
 
 fn versions(crd: &Value) -> &[Value] {
-    crd.pointer("/spec/versions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+    list(&crd["spec"]["versions"])
 }
 
 fn name(version: &Value) -> &str {
-    version["name"].as_str().unwrap_or_default()
+    text(version, "name")
 }
 
 fn is_served(version: &Value) -> bool {
-    version["served"].as_bool().unwrap_or(false)
+    is_true(version, "served")
 }
 
-/// What one bound says about a change of it.
-#[derive(Clone, Copy)]
-enum Bound {
-    Lower,
-    Upper,
-}
-
-/// Bounds of numbers and sizes: one that is new or stricter narrows.
-const BOUNDS: [(&str, Bound); 8] = [
-    ("minimum", Bound::Lower),
-    ("maximum", Bound::Upper),
-    ("minLength", Bound::Lower),
-    ("maxLength", Bound::Upper),
-    ("minItems", Bound::Lower),
-    ("maxItems", Bound::Upper),
-    ("minProperties", Bound::Lower),
-    ("maxProperties", Bound::Upper),
-];
+/// Bounds of numbers and sizes, which narrow when they are new or stricter.
+const LOWER_BOUNDS: [&str; 4] = ["minimum", "minLength", "minItems", "minProperties"];
+const UPPER_BOUNDS: [&str; 4] = ["maximum", "maxLength", "maxItems", "maxProperties"];
 /// Keywords that narrow when they become true.
 const SWITCHES_ON: [&str; 4] =
     ["exclusiveMinimum", "exclusiveMaximum", "uniqueItems", "x-kubernetes-embedded-resource"];
 /// Keywords that narrow when they stop being true.
 const SWITCHES_OFF: [&str; 3] = ["nullable", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"];
-/// Keywords whose two values cannot be compared: any value that is new or other counts.
+/// Keywords whose values cannot be compared: any new or changed value narrows.
 const OPAQUE: [&str; 9] = [
     "pattern",
     "multipleOf",
@@ -90,7 +70,7 @@ const OPAQUE: [&str; 9] = [
     "x-kubernetes-map-type",
 ];
 
-/// A walk through two schemas at once. Its depth is bounded by the JSON parser's.
+/// A walk through two schemas at once. The JSON parser bounds its depth.
 struct Walk<'a> {
     version: &'a str,
     path: String,
@@ -125,37 +105,37 @@ impl Walk<'_> {
         self.additional_properties(old, new);
         match (&old["items"], &new["items"]) {
             (_, Value::Null) => {}
-            (Value::Null, _) => self.report_within("[]", "its items are described where anything was accepted"),
+            (Value::Null, _) => self.report_within("[]", "its items get a schema where anything was accepted"),
             (old, new) => self.within("[]", old, new),
         }
     }
 
     fn types(&mut self, old: &Value, new: &Value) {
-        let of = |schema: &Value| schema["type"].as_str().unwrap_or_default().to_owned();
-        let (old_type, new_type) = (of(old), of(new));
-        let int_or_string = is_true(new, "x-kubernetes-int-or-string") && matches!(&*old_type, "integer" | "string");
+        let (old_type, new_type) = (text(old, "type"), text(new, "type"));
+        let int_or_string = is_true(new, "x-kubernetes-int-or-string") && matches!(old_type, "integer" | "string");
         let widened = new_type.is_empty() || (old_type == "integer" && new_type == "number") || int_or_string;
         if old_type == new_type || widened {
             return;
         }
         if old_type.is_empty() {
-            self.report(&format!("has to be of type {new_type} where any type was accepted"));
+            self.report(&format!("must be of type {new_type} where any type was accepted"));
         } else {
             self.report(&format!("its type changes from {old_type} to {new_type}"));
         }
     }
 
     fn keywords(&mut self, old: &Value, new: &Value) {
-        for (keyword, bound) in BOUNDS {
+        for keyword in LOWER_BOUNDS.into_iter().chain(UPPER_BOUNDS) {
             let Some(new) = new[keyword].as_f64() else { continue };
-            let strict = match (old[keyword].as_f64(), bound) {
-                (None, _) => Some(format!("{keyword} {new} is new")),
-                (Some(old), Bound::Lower) if new > old => Some(format!("{keyword} is raised from {old} to {new}")),
-                (Some(old), Bound::Upper) if new < old => Some(format!("{keyword} is lowered from {old} to {new}")),
-                _ => None,
-            };
-            if let Some(strict) = strict {
-                self.report(&strict);
+            match old[keyword].as_f64() {
+                None => self.report(&format!("{keyword} {new} is new")),
+                Some(old) if new > old && LOWER_BOUNDS.contains(&keyword) => {
+                    self.report(&format!("{keyword} is raised from {old} to {new}"));
+                }
+                Some(old) if new < old && UPPER_BOUNDS.contains(&keyword) => {
+                    self.report(&format!("{keyword} is lowered from {old} to {new}"));
+                }
+                Some(_) => {}
             }
         }
         for keyword in SWITCHES_ON {
@@ -174,15 +154,13 @@ impl Walk<'_> {
                 self.report(&format!("{keyword} {how}"));
             }
         }
-        let format = |schema: &Value| schema["format"].as_str().unwrap_or_default().to_owned();
-        let (old_format, new_format) = (format(old), format(new));
+        let (old_format, new_format) = (text(old, "format"), text(new, "format"));
         let widened = new_format.is_empty() || (old_format == "int32" && new_format == "int64");
         if old_format != new_format && !widened {
             self.report(&format!("format {new_format} is new"));
         }
     }
 
-    /// Enumerations and CEL rules.
     fn values(&mut self, old: &Value, new: &Value) {
         match (old["enum"].as_array(), new["enum"].as_array()) {
             (None, Some(_)) => self.report("enum is new"),
@@ -193,21 +171,18 @@ impl Walk<'_> {
             }
             _ => {}
         }
-        let rules = |schema: &Value| -> Vec<String> {
-            let rules = schema["x-kubernetes-validations"].as_array().map_or(&[][..], Vec::as_slice);
-            rules.iter().filter_map(|rule| rule["rule"].as_str().map(str::to_owned)).collect()
-        };
-        let old_rules = rules(old);
-        for rule in rules(new).iter().filter(|rule| !old_rules.contains(rule)) {
+        let [old, new] = [old, new].map(|schema| list(&schema["x-kubernetes-validations"]));
+        let old_rules: Vec<&str> = old.iter().map(|rule| text(rule, "rule")).collect();
+        for rule in new.iter().map(|rule| text(rule, "rule")).filter(|rule| !old_rules.contains(rule)) {
             self.report(&format!("the validation rule {rule:?} is new"));
         }
     }
 
     fn properties(&mut self, old: &Value, new: &Value) {
-        let nothing = serde_json::Map::new();
-        let of = |schema: &'_ Value| schema["properties"].as_object().cloned().unwrap_or_default();
-        let (old_properties, new_properties) = (of(old), of(new));
-        for (key, old_property) in &old_properties {
+        let none = Map::new();
+        let [old_properties, new_properties] =
+            [old, new].map(|schema| schema["properties"].as_object().unwrap_or(&none));
+        for (key, old_property) in old_properties {
             let step = format!(".{key}");
             match new_properties.get(key) {
                 Some(new_property) => self.within(&step, old_property, new_property),
@@ -220,17 +195,12 @@ impl Walk<'_> {
         }
         let was_open = is_true(old, "x-kubernetes-preserve-unknown-fields") || accepts_any(old);
         for key in new_properties.keys().filter(|key| was_open && !old_properties.contains_key(*key)) {
-            self.report_within(&format!(".{key}"), "the property is described where anything was accepted");
+            self.report_within(&format!(".{key}"), "the property gets a schema where anything was accepted");
         }
-        let required = |schema: &Value| -> Vec<String> {
-            let keys = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
-            keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect()
-        };
-        let old_required = required(old);
-        for key in required(new).iter().filter(|key| !old_required.contains(key)) {
-            // A default is filled in when a stored object is read, so requiring the property takes nothing away.
-            let has_default = new["properties"].as_object().unwrap_or(&nothing).get(key);
-            if has_default.is_none_or(|property| property["default"].is_null()) {
+        let old_required = list(&old["required"]);
+        for key in list(&new["required"]).iter().filter(|key| !old_required.contains(key)).filter_map(Value::as_str) {
+            // The API server fills in the default when it reads a stored object.
+            if new["properties"][key]["default"].is_null() {
                 self.report_within(&format!(".{key}"), "the property becomes required");
             }
         }
@@ -243,7 +213,7 @@ impl Walk<'_> {
                 self.within(".*", &old["additionalProperties"], &new["additionalProperties"]);
             }
             (Value::Bool(true), Value::Object(_)) => {
-                self.report_within(".*", "additionalProperties are described where anything was accepted");
+                self.report_within(".*", "additionalProperties get a schema where anything was accepted");
             }
             (Value::Bool(true) | Value::Object(_), Value::Null | Value::Bool(false)) if !open => {
                 self.report_within(".*", "additionalProperties are removed, their values would be dropped");
@@ -251,6 +221,14 @@ impl Walk<'_> {
             _ => {}
         }
     }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn is_true(schema: &Value, keyword: &str) -> bool {

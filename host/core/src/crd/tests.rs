@@ -1,4 +1,4 @@
-//! Live and wanted definitions in, the decision out.
+//! Live and wanted definitions in, plans out.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn refusal(plan: CrdPlan) -> (&'static str, String) {
     }
 }
 
-/// The narrowings that the plan from one spec schema to another is refused for; None when it is an update.
+/// The narrowings for which an update from one spec schema to another is refused; None when it is planned.
 fn narrowed(old: Value, new: Value) -> Option<String> {
     match planned(&live("podset", &crd(old)), &crd(new), true) {
         CrdPlan::Update(_) => None,
@@ -68,7 +68,7 @@ fn l4_a_crd_that_is_absent_is_created_with_label_owner_and_hash() {
 fn l4_an_unchanged_crd_is_not_written() {
     let wanted = crd(json!({"type": "object"}));
     let mut live = live("podset", &wanted);
-    // What the API server fills in is no difference.
+    // Fields that the API server fills in are no difference.
     live["spec"]["names"]["listKind"] = "PodSetList".into();
     live["spec"]["conversion"] = json!({"strategy": "None"});
     assert_eq!(planned(&live, &wanted, true), CrdPlan::Nothing);
@@ -87,14 +87,14 @@ fn l4_a_widened_crd_is_updated_and_keeps_what_others_put_on_it() {
     assert_eq!(body["metadata"]["finalizers"][0], "customresourcecleanup.apiextensions.k8s.io");
     assert_eq!(body["spec"], wanted["spec"]);
     let again = plan(Some(&body.to_string()), &prepare("podset", &wanted.to_string(), None), true);
-    assert_eq!(again, CrdPlan::Nothing, "a second plan has nothing left to do");
+    assert_eq!(again, CrdPlan::Nothing, "a second plan changes nothing");
 }
 
 #[test]
 fn l4_narrowing_is_refused_by_version_path_and_cause_while_objects_exist() {
     let table: Vec<(Value, Value, &str)> = vec![
         (json!({"type": "integer"}), json!({"type": "string"}), "its type changes from integer to string"),
-        (json!({}), json!({"type": "string"}), "has to be of type string where any type was accepted"),
+        (json!({}), json!({"type": "string"}), "must be of type string where any type was accepted"),
         (json!({"type": "number"}), json!({"type": "integer"}), "its type changes from number to integer"),
         (json!({"minimum": 0}), json!({"minimum": 1}), "minimum is raised from 0 to 1"),
         (json!({}), json!({"minimum": 1}), "minimum 1 is new"),
@@ -134,40 +134,38 @@ fn l4_narrowing_is_refused_by_version_path_and_cause_while_objects_exist() {
 
 #[test]
 fn l4_narrowing_is_found_below_items_maps_and_missing_properties() {
-    let object = |value: Value| json!({"type": "object", "properties": value});
-    assert_eq!(
-        narrowed(object(json!({"x": {"type": "string"}})), object(json!({}))).as_deref(),
-        Some("v1alpha1 .spec.x: the property is removed, its values would be dropped")
-    );
-    assert_eq!(
-        narrowed(spec(json!({"items": {"type": "integer"}})), spec(json!({"items": {"type": "string"}}))).as_deref(),
-        Some("v1alpha1 .spec.x[]: its type changes from integer to string")
-    );
-    assert_eq!(
-        narrowed(
+    let object = |properties: Value| json!({"type": "object", "properties": properties});
+    let string = || json!({"type": "string"});
+    for (old, new, expected) in [
+        (spec(string()), object(json!({})), ".spec.x: the property is removed, its values would be dropped"),
+        (
+            spec(json!({"items": {"type": "integer"}})),
+            spec(json!({"items": string()})),
+            ".spec.x[]: its type changes from integer to string",
+        ),
+        (
             spec(json!({"additionalProperties": {"maxLength": 9}})),
-            spec(json!({"additionalProperties": {"maxLength": 3}}))
-        )
-        .as_deref(),
-        Some("v1alpha1 .spec.x.*: maxLength is lowered from 9 to 3")
-    );
-    assert_eq!(
-        narrowed(spec(json!({"additionalProperties": {"type": "string"}})), spec(json!({}))).as_deref(),
-        Some("v1alpha1 .spec.x.*: additionalProperties are removed, their values would be dropped")
-    );
-    let required = json!({"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]});
-    assert_eq!(
-        narrowed(spec(json!({"type": "string"})), required).as_deref(),
-        Some("v1alpha1 .spec.x: the property becomes required")
-    );
-    assert_eq!(
-        narrowed(
+            spec(json!({"additionalProperties": {"maxLength": 3}})),
+            ".spec.x.*: maxLength is lowered from 9 to 3",
+        ),
+        (
+            spec(json!({"additionalProperties": string()})),
+            spec(json!({})),
+            ".spec.x.*: additionalProperties are removed, their values would be dropped",
+        ),
+        (
+            spec(string()),
+            json!({"type": "object", "properties": {"x": string()}, "required": ["x"]}),
+            ".spec.x: the property becomes required",
+        ),
+        (
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"x": {"type": "string"}}})
-        )
-        .as_deref(),
-        Some("v1alpha1 .spec.x: the property is described where anything was accepted")
-    );
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"x": string()}}),
+            ".spec.x: the property gets a schema where anything was accepted",
+        ),
+    ] {
+        assert_eq!(narrowed(old, new).as_deref(), Some(&*format!("v1alpha1 {expected}")));
+    }
 }
 
 #[test]
@@ -187,7 +185,7 @@ fn l4_widening_is_an_update() {
     }
     let with_default =
         json!({"type": "object", "properties": {"x": {"type": "string", "default": "a"}}, "required": ["x"]});
-    assert_eq!(narrowed(spec(json!({"type": "string"})), with_default), None, "a default fills what becomes required");
+    assert_eq!(narrowed(spec(json!({"type": "string"})), with_default), None, "the required property has a default");
 }
 
 #[test]
@@ -198,7 +196,7 @@ fn l4_a_narrower_crd_replaces_one_without_objects() {
 }
 
 #[test]
-fn l4_a_version_that_is_served_or_stored_does_not_go_away_under_objects() {
+fn l4_a_version_that_is_served_or_stored_is_not_removed_while_objects_exist() {
     let old = live("podset", &crd(json!({"type": "object"})));
     let mut wanted = crd(json!({"type": "object"}));
     wanted["spec"]["versions"][0]["name"] = "v1beta1".into();
@@ -218,7 +216,7 @@ fn l4_a_foreign_crd_that_serves_the_versions_is_used_and_never_written() {
     foreign["spec"]["versions"][0]["name"] = "v1".into();
     let (reason, message) = refusal(planned(&foreign, &wanted, false));
     assert_eq!(reason, "CrdForeign");
-    assert!(message.contains("is kept by \"Helm\" and does not serve v1alpha1"), "{message}");
+    assert!(message.contains("is managed by \"Helm\" and does not serve v1alpha1"), "{message}");
 }
 
 #[test]
@@ -267,7 +265,6 @@ fn establishment_follows_the_conditions() {
     assert_eq!(establishment(&deleted.to_string()), Establishment::Terminating);
 }
 
-/// The podset's definition with a second version, and how its objects are converted.
 fn converting(ca_bundle: &str) -> std::sync::Arc<str> {
     let mut crd = crd(json!({"type": "object"}));
     let mut second = crd["spec"]["versions"][0].clone();
@@ -281,7 +278,7 @@ fn converting(ca_bundle: &str) -> std::sync::Arc<str> {
 }
 
 #[test]
-fn another_certificate_authority_is_written_into_a_definition_that_is_otherwise_the_same() {
+fn a_new_ca_bundle_is_written_into_a_definition_that_is_otherwise_equal() {
     let live = converting("b25l");
     assert_eq!(plan(Some(&live), &converting("b25l"), true), CrdPlan::Nothing);
     let CrdPlan::Update(body) = plan(Some(&live), &converting("b25l dHdv"), true) else { panic!("not updated") };
@@ -290,13 +287,11 @@ fn another_certificate_authority_is_written_into_a_definition_that_is_otherwise_
 }
 
 #[test]
-fn l4_a_definition_whose_objects_are_no_longer_converted_narrows_while_there_are_any() {
+fn l4_a_definition_that_loses_its_conversion_narrows_while_objects_exist() {
     let live = converting("b25l");
-    let mut without: Value = serde_json::from_str(&live).unwrap();
-    without["spec"].as_object_mut().unwrap().remove("conversion");
-    let without = without["spec"].take();
     let mut wanted = crd(json!({"type": "object"}));
-    wanted["spec"] = without;
+    wanted["spec"] = serde_json::from_str::<Value>(&live).unwrap()["spec"].take();
+    wanted["spec"].as_object_mut().unwrap().remove("conversion");
     let wanted = prepare("podset", &wanted.to_string(), None);
     let (reason, message) = refusal(plan(Some(&live), &wanted, true));
     assert_eq!(reason, NARROWS);
@@ -305,12 +300,12 @@ fn l4_a_definition_whose_objects_are_no_longer_converted_narrows_while_there_are
 }
 
 #[test]
-fn l4_a_foreign_definition_is_used_when_it_has_this_plugin_convert() {
+fn l4_a_foreign_definition_is_used_when_it_calls_this_plugin_for_conversion() {
     let mut foreign: Value = serde_json::from_str(&converting("b25l")).unwrap();
     foreign["metadata"] = json!({"name": "podsets.app.example.com"});
     assert_eq!(plan(Some(&foreign.to_string()), &converting("dHdv"), true), CrdPlan::Nothing);
     foreign["spec"]["conversion"] = json!({"strategy": "None"});
     let (reason, message) = refusal(plan(Some(&foreign.to_string()), &converting("dHdv"), true));
     assert_eq!(reason, "CrdForeign");
-    assert!(message.contains("does not have the plugin convert between its versions"), "{message}");
+    assert!(message.contains("does not call the plugin for conversion"), "{message}");
 }

@@ -1,5 +1,4 @@
-//! One dependency: what a call read, and whether a change is one of the answer. It knows objects and queries, and neither
-//! the set that it belongs to nor the keys that have it.
+//! One dependency: what a call read, and whether a change affects its result. It does not know the keys that have it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +9,10 @@ use crate::projection::Projection;
 use crate::query::CompiledQuery;
 use crate::store::{Change, Snapshot};
 
-/// The hash of an answer that the host did not finish, because it was too large. It never holds.
+/// The hash of a result that was too large to finish. It never holds.
 pub(crate) const UNFINISHED: u64 = 0;
-/// The hash of "there is no such object".
 const ABSENT: u64 = 1;
-/// What a shared text takes beside its characters: two counters.
+/// The two reference counts of an `Arc`.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
 /// One dependency.
@@ -24,16 +22,16 @@ pub enum Dependency {
     Get(ObjectRef),
     /// The objects of a kind whose controller has this UID.
     Owned {
-        /// Which kind.
+        /// Their kind.
         kind: Kind,
         /// The controller's metadata.uid.
         owner_uid: Arc<str>,
-        /// Which of their fields.
+        /// The fields that were read.
         fields: Projection,
     },
     /// The objects that a query selects.
     List(Arc<CompiledQuery>),
-    /// Their names alone.
+    /// The names of the objects that a query selects.
     Keys(Arc<CompiledQuery>),
     /// The time.
     Now,
@@ -42,7 +40,7 @@ pub enum Dependency {
 }
 
 impl Dependency {
-    /// What it reads besides the time and the configuration.
+    /// The kind of its objects; None for the time and the configuration.
     pub(crate) fn kind(&self) -> Option<&Kind> {
         match self {
             Self::Get(target) => Some(&target.kind),
@@ -52,7 +50,7 @@ impl Dependency {
         }
     }
 
-    /// What it takes in memory, with its hash. Kinds are shared with the plugin's manifest.
+    /// Its bytes in memory, with its hash. Kinds are shared with the plugin's manifest.
     pub(super) fn bytes(&self) -> usize {
         let of_text = |text: &str| text.len() + COUNTERS_BYTES;
         let below = match self {
@@ -64,15 +62,14 @@ impl Dependency {
         size_of::<(SharedDependency, u64)>() + below
     }
 
-    /// The hash of an answer that a snapshot gives; None for entries that are not about objects, and when the budget
-    /// does not last.
+    /// The hash of its result in a snapshot; None when it is not about objects, or when the budget is overdrawn.
     pub(super) fn hash_of_objects(&self, snapshot: &Snapshot, budget: &Budget) -> Option<u64> {
         if !budget.spend(1) {
             return None;
         }
-        let mut answer = AnswerHash::default();
+        let mut result = AnswerHash::default();
         let mut add = |object: &Object, fields: &Projection| {
-            answer.add(fields.projected_hash_within(object, budget).unwrap_or(UNFINISHED));
+            result.add(fields.projected_hash_within(object, budget).unwrap_or(UNFINISHED));
         };
         match self {
             Self::Get(target) => {
@@ -85,16 +82,15 @@ impl Dependency {
                 snapshot.select_within(query, budget).for_each(|object| add(object, &query.fields));
             }
             Self::Keys(query) => {
-                snapshot.select_within(query, budget).for_each(|object| answer.add_name(&object.name));
+                snapshot.select_within(query, budget).for_each(|object| result.add_name(&object.name));
             }
             Self::Now | Self::Config => return None,
         }
-        (!budget.is_overdrawn()).then(|| answer.hash())
+        (!budget.is_overdrawn()).then(|| result.hash())
     }
 
-    /// Whether the change is one of the answer. It is taken for one when the budget does not last to look at the fields of
-    /// both sides.
-    pub(crate) fn is_touched(&self, change: &Change, budget: &Budget) -> bool {
+    /// Whether a change affects the result. True also when the budget is overdrawn before both sides were compared.
+    pub(crate) fn is_affected(&self, change: &Change, budget: &Budget) -> bool {
         let differs = match self {
             Self::Get(target) => {
                 let is_target = |object: &Object| Some(object.kind == target.kind && object.name == target.name);
@@ -116,17 +112,14 @@ impl Dependency {
     }
 }
 
-/// Whether an object entered or left an answer, or stayed in it with another hash; None when one of that is not known.
+/// Whether an object entered or left a result, or stayed in it with another hash; None when that is not known.
 fn differs(
     change: &Change,
     is_in: impl Fn(&Object) -> Option<bool>,
     hash: impl Fn(&Object) -> Option<u64>,
 ) -> Option<bool> {
-    let in_answer = |side: &'_ Option<Arc<Object>>| match side {
-        Some(object) => is_in(object),
-        None => Some(false),
-    };
-    match (in_answer(&change.before)?, in_answer(&change.after)?) {
+    let in_result = |side: &Option<Arc<Object>>| side.as_deref().map_or(Some(false), &is_in);
+    match (in_result(&change.before)?, in_result(&change.after)?) {
         (false, false) => Some(false),
         (true, true) => {
             let [before, after] = [&change.before, &change.after].map(|side| side.as_deref().and_then(&hash));
@@ -140,30 +133,29 @@ fn differs(
 #[derive(Debug)]
 pub struct SharedDependency {
     dependency: Dependency,
-    /// The hash of the answer, and [`Snapshot::changes`] of the kind when it was computed. When many keys wake for one
-    /// change of what they all read, the first of them computes it.
-    answer: Mutex<Option<(u64, u64)>>,
+    /// [`Snapshot::changes`] of the kind with the hash at that time: the first of many keys computes it for all.
+    result: Mutex<Option<(u64, u64)>>,
 }
 
 impl SharedDependency {
     pub(super) fn new(dependency: Dependency) -> Self {
-        Self { dependency, answer: Mutex::new(None) }
+        Self { dependency, result: Mutex::new(None) }
     }
 
-    /// What it is.
+    /// The dependency.
     pub fn dependency(&self) -> &Dependency {
         &self.dependency
     }
 
-    /// As [`Dependency::hash_of_objects`], where an answer that is known takes one look.
+    /// As [`Dependency::hash_of_objects`]; a known hash costs one look.
     pub(super) fn hash_of_objects(&self, snapshot: &Snapshot, budget: &Budget) -> Option<u64> {
         let changes = snapshot.changes(self.dependency.kind()?);
-        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        match *answer {
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        match *result {
             Some((at, hash)) if at == changes => budget.spend(1).then_some(hash),
             _ => {
                 let hash = self.dependency.hash_of_objects(snapshot, budget)?;
-                *answer = Some((changes, hash));
+                *result = Some((changes, hash));
                 Some(hash)
             }
         }
@@ -189,24 +181,23 @@ pub(crate) fn hash_of_one(object: Option<&Object>) -> u64 {
 }
 
 pub(crate) fn hash_of_time(now_unix_ms: u64) -> u64 {
-    let mut answer = AnswerHash::default();
-    answer.add(now_unix_ms);
-    answer.hash()
+    let mut result = AnswerHash::default();
+    result.add(now_unix_ms);
+    result.hash()
 }
 
 pub(crate) fn hash_of_text(text: &str) -> u64 {
-    let mut answer = AnswerHash::default();
-    text.hash(&mut answer.0);
-    answer.hash()
+    let mut result = AnswerHash::default();
+    text.hash(&mut result.0);
+    result.hash()
 }
 
-/// The hash of an answer of several objects, in their order.
+/// The hash of a result of several objects, in their order.
 #[derive(Default)]
 pub(crate) struct AnswerHash(DefaultHasher);
 
 impl AnswerHash {
-    /// A projection is all that the guest sees of an object, so its hash stands for the object: two that give the same
-    /// text are the same to the guest.
+    /// Adds an object by the hash of its projection, which is all that the guest sees of it.
     pub(crate) fn add(&mut self, projected_hash: u64) {
         self.0.write_u64(projected_hash);
     }

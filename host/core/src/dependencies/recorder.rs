@@ -1,5 +1,4 @@
-//! Collects a read set while a call runs, and bounds what all read sets of one controller take: beyond a bound, a set
-//! remembers kinds instead of entries. What a dependency means is for `dependencies.rs` to know.
+//! Records the dependencies of a running call, and bounds the memory of all sets of one controller.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -10,22 +9,21 @@ use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES, Sh
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
 
-/// Bytes of the entries of all large read sets of one controller: 256 of the largest. A large set that does not fit any
-/// more remembers kinds.
+/// Bytes of all large sets of one controller: 256 of the largest. A large set beyond that keeps kinds.
 pub(super) const MAX_CONTROLLER_BYTES: usize = 64 << 20;
-/// Sets up to here do not count there: the object that each belongs to takes about as much.
+/// Smaller sets do not count there: the reconciled object of each takes about as much.
 const SMALL_SET_BYTES: usize = 4 << 10;
-/// Dependencies that are compared one by one. Most calls ask one or two, and need no table to tell them apart.
+/// Dependencies that are compared one by one. Most calls have one or two and need no hash table.
 pub(super) const FEW_DEPENDENCIES: usize = 8;
 
-/// What all large read sets of one controller take together.
+/// Bytes that all large sets of one controller hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryQuota(Arc<AtomicUsize>);
 
-/// A part of the holdings, given back when it is dropped.
+/// A part of a quota, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    all: MemoryQuota,
+    quota: MemoryQuota,
     bytes: usize,
 }
 
@@ -34,28 +32,27 @@ impl MemoryQuota {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes so many bytes, unless that is more than there may be.
-    fn take(&self, bytes: usize) -> Option<Arc<Reservation>> {
-        // Nothing else is ordered by the count: calls that end at once may be refused a place that one of them gave up.
+    fn reserve(&self, bytes: usize) -> Option<Arc<Reservation>> {
+        // Relaxed: calls that end at the same time may both be refused although one of them would fit.
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let held = Arc::new(Reservation { all: self.clone(), bytes });
+        let held = Arc::new(Reservation { quota: self.clone(), bytes });
         (before + bytes <= MAX_CONTROLLER_BYTES).then_some(held)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.quota.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// Collects a read set while a call runs.
+/// Records the dependencies of a running call.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     reads: Dependencies,
-    /// What the entries take, see [`MAX_DEPENDENCY_BYTES`].
+    /// Bytes of the entries, see [`MAX_DEPENDENCY_BYTES`].
     bytes: usize,
-    /// Where a dependency with this hash stands, once there are more than [`FEW_DEPENDENCIES`].
+    /// Indexes of the entries by hash, once there are more than [`FEW_DEPENDENCIES`].
     places: HashMap<u64, usize, BuildHasherDefault<DefaultHasher>>,
 }
 
@@ -65,9 +62,8 @@ impl Recorder {
         Self { reads, bytes: 0, places: HashMap::default() }
     }
 
-    /// Adds a dependency that is new; within a frozen snapshot a repeated one has the same answer. `looks` says at how many
-    /// objects its answer has looked.
-    pub(crate) fn record(&mut self, dependency: Dependency, answer_hash: u64, snapshot: &Snapshot, looks: u64) {
+    /// Adds a dependency, unless it is known. `looks` counts the objects that the read looked at.
+    pub(crate) fn record(&mut self, dependency: Dependency, result_hash: u64, snapshot: &Snapshot, looks: u64) {
         if let Some(kind) = dependency.kind() {
             self.add_kind(kind, snapshot);
             if self.reads.whole {
@@ -85,19 +81,13 @@ impl Recorder {
         }
         self.bytes = bytes;
         self.reads.looks = self.reads.looks.saturating_add(looks.max(1));
-        self.reads.entries.push((Arc::new(SharedDependency::new(dependency)), answer_hash));
-        match self.reads.entries.len() {
-            0..=FEW_DEPENDENCIES => {}
-            len if self.places.is_empty() => {
-                let entries = &self.reads.entries[..len];
-                self.places
-                    .extend(entries.iter().enumerate().map(|(place, (each, _))| (hash_of(each.dependency()), place)));
-            }
-            len => _ = self.places.insert(hash_of(self.reads.entries[len - 1].0.dependency()), len - 1),
+        self.reads.entries.push((Arc::new(SharedDependency::new(dependency)), result_hash));
+        if self.reads.entries.len() > FEW_DEPENDENCIES {
+            let new = self.reads.entries.iter().enumerate().skip(self.places.len());
+            self.places.extend(new.map(|(place, (shared, _))| (hash_of(shared.dependency()), place)));
         }
     }
 
-    /// Whether a dependency was asked before.
     fn knows(&self, dependency: &Dependency) -> bool {
         let entries = &self.reads.entries;
         if entries.len() <= FEW_DEPENDENCIES {
@@ -106,7 +96,7 @@ impl Recorder {
         self.places.get(&hash_of(dependency)).is_some_and(|place| entries[*place].0.dependency() == dependency)
     }
 
-    /// Gives up remembering entries about objects one by one.
+    /// Replaces the entries about objects by their kinds.
     fn collapse(&mut self) {
         self.reads.entries.retain(|(shared, _)| shared.dependency().kind().is_none());
         self.reads.whole = true;
@@ -119,15 +109,15 @@ impl Recorder {
         }
     }
 
-    /// The finished set, which is held for a controller with these others.
-    pub(crate) fn finish(mut self, all: &MemoryQuota) -> Dependencies {
+    /// The finished set, counted in its controller's quota.
+    pub(crate) fn finish(mut self, quota: &MemoryQuota) -> Dependencies {
         if self.bytes > SMALL_SET_BYTES && !self.reads.whole {
-            self.reads.held = all.take(self.bytes);
+            self.reads.held = quota.reserve(self.bytes);
             if self.reads.held.is_none() {
                 self.collapse();
             }
         }
-        // Sets are kept for every object, so they hold no room to grow.
+        // A set is kept for every object, so it has no spare capacity.
         self.reads.entries.shrink_to_fit();
         self.reads.kinds.shrink_to_fit();
         self.reads

@@ -17,7 +17,7 @@ fn primary() -> Arc<Object> {
     Sample::new("Set", "shop", "web").uid("77").shared()
 }
 
-/// A store in which Pods and Nodes are listed, and these are all of them.
+/// A store that has listed these Pods and Nodes.
 fn store(objects: &[Sample]) -> Store {
     let mut store = Store::new();
     let kinds = [pods(), Kind::new("v1", "Node")];
@@ -31,12 +31,11 @@ fn snapshot(objects: &[Sample]) -> Snapshot {
     store(objects).snapshot()
 }
 
-/// Deletes a Pod, long after everything else.
+/// Deletes a Pod at a version after all others.
 fn remove(store: &mut Store, name: &str) -> Change {
     store.remove(&pods(), &Name::new("shop", name), ResourceVersion(1_000))
 }
 
-/// What a call reads that does these things.
 fn read(snapshot: &Snapshot, reads: impl FnOnce(&mut View)) -> Dependencies {
     let access = Access::new(vec![pods(), Kind::new("v1", "Node")], 1 << 20);
     let mut view = View::new(snapshot.clone(), primary(), Arc::new(access), 5, "{}".into());
@@ -69,7 +68,6 @@ fn list(selector: Option<&str>, namespace: Option<&str>, fields: &[&str]) -> Que
     }
 }
 
-/// Whether a key with this set wakes for a change.
 fn wakes(set: &Dependencies, change: &Change) -> bool {
     let mut index = DependencyIndex::default();
     let key = Key { controller: ControllerId(0), name: primary().name.clone() };
@@ -77,7 +75,7 @@ fn wakes(set: &Dependencies, change: &Change) -> bool {
     !index.affected(change).keys.is_empty()
 }
 
-/// Whether a key wakes for the change from one object to another, and whether its set still holds after it.
+/// Whether the change from one object to another wakes the key; its set holds afterwards if it does not.
 fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample>, expected: bool) {
     let bystander = Sample::pod("elsewhere", "bystander");
     let mut store = store(&before.into_iter().chain([bystander]).collect::<Vec<_>>());
@@ -95,10 +93,8 @@ fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample
 }
 
 #[test]
-fn w1_an_object_that_was_read_wakes_when_it_comes_changes_or_goes() {
-    let get = |view: &mut View| {
-        view.get(&pod("a").build().reference()).unwrap();
-    };
+fn w1_an_object_that_was_read_wakes_when_it_is_created_changed_or_deleted() {
+    let get = |view: &mut View| _ = view.get(&pod("a").build().reference()).unwrap();
     check(get, None, Some(pod("a")), true);
     check(get, Some(pod("a")), Some(pod("a").version(2).label("x", "y")), true);
     check(get, Some(pod("a")), None, true);
@@ -107,7 +103,7 @@ fn w1_an_object_that_was_read_wakes_when_it_comes_changes_or_goes() {
 }
 
 #[test]
-fn w1_children_wake_when_they_come_or_go_or_change_owner() {
+fn w1_children_wake_when_they_are_created_or_deleted_or_change_owner() {
     let ours = || pod("a").owner("77");
     check(own_phases, None, Some(ours()), true);
     check(own_phases, Some(ours()), None, true);
@@ -160,7 +156,7 @@ fn w1_queries_by_a_field_wake_when_an_object_has_the_value_before_or_after() {
 }
 
 #[test]
-fn w1_a_query_for_names_does_not_wake_for_content() {
+fn w1_a_query_for_names_ignores_content() {
     let keys = |view: &mut View| drop(view.keys(&list(Some("app=web"), None, &[])).unwrap());
     let web = || pod("a").label("app", "web");
     check(keys, Some(web()), Some(web().version(2).body(&phase("Failed", ""))), false);
@@ -169,7 +165,7 @@ fn w1_a_query_for_names_does_not_wake_for_content() {
 }
 
 #[test]
-fn w1_clock_and_configuration_wake_for_no_object() {
+fn w1_no_object_wakes_a_call_that_read_clock_and_configuration() {
     let reads = |view: &mut View| {
         view.now_unix_ms();
         view.config();
@@ -182,20 +178,16 @@ fn w2_a_call_holds_until_the_reconciled_object_differs_in_more_than_its_version(
     let snapshot = snapshot(&[]);
     let set = read(&snapshot, |_| ());
     let with = |primary: &Object| {
-        set.holds(&Inputs { snapshot: &snapshot, primary, now_unix_ms: 9, config: "changed, but never asked for" })
+        set.holds(&Inputs { snapshot: &snapshot, primary, now_unix_ms: 9, config: "changed, but never read" })
     };
     assert!(with(&Sample::new("Set", "shop", "web").uid("77").version(50).build()));
-    let changed = Sample::new("Set", "shop", "web").uid("77").label("a", "b").build();
-    assert!(!with(&changed));
-    assert!(set.answers_hold(&Inputs { snapshot: &snapshot, primary: &changed, now_unix_ms: 9, config: "" }));
+    assert!(!with(&Sample::new("Set", "shop", "web").uid("77").label("a", "b").build()));
 }
 
 #[test]
-fn w2_a_set_that_asked_for_the_time_stops_holding_when_time_moves() {
+fn w2_a_set_that_contains_the_time_stops_holding_when_time_moves() {
     let snapshot = snapshot(&[]);
-    let set = read(&snapshot, |view| {
-        view.now_unix_ms();
-    });
+    let set = read(&snapshot, |view| _ = view.now_unix_ms());
     let at = |now_unix_ms| set.holds(&Inputs { snapshot: &snapshot, primary: &primary(), now_unix_ms, config: "{}" });
     assert!(at(5));
     assert!(!at(6));
@@ -215,25 +207,25 @@ fn a_change_while_a_call_ran_makes_its_set_outdated() {
     };
     assert!(!show(2, "Pending", "2"));
     assert!(show(3, "Running", "2"));
-    assert!(!show(4, "Pending", "2"), "it is as it was again");
+    assert!(!show(4, "Pending", "2"), "the result is the first one again");
     remove(&mut store, "a");
     assert!(set.is_outdated(&store));
 }
 
 #[test]
-fn an_answer_that_was_too_large_does_not_count_as_outdated() {
+fn a_result_that_was_too_large_does_not_count_as_outdated() {
     let mut store = store(&[pod("a")]);
     let access = Access::new(vec![pods()], 10);
     let mut view = View::new(store.snapshot(), primary(), Arc::new(access), 5, "{}".into());
     view.list(&Query::all(pods())).unwrap_err();
     let set = view.into_dependencies();
     assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
-    assert!(wakes(&set, &store.apply(pod("b").build())), "it wakes its key all the same");
+    assert!(wakes(&set, &store.apply(pod("b").build())));
     assert!(!set.is_outdated(&store) && !holds(&set, &store.snapshot()));
 }
 
 #[test]
-fn w2_an_empty_answer_is_not_the_answer_of_an_absent_object_nor_of_another_order() {
+fn w2_a_set_holds_again_when_its_objects_are_as_before_in_the_same_order() {
     let a = || pod("a").label("app", "web");
     let b = || pod("b").label("app", "web");
     let mut store = store(&[b(), a()]);
@@ -244,11 +236,11 @@ fn w2_an_empty_answer_is_not_the_answer_of_an_absent_object_nor_of_another_order
     assert!(!holds(&set, &store.snapshot()));
     store.apply(a().version(2_000).build());
     store.apply(b().version(2_001).build());
-    assert!(holds(&set, &store.snapshot()), "both are as they were, in the same order");
+    assert!(holds(&set, &store.snapshot()));
 }
 
 #[test]
-fn a_question_that_is_asked_again_counts_once_however_many_there_are() {
+fn a_repeated_read_counts_once_in_small_and_large_sets() {
     let world = snapshot(&[]);
     for entries in [1, FEW_DEPENDENCIES, FEW_DEPENDENCIES + 1, 10 * FEW_DEPENDENCIES] {
         let set = read(&world, |view| {
@@ -261,7 +253,7 @@ fn a_question_that_is_asked_again_counts_once_however_many_there_are() {
 }
 
 #[test]
-fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
+fn beyond_its_bound_a_set_keeps_kinds_and_any_change_of_them_counts() {
     let mut store = store(&[]);
     let before = store.snapshot();
     let set = read(&before, |view| {
@@ -275,12 +267,12 @@ fn beyond_its_bound_a_set_remembers_kinds_and_any_change_of_them_counts() {
     assert!(holds(&set, &before));
     let node = store.apply(Sample::new("Node", "", "n").build());
     assert!(!wakes(&set, &node) && holds(&set, &store.snapshot()));
-    let unasked = store.apply(pod("unasked").build());
-    assert!(wakes(&set, &unasked) && !holds(&set, &store.snapshot()));
+    let unread = store.apply(pod("unread").build());
+    assert!(wakes(&set, &unread) && !holds(&set, &store.snapshot()));
 }
 
 #[test]
-fn g2_a_set_of_long_questions_remembers_kinds_before_it_has_many_bytes() {
+fn g2_a_set_of_long_queries_keeps_kinds_before_it_exceeds_its_bytes() {
     let world = snapshot(&[]);
     let long = |number: usize| list(None, None, &[&format!("f{number}.{}", "x".repeat(1_000))]);
     let mut most = 0;
@@ -300,18 +292,18 @@ fn g2_a_set_of_long_questions_remembers_kinds_before_it_has_many_bytes() {
 }
 
 #[test]
-fn g2_names_that_no_object_can_have_count_with_their_length() {
+fn g2_names_that_are_too_long_for_any_object_count_with_their_length() {
     let world = snapshot(&[]);
     let set = read(&world, |view| {
         view.now_unix_ms();
         view.get(&pod(&"n".repeat(MAX_DEPENDENCY_BYTES)).build().reference()).unwrap();
         view.config();
     });
-    assert_eq!(set.iter().len(), 2, "only the time and the configuration are remembered by themselves");
+    assert_eq!(set.iter().len(), 2, "the time and the configuration");
     assert!(set.bytes() < 1_000, "{}", set.bytes());
 }
 
-/// A store with so many Pods, and a set of so many entries that each looked at all of them and found none.
+/// A store of Pods, and a set whose entries each looked at all of them and selected none.
 fn costly(pods: usize, entries: usize) -> (Store, Dependencies) {
     let store = store(&(0..pods).map(|number| pod(&number.to_string())).collect::<Vec<_>>());
     let set = read(&store.snapshot(), |view| {
@@ -323,7 +315,7 @@ fn costly(pods: usize, entries: usize) -> (Store, Dependencies) {
 }
 
 #[test]
-fn q4_nothing_is_asked_again_about_kinds_that_have_not_changed() {
+fn q4_no_hash_is_computed_again_for_kinds_that_have_not_changed() {
     let (mut store, set) = costly(300, 100);
     assert_eq!(set.looks, 30_000);
     store.apply(Sample::new("Node", "", "n").build());
@@ -331,7 +323,7 @@ fn q4_nothing_is_asked_again_about_kinds_that_have_not_changed() {
 }
 
 #[test]
-fn q4_a_set_that_takes_too_much_work_to_ask_again_counts_as_changed_with_its_kind() {
+fn q4_a_set_that_takes_too_much_work_to_compare_counts_as_changed_with_its_kind() {
     for (pods, entries, expected) in [(100, 100, true), (300, 100, false)] {
         let (mut store, set) = costly(pods, entries);
         store.apply(pod("other").build());
@@ -340,33 +332,33 @@ fn q4_a_set_that_takes_too_much_work_to_ask_again_counts_as_changed_with_its_kin
 }
 
 #[test]
-fn q4_a_kind_that_has_grown_since_is_looked_at_no_longer_than_the_bound() {
+fn q4_the_bound_holds_for_a_kind_that_has_grown_since_the_call() {
     let (mut store, set) = costly(1, 500);
     assert_eq!(set.looks, 500);
     (0..400).for_each(|number| _ = store.apply(pod(&format!("new{number}")).version(10 + number).build()));
     let snapshot = store.snapshot();
-    assert!(!holds(&set, &snapshot), "500 entries about 401 Pods are more than the bound");
+    assert!(!holds(&set, &snapshot), "500 entries about 401 Pods exceed the bound");
     let budget = Budget::new(MAX_LOOKS);
-    let answered = set.iter().filter(|(dependency, _)| dependency.hash_of_objects(&snapshot, &budget).is_some());
-    assert_eq!((answered.count(), budget.spent()), (49, MAX_LOOKS));
+    let hashed = set.iter().filter(|(dependency, _)| dependency.hash_of_objects(&snapshot, &budget).is_some());
+    assert_eq!((hashed.count(), budget.spent()), (49, MAX_LOOKS));
 }
 
 #[test]
-fn q4_a_costly_set_is_not_outdated_by_changes_of_others_however_many_calls_they_come_in() {
+fn q4_changes_of_others_do_not_make_a_costly_set_outdated() {
     let (mut store, set) = costly(300, 100);
     for number in 0..64 {
         store.apply(pod("other").version(10 + number).build());
-        assert!(!set.is_outdated(&store), "the guest would be called again and again");
+        assert!(!set.is_outdated(&store), "the guest would be called forever");
     }
     store.apply(pod("other").version(100).build());
-    assert!(set.is_outdated(&store), "more has changed than the store remembers");
+    assert!(set.is_outdated(&store), "the store remembers fewer changes");
     let (mut store, set) = costly(300, 100);
     store.apply(pod("ours").label("app", "web").build());
     assert!(set.is_outdated(&store));
 }
 
 #[test]
-fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_they_held() {
+fn g2_the_large_sets_of_one_controller_have_one_bound_and_release_their_bytes() {
     let world = snapshot(&[]);
     let access = Arc::new(Access::new(vec![pods()], 1 << 20));
     let read = |entries: usize| {
@@ -383,16 +375,16 @@ fn g2_the_large_sets_of_one_controller_are_bounded_together_and_give_back_what_t
     let last = sets.last().unwrap();
     assert_eq!((last.iter().len(), last.whole_kinds().collect::<Vec<_>>()), (0, vec![&pods()]));
     assert!(holds(last, &world));
-    assert_eq!(read(1).iter().len(), 1, "a small set is remembered all the same");
+    assert_eq!(read(1).iter().len(), 1, "a small set does not count");
     let clone = sets[0].clone();
     sets.clear();
-    assert_eq!(read(60).iter().len(), 60, "what was held is free again");
+    assert_eq!(read(60).iter().len(), 60);
     drop(clone);
     assert_eq!(access.held_bytes(), 0);
 }
 
 #[test]
-fn w2_keys_that_share_a_dependency_have_its_answer_computed_once() {
+fn w2_the_hash_of_a_shared_dependency_is_computed_once() {
     let mut store = store(&[pod("a"), pod("b")]);
     let mut index = DependencyIndex::default();
     let mut sets = ["x", "y"].map(|_| read(&store.snapshot(), |view| drop(view.list(&list(None, None, &[])).unwrap())));
@@ -407,9 +399,9 @@ fn w2_keys_that_share_a_dependency_have_its_answer_computed_once() {
         assert_ne!(set.entries[0].0.hash_of_objects(&snapshot, &budget), Some(set.entries[0].1));
         budget.spent()
     };
-    assert_eq!(sets.each_ref().map(looks), [4, 1], "three Pods and the dependency itself, then what is known");
+    assert_eq!(sets.each_ref().map(looks), [4, 1], "three Pods and the dependency itself, then the known hash");
     store.apply(pod("d").version(3).build());
     let budget = Budget::unlimited();
     sets[1].entries[0].0.hash_of_objects(&store.snapshot(), &budget);
-    assert_eq!(budget.spent(), 5, "another change asks anew");
+    assert_eq!(budget.spent(), 5, "another change needs another hash");
 }

@@ -1,4 +1,4 @@
-//! What dependencies are found under.
+//! The index keys of dependencies.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,7 +6,7 @@ use crate::dependencies::Dependency;
 use crate::field_selector::FieldPath;
 use crate::object::{Kind, Name};
 
-/// What every object of a dependency's answer has.
+/// A property of every object in a dependency's result.
 #[derive(Hash)]
 pub(super) enum IndexKey<'a> {
     Object(&'a Name),
@@ -33,7 +33,7 @@ impl IndexKey<'_> {
     }
 }
 
-/// The index keys that a dependency may have by the fields that it selects by, if these find a place.
+/// The possible index keys by the fields that a dependency selects by; a kind has a bounded number of indexed fields.
 pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&FieldPath, IndexKey<'_>)> {
     let query = match dependency {
         Dependency::List(query) | Dependency::Keys(query) => Some(query),
@@ -44,7 +44,7 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
     requirements.map(move |field| (&field.path, IndexKey::Field { hash: field.hash(), namespace }))
 }
 
-/// The narrowest index key without a field that every object of a dependency's answer has.
+/// The narrowest index key of a dependency without a field.
 pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
     match dependency {
         Dependency::Get(target) => IndexKey::Object(&target.name),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::workqueue::Key;
 
-/// The keys of one dependency. Most have one, of an owner or a label of its own, and it takes no allocation.
+/// The keys of one dependency. Most dependencies have a single key, which needs no allocation.
 #[derive(Debug)]
 pub(super) enum Keys {
     One(Key),
@@ -27,7 +27,7 @@ impl Keys {
         }
     }
 
-    /// True when none is left.
+    /// Whether no key is left.
     pub(super) fn remove(&mut self, key: &Key) -> bool {
         match self {
             Self::One(known) => known == key,

@@ -1,4 +1,4 @@
-//! Which labels and fields of a kind dependencies select by.
+//! The labels and fields of a kind that dependencies select by.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use crate::field_selector::FieldPath;
 use crate::object::Object;
 
-/// What is in index keys of a kind, with how many dependencies have each.
+/// The labels and fields in the index keys of a kind, each with the number of its dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Selected {
     pub(super) labels: BTreeMap<Arc<str>, usize>,
-    /// No more than [`MAX_SELECTED_FIELDS`](crate::field_selector::MAX_SELECTED_FIELDS). A dependency whose fields find no place has another index key.
+    /// At most [`MAX_SELECTED_FIELDS`](crate::field_selector::MAX_SELECTED_FIELDS); other fields are not indexed.
     pub(super) fields: BTreeMap<FieldPath, usize>,
 }
 
 impl Selected {
-    /// The label keys that somebody selects by and that one side may have. Costs as much as the fewer of both: neither an
-    /// object with ten thousand labels nor a plugin that selects by as many keys makes it long.
+    /// The label keys that some dependency selects by and one side may have. Iterates over the smaller of both sets:
+    /// neither an object with ten thousand labels nor a plugin that selects by as many keys is expensive.
     pub(super) fn labels_of<'a>(
         &'a self,
         before: Option<&'a Object>,
@@ -34,7 +34,7 @@ impl Selected {
     }
 }
 
-/// Counts one less. True when none is left.
+/// Decrements a count. True when it was the last.
 pub(super) fn decrement<K: Ord + Borrow<Q>, Q: Ord + ?Sized>(counts: &mut BTreeMap<K, usize>, of: &Q) -> bool {
     let Some(count) = counts.get_mut(of) else { return false };
     *count -= 1;

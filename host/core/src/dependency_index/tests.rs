@@ -1,4 +1,4 @@
-//! Whom a change concerns, what it is compared with to find out, and what the index takes in memory.
+//! The keys that a change affects, the dependencies that it is compared with, and the memory of the index.
 
 use super::*;
 use crate::allocations::{Count, counted};
@@ -25,7 +25,7 @@ fn access() -> Arc<Access> {
     Arc::new(Access::new(vec![pods(), nodes()], 1 << 20))
 }
 
-/// What a call for the object with this UID reads that does these things, in an empty cluster.
+/// The dependencies of a call for the object with this UID, in an empty cluster.
 fn read_as(uid: &str, access: &Arc<Access>, reads: impl FnOnce(&mut View)) -> Dependencies {
     let primary = Sample::new("Set", "shop", "set").uid(uid).shared();
     let snapshot = Snapshot::of(&[pods(), nodes()], []);
@@ -59,7 +59,7 @@ fn pod() -> Sample {
     Sample::pod("shop", "a")
 }
 
-/// "evaluated/keys".
+/// "<evaluated>/<keys>".
 fn text(affected: &Affected) -> String {
     format!("{}/{}", affected.evaluated, affected.keys.len())
 }
@@ -82,7 +82,7 @@ fn w1_ten_thousand_keys_that_list_the_same_nodes_are_one_dependency() {
 }
 
 #[test]
-fn w1_a_change_is_compared_with_the_dependencies_that_it_could_be_about_and_no_others() {
+fn w1_a_change_is_compared_only_with_the_dependencies_under_its_index_keys() {
     let (mut index, access) = (DependencyIndex::default(), access());
     for number in 0..10_000 {
         let own_label = query(pods(), &format!("app=v{number}"), None, "spec.x");
@@ -104,7 +104,7 @@ fn w1_a_change_is_compared_with_the_dependencies_that_it_could_be_about_and_no_o
 }
 
 #[test]
-fn a_query_is_found_by_its_label_and_namespace_together() {
+fn a_query_is_indexed_by_its_label_and_namespace_together() {
     let check = |selector: &str, namespace: Option<&str>, expected: [usize; 4]| {
         let mut index = DependencyIndex::default();
         let query = query(pods(), selector, namespace, "spec.x");
@@ -127,7 +127,7 @@ fn by_field(path: &str, value: &str, namespace: Option<&str>) -> Query {
 }
 
 #[test]
-fn a_query_is_found_by_the_value_of_its_field_and_its_namespace_together() {
+fn a_query_is_indexed_by_the_value_of_its_field_and_its_namespace_together() {
     let check = |namespace: Option<&str>, expected: [usize; 3]| {
         let mut index = DependencyIndex::default();
         for number in 0..1_000 {
@@ -145,7 +145,7 @@ fn a_query_is_found_by_the_value_of_its_field_and_its_namespace_together() {
 }
 
 #[test]
-fn q4_fields_that_find_no_place_in_the_index_still_wake_their_keys() {
+fn q4_fields_that_are_not_indexed_still_wake_their_keys() {
     let mut index = DependencyIndex::default();
     let mut sets: Vec<_> = (0..MAX_SELECTED_FIELDS + 2)
         .map(|field| read(|view| list(view, &by_field(&format!("spec.f{field}"), "x", None))))
@@ -170,32 +170,32 @@ fn q4_fields_that_find_no_place_in_the_index_still_wake_their_keys() {
 }
 
 #[test]
-fn what_a_label_costs_depends_on_neither_the_other_labels_nor_the_other_selectors() {
+fn the_cost_of_a_label_depends_on_neither_the_other_labels_nor_the_other_selectors() {
     let many = |changed: &str| {
         (0..10_000).fold(pod().label("changed", changed), |pod, number| pod.label(&format!("l{number}"), "v"))
     };
     let large = change(many("a"), many("b"));
     let mut index = DependencyIndex::default();
-    let asked = |index: &DependencyIndex, change: &Change| {
+    let affected = |index: &DependencyIndex, change: &Change| {
         let (Count { asked_bytes, .. }, affected) = counted(|| index.affected(change));
-        // A key that is put together for each label would take some megabytes.
+        // Building a key for each label would allocate some megabytes.
         assert!(asked_bytes < 4_096, "{asked_bytes} bytes");
         text(&affected)
     };
-    assert_eq!(asked(&index, &large), "0/0");
+    assert_eq!(affected(&index, &large), "0/0");
     for (number, selector) in ["l7=v", "l8=w", "changed=a", "changed=b", "changed=c"].into_iter().enumerate() {
         index.insert(&key(1, number), &mut read(|view| list(view, &query(pods(), selector, None, "spec.x"))));
     }
-    assert_eq!(asked(&index, &large), "3/2", "the one of l7 is compared, and both sides of what has changed");
+    assert_eq!(affected(&index, &large), "3/2", "l7=v is compared too");
     for number in 0..1_000 {
         let selector = format!("k{number}=v");
         index.insert(&key(2, number), &mut read(|view| list(view, &query(pods(), &selector, None, "spec.x"))));
     }
-    assert_eq!(asked(&index, &change(pod().label("k1", "v").label("z", ""), pod().label("k2", "v"))), "2/2");
+    assert_eq!(affected(&index, &change(pod().label("k1", "v").label("z", ""), pod().label("k2", "v"))), "2/2");
 }
 
 #[test]
-fn a_kind_that_counts_as_read_whole_and_an_object_that_is_in_the_way_concern_their_keys() {
+fn a_kind_that_was_read_whole_and_a_conflicting_object_affect_their_keys() {
     let mut index = DependencyIndex::default();
     let mut whole = read(|view| {
         for number in 0..=crate::dependencies::MAX_DEPENDENCIES {
@@ -225,19 +225,19 @@ fn q4_what_one_controller_reads_of_a_change_is_bounded_and_the_others_lose_nothi
     index.insert(&key(2, 0), &mut read(|view| list(view, &other)));
     let irrelevant = change(pod().body(r#""status":{"a":1}"#), pod().body(r#""status":{"a":2}"#));
     let affected = index.affected(&irrelevant);
-    // Each cuts its field out of two objects of less than a KiB.
+    // Each projects two objects of less than a KiB.
     assert_eq!(text(&affected), format!("1001/{}", 1_000 - MAX_CUTS_PER_CHANGE / 32));
     assert!(affected.keys.iter().all(|key| key.controller == ControllerId(1)));
-    let out_of_question = change(pod(), Sample::pod("shop", "b"));
+    let not_selected = change(pod(), Sample::pod("shop", "b"));
     let mut index = DependencyIndex::default();
     for number in 0..10_000 {
         let selector = query(pods(), &format!("app!=v,app=v,l{number}"), None, "spec.x");
         index.insert(&key(1, number), &mut read_as("77", &access, |view| list(view, &selector)));
     }
-    assert_eq!(index.affected(&out_of_question).keys, [], "a selector that does not match takes no cut");
+    assert_eq!(index.affected(&not_selected).keys, [], "a selector that does not match spends no budget");
 }
 
-/// A small generator of numbers, so that failures repeat.
+/// A seeded generator, so that failures repeat.
 struct Seed(u64);
 
 impl Seed {
@@ -295,7 +295,7 @@ impl Seed {
 }
 
 #[test]
-fn w1_the_index_finds_whom_a_look_at_every_dependency_would_find() {
+fn w1_the_index_finds_the_keys_that_a_look_at_every_dependency_finds() {
     let (mut seed, access) = (Seed(1), access());
     let mut index = DependencyIndex::default();
     let mut sets: BTreeMap<Key, Dependencies> = BTreeMap::new();
@@ -311,8 +311,8 @@ fn w1_the_index_finds_whom_a_look_at_every_dependency_would_find() {
         }
         let change = seed.change();
         let budget = Budget::unlimited();
-        let touched = |set: &Dependencies| set.iter().any(|(dependency, _)| dependency.is_touched(&change, &budget));
-        let expected: Vec<_> = sets.iter().filter(|(_, set)| touched(set)).map(|(key, _)| key.clone()).collect();
+        let affected = |set: &Dependencies| set.iter().any(|(dependency, _)| dependency.is_affected(&change, &budget));
+        let expected: Vec<_> = sets.iter().filter(|(_, set)| affected(set)).map(|(key, _)| key.clone()).collect();
         assert_eq!(index.affected(&change).keys, expected, "{change:?}");
     }
     sets.iter().for_each(|(key, set)| index.remove(key, set));
@@ -321,7 +321,7 @@ fn w1_the_index_finds_whom_a_look_at_every_dependency_would_find() {
 }
 
 #[test]
-fn a_key_takes_few_bytes_for_what_it_reads() {
+fn the_dependencies_of_a_key_take_few_bytes() {
     const KEYS: usize = 10_000;
     let snapshot = Snapshot::of(&[pods(), nodes()], []);
     let primary = |number| Sample::new("Set", "shop", &format!("set-{number}")).uid(&format!("6fa3c1de-{number:027}"));

@@ -1,4 +1,4 @@
-//! Finds one value in a JSON text without building a tree of it, and reads no further than there.
+//! Reads one value from JSON text without building a tree, and no further than the value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,10 +8,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 
 use super::FieldValue;
 
-/// The text, integer or boolean at a path; None when there is nothing else than that.
+/// The text, integer or boolean at a path, if there is one.
 pub(super) fn value_at(json: &str, path: &[String]) -> Option<FieldValue> {
     let mut found = None;
-    // An error ends the reading: mostly that what was looked for is found.
+    // The visitor ends the parsing with an error when it has found the value.
     _ = Seek { path, found: &mut found }.deserialize(&mut serde_json::Deserializer::from_str(json));
     found
 }
@@ -48,7 +48,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
         while let Some(Name(name)) = map.next_key()? {
             if name == first.as_str() {
                 map.next_value_seed(Seek { path: rest, found: self.found })?;
-                return Err(A::Error::custom("what follows does not matter"));
+                return Err(A::Error::custom("the value was found"));
             }
             map.next_value::<IgnoredAny>()?;
         }

@@ -1,4 +1,4 @@
-//! What a field selector finds in objects, and what it refuses.
+//! The objects that field selectors match, and the selectors that are refused.
 
 use super::*;
 use crate::object::tests::Sample;
@@ -19,7 +19,7 @@ fn matches(requirements: &[(&str, FieldValue)]) -> bool {
 }
 
 #[test]
-fn texts_integers_and_booleans_are_compared_as_what_they_are() {
+fn texts_integers_and_booleans_are_compared_by_type_and_value() {
     let node = || ("spec.nodeName", "node-1".into());
     let replicas = |value| ("spec.replicas", FieldValue::Integer(value));
     for (requirement, expected) in [
@@ -37,14 +37,14 @@ fn texts_integers_and_booleans_are_compared_as_what_they_are() {
         (("spec[\"la\\\"bel\"]", "x".into()), true),
         (("metadata.name", "a".into()), true),
     ] {
-        assert_eq!(matches(&[requirement.clone()]), expected, "{requirement:?}");
+        assert_eq!(matches(std::slice::from_ref(&requirement)), expected, "{requirement:?}");
     }
     assert!(matches(&[]) && matches(&[node(), replicas(3)]) && !matches(&[node(), replicas(4)]));
     assert!(!matches(&[node(), ("spec.nodeName", "node-2".into())]));
 }
 
 #[test]
-fn a_path_that_ends_at_anything_else_selects_nothing() {
+fn a_path_to_any_other_value_selects_nothing() {
     for path in
         ["spec", "spec.half", "spec.none", "spec.list", "spec.list.a", "spec.large", "spec.nodeName.x", "spec.x", "x"]
     {
@@ -53,14 +53,14 @@ fn a_path_that_ends_at_anything_else_selects_nothing() {
 }
 
 #[test]
-fn an_object_is_read_no_further_than_the_budget_lasts() {
+fn an_object_is_read_within_the_budget() {
     let selector = selector(&[("spec.nodeName", "node-1".into()), ("spec.replicas", FieldValue::Integer(3))]);
     let within = |units| matches_within(selector.requirements(), &object(), &Budget::new(units));
     assert_eq!([15, 31, 32].map(within), [None, None, Some(true)]);
 }
 
 #[test]
-fn selectors_are_equal_whatever_the_order_and_what_cannot_be_used_is_named() {
+fn selectors_are_equal_in_any_order_and_invalid_ones_are_refused_with_the_reason() {
     let (a, b) = (("a", FieldValue::Integer(1)), ("b", FieldValue::Boolean(true)));
     assert_eq!(selector(&[a.clone(), b.clone(), a.clone()]), selector(&[b, a]));
     let refused = |requirements: &[(String, FieldValue)]| FieldSelector::parse(requirements).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Elections step by step: one or two hosts, one Lease that a test keeps, and no clock but its own numbers.
+//! Elections step by step: one or two hosts, one Lease, and times as numbers.
 
 use super::*;
 
@@ -37,19 +37,19 @@ impl Server {
         Ok(self.read().unwrap())
     }
 
-    /// A host does all that it has to do now; every answer takes so long.
-    fn turn(&mut self, host: &mut Election, mut now_ms: u64, answer_ms: u64) -> u64 {
+    /// Runs a host until it waits; every response takes `latency_ms`. Returns when it is due again.
+    fn turn(&mut self, host: &mut Election, mut now_ms: u64, latency_ms: u64) -> u64 {
         // A read and a write at most.
         for _ in 0..3 {
             match host.next(at(now_ms)) {
                 Act::WaitUntil(until_ms) => return until_ms,
                 Act::Read => {
-                    now_ms += answer_ms;
+                    now_ms += latency_ms;
                     host.on_read(now_ms, 0, Ok(self.read()));
                 }
                 write => {
                     let sent_ms = now_ms;
-                    now_ms += answer_ms;
+                    now_ms += latency_ms;
                     host.on_written(sent_ms, now_ms, 0, self.write(&write));
                     return match host.next(at(now_ms)) {
                         Act::WaitUntil(until_ms) => until_ms,
@@ -58,7 +58,7 @@ impl Server {
                 }
             }
         }
-        panic!("a host asks again and again");
+        panic!("the host does not wait");
     }
 
     fn holder(&self) -> Arc<str> {
@@ -79,12 +79,12 @@ fn may_write(host: &Election, now_ms: u64) -> bool {
 }
 
 #[test]
-fn a_lease_that_nobody_has_is_taken_and_the_claim_counts_from_before_it_was_asked_for() {
+fn a_free_lease_is_taken_and_the_claim_counts_from_before_the_request() {
     let (mut server, mut host) = (Server::default(), host("a"));
     let due_ms = server.turn(&mut host, START_MS, 400);
-    // Read at the start, written 400 ms later, answered after 400 more.
+    // Read at the start, and written 400 ms later.
     assert_eq!(host.claim_until_ms(), Some(START_MS + 400 + LEASE_DURATION_MS));
-    assert_eq!(due_ms, START_MS + 400 + RETRY_MS, "renewals keep their pace, however long an answer takes");
+    assert_eq!(due_ms, START_MS + 400 + RETRY_MS, "latency does not delay the next renewal");
     let lease = server.lease.unwrap();
     let spec = &lease["spec"];
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!("a"), &json!(15)));
@@ -103,31 +103,31 @@ fn a_holder_that_renews_keeps_the_lease_and_one_that_does_not_loses_it_after_its
         now_ms += RETRY_MS;
     }
     assert_eq!(&*server.holder(), "a");
-    // The last renewal was seen at the last look.
+    // The last read saw the last renewal.
     let seen_ms = now_ms - RETRY_MS + 10;
     let mut due_ms = now_ms;
     while due_ms < seen_ms + LEASE_DURATION_MS {
         due_ms = server.turn(&mut b, due_ms, 0);
         assert!(b.claim_until_ms().is_none(), "taken at {due_ms}");
     }
-    assert_eq!(due_ms, seen_ms + LEASE_DURATION_MS, "its end is waited for to the millisecond");
+    assert_eq!(due_ms, seen_ms + LEASE_DURATION_MS);
     server.turn(&mut b, due_ms, 0);
     assert!(b.claim_until_ms().is_some());
     assert_eq!(server.lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
-    // The old one has lost it, whether it knows of the other or not.
+    // The claim of the old holder has ended before.
     assert!(a.claim_until_ms().unwrap() < due_ms);
 }
 
 #[test]
 fn x7_a_holder_with_a_healthy_api_server_may_always_write() {
-    for answer_ms in [0, 1, 50, 1_000, HEALTHY_MS] {
+    for latency_ms in [0, 1, 50, 1_000, HEALTHY_MS] {
         let (mut server, mut host) = leader();
         let (mut now_ms, end_ms) = (START_MS + RETRY_MS, START_MS + 600_000);
         while now_ms < end_ms {
-            // Until the answer is there, the claim of before is all there is.
-            assert!(may_write(&host, now_ms + answer_ms), "answers after {answer_ms} ms, at {now_ms}");
-            let due_ms = server.turn(&mut host, now_ms, answer_ms);
-            now_ms = due_ms.max(now_ms + answer_ms);
+            // The claim is renewed when the response arrives.
+            assert!(may_write(&host, now_ms + latency_ms), "latency {latency_ms} ms, at {now_ms}");
+            let due_ms = server.turn(&mut host, now_ms, latency_ms);
+            now_ms = due_ms.max(now_ms + latency_ms);
         }
     }
 }
@@ -136,7 +136,7 @@ fn x7_a_holder_with_a_healthy_api_server_may_always_write() {
 fn x7_a_holder_that_cannot_renew_stops_writing_then_leading_and_only_then_may_another_take_over() {
     let (server, mut a) = leader();
     let mut b = host("b");
-    // The other one sees the Lease in the very moment in which it was written.
+    // The candidate sees the Lease as soon as it is written.
     b.on_read(START_MS, 0, Ok(server.read()));
     let (mut wrote_until_ms, mut led_until_ms) = (0, 0);
     for now_ms in START_MS..=START_MS + 20_000 {
@@ -163,15 +163,15 @@ fn x7_a_holder_that_cannot_renew_stops_writing_then_leading_and_only_then_may_an
 }
 
 #[test]
-fn x7_a_holder_that_was_stopped_knows_that_its_time_is_over_before_it_does_anything() {
+fn x7_a_holder_that_was_suspended_stops_leading_before_it_does_anything() {
     let (mut server, mut a) = leader();
     let late_ms = START_MS + 60_000;
     assert!(!may_write(&a, late_ms));
-    // Also when the answer to its last renewal has waited for it all the while.
+    // Also when the response to its last renewal is only read now.
     let renewal = a.next(at(START_MS + RETRY_MS));
     a.on_written(START_MS + RETRY_MS, late_ms, 0, server.write(&renewal));
     assert!(!may_write(&a, late_ms));
-    assert_eq!(a.next(at(late_ms)), Act::Read, "the Lease is looked at, not written");
+    assert_eq!(a.next(at(late_ms)), Act::Read);
     assert_eq!(a.claim_until_ms(), None);
 
     let mut b = host("b");
@@ -179,11 +179,11 @@ fn x7_a_holder_that_was_stopped_knows_that_its_time_is_over_before_it_does_anyth
     server.turn(&mut b, START_MS + RETRY_MS + LEASE_DURATION_MS, 0);
     a.on_read(late_ms, 0, Ok(server.read()));
     assert_eq!((a.claim_until_ms(), &**a.holder().unwrap()), (None, "b"));
-    assert!(matches!(a.next(at(late_ms)), Act::WaitUntil(_)), "the new holder has fifteen seconds from now");
+    assert!(matches!(a.next(at(late_ms)), Act::WaitUntil(_)));
 }
 
 #[test]
-fn a_lease_that_was_given_back_is_taken_as_soon_as_that_is_heard() {
+fn a_released_lease_is_taken_as_soon_as_the_watch_shows_it() {
     let (mut server, mut a) = leader();
     let mut b = host("b");
     let due_ms = server.turn(&mut b, START_MS + 5, 0);
@@ -191,21 +191,21 @@ fn a_lease_that_was_given_back_is_taken_as_soon_as_that_is_heard() {
     let released = a.release(at(now_ms)).expect("it has the Lease");
     server.write(&Act::Replace(released)).unwrap();
     assert_eq!((a.claim_until_ms(), &*server.holder()), (None, ""));
-    assert!(a.release(at(now_ms)).is_none(), "there is nothing left to give back");
+    assert!(a.release(at(now_ms)).is_none(), "it is released");
 
     assert!(now_ms < due_ms);
     b.on_heard(now_ms, Some("a"));
-    assert!(matches!(b.next(at(now_ms)), Act::WaitUntil(_)), "that is no news");
+    assert!(matches!(b.next(at(now_ms)), Act::WaitUntil(_)), "the holder has not changed");
     b.on_heard(now_ms, Some(""));
     server.turn(&mut b, now_ms, 0);
     assert_eq!(&*server.holder(), "b");
     assert_eq!(server.lease.unwrap()["spec"]["leaseDurationSeconds"], json!(15));
-    // Who has nothing gives nothing back.
+    // A host that does not lead releases nothing.
     assert!(host("c").release(at(now_ms)).is_none());
 }
 
 #[test]
-fn no_clock_of_another_machine_is_believed() {
+fn no_wall_clock_counts() {
     for renewed in ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
         let (mut server, _) = leader();
         server.lease.as_mut().unwrap()["spec"]["renewTime"] = json!(renewed);
@@ -216,7 +216,7 @@ fn no_clock_of_another_machine_is_believed() {
         server.turn(&mut b, 7 + LEASE_DURATION_MS, 0);
         assert_eq!(&*server.holder(), "b", "it was not seen to change for its whole duration");
     }
-    // Nor our own wall clock, which jumps: only what is written for people comes from it.
+    // The host's own wall clock may jump: it only fills in the times for people.
     let (mut server, mut a) = leader();
     let mut jumped = at(START_MS + RETRY_MS);
     jumped.unix_ms -= 3_600_000;
@@ -226,7 +226,7 @@ fn no_clock_of_another_machine_is_believed() {
 }
 
 #[test]
-fn the_duration_that_counts_is_the_one_that_the_lease_says() {
+fn a_candidate_waits_for_the_duration_in_the_lease() {
     let (mut server, _) = leader();
     server.lease.as_mut().unwrap()["spec"]["leaseDurationSeconds"] = json!(60);
     let mut b = host("b");
@@ -238,7 +238,7 @@ fn the_duration_that_counts_is_the_one_that_the_lease_says() {
 }
 
 #[test]
-fn a_renewal_whose_answer_is_lost_costs_a_look_and_not_the_lead() {
+fn a_renewal_whose_response_is_lost_costs_a_read_and_not_the_claim() {
     let (mut server, mut a) = leader();
     let mut now_ms = START_MS + RETRY_MS;
     let renewal = a.next(at(now_ms));
@@ -252,7 +252,7 @@ fn a_renewal_whose_answer_is_lost_costs_a_look_and_not_the_lead() {
 }
 
 #[test]
-fn of_two_that_take_a_free_lease_at_once_one_gets_it() {
+fn one_of_two_hosts_that_take_a_free_lease_at_once_gets_it() {
     let mut server = Server::default();
     let mut hosts = [host("a"), host("b")];
     for host in &mut hosts {
@@ -287,7 +287,7 @@ fn a_lease_that_is_taken_away_or_deleted_ends_the_claim_at_once() {
     }
 }
 
-/// A host that led when the backup was made, one that leads since, and the Lease as it was in the backup.
+/// The leader at the time of a backup, the current leader, and a server with the Lease of the backup.
 fn restored() -> (Server, Election, Election, u64) {
     let (mut server, mut a) = leader();
     let backup = server.lease.clone();
@@ -295,7 +295,7 @@ fn restored() -> (Server, Election, Election, u64) {
     server.turn(&mut b, START_MS, 0);
     let mut now_ms = START_MS + LEASE_DURATION_MS;
     server.turn(&mut b, now_ms, 0);
-    // The old leader, which was away, has seen who leads now.
+    // The old leader sees the new one.
     server.turn(&mut a, now_ms, 0);
     now_ms += RETRY_MS;
     server.turn(&mut b, now_ms, 0);
@@ -312,18 +312,14 @@ fn x7_a_lease_of_a_restored_etcd_gives_nobody_the_lead_while_an_older_claim_may_
         if is_gone {
             server.lease = None;
         }
-        // Who led in the backup finds its own name, and who leads now has not renewed yet.
+        // The leader of the backup finds its own identity before the current leader renews.
         a.on_heard(restored_ms + 1, if is_gone { None } else { Some("a") });
         server.turn(&mut a, restored_ms + 1, 0);
         assert!(a.claim_until_ms().is_none() && may_write(&b, restored_ms + 1));
-        // It cannot renew, and gives up as soon as it looks.
+        // The current leader's renewal is refused; its next read ends its claim unless the Lease is gone.
         server.turn(&mut b, restored_ms + RETRY_MS, 0);
         server.turn(&mut b, restored_ms + RETRY_MS + REFUSED_MS, 0);
-        assert_eq!(
-            b.claim_until_ms().is_none(),
-            !is_gone,
-            "who leads has the only claim, so it may make the Lease anew"
-        );
+        assert_eq!(b.claim_until_ms().is_none(), !is_gone, "a leader creates a deleted Lease again");
         let until_ms = restored_ms + 1 + LEASE_DURATION_MS;
         server.turn(&mut a, until_ms - 1, 0);
         assert!(a.claim_until_ms().is_none());
@@ -334,7 +330,7 @@ fn x7_a_lease_of_a_restored_etcd_gives_nobody_the_lead_while_an_older_claim_may_
 }
 
 #[test]
-fn a_leader_whose_own_older_lease_comes_back_goes_on() {
+fn a_leader_whose_own_older_lease_comes_back_keeps_leading() {
     let (mut server, mut a) = leader();
     let backup = server.lease.clone();
     server.turn(&mut a, START_MS + RETRY_MS, 0);
@@ -347,13 +343,13 @@ fn a_leader_whose_own_older_lease_comes_back_goes_on() {
 }
 
 #[test]
-fn what_others_have_put_on_the_lease_stays() {
+fn fields_of_others_stay_on_the_lease() {
     let (mut server, mut a) = leader();
     let lease = server.lease.as_mut().unwrap();
     lease["metadata"]["labels"] = json!({"team": "platform"});
     lease["metadata"]["resourceVersion"] = json!("77");
     server.version = 77;
-    // Its own version is refused, so it looks, and renews what is there.
+    // Its write is refused, so it reads and then renews.
     server.turn(&mut a, START_MS + RETRY_MS, 0);
     server.turn(&mut a, START_MS + RETRY_MS + REFUSED_MS, 0);
     let lease = server.lease.as_ref().unwrap();
@@ -365,12 +361,12 @@ fn what_others_have_put_on_the_lease_stays() {
 }
 
 #[test]
-fn a_claim_allows_what_ends_before_it_does() {
+fn a_claim_allows_writes_that_end_before_it() {
     assert!(Claim::Everlasting.allows_writes(u64::MAX) && Claim::Everlasting.not_after_ms().is_none());
     assert!(!Claim::None.allows_writes(0) && !Claim::None.lasts(0));
     let claim = Claim::Until(25_000);
     assert!(claim.allows_writes(15_000) && !claim.allows_writes(15_001));
     assert!(claim.lasts(24_999) && !claim.lasts(25_000));
-    // One that is shorter than a write, just after the machine has started.
+    // A claim that is shorter than a write, just after the machine has started.
     assert!(!Claim::Until(9_000).allows_writes(1));
 }
