@@ -1,7 +1,7 @@
-//! Everything mortise decides, and nothing it does. Events come in, effects go out, time is an argument.
+//! The decisions of mortise. Events come in, effects go out, time is an argument.
 //!
 //! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`engine::Engine`] runs in
-//! the host and in the simulator. Read `engine.rs` first, then `event.rs` for what flows through it.
+//! the host and in the simulator. Read `engine.rs` first, then `event.rs` for its events and effects.
 
 pub mod admission;
 #[cfg(test)]
@@ -20,7 +20,6 @@ pub mod crd;
 pub mod dependencies;
 pub mod dependency_index;
 pub mod digest;
-
 pub mod engine;
 pub mod event;
 pub mod eviction;
