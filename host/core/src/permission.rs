@@ -90,8 +90,8 @@ pub struct Denial<'a> {
 
 impl<'a> Denial<'a> {
     /// Parses the message of a 403; None when it is not an authorizer's. Quotas, admission and policies return 403 too,
-    /// no RBAC rule helps against those, and only the message differs: `User "system:serviceaccount:a:b" cannot create
-    /// resource "pods" in API group "" in the namespace "default"`
+    /// no RBAC rule helps against those, and only the message differs:
+    /// `User "system:serviceaccount:a:b" cannot create resource "pods" in API group "" in the namespace "default"`
     pub fn read(message: &'a str) -> Option<Self> {
         let (_, after) = message.split_once("User \"")?;
         let (_, after) = after.split_once("\" cannot ")?;

@@ -40,8 +40,8 @@ impl FieldIndex {
             return;
         }
         let was = before.and_then(hash_of);
-        was.map(|hash| self.postings.remove(hash, slot));
-        is.map(|hash| self.postings.insert(hash, slot));
+        was.iter().for_each(|hash| self.postings.remove(*hash, slot));
+        is.iter().for_each(|hash| self.postings.insert(*hash, slot));
     }
 
     /// Adds objects of about `bytes` bytes. Returns the bytes that are left once the index is complete.
