@@ -1,7 +1,7 @@
-//! All decisions of mortise: events come in, effects go out, time is an argument.
+//! The decisions of mortise. Events come in, effects go out, time is an argument.
 //!
 //! This crate must not know tokio, kube, wasmtime, a clock, randomness or any I/O: the same [`engine::Engine`] runs in
-//! the host and in the simulator. Read `engine.rs` first, then `event.rs` for its input and output.
+//! the host and in the simulator. Read `engine.rs` first, then `event.rs` for its events and effects.
 
 pub mod admission;
 #[cfg(test)]

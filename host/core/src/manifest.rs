@@ -1,5 +1,5 @@
-//! The manifest: what a plugin says it is, reconciles, owns, reads and may write. Parsed once per digest; after
-//! [`Manifest::parse`] every claim is well-formed, so nothing later checks it again.
+//! The manifest: what a plugin reconciles, owns, reads and may write. [`Manifest::parse`] checks it once per digest, so
+//! no later code checks it again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use self::controller::RawController;
-use self::place::{RawKind, refuse};
+use self::place::{RawKind, refuse, within};
 use self::writes::WriteRule;
 use crate::limits::{
     CallLimits, MAX_ADMISSION, MAX_CONTROLLERS, MAX_CUSTOM_RESOURCES, MAX_DEADLINE_MS, MAX_KINDS, MAX_MANIFEST_BYTES,
@@ -34,22 +34,22 @@ mod predicate;
 mod protected;
 pub mod writes;
 
-/// What a plugin is, checked.
+/// A manifest that has been checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Manifest {
-    /// The name that the plugin gives itself; the host uses the source's name.
+    /// The plugin's name in its manifest; the host uses the name that the source gives it.
     pub name: Arc<str>,
-    /// The plugin's own version, for people.
+    /// The plugin's own version, shown to people only.
     pub version: Arc<str>,
-    /// CustomResourceDefinitions that come with the plugin.
+    /// The CRDs that the plugin brings.
     pub custom_resources: Vec<CustomResource>,
     /// One entry per reconciled kind.
     pub controllers: Vec<ControllerSpec>,
-    /// What may be written besides children and status.
+    /// What the plugin may write besides children and status.
     pub writes: Arc<[WriteRule]>,
-    /// Kinds whose objects the plugin checks or completes before they are stored.
+    /// Kinds with admission webhooks of the plugin.
     pub admission: Vec<AdmissionSpec>,
-    /// Definitions whose objects the plugin converts between their versions.
+    /// CRDs whose objects the plugin converts between versions.
     pub conversion: Vec<ConversionSpec>,
     /// Bounds of every call.
     pub limits: CallLimits,
@@ -92,7 +92,6 @@ struct RawLimits {
     deadline_ms: Option<u64>,
 }
 
-/// Whether there are no more of something than a plugin may have.
 fn at_most(what: &str, count: usize, most: usize) -> Result<(), Refusal> {
     if count <= most {
         return Ok(());
@@ -101,18 +100,15 @@ fn at_most(what: &str, count: usize, most: usize) -> Result<(), Refusal> {
 }
 
 impl Manifest {
-    /// Reads a manifest and checks everything that can be told without a cluster.
+    /// Parses a manifest and makes every check that needs no cluster.
     ///
     /// # Errors
-    /// A refusal that names the field and says what is expected there.
+    /// The refusal names the field and what is expected there.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         if text.len() > MAX_MANIFEST_BYTES {
             return refuse(format!("it has {} bytes, the most is {MAX_MANIFEST_BYTES}", text.len()));
         }
-        let raw: RawManifest = match serde_json::from_str(text) {
-            Ok(raw) => raw,
-            Err(error) => return refuse(error.to_string()),
-        };
+        let raw: RawManifest = serde_json::from_str(text).or_else(|error| refuse(error.to_string()))?;
         if raw.api_version != API_VERSION || raw.kind != "PluginManifest" {
             return refuse(format!(
                 "it is {} {}, this host reads {API_VERSION} PluginManifest",
@@ -125,19 +121,13 @@ impl Manifest {
         at_most("controllers", raw.controllers.len(), MAX_CONTROLLERS)?;
         at_most("customResources", raw.custom_resources.len(), MAX_CUSTOM_RESOURCES)?;
         at_most("admission", raw.admission.len(), MAX_ADMISSION)?;
-        let custom_resources = raw
-            .custom_resources
-            .iter()
-            .enumerate()
-            .map(|(index, body)| custom_resource::parse(index, body.get()))
-            .collect::<Result<Vec<_>, _>>()?;
+        let crds = raw.custom_resources.iter().enumerate();
+        let custom_resources: Vec<CustomResource> =
+            crds.map(|(index, body)| custom_resource::parse(index, body.get())).collect::<Result<_, _>>()?;
         let writes: Arc<[WriteRule]> = writes::parse(raw.writes)?.into();
-        let controllers = raw
-            .controllers
-            .into_iter()
-            .enumerate()
-            .map(|(index, controller)| controller::parse(index, controller, &writes))
-            .collect::<Result<Vec<_>, _>>()?;
+        let controllers = raw.controllers.into_iter().enumerate();
+        let controllers: Vec<ControllerSpec> =
+            controllers.map(|(index, raw)| controller::parse(index, raw, &writes)).collect::<Result<_, _>>()?;
         let kinds: BTreeSet<_> = controllers.iter().flat_map(ControllerSpec::readable).collect();
         at_most("controllers: kinds that they reconcile, own and read", kinds.len(), MAX_KINDS)?;
         writes::check_views(&writes, |kind| controllers.iter().any(|controller| controller.readable().contains(kind)))?;
@@ -161,14 +151,12 @@ impl Manifest {
             limits: limits(&raw.limits)?,
         })
     }
-}
 
-impl Manifest {
-    /// Whether what the component exports is what its manifest says: a webhook that nobody answers would refuse every
-    /// object, and checks that nobody asks for would be taken for made.
+    /// Compares the component's exports with the manifest. A webhook without its export would refuse every object; an
+    /// export without its entry would never be called.
     ///
     /// # Errors
-    /// A refusal that says which of the two is missing.
+    /// The refusal says whether the export or the entry is missing.
     pub fn check_exports(&self, exports: Exports) -> Result<(), Refusal> {
         let optional = [
             ("admission", !self.admission.is_empty(), exports.admission),
@@ -177,13 +165,12 @@ impl Manifest {
         for (name, is_declared, is_exported) in optional {
             let message = match (is_declared, is_exported) {
                 (true, false) => format!(
-                    "the manifest has entries under {name}, and the component exports no mortise:plugin/{name}; build it for \
+                    "the manifest has entries under {name}, but the component exports no mortise:plugin/{name}; build it for \
                      the world `plugin-with-{name}`"
                 ),
-                (false, true) => format!(
-                    "the component exports mortise:plugin/{name}, and its manifest has no entry under {name} that says for \
-                     which kinds"
-                ),
+                (false, true) => {
+                    format!("the component exports mortise:plugin/{name}, but its manifest names no kind under {name}")
+                }
                 _ => continue,
             };
             return Err(Refusal::new("ContractMismatch", message));
@@ -195,16 +182,10 @@ impl Manifest {
 fn limits(raw: &RawLimits) -> Result<CallLimits, Refusal> {
     let mut limits = CallLimits::default();
     if let Some(bytes) = raw.memory_bytes {
-        if bytes == 0 || bytes > MAX_MEMORY_BYTES {
-            return refuse(format!("limits.memoryBytes: {bytes} is not within 1 and {MAX_MEMORY_BYTES}"));
-        }
-        limits.memory_bytes = bytes;
+        limits.memory_bytes = within("limits.memoryBytes", bytes, MAX_MEMORY_BYTES)?;
     }
     if let Some(deadline_ms) = raw.deadline_ms {
-        if deadline_ms == 0 || deadline_ms > MAX_DEADLINE_MS {
-            return refuse(format!("limits.deadlineMs: {deadline_ms} is not within 1 and {MAX_DEADLINE_MS}"));
-        }
-        limits.deadline_ms = deadline_ms;
+        limits.deadline_ms = within("limits.deadlineMs", deadline_ms, MAX_DEADLINE_MS)?;
     }
     Ok(limits)
 }

@@ -1,14 +1,12 @@
-//! What a plugin may change in the metadata of an object that it is given to complete or to convert: labels and annotations,
-//! and none of the host's. Two metadata come in, the first place that is not a plugin's goes out.
+//! The metadata that admission and conversion may change: labels and annotations, except those of the host.
 
 use serde_json::{Map, Value};
 
 use crate::well_known::PREFIX;
 
-/// Parts of the metadata that are open to plugins.
 const OPEN: [&str; 2] = ["labels", "annotations"];
 
-/// What was changed between the two that is not a plugin's to change: "metadata.name, which is not a plugin's to change".
+/// The first field that differs and that a plugin may not change: "metadata.name, which is not a plugin's to change".
 pub(crate) fn not_to_change(before: &Value, after: &Value) -> Option<String> {
     let none = Map::new();
     let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));

@@ -1,8 +1,7 @@
-//! Kubernetes objects as the host keeps them: raw JSON text beside a header that is parsed once.
+//! Kubernetes objects in the cache: raw JSON text beside a header that is parsed once.
 //!
-//! Nothing here knows what a kind means. `managedFields` is cut out of the text when an object is decoded; only the
-//! field sets of mortise's own managers are kept, because they decide whether an apply would change anything. The
-//! decoder is `object/decode.rs`.
+//! Nothing here knows what a kind means. The decoder (`object/decode.rs`) cuts `managedFields` out of the text and
+//! keeps only the field sets of mortise's own managers, which show whether an apply would change anything.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -10,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::header::OwnFields;
+pub(crate) use self::header::Text;
 pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
 use crate::projection::Memo;
@@ -23,11 +23,11 @@ mod projected;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// One cached object: its JSON text without managedFields, and the facts that the host needs without parsing it again.
+/// One cached object: its JSON text without managedFields, and the fields that the host reads often.
 pub struct Object {
-    /// What it is.
+    /// apiVersion and kind.
     pub kind: Kind,
-    /// Which one.
+    /// metadata.namespace and metadata.name.
     pub name: Name,
     /// metadata.uid.
     pub uid: Arc<str>,
@@ -45,19 +45,19 @@ pub struct Object {
     pub child_key: Option<Box<str>>,
     /// The annotation [`DESIRED_ANNOTATION`](crate::well_known::DESIRED_ANNOTATION).
     pub desired: Option<Box<str>>,
-    /// Mortise's own server-side applies and status writes among the managedFields. The Update entry of a child that
+    /// The managedFields entries of mortise's server-side applies and status writes. The Update entry of a child that
     /// was created by POST is not kept: such a child is compared by the hash in `desired`.
     pub own_fields: Box<[OwnFields]>,
     json: Arc<str>,
     /// Where the digits of metadata.resourceVersion begin in `json`.
     version_at: usize,
-    /// 0 until it is first asked for.
+    /// 0 until it is first computed.
     content_hash: AtomicU64,
     projections: Memo,
 }
 
 impl Object {
-    /// The JSON text, without managedFields.
+    /// The JSON text without managedFields.
     pub fn json(&self) -> &Arc<str> {
         &self.json
     }
@@ -72,10 +72,9 @@ impl Object {
         label(&self.labels, key)
     }
 
-    /// A hash of the JSON without metadata.resourceVersion: equal for two versions that differ in nothing that a guest
-    /// could act on. Computed when it is first asked for; never 0.
+    /// A hash of the JSON without metadata.resourceVersion. Computed once; never 0.
     pub fn content_hash(&self) -> u64 {
-        // Racing threads compute the same value, so nothing needs to be ordered with it.
+        // Racing threads compute the same value, so Relaxed is enough.
         match self.content_hash.load(Ordering::Relaxed) {
             0 => {
                 let (before, after) = self.json.as_bytes().split_at(self.version_at);
@@ -91,8 +90,7 @@ impl Object {
         }
     }
 
-    /// Bytes that this object holds by itself: its struct, its text and its facts. Interned strings are shared and not
-    /// counted; projections that were made of it are.
+    /// Bytes in memory, with the projections that it remembers, without interned strings, which are shared.
     pub fn bytes(&self) -> usize {
         let own_fields: usize = self
             .own_fields

@@ -1,4 +1,4 @@
-//! Facts for metrics and logs. Nothing is decided by them.
+//! Facts for metrics and logs.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::refusal::Refusal;
 use crate::watch::WatchError;
 use crate::write::{Cause, WriteError};
 
-/// Facts for metrics and logs. The driver decides nothing by them.
+/// A fact for metrics and logs. No decision depends on it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Observation {
-    /// A key entered a controller's queue.
+    /// A key was added to a controller's queue.
     Enqueued {
         /// "podset/PodSet".
         controller: Arc<str>,
-        /// True when it comes back after a failure.
+        /// True for a retry after a failure.
         retry: bool,
     },
-    /// A key left the queue to be worked on.
+    /// A key was taken from the queue.
     Taken {
         /// "podset/PodSet".
         controller: Arc<str>,
         /// How long it waited.
         queued_ms: u64,
     },
-    /// A reconcile, from being taken to its last write, came to its end.
+    /// A reconcile ended.
     Reconciled {
         /// "podset/PodSet".
         controller: Arc<str>,
@@ -35,27 +35,27 @@ pub enum Observation {
         object: ObjectRef,
         /// How it ended.
         result: ReconcileResult,
-        /// From being taken to the end.
+        /// From the take to the last write.
         elapsed_ms: u64,
         /// Writes that were sent.
         writes: u32,
         /// True when the guest was not called because its inputs hash as before (W2).
         skipped: bool,
     },
-    /// A key that was taken was given back without a result: its object or its plugin changed meanwhile, or is gone.
+    /// A turn ended without a result, because the object or the plugin changed or was deleted meanwhile.
     TurnEnded {
         /// "podset/PodSet".
         controller: Arc<str>,
         /// The reconciled object.
         object: ObjectRef,
     },
-    /// A guest broke a bound or trapped.
+    /// A guest trapped or exceeded a bound.
     Fault {
         /// "podset/PodSet".
         controller: Arc<str>,
         /// The reconciled object.
         object: ObjectRef,
-        /// What happened.
+        /// The fault.
         fault: GuestFault,
     },
     /// A plugin's new digest took over.
@@ -72,21 +72,21 @@ pub enum Observation {
         /// The plugin.
         plugin: Arc<str>,
     },
-    /// A plugin is gone, and objects keep its finalizer.
+    /// A plugin was removed, and objects keep its finalizer.
     FinalizersLeft {
         /// The plugin.
         plugin: Arc<str>,
-        /// Which objects, and what releases them.
+        /// The objects, and the command that releases them.
         message: String,
     },
-    /// A plugin is gone, and definitions still have it convert.
+    /// A plugin was removed, and CRDs still name its conversion webhook.
     ConversionLeft {
         /// The plugin.
         plugin: Arc<str>,
-        /// Which, what that means and what to do.
+        /// The CRDs, the consequence and what to do.
         message: String,
     },
-    /// A plugin is over its budget of writes: its keys wait.
+    /// A plugin has used up its write budget, so its keys wait.
     Throttled {
         /// The plugin.
         plugin: Arc<str>,
@@ -100,9 +100,9 @@ pub enum Observation {
         /// Why.
         refusal: Refusal,
     },
-    /// A key waited too long for its own writes to show (R2).
+    /// A key waited too long for its expectations (R2).
     CacheLagging {
-        /// The object that has not shown up.
+        /// The object whose write the cache does not show.
         object: ObjectRef,
     },
     /// A key's circuit breaker opened (X9).
@@ -111,57 +111,57 @@ pub enum Observation {
         controller: Arc<str>,
         /// The reconciled object.
         object: ObjectRef,
-        /// Who fights over what, as far as it is known.
+        /// What keeps changing, and who changes it, if that is known.
         message: String,
     },
-    /// A watch cannot be had.
+    /// A watch failed.
     WatchFailed {
         /// The kind.
         kind: Kind,
         /// Why.
         error: WatchError,
     },
-    /// A kind in the cache was compared with a live list. What differs is mended by a relist.
+    /// An audit compared the cache with a live list. A relist repairs the differences.
     Audited {
         /// The kind.
         kind: Kind,
-        /// What differs.
+        /// The objects that differ.
         differences: Vec<Difference>,
     },
-    /// The API server's versions went backwards, because its etcd was restored; every kind is listed anew.
+    /// The API server's versions went backwards, because etcd was restored. Every kind is relisted.
     Restored {
-        /// The kind by which it was noticed.
+        /// The kind whose versions went backwards.
         kind: Kind,
-        /// What was noticed.
+        /// The versions.
         message: String,
     },
     /// An object could not be decoded.
     Undecodable {
         /// The kind.
         kind: Kind,
-        /// Which, and why.
+        /// The object and the error.
         message: String,
     },
-    /// A write was refused by the API server.
+    /// A write failed.
     WriteFailed {
-        /// The reconcile that it was part of, or None for the host's own.
+        /// The reconcile that sent it; None for the host's own writes.
         cause: Option<Cause>,
-        /// What was written.
+        /// The object.
         target: ObjectRef,
         /// The error.
         error: WriteError,
     },
 }
 
-/// controller-runtime's result labels, and one of our own.
+/// controller-runtime's result labels, and `Terminal`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReconcileResult {
     /// Nothing more to do.
     Success,
-    /// Comes back with backoff.
+    /// Retried with backoff.
     Error,
-    /// Comes back because the guest asked for it.
+    /// Requeued at the guest's request.
     RequeueAfter,
-    /// Does not come back until something changes.
+    /// Not retried until something changes.
     Terminal,
 }

@@ -1,5 +1,5 @@
-//! The rights that the API server checks: those that a plugin needs, from its manifest, and the one that a refusal is about.
-//! Whether a right is held is the API server's to say; `mortise rbac` makes roles of those that are needed.
+//! RBAC permissions: those that a plugin needs by its manifest, and the one that a 403 names. `mortise rbac` prints
+//! roles for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::well_known::AGGREGATE_LABEL;
 #[cfg(test)]
 mod tests;
 
-/// One right: what an API server asks for when something is read or written.
+/// One verb on one kind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Permission {
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
     /// "create", "patch", "delete".
     pub verb: &'static str,
@@ -25,11 +25,11 @@ pub struct Permission {
     pub subresource: Option<Arc<str>>,
 }
 
-/// What a watch needs: `get` is for the live read after a view that stays behind.
+/// The verbs of an informer; `get` is for live reads when the cache lags.
 const READ: [&str; 3] = ["get", "list", "watch"];
 
-/// The rights that a plugin needs: to read every kind that its guests may see, to write its children as their update strategy
-/// does, what it declares to write besides, and the status of what it reconciles unless Kubernetes writes that.
+/// The permissions that a plugin needs: to read its declared kinds, to write its children by their update strategy, its
+/// declared writes, and the status of its primary kinds unless they are built-in.
 pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
     let mut needed = BTreeSet::new();
     let mut allow = |kind: &Kind, subresource: Option<&str>, verbs: &[&'static str]| {
@@ -51,20 +51,21 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
             allow(&controller.primary, None, &["patch"]);
         }
         if !controller.owns.is_empty() {
-            // Children block their owner's foreground deletion. Where OwnerReferencesPermissionEnforcement is on, as in
-            // OpenShift, the API server lets only those say so who could keep the owner by a finalizer as well.
+            // For blockOwnerDeletion: the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift
+            // enables, requires this verb.
             allow(&controller.primary, Some("finalizers"), &["update"]);
         }
         for owned in &controller.owns {
-            // An apply creates what is absent, for which the API server asks for `create` beside `patch`.
-            let wanted: &[&str] =
-                if owned.update.is_in_place() { &["create", "patch", "delete"] } else { &["create", "delete"] };
-            allow(&owned.kind, None, wanted);
+            allow(&owned.kind, None, &["create", "delete"]);
+            if owned.update.is_in_place() {
+                allow(&owned.kind, None, &["patch"]);
+            }
         }
     }
     for rule in manifest.writes.iter() {
         for verb in &rule.verbs {
             match verb {
+                // An apply may create the object.
                 WriteVerb::Apply => allow(&rule.kind, None, &["create", "patch"]),
                 WriteVerb::Patch => allow(&rule.kind, None, &["patch"]),
                 WriteVerb::Delete => allow(&rule.kind, None, &["delete"]),
@@ -78,7 +79,7 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
     needed
 }
 
-/// What an authorizer refused, in the API server's own names.
+/// What an authorizer denied, in the API server's own names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denial<'a> {
     verb: &'a str,
@@ -88,8 +89,8 @@ pub struct Denial<'a> {
 }
 
 impl<'a> Denial<'a> {
-    /// Reads the message of a 403; None when it is not an authorizer's. Quotas, admission and policies answer 403 too, no
-    /// rule helps against those, and nothing but the message tells them apart:
+    /// Parses the message of a 403; None when it is not an authorizer's. Quotas, admission and policies return 403 too,
+    /// no RBAC rule helps against those, and only the message differs:
     /// `User "system:serviceaccount:a:b" cannot create resource "pods" in API group "" in the namespace "default"`
     pub fn read(message: &'a str) -> Option<Self> {
         let (_, after) = message.split_once("User \"")?;
@@ -101,8 +102,8 @@ impl<'a> Denial<'a> {
     }
 }
 
-/// What to do about a refused right: the rule that gives it, with where to add it. A read that is refused asks for all three
-/// verbs of reads, so that granting them one by one is not a game of patience.
+/// The rule that grants a denied permission, and where to add it. For a read it has all three verbs of reads, since the
+/// API server would deny the next one otherwise.
 pub fn missing_text(message: &str, permission: &Permission) -> String {
     let Some(Denial { verb, resource, group }) = Denial::read(message) else {
         return format!(
@@ -111,8 +112,8 @@ pub fn missing_text(message: &str, permission: &Permission) -> String {
         );
     };
     let verbs: &[&str] = if READ.contains(&verb) { &READ } else { &[verb] };
+    let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     format!(
-        "add this rule to a ClusterRole labelled {AGGREGATE_LABEL}=true (`mortise rbac FILE.wasm` prints the whole one):\n- {}",
-        json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+        "add this rule to a ClusterRole labelled {AGGREGATE_LABEL}=true (`mortise rbac FILE.wasm` prints the whole one):\n- {rule}"
     )
 }

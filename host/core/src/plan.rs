@@ -1,7 +1,7 @@
-//! From an outcome and a snapshot to the writes that are missing.
+//! Plans: the writes that are missing between a snapshot and an outcome.
 //!
-//! [`prepare`] checks an outcome once and gives every child its name; [`diff`] compares what was prepared with a
-//! snapshot, as often as wanted. Both are pure; neither knows queues or retries.
+//! [`prepare`] checks an outcome once and names its children; [`diff`] compares the prepared outcome with a snapshot,
+//! as often as needed. Both are pure; neither knows queues or retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,35 +28,35 @@ mod prepare;
 mod prepared;
 mod rollout;
 
-/// What is missing between a snapshot and an outcome.
+/// The writes of children that are missing between a snapshot and an outcome.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Diff {
     /// Creates and applies, in the guest's order.
     pub children: Vec<WriteOp>,
-    /// Deletes: children that are not wanted, or that make place for what is wanted.
+    /// Deletes of children that are not wanted or must be replaced.
     pub deletes: Vec<WriteOp>,
-    /// A wanted child's name is still taken by one that is going away.
+    /// A child's predecessor of the same name is still being deleted.
     pub waits: bool,
-    /// More is to be deleted than one plan may.
+    /// The deletes exceed [`MAX_DELETES_PER_PLAN`].
     pub more_deletes: bool,
-    /// Wanted children whose names belong to objects of someone else.
+    /// Children whose names belong to objects of another owner.
     pub taken: Vec<ObjectRef>,
 }
 
 impl Diff {
-    /// True when writes are sent that change what the guest may read of its children.
+    /// Whether it has writes of children, which the guest may read.
     pub fn changes_what_is_read(&self) -> bool {
         !self.children.is_empty() || !self.deletes.is_empty()
     }
 
-    /// True when the children do not stand as wanted yet, so a status computed beforehand is about to be outdated.
+    /// Whether children will still change, so that a status computed before is soon outdated.
     pub fn changes_children(&self) -> bool {
-        !self.children.is_empty() || !self.deletes.is_empty() || self.waits || self.more_deletes
+        self.changes_what_is_read() || self.waits || self.more_deletes
     }
 }
 
-/// What is missing between the snapshot and what was prepared (X4, X5). What is found to be applied as it is wanted is
-/// remembered, so that it is compared once for each version of the object.
+/// Compares a prepared outcome with a snapshot (X4, X5). `applied` remembers the children that need no apply, so that
+/// each version of an object is compared once.
 pub fn diff(
     prepared: &Prepared,
     spec: &ControllerSpec,
@@ -110,8 +110,8 @@ pub fn diff(
     diff
 }
 
-/// Whether an object is a child that the host has made for this primary. What Kubernetes itself reconciles has children of
-/// Kubernetes' as well, such as the ReplicaSets of a Deployment: those have no key, and are left alone.
+/// Whether an object is a child that the host created for this primary. A built-in primary also has children that
+/// Kubernetes created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
 pub fn is_child(spec: &ControllerSpec, primary_uid: &str, live: &Object) -> bool {
     let is_controlled = live.controller.as_ref().is_some_and(|controller| *controller.uid == *primary_uid);
     is_controlled && (!spec.builtin || live.child_key.is_some())
@@ -133,7 +133,7 @@ fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
 
 fn apply(child: &PreparedChild, live: &Object, manager: &str, applied: &mut Applied) -> Option<WriteOp> {
     let body = child.body.as_ref().filter(|body| !is_applied(live, body, manager, applied))?;
-    // The child is ours, by its owner reference: what somebody else has set of the fields that are wanted is set back.
+    // Forced: the owner reference shows that the child is ours, so wanted fields that others have set are set back.
     let only_if = Precondition::Is(Arc::clone(&live.uid));
     Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(body), force: true, only_if })
 }

@@ -1,5 +1,5 @@
-//! The Plugin object (plugins.mortise.dev), which shows a plugin's state in the cluster. Its CRD is data, kept beside this
-//! file; `engine/lifecycle/conditions.rs` decides its status.
+//! The Plugin object (plugins.mortise.dev), which shows a plugin's state in the cluster. Its CRD is in
+//! `plugin_crd.json`; `engine/lifecycle/conditions.rs` decides its status.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ pub const CRD_NAME: &str = "plugins.mortise.dev";
 /// The CRD, as JSON text.
 pub const CRD: &str = include_str!("plugin_crd.json");
 
-/// The kind that the host keeps one object of for each plugin.
+/// The kind of Plugin objects.
 pub fn kind() -> Kind {
     Kind::new(API_VERSION, "Plugin")
 }
 
-/// The object of the plugin of this name.
+/// The Plugin object of the plugin of this name.
 pub fn of(name: &Arc<str>) -> ObjectRef {
     ObjectRef { kind: kind(), name: Name { namespace: Arc::from(""), name: Arc::clone(name) } }
 }
 
-/// What a Plugin object shows, as far as the host reads it back.
+/// The part of a Plugin object's status that the host reads back.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub struct Shown {
-    /// The digest of the version that serves.
+    /// The digest of the serving version.
     pub digest: Option<String>,
     /// Its conditions.
     pub conditions: Vec<ShownCondition>,
@@ -48,7 +48,7 @@ pub struct ShownCondition {
     pub message: String,
 }
 
-/// What an object shows; nothing when its status is not of this shape.
+/// Reads the status; the default if it has another shape.
 pub fn shown(object: &Object) -> Shown {
     #[derive(Deserialize, Default)]
     struct WithStatus {

@@ -1,14 +1,11 @@
-//! Field projections: the few fields of an object that a plugin asks for, as JSON.
+//! Field projections: the fields of an object that a plugin requests, as JSON.
 //!
-//! A path names members separated by dots: `status.phase`. A member whose name holds a dot stands in brackets and
-//! double quotes: `metadata.annotations["mortise.dev/child"]`; inside the quotes, `\"` and `\\` stand for `"` and `\`.
-//! A path that meets an array goes on in each of its elements: `status.conditions.type` keeps every condition with its
-//! type alone. A member that an object lacks is left out.
+//! A path names members separated by dots: `status.phase`. A member whose name has a dot is written in brackets and
+//! double quotes: `metadata.annotations["mortise.dev/child"]`; inside the quotes, `\"` and `\\` mean `"` and `\`. A
+//! path continues in every element of an array: `status.conditions.type` keeps the type of every condition. Members
+//! that an object lacks are left out.
 //!
-//! Nothing is kept that no path asks for: what a guest does not use it need not receive and parse, and a change of it need
-//! not wake the guest.
-//!
-//! Nothing here knows who asks, or what a kind's fields mean.
+//! A projection keeps only what a path names, so a guest neither parses nor wakes for the rest.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,26 +19,25 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-/// Projections that one object remembers the results of. Each controller that reads a kind usually has one projection of
-/// it, and few kinds are read by more than four; one more would only compute its result again.
+/// Projections that one object remembers. A controller usually has one projection of a kind, and few kinds have more
+/// than four readers; further ones are computed again.
 const MEMO_ENTRIES: usize = 4;
 
-/// Paths of one projection; who needs more wants the whole object.
+/// Paths of one projection. A reader of more fields can read the whole object.
 const MAX_PATHS: usize = 256;
-/// Bytes of all paths of one projection: 64 for each of the most paths. A path of one-letter members takes some hundred
-/// times its text when it is parsed, so this bounds what one question costs to some megabytes, see [`Projection::bytes`].
+/// Bytes of all paths of one projection: 64 for each of [`MAX_PATHS`]. Parsed paths of one-letter members take some
+/// hundred times their text, so this bounds a projection to some megabytes, see [`Projection::bytes`].
 const MAX_PATHS_BYTES: usize = 16 << 10;
 
-/// A parsed list of field paths. Cheap to clone; two equal lists are equal whatever the order of their paths.
+/// A parsed list of field paths. Cheap to clone; the order of the paths does not matter for equality.
 #[derive(Clone)]
 pub struct Projection(Arc<Paths>);
 
 struct Paths {
-    /// Sorted and without repetitions. Empty: whole objects.
+    /// Sorted, each once. Empty: whole objects.
     paths: Vec<Vec<String>>,
     tree: cut::Tree,
     id: u64,
-    /// What all of it takes in memory.
     bytes: usize,
 }
 
@@ -49,11 +45,11 @@ impl Projection {
     /// Parses field paths. An empty list is the projection that keeps everything.
     pub fn parse(fields: &[String]) -> Result<Self, InvalidPath> {
         if fields.len() > MAX_PATHS {
-            return Err(path::invalid(&fields[MAX_PATHS], 0, "more than 256 paths: ask for whole objects instead"));
+            return Err(path::invalid(&fields[MAX_PATHS], 0, "more than 256 paths: read whole objects instead"));
         }
         if fields.iter().map(String::len).sum::<usize>() > MAX_PATHS_BYTES {
             let path = fields.iter().max_by_key(|field| field.len()).map_or("", |longest| longest);
-            return Err(path::invalid(path, 0, "the paths have more than 16384 bytes together: ask for whole objects"));
+            return Err(path::invalid(path, 0, "the paths have more than 16384 bytes together: read whole objects"));
         }
         let mut paths = fields.iter().map(|field| path::parse(field)).collect::<Result<Vec<_>, _>>()?;
         paths.sort();
@@ -78,7 +74,7 @@ impl Projection {
         Self(Arc::new(Paths { paths, tree, id: hasher.finish(), bytes }))
     }
 
-    /// What the parsed paths take in memory. Clones share them.
+    /// Bytes in memory, which clones share.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
@@ -115,13 +111,13 @@ impl fmt::Debug for Projection {
     }
 }
 
-/// The projections that were made of one object. Objects are shared between threads, hence the lock; it is held for a
-/// look at a handful of entries.
+/// The remembered projections of one object. The lock is needed because threads share objects; it is held for a scan of
+/// [`MEMO_ENTRIES`].
 #[derive(Default)]
 pub(crate) struct Memo(Mutex<Vec<Projected>>);
 
 struct Projected {
-    /// Not kept alive: thousands of objects would else hold projections that nobody asks for any more, each another one.
+    /// Weak, because thousands of objects would otherwise keep unused projections alive.
     projection: Weak<Paths>,
     hash: u64,
     text: Arc<str>,
@@ -129,21 +125,21 @@ struct Projected {
 
 impl Projected {
     fn is_of(&self, projection: &Projection) -> bool {
-        // An allocation is not given to another one as long as somebody points to it.
+        // The weak reference keeps the allocation, so no other projection can have this address.
         self.projection.as_ptr() == Arc::as_ptr(&projection.0)
             || self.projection.upgrade().is_some_and(|known| Projection(known) == *projection)
     }
 }
 
 impl Memo {
-    /// What the projection keeps of the object's text, and its hash, when it is remembered.
+    /// The remembered text of a projection, and its hash.
     pub(crate) fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = entries.iter().find(|entry| entry.is_of(projection))?;
         Some((known.text.clone(), known.hash))
     }
 
-    /// The same, cut out of the object's text when it is not remembered yet. The hash is never 0.
+    /// The same, cut out of the object's text if it is not remembered. The hash is never 0.
     pub(crate) fn get_or_cut(&self, projection: &Projection, json: &Arc<str>) -> (Arc<str>, u64) {
         if let Some(known) = self.get(projection) {
             return known;
@@ -165,7 +161,7 @@ impl Memo {
         if entries.len() == MEMO_ENTRIES {
             entries.remove(0);
         }
-        // Most objects are projected once or not at all; the default growth would reserve four places.
+        // Most objects have one projection or none; the default growth would reserve four entries.
         entries.reserve_exact(1);
         entries.push(Projected { projection: Arc::downgrade(&projection.0), hash, text });
     }

@@ -1,8 +1,7 @@
-//! What a guest asks of a snapshot: a kind, perhaps a namespace, a label selector and values of fields, and the fields it wants.
+//! Queries: a kind with an optional namespace, label selector, field selector, projection and limit.
 //!
-//! [`Query`] is the question as it was asked; [`CompiledQuery`] is the same question after its selector and field paths
-//! were parsed, and [`QueryCache`] remembers the step between them. Nothing here looks at a store: `view.rs` asks,
-//! `dependencies.rs` remembers what was asked.
+//! [`Query`] is what a guest sends; [`CompiledQuery`] has its selectors and field paths parsed, and [`QueryCache`]
+//! remembers compiled queries. `view.rs` evaluates them on a snapshot, `dependencies.rs` records them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
@@ -19,96 +18,89 @@ use crate::selector::{InvalidSelector, Selector};
 #[cfg(test)]
 mod tests;
 
-/// Entries of each table of a cache. A plugin has a handful of field lists, but its selectors may name the object it
-/// reconciles; a full table is emptied, and the next calls parse again.
+/// Entries of each table of a cache. A plugin has few field lists, but its selectors may name the reconciled object. A
+/// full table is cleared, and the next calls parse again.
 const CACHE_ENTRIES: usize = 256;
-/// Bytes of each table of a cache, as asked and as parsed together: 2 KiB for each entry, where real questions take some
-/// hundred. What is larger than a table is not kept at all.
+/// Bytes of each table of a cache, as text and as parsed: 2 KiB per entry, where usual queries take some hundred bytes.
+/// A query that is larger than the table is not kept.
 const CACHE_BYTES: usize = 512 << 10;
-/// What a table and the allocator take for an entry beside its texts, rounded up.
+/// What the table and the allocator add to an entry's texts, rounded up.
 const ENTRY_BYTES: usize = 128;
 
-/// A question about many objects of one kind, as a guest asks it.
+/// A query for objects of one kind, as a guest sends it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Query {
-    /// What to look for.
+    /// The kind.
     pub kind: Kind,
-    /// None: every namespace. For cluster-scoped kinds it is always None.
+    /// None: every namespace. Always None for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// Kubernetes label selector syntax. None: all objects.
+    /// A label selector in Kubernetes' syntax. None: all objects.
     pub selector: Option<String>,
-    /// Field paths with the values that every object has there. Empty: all objects.
+    /// Field paths with the value that selected objects have there. Empty: all objects.
     pub field_selector: Vec<(String, FieldValue)>,
-    /// Field paths to keep, and nothing else, in the syntax of [`crate::projection`]. Empty: whole objects.
+    /// The field paths to keep, in the syntax of [`crate::projection`]. Empty: whole objects.
     pub fields: Vec<String>,
-    /// At most this many, counted in the order of namespace and name.
+    /// The maximum number of objects, in the order of namespace and name.
     pub limit: Option<u32>,
 }
 
-/// A query whose parts were parsed. Two are equal when they ask the same, however it was written.
+/// A parsed query. Equal queries that are written differently are equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CompiledQuery {
-    /// What to look for.
+    /// The kind.
     pub kind: Kind,
     /// None: every namespace.
     pub namespace: Option<Arc<str>>,
-    /// Which labels.
+    /// The label selector.
     pub selector: Selector,
-    /// Which values of fields.
+    /// The field selector.
     pub field_selector: FieldSelector,
-    /// Which fields of them to keep.
+    /// The fields to keep.
     pub fields: Projection,
-    /// At most this many.
+    /// The maximum number of objects.
     pub limit: Option<u32>,
 }
 
 /// Why a query cannot be compiled.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error(transparent)]
 pub enum InvalidQuery {
-    /// The selector cannot be read.
-    #[error(transparent)]
+    /// The label selector.
     Selector(#[from] InvalidSelector),
-    /// The field selector cannot be used.
-    #[error(transparent)]
+    /// The field selector.
     FieldSelector(#[from] InvalidFieldSelector),
-    /// A field path cannot be read.
-    #[error(transparent)]
+    /// A field path to keep.
     Path(#[from] InvalidPath),
 }
 
 impl Query {
-    /// Everything of a kind, whole.
+    /// All objects of a kind, whole.
     pub fn all(kind: Kind) -> Self {
         Self { kind, namespace: None, selector: None, field_selector: Vec::new(), fields: Vec::new(), limit: None }
     }
 
-    /// What the texts of the question take in memory.
     fn bytes(&self) -> usize {
         let of_text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let of_field = |(path, value): &(String, FieldValue)| size_of_val(path) + path.len() + value.bytes();
         size_of::<Self>()
             + self.kind.api_version.len()
             + self.kind.kind.len()
             + of_text(&self.namespace)
             + of_text(&self.selector)
-            + self
-                .field_selector
-                .iter()
-                .map(|(path, value)| size_of_val(path) + path.len() + value.bytes())
-                .sum::<usize>()
+            + self.field_selector.iter().map(of_field).sum::<usize>()
             + bytes_of_texts(&self.fields)
     }
 
-    /// Parses the selector and the field paths.
+    /// Parses the selectors and the field paths.
     pub fn compile(&self) -> Result<CompiledQuery, InvalidQuery> {
         self.compile_with(Projection::parse(&self.fields)?)
     }
 
-    /// As [`Self::compile`], with the field paths parsed already.
     fn compile_with(&self, fields: Projection) -> Result<CompiledQuery, InvalidQuery> {
         Ok(CompiledQuery {
             kind: self.kind.clone(),
             namespace: self.namespace.as_deref().map(Into::into),
-            selector: self.selector.as_deref().map_or(Ok(Selector::everything()), Selector::parse)?,
+            selector: self.selector.as_deref().map(Selector::parse).transpose()?.unwrap_or_default(),
             field_selector: FieldSelector::parse(&self.field_selector)?,
             fields,
             limit: self.limit,
@@ -117,7 +109,7 @@ impl Query {
 }
 
 impl CompiledQuery {
-    /// What it takes in memory, its field paths included, which it may share with others.
+    /// Bytes in memory, with its projection, which others may share.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.namespace.as_ref().map_or(0, |namespace| namespace.len())
@@ -126,8 +118,8 @@ impl CompiledQuery {
             + self.fields.bytes()
     }
 
-    /// Whether the object is among those asked for, the limit aside. Values of fields take units of the budget to look at; None
-    /// when there are not enough.
+    /// Whether the query selects the object, apart from the limit. The field selector spends units of the budget; None
+    /// when it is used up.
     pub(crate) fn matches_within(&self, object: &Object, budget: &Budget) -> Option<bool> {
         let may_match = object.kind == self.kind
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == object.name.namespace)
@@ -140,8 +132,8 @@ impl CompiledQuery {
     }
 }
 
-/// Remembers what was compiled, so that a plugin's few questions are parsed once and not at each call. What a guest asks
-/// decides what stands here, so each table has a bound in entries and one in bytes.
+/// Compiled queries of a plugin, which are parsed once and not at each call. Guests choose the queries, so each table
+/// is bounded in entries and in bytes.
 #[derive(Debug, Default)]
 pub struct QueryCache(Mutex<Tables>);
 
@@ -168,7 +160,7 @@ impl QueryCache {
         Ok(new)
     }
 
-    /// What both tables hold.
+    /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.projections.bytes + tables.queries.bytes
@@ -187,7 +179,7 @@ impl Tables {
     }
 }
 
-/// One table of a cache. The hasher has no random key: a run is the same each time.
+/// One table of a cache. The hasher has no random key, which keeps runs reproducible.
 #[derive(Debug)]
 struct Remembered<K, V> {
     entries: HashMap<K, V, BuildHasherDefault<DefaultHasher>>,
@@ -201,7 +193,7 @@ impl<K, V> Default for Remembered<K, V> {
 }
 
 impl<K: Hash + Eq, V> Remembered<K, V> {
-    /// Adds an entry of this size, after which the table is within its bounds.
+    /// Adds an entry of this size; first clears the table if the entry would exceed a bound.
     fn add(&mut self, bytes: usize, entry: impl FnOnce() -> (K, V)) {
         let bytes = bytes + ENTRY_BYTES;
         if bytes > CACHE_BYTES {

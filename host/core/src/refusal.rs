@@ -1,6 +1,6 @@
-//! Why something that a plugin or its source offers is not accepted.
+//! Why the host does not accept a component.
 
-/// A refusal: one reason and one explanation. Becomes a condition, an Event and a metric.
+/// A refusal, which becomes a condition, an Event and a metric.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -8,26 +8,26 @@ pub struct Refusal {
     pub reason: &'static str,
     /// What, where, why and what to do.
     pub message: String,
-    /// How far a component had come.
+    /// The step that failed.
     pub at: RefusedAt,
 }
 
-/// How far a component had come when it was refused.
+/// The step at which a component was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusedAt {
-    /// Its bytes are no component of the contract.
+    /// The scan of its bytes, which are not a component of the contract.
     Bytes,
-    /// They are, and it does not compile, or its manifest is not accepted.
+    /// A later step: compilation, trial instantiation, or the check of its manifest.
     Compile,
 }
 
 impl Refusal {
-    /// A refusal with its reason and its explanation.
+    /// A refusal at [`RefusedAt::Compile`].
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), at: RefusedAt::Compile }
     }
 
-    /// The refusal of bytes that are no component of the contract.
+    /// A refusal at [`RefusedAt::Bytes`].
     pub fn of_bytes(reason: &'static str, message: impl Into<String>) -> Self {
         Self { at: RefusedAt::Bytes, ..Self::new(reason, message) }
     }

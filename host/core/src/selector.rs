@@ -1,28 +1,25 @@
 //! Kubernetes label selectors: `app=web,tier in (a, b),!legacy`.
 //!
-//! The syntax is what `kubectl get -l` takes: `=`, `==`, `!=`, `in`, `notin`, `key`, `!key`, joined by commas that mean
-//! "and". As in Kubernetes, `!=` and `notin` also match objects without the key. Nothing here looks at a store.
+//! The syntax is that of `kubectl get -l`: `=`, `==`, `!=`, `in`, `notin`, `key`, `!key`, joined by commas that mean
+//! "and". As in Kubernetes, `!=` and `notin` also match objects without the key.
 
 use std::fmt;
 
 use thiserror::Error;
 
-use crate::object::{Label, label};
+use crate::object::{Label, is_object_name, label};
 
 #[cfg(test)]
 mod tests;
 
-/// Longest selector in bytes; what a URL could carry to the API server is less.
+/// More than a URL can carry to the API server.
 const MAX_SELECTOR_BYTES: usize = 8_192;
-/// Terms of one selector. Each is looked at for each object, and those that an index answers are walked side by side; a
-/// label selector of a workload has one to five.
+/// Terms of one selector, each of which is compared with each object. The selector of a workload has one to five.
 const MAX_TERMS: usize = 64;
-/// What Kubernetes admits for a label value, and for a label key without its prefix.
+/// Kubernetes' bound for a label value, and for a label key without its prefix.
 const MAX_NAME_BYTES: usize = 63;
-/// What Kubernetes admits for the prefix of a label key: a DNS subdomain.
-const MAX_PREFIX_BYTES: usize = 253;
 
-/// A parsed label selector. The empty one matches everything.
+/// A parsed label selector. The default matches everything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Selector {
     terms: Vec<Term>,
@@ -36,7 +33,7 @@ struct Term {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Operator {
-    /// One of these values. `=` is a set of one.
+    /// One of these values; `=` has one.
     In(Vec<String>),
     /// None of these values, or no such key.
     NotIn(Vec<String>),
@@ -44,27 +41,22 @@ enum Operator {
     Absent,
 }
 
-/// Why a selector cannot be read.
+/// Why a label selector cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the label selector {selector:?} is invalid at byte {at}: {problem}")]
 pub struct InvalidSelector {
-    /// The selector as it was given.
+    /// The selector.
     pub selector: String,
-    /// Where in it.
+    /// The byte.
     pub at: usize,
-    /// What is wrong there.
+    /// The error there.
     pub problem: &'static str,
 }
 
 impl Selector {
-    /// Parses a selector; white space around its parts does not matter.
+    /// Parses a selector, ignoring white space around its parts.
     pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
         Parser { text, at: 0 }.selector()
-    }
-
-    /// The selector that matches everything.
-    pub fn everything() -> Self {
-        Self::default()
     }
 
     /// Whether it matches everything.
@@ -72,7 +64,7 @@ impl Selector {
         self.terms.is_empty()
     }
 
-    /// What the parsed terms take in memory, the selector itself not counted.
+    /// Bytes in memory, without the struct itself.
     pub fn bytes(&self) -> usize {
         let of_values =
             |values: &Vec<String>| size_of_val(&**values) + values.iter().map(String::capacity).sum::<usize>();
@@ -83,7 +75,7 @@ impl Selector {
         size_of_val(&*self.terms) + self.terms.iter().map(of_term).sum::<usize>()
     }
 
-    /// Whether labels, sorted by key, match every term.
+    /// Whether labels, which must be sorted by key, match every term.
     pub fn matches(&self, labels: &[Label]) -> bool {
         self.terms.iter().all(|term| {
             let value = label(labels, &term.key);
@@ -96,7 +88,7 @@ impl Selector {
         })
     }
 
-    /// The labels that every match has: the terms that an index can answer.
+    /// The labels that every match has, by which an index can be searched.
     pub fn required(&self) -> impl Iterator<Item = (&str, &str)> {
         self.terms.iter().filter_map(|term| match &term.operator {
             Operator::In(values) if values.len() == 1 => Some((term.key.as_str(), values[0].as_str())),
@@ -154,7 +146,7 @@ impl<'a> Parser<'a> {
                 return Err(self.invalid(self.at, "a term is expected after the comma"));
             }
         }
-        // Selectors are kept for as long as an answer is, so they hold no room to grow.
+        // Dependencies keep selectors, so spare capacity is freed.
         terms.shrink_to_fit();
         Ok(Selector { terms })
     }
@@ -187,14 +179,11 @@ impl<'a> Parser<'a> {
     fn key(&mut self) -> Result<String, InvalidSelector> {
         let start = self.at;
         let key = self.word();
-        let (prefix, name) = match key.split_once('/') {
-            Some((prefix, name)) => (Some(prefix), name),
-            None => (None, key),
-        };
         if key.is_empty() {
             return Err(self.invalid(start, "a label key is expected"));
         }
-        if !is_name(name) || prefix.is_some_and(|prefix| !is_prefix(prefix)) {
+        let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+        if !is_name(name) || prefix.is_some_and(|prefix| !is_object_name(prefix)) {
             return Err(self.invalid(start, "this is not a label key"));
         }
         Ok(key.to_owned())
@@ -210,7 +199,7 @@ impl<'a> Parser<'a> {
         Ok(value.to_owned())
     }
 
-    /// `(a, b)`; sorted, so that the same set is the same selector.
+    /// `(a, b)`, sorted so that equal sets are equal selectors.
     fn values(&mut self) -> Result<Vec<String>, InvalidSelector> {
         self.space();
         if !self.take("(") {
@@ -233,7 +222,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// The longest run of characters that a key or a value may have.
+    /// The longest run of characters that keys and values have.
     fn word(&mut self) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c))).unwrap_or(rest.len());
@@ -264,21 +253,10 @@ impl<'a> Parser<'a> {
 }
 
 fn is_name(name: &str) -> bool {
-    let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let is_alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
     name.len() <= MAX_NAME_BYTES
-        && alphanumeric(bytes.first())
-        && alphanumeric(bytes.last())
+        && is_alphanumeric(bytes.first())
+        && is_alphanumeric(bytes.last())
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-}
-
-fn is_prefix(prefix: &str) -> bool {
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        edge(bytes.first())
-            && edge(bytes.last())
-            && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
-    };
-    prefix.len() <= MAX_PREFIX_BYTES && prefix.split('.').all(is_label)
 }

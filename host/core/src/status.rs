@@ -1,5 +1,5 @@
-//! The status of a reconciled object: what the guest wants merged with what stands there, as the smallest JSON merge
-//! patch, or nothing when nothing would change (X5). The host stamps times and observedGeneration (X6).
+//! The status of a reconciled object: compares the guest's status and conditions with the live ones and makes the
+//! smallest JSON merge patch, or none if nothing would change (X5). The host stamps times and observedGeneration (X6).
 
 use std::sync::Arc;
 
@@ -11,28 +11,27 @@ use crate::contract::{Condition, ConditionStatus};
 use crate::json::is_same;
 use crate::manifest::CustomResource;
 use crate::object::{Kind, Object};
-use crate::time;
-use crate::time::Now;
+use crate::time::{self, Now};
 
-/// The condition by which the host says that an object gets no further; absent while all is well, as kstatus has it.
+/// The host's condition of an object that makes no progress, as in kstatus; absent otherwise.
 pub const STALLED: &str = "Stalled";
-/// The condition by which the host says that an object is on its way, with what `Ready` says: present while the guest's
-/// `Ready` is not True and the object is not stalled, as kstatus has it. A guest may state one of its own instead.
+/// The host's condition, as in kstatus, while the guest's `Ready` is not True and the object is not stalled; it has the
+/// reason and message of `Ready`. A guest may set its own instead.
 pub const RECONCILING: &str = "Reconciling";
-/// The condition that a guest sums up an object by.
+/// The guest's summary of an object.
 const READY: &str = "Ready";
-/// The condition by which the host says that evictions wait for a PodDisruptionBudget; absent while none does.
+/// The host's condition while evictions wait for a PodDisruptionBudget; absent otherwise.
 pub const EVICTING: &str = "Evicting";
 /// Its reason.
 const BLOCKED: &str = "DisruptionBudget";
 
-/// Whether a condition of this type is the host's own, so that no guest states it.
+/// Whether only the host may set a condition of this type.
 pub fn is_of_host(name: &str) -> bool {
     name == STALLED || name == EVICTING
 }
 
-/// Which of the host's own fields a kind's status can hold. What the schema does not name would be pruned by the API
-/// server, and the host would write it again for ever.
+/// The host's own fields that the schema of a kind's status has. The API server would prune other fields, and the host
+/// would write them again for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatusShape {
     /// The kind has a status subresource.
@@ -43,12 +42,12 @@ pub struct StatusShape {
     pub conditions: bool,
     /// status.conditions[].observedGeneration.
     pub condition_generation: bool,
-    /// status.conditions is a map by type, so that the API server records whose each condition is.
+    /// status.conditions is a map by type, so that the API server records the manager of each condition.
     pub conditions_by_type: bool,
 }
 
 impl StatusShape {
-    /// Reads the shape out of the CRD that serves a kind.
+    /// Reads the shape from the CRD that serves a kind.
     pub fn of(crd: &CustomResource, kind: &Kind) -> Self {
         let Ok(body) = serde_json::from_str::<Value>(&crd.body) else { return Self::default() };
         let versions = body["spec"]["versions"].as_array();
@@ -71,24 +70,24 @@ impl StatusShape {
     }
 }
 
-/// What a status is made of.
+/// The wanted status.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted<'a> {
     /// The guest's fields; None leaves them alone.
     pub fields: Option<&'a Map<String, Value>>,
     /// The guest's conditions; None leaves them alone.
     pub conditions: Option<&'a [Condition]>,
-    /// The host's own condition: the reason and message of [`STALLED`], or None when the object is not stalled.
+    /// Reason and message of [`STALLED`], or None.
     pub stalled: Option<(&'a str, &'a str)>,
-    /// Whether the host's own condition [`RECONCILING`] goes with a `Ready` that is not True.
+    /// Whether the host sets [`RECONCILING`] for a `Ready` that is not True.
     pub tells_progress: bool,
-    /// The host's own condition [`EVICTING`]: which Pods wait for which budget, or None when none does.
+    /// The message of [`EVICTING`], which names Pods and budgets, or None.
     pub evicting: Option<&'a str>,
-    /// The generation of the object that the guest was given, which the status is about.
+    /// The generation of the object that the guest saw.
     pub generation: i64,
 }
 
-/// The merge patch that turns the live status into the wanted one, or None when it stands already.
+/// The merge patch from the live status to the wanted one, or None if they are equal.
 pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wanted<'_>, now: Now) -> Option<Arc<str>> {
     if !shape.subresource {
         return None;
@@ -97,27 +96,21 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
     let owned = owned_fields(primary, manager);
     let mut changes = Map::new();
     if let Some(fields) = wanted.fields {
-        for (name, value) in fields {
-            if name == "conditions" || name == "observedGeneration" {
-                continue;
-            }
+        let is_of_guest = |name: &str| name != "conditions" && name != "observedGeneration";
+        for (name, value) in fields.iter().filter(|(name, _)| is_of_guest(name)) {
             difference(live.get(name), value, name, &mut changes);
         }
-        for name in owned.keys().filter_map(|key| key.strip_prefix("f:")) {
-            let host_owned = name == "conditions" || name == "observedGeneration";
-            if !host_owned && !fields.contains_key(name) && live.contains_key(name) {
+        for name in owned.keys().filter_map(|key| key.strip_prefix("f:")).filter(|name| is_of_guest(name)) {
+            if !fields.contains_key(name) && live.contains_key(name) {
                 changes.insert(name.to_owned(), Value::Null);
             }
         }
-    }
-    if shape.observed_generation
-        && wanted.fields.is_some()
-        && live.get("observedGeneration") != Some(&json!(wanted.generation))
-    {
-        changes.insert("observedGeneration".to_owned(), json!(wanted.generation));
+        if shape.observed_generation && live.get("observedGeneration") != Some(&json!(wanted.generation)) {
+            changes.insert("observedGeneration".to_owned(), json!(wanted.generation));
+        }
     }
     if shape.conditions || wanted.conditions.is_some_and(|conditions| !conditions.is_empty()) {
-        let before = live.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let before = conditions_of(&live);
         let after = conditions(before, &owned, wanted, shape.condition_generation.then_some(wanted.generation), now);
         if after != before {
             changes.insert("conditions".to_owned(), Value::Array(after));
@@ -128,31 +121,28 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
     }
     let mut metadata = json!({"uid": &*primary.uid});
     if changes.contains_key("conditions") && has_foreign_condition(&live, &owned, wanted) {
-        // A merge patch replaces the list as a whole, so it has to be the list that was seen.
+        // A merge patch replaces the whole list, so another writer's change must be a conflict.
         metadata["resourceVersion"] = json!(primary.resource_version.0.to_string());
     }
     Some(json!({"metadata": metadata, "status": changes}).to_string().into())
 }
 
-/// Whether somebody else has a condition on this object.
+/// Whether another manager has a condition on this object.
 fn has_foreign_condition(live: &Map<String, Value>, owned: &Map<String, Value>, wanted: &Wanted<'_>) -> bool {
-    let ours = |name: &str| {
+    let is_ours = |name: &str| {
         is_of_host(name) || is_owned(owned, name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
     };
-    let conditions = live.get("conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| !ours(condition["type"].as_str().unwrap_or_default()))
+    conditions_of(live).iter().any(|condition| !is_ours(condition["type"].as_str().unwrap_or_default()))
 }
 
-/// Whether the field set that is recorded for our writes has the condition of this type.
+/// Whether the field set of our manager has the condition of this type.
 fn is_owned(owned: &Map<String, Value>, name: &str) -> bool {
     owned.get("f:conditions").is_some_and(|set| !set[format!("k:{}", json!({"type": name}))].is_null())
 }
 
-/// Whether the object says already that it is stalled for this reason.
+/// Whether the object has the condition [`STALLED`] with this reason and message.
 pub fn says_stalled(primary: &Object, reason: &str, message: &str) -> bool {
-    let live = live_status(primary);
-    let conditions = live.get("conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| {
+    conditions_of(&live_status(primary)).iter().any(|condition| {
         condition["type"] == STALLED
             && condition["status"] == "True"
             && condition["reason"] == reason
@@ -170,7 +160,11 @@ fn live_status(primary: &Object) -> Map<String, Value> {
     text.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
 }
 
-/// The `f:status` part of the field set that the API server has recorded for our writes of this status.
+fn conditions_of(live: &Map<String, Value>) -> &[Value] {
+    live.get("conditions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// `f:status` of the field set of our manager.
 fn owned_fields(primary: &Object, manager: &str) -> Map<String, Value> {
     let entry = primary.own_fields.iter().find(|own| &*own.subresource == "status" && &*own.manager == manager);
     let fields = entry.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
@@ -180,8 +174,7 @@ fn owned_fields(primary: &Object, manager: &str) -> Map<String, Value> {
     }
 }
 
-/// Adds to `changes` what makes `live` equal to `wanted` under `name`. A null in `wanted` means absent, because a merge
-/// patch cannot say anything else by it.
+/// Adds to `changes` what makes `live` equal to `wanted` under `name`. As in a merge patch, null means absent.
 fn difference(live: Option<&Value>, wanted: &Value, name: &str, changes: &mut Map<String, Value>) {
     match (live, wanted) {
         (None | Some(Value::Null), Value::Null) => {}
@@ -223,15 +216,14 @@ fn conditions(
         unready(wanted).map(|ready| of_host(RECONCILING, ConditionStatus::True, &ready.reason, &ready.message));
     let guests = wanted.conditions.into_iter().flatten();
     let all: Vec<&Condition> = guests.chain(&reconciling).chain(&stalled).chain(&evicting).collect();
-    // A guest that leaves its conditions alone (it failed) keeps them; the host's own always follow the state.
-    let is_left_over = |condition: &Value| {
+    // A failed call leaves the guest's conditions alone; the host's own always follow the state.
+    let is_obsolete = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
-        let ours = is_owned(owned, name);
         let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
-        let is_over = name == STALLED || (ours && (follows_state || wanted.conditions.is_some()));
-        !all.iter().any(|wanted| wanted.name == name) && is_over
+        let is_ours = is_owned(owned, name) && (follows_state || wanted.conditions.is_some());
+        !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || is_ours)
     };
-    let mut after: Vec<Value> = before.iter().filter(|condition| !is_left_over(condition)).cloned().collect();
+    let mut after: Vec<Value> = before.iter().filter(|condition| !is_obsolete(condition)).cloned().collect();
     for condition in all {
         let place = after.iter().position(|found| found["type"] == condition.name);
         let live = place.map(|place| &after[place]);
@@ -244,15 +236,17 @@ fn conditions(
     after
 }
 
-/// The guest's `Ready` of an object that is on its way.
+/// The guest's `Ready` for which the host sets [`RECONCILING`].
 fn unready<'a>(wanted: &Wanted<'a>) -> Option<&'a Condition> {
-    let stated = wanted.conditions.unwrap_or_default();
-    let is_told = wanted.stalled.is_none() && !stated.iter().any(|condition| condition.name == RECONCILING);
+    let guests = wanted.conditions.unwrap_or_default();
+    let is_set_by_host = wanted.tells_progress
+        && wanted.stalled.is_none()
+        && !guests.iter().any(|condition| condition.name == RECONCILING);
     let is_unready = |condition: &&Condition| condition.name == READY && condition.status != ConditionStatus::True;
-    stated.iter().find(is_unready).filter(|_| wanted.tells_progress && is_told)
+    guests.iter().find(is_unready).filter(|_| is_set_by_host)
 }
 
-/// A condition as it is written: unchanged conditions keep their time, and so compare equal to what stands there.
+/// The JSON of a condition. One of unchanged status keeps its time, so that it equals the live one.
 pub fn stamp(condition: &Condition, live: Option<&Value>, generation: Option<i64>, now: Now) -> Value {
     let same_status = live.filter(|live| live["status"] == condition.status.as_str());
     let since = same_status.and_then(|live| live["lastTransitionTime"].as_str()).map(str::to_owned);

@@ -1,12 +1,12 @@
-//! The cache: one writer, and snapshots of every kind at once that cost nothing to take.
+//! The cache: one writer, and immutable snapshots of all kinds that cost nothing to take.
 //!
-//! Watch events and lists flow in, [`Change`]s flow out; what they mean is for others to say. A snapshot shares its
-//! structure with the store by persistent maps, so a writer never waits for a reader and a reader never sees a change
-//! (R1). `store/table.rs` holds one kind with its indexes, `store/listing.rs` merges lists (R6).
+//! Watch events and lists come in, [`Change`]s go out. A snapshot shares persistent maps with the store, so the writer
+//! never waits for a reader and a reader never sees a change (R1). `store/table.rs` holds one kind with its indexes,
+//! `store/listing.rs` merges lists (R6).
 //!
-//! Events of one kind may come late or twice, and a list may be older than what a watch has shown. So an object is only
-//! ever replaced by a newer version, and a deletion is remembered for a while: no view is older than one before it (R3).
-//! Only when the API server's own versions went backwards does a list replace whatever is there ([`Store::rewind`]).
+//! Events of one kind may come late or twice, and a list may be older than the watch. So only a newer version replaces
+//! an object, and tombstones remember deletions: no view is older than one before it (R3). Only after the API server's
+//! versions went backwards does a list replace newer versions ([`Store::rewind`]).
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -29,31 +29,31 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of objects that one step looks at to build indexes: some hundred microseconds. With 100,000 Pods of 5 KiB an index
-/// takes 8,000 steps, which are some seconds in a cluster of that size; until then its queries look at every object.
+/// Bytes of objects that one step adds to an index: some hundred microseconds. With 100,000 Pods of 5 KiB an index
+/// takes 8,000 steps, which are some seconds in a cluster of that size; until then its queries scan every object.
 const BUILD_BYTES: usize = 64 << 10;
 
-/// What one event changed: both sides are None when it changed nothing.
+/// The effect of one event; both sides are None if it changed nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// The object as it was; None when it is new.
+    /// The old object; None if it was created.
     pub before: Option<Arc<Object>>,
-    /// The object as it is; None when it is gone.
+    /// The new object; None if it was deleted.
     pub after: Option<Arc<Object>>,
 }
 
 impl Change {
-    /// Whether nothing changed: the event was a replay, or said what was known.
+    /// Whether nothing changed, as by a replayed event.
     pub fn is_empty(&self) -> bool {
         self.before.is_none() && self.after.is_none()
     }
 
-    /// The newest version that the change knows.
+    /// The new object, or the deleted one.
     pub fn object(&self) -> Option<&Arc<Object>> {
         self.after.as_ref().or(self.before.as_ref())
     }
 
-    /// Which object changed.
+    /// The object's kind and name.
     pub fn reference(&self) -> Option<ObjectRef> {
         self.object().map(|object| object.reference())
     }
@@ -63,30 +63,30 @@ impl Change {
 #[derive(Debug, Default)]
 pub struct Store {
     tables: OrdMap<Kind, Arc<Table>>,
-    /// The hasher has no random key: a run is the same each time.
+    /// The hasher has no random key, which keeps runs reproducible.
     writing: HashMap<Kind, Writing, BuildHasherDefault<DefaultHasher>>,
     /// Kinds with an index that is not complete.
     building: BTreeSet<Kind>,
-    /// Where a kind that comes back begins to count its changes: above all that were counted before.
+    /// The first number of changes of a kind that is read again: above all earlier ones.
     first_change: u64,
 }
 
-/// What only the writer needs to know of a kind.
+/// The state of a kind that snapshots do not need.
 #[derive(Debug, Default)]
 struct Writing {
     free: Vec<u32>,
-    /// What the list that is under way has shown.
+    /// The slots that the current list has shown.
     listing: Option<Seen>,
-    /// The lowest version that was seen before this list and that the list has shown an older state than.
+    /// The lowest version seen before the current list of which the list has shown an older state.
     contradicted: Option<ResourceVersion>,
     tombstones: Tombstones,
     recent: Recent,
-    /// Versions from before a restore of etcd are in the table, and only a list counts ([`Store::rewind`]).
+    /// The table has versions from before a restore of etcd; only a list may change it ([`Store::rewind`]).
     rewound: bool,
 }
 
 impl Writing {
-    /// Whether a watch event is one of a history that was taken back.
+    /// Whether events belong to the history before a restore of etcd.
     fn is_void(&self) -> bool {
         self.rewound && self.listing.is_none()
     }
@@ -98,11 +98,12 @@ impl Store {
         Self::default()
     }
 
-    /// An event of a kind's watch: the object is new or has changed. Watches deliver in order, so this also moves
-    /// [`Snapshot::progress`]; the answer to a write must not come in here, for events before it may still be under way.
+    /// Applies ADDED or MODIFIED of the kind's watch. A watch delivers in order, so this also moves
+    /// [`Snapshot::progress`]. The response of a write must not be applied here, because events before it may still
+    /// come.
     ///
-    /// An object that is not there though everything up to its version was told is one that is gone: the event is a
-    /// replay of what a list has overtaken, perhaps from before this process began, so that no grave tells of it (R3).
+    /// An event of an absent object, with a version that was already delivered, is a replay of an object that was
+    /// deleted, perhaps before this process began, so that it has no tombstone (R3).
     pub fn apply(&mut self, object: Object) -> Change {
         let (table, writing) = self.kind(&object.kind);
         let is_replay = object.resource_version <= table.progress && table.find(&object.name).is_none();
@@ -113,24 +114,33 @@ impl Store {
         put(table, writing, object)
     }
 
-    /// An event of a kind's watch: the object was deleted, at `version`.
+    /// Applies DELETED of the kind's watch, at `version`.
     pub fn remove(&mut self, kind: &Kind, name: &Name, version: ResourceVersion) -> Change {
         let (table, writing) = self.kind(kind);
         if writing.is_void() {
             return Change::default();
         }
         table.progress = table.progress.max(version);
-        take(table, writing, name, version)
+        table.max_seen = table.max_seen.max(version);
+        match table.find(name) {
+            // Another object of the same name was created since.
+            Some((_, object)) if object.resource_version > version => Change::default(),
+            Some((slot, _)) => delete(table, writing, slot, name, version),
+            None => {
+                writing.tombstones.add(name, version);
+                Change::default()
+            }
+        }
     }
 
-    /// A list of the kind begins; a list that was under way is given up.
+    /// Begins a list of the kind, and abandons the current one.
     pub fn begin_list(&mut self, kind: &Kind) {
         let (_, writing) = self.kind(kind);
         writing.listing = Some(Seen::default());
         writing.contradicted = None;
     }
 
-    /// An object of the list. What is unchanged since it was last seen is an empty change.
+    /// Applies an object of the current list.
     pub fn list_item(&mut self, object: Object) -> Change {
         let (table, writing) = self.kind(&object.kind);
         if writing.is_void() {
@@ -141,8 +151,8 @@ impl Store {
         put(table, writing, object)
     }
 
-    /// The list is complete and shows the kind as it was at `version`: what it did not show is gone, unless it is newer.
-    /// Returns the deletions. Without a [`Self::begin_list`] before it nothing happens.
+    /// Ends the current list, which shows the kind at `version`: objects that it has not shown are deleted unless they
+    /// are newer. Returns the deletions; none without [`Self::begin_list`].
     pub fn end_list(&mut self, kind: &Kind, version: ResourceVersion) -> Vec<Change> {
         let (table, writing) = self.kind(kind);
         let Some(listing) = writing.listing.take() else { return Vec::new() };
@@ -150,7 +160,7 @@ impl Store {
             .filter(|(_, object)| writing.rewound || object.resource_version <= version)
             .map(|(slot, object)| (slot, object.name.clone()))
             .collect();
-        let changes = gone.iter().map(|(slot, name)| bury(table, writing, *slot, name, version)).collect();
+        let changes = gone.iter().map(|(slot, name)| delete(table, writing, *slot, name, version)).collect();
         writing.rewound = false;
         table.synced = true;
         table.progress = table.progress.max(version);
@@ -158,15 +168,15 @@ impl Store {
         changes
     }
 
-    /// Whether the list that is under way, and shows the kind as it was at `version`, takes back what was seen before: an
-    /// object has an older state, or one is there again that was deleted. Then etcd was restored with its versions raised, as
-    /// its manual advises, and the kind has to be rewound and listed anew.
+    /// Whether the current list, which shows the kind at `version`, contradicts earlier events: an object has an older
+    /// state, or a deleted one exists again. Then etcd was restored with raised versions, as its manual advises, and
+    /// the kind must be rewound and relisted.
     pub fn is_contradicted(&self, kind: &Kind, version: ResourceVersion) -> bool {
         let contradicted = self.writing.get(kind).and_then(|writing| writing.contradicted);
         contradicted.is_some_and(|contradicted| contradicted <= version)
     }
 
-    /// Everything up to `version` has been delivered: a bookmark.
+    /// Applies a bookmark: every event up to `version` was delivered.
     pub fn progress(&mut self, kind: &Kind, version: ResourceVersion) {
         let (table, writing) = self.kind(kind);
         if !writing.is_void() {
@@ -175,9 +185,9 @@ impl Store {
         }
     }
 
-    /// The API server's versions went backwards, so those of this kind compare with none from now on. Its objects stay in
-    /// view until the next list, which replaces each of them whatever its version; until then the kind counts as not listed
-    /// (R4), and nothing else changes it.
+    /// To be called when the API server's versions went backwards, so that cached versions cannot be compared with new
+    /// ones. The objects stay in view until the next list, which replaces each of them whatever its version. Until then
+    /// the kind is not synced (R4) and nothing else changes it.
     pub fn rewind(&mut self, kind: &Kind) {
         if !self.writing.contains_key(kind) {
             return;
@@ -191,8 +201,8 @@ impl Store {
         writing.rewound = true;
     }
 
-    /// Somebody depends on a query that selects objects of the kind by this field, or nobody any more. Its index is built by
-    /// [`Self::build_indexes`], which does not change what snapshots answer, only what it costs.
+    /// Adds or releases the index of a field, as queries that select by it come and go. [`Self::build_indexes`] builds
+    /// it; indexes change the cost of queries, never their results.
     pub fn select_field(&mut self, kind: &Kind, path: &FieldPath, is_selected: bool) {
         if self.writing.contains_key(kind) {
             self.kind(kind).0.select_field(path, is_selected);
@@ -200,7 +210,7 @@ impl Store {
         }
     }
 
-    /// Goes on with indexes that are not complete, for a bounded time. To be called at each step.
+    /// Continues incomplete indexes for a bounded time. To be called at each step.
     pub fn build_indexes(&mut self) {
         let mut bytes = BUILD_BYTES;
         while let Some(kind) = self.building.first().cloned() {
@@ -214,8 +224,8 @@ impl Store {
         }
     }
 
-    /// Drops all that is known of a kind, because nobody reads it or it may not be read any longer. Not a deletion of
-    /// its objects: nobody is told.
+    /// Drops a kind that no controller reads any more or that may not be read. Its objects were not deleted, so there
+    /// is no [`Change`].
     pub fn forget(&mut self, kind: &Kind) {
         if let Some(table) = self.tables.remove(kind) {
             self.first_change = self.first_change.max(table.changes + 1);
@@ -223,13 +233,13 @@ impl Store {
         self.writing.remove(kind);
     }
 
-    /// A frozen view of everything.
+    /// An immutable snapshot of all kinds.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { tables: self.tables.clone() }
     }
 
-    /// What has changed of a kind since [`Snapshot::changes`] was this number, oldest first. None when that is longer ago
-    /// than the store remembers, and when the kind was forgotten in between.
+    /// The changes of a kind since [`Snapshot::changes`] was this number, oldest first. None if the store does not
+    /// remember them all, or has forgotten the kind meanwhile.
     pub fn changes_since(&self, kind: &Kind, changes: u64) -> Option<impl Iterator<Item = &Change> + use<'_>> {
         let count = self.tables.get(kind)?.changes.checked_sub(changes)?;
         self.writing.get(kind)?.recent.last(count)
@@ -240,29 +250,29 @@ impl Store {
         self.tables.get(kind).is_some_and(|table| table.synced)
     }
 
-    /// The highest version of the kind that was seen on anything.
+    /// The highest version of the kind in any event or list.
     pub fn max_seen(&self, kind: &Kind) -> ResourceVersion {
         self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.max_seen)
     }
 
-    /// Everything that happened to the kind up to this version is in the store.
+    /// As [`Snapshot::progress`].
     pub(crate) fn progress_of(&self, kind: &Kind) -> ResourceVersion {
         self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.progress)
     }
 
-    /// One object, which counts as seen from now on.
+    /// Finds an object and marks it as seen.
     pub(crate) fn see(&self, kind: &Kind, name: &Name, seen: &mut Seen) -> Option<&Arc<Object>> {
         let (slot, object) = self.tables.get(kind)?.find(name)?;
         seen.see(slot);
         Some(object)
     }
 
-    /// The objects of a kind that were not seen.
+    /// The objects of a kind that are not marked as seen.
     pub(crate) fn unseen<'a>(&'a self, kind: &Kind, seen: &'a Seen) -> impl Iterator<Item = &'a Arc<Object>> {
         self.tables.get(kind).into_iter().flat_map(move |table| unseen(table, seen)).map(|(_, object)| object)
     }
 
-    /// At which version an object of this name was deleted, if that was one of the kind's last deletions.
+    /// The version of a deletion that is still remembered.
     pub(crate) fn deleted_at(&self, kind: &Kind, name: &Name) -> Option<ResourceVersion> {
         self.writing.get(kind)?.tombstones.deleted_at(name)
     }
@@ -272,7 +282,7 @@ impl Store {
             self.tables.insert(kind.clone(), Arc::new(Table::counting_from(self.first_change)));
             self.writing.insert(kind.clone(), Writing::default());
         }
-        let table = self.tables.get_mut(kind).expect("a kind has a table as long as it has a writer's side");
+        let table = self.tables.get_mut(kind).expect("both maps have the same kinds");
         let writing = self.writing.get_mut(kind).expect("it was inserted above if it was missing");
         (Arc::make_mut(table), writing)
     }
@@ -282,7 +292,7 @@ fn unseen<'a>(table: &'a Table, seen: &'a Seen) -> impl Iterator<Item = (u32, &'
     seen.unseen(table.fresh_slot()).filter_map(|slot| Some((slot, table.object(slot)?)))
 }
 
-/// The version of this name that was seen, if it is newer than an object's.
+/// The known version of this name, if it is newer than the object.
 fn newer_than(table: &Table, writing: &Writing, object: &Object) -> Option<ResourceVersion> {
     match table.find(&object.name) {
         _ if writing.rewound => None,
@@ -291,7 +301,7 @@ fn newer_than(table: &Table, writing: &Writing, object: &Object) -> Option<Resou
     }
 }
 
-/// Stores an object unless the same or a newer state of its name is known.
+/// Stores an object unless an equal or newer state of its name is known.
 fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
     table.max_seen = table.max_seen.max(object.resource_version);
     let object = Arc::new(object);
@@ -321,37 +331,23 @@ fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
     change
 }
 
-/// Removes an object unless it is newer than its deletion: then it is another one of the same name.
-fn take(table: &mut Table, writing: &mut Writing, name: &Name, version: ResourceVersion) -> Change {
-    table.max_seen = table.max_seen.max(version);
-    match table.find(name) {
-        Some((_, object)) if object.resource_version > version => Change::default(),
-        Some((slot, _)) => bury(table, writing, slot, name, version),
-        None => {
-            writing.tombstones.dig(name, version);
-            Change::default()
-        }
-    }
-}
-
-fn bury(table: &mut Table, writing: &mut Writing, slot: u32, name: &Name, version: ResourceVersion) -> Change {
+fn delete(table: &mut Table, writing: &mut Writing, slot: u32, name: &Name, version: ResourceVersion) -> Change {
     let before = table.remove(slot);
     writing.free.push(slot);
-    writing.tombstones.dig(name, version);
+    writing.tombstones.add(name, version);
     let change = Change { before: Some(before), after: None };
     writing.recent.add(&change);
     change
 }
 
-/// One frozen view of every cached kind. Cheap to clone and to send to another thread.
+/// An immutable view of every cached kind. Cheap to clone and to send to another thread.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     tables: OrdMap<Kind, Arc<Table>>,
 }
 
 impl Snapshot {
-    /// A snapshot of exactly these objects, in which these kinds count as completely listed. For tests and tools that
-    /// have objects but no watch.
+    /// A snapshot of these objects, in which these kinds are synced. For tests and tools without a watch.
     pub fn of(kinds: &[Kind], objects: impl IntoIterator<Item = Object>) -> Self {
         let mut store = Store::new();
         for kind in kinds {
@@ -371,18 +367,18 @@ impl Snapshot {
         self.table(kind)?.find(name).map(|(_, object)| object)
     }
 
-    /// The objects of a kind whose controller has this UID, ordered by name. Costs what they are, not what there is.
+    /// The objects of a kind whose controller has this UID, ordered by name. The cost grows with the result only.
     pub fn owned(&self, kind: &Kind, owner_uid: &str) -> impl Iterator<Item = &Arc<Object>> {
         self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid, None)).into_iter()
     }
 
-    /// As [`Self::owned`], for as long as the budget lasts; each look at an object takes one unit.
+    /// As [`Self::owned`], until the budget is used up; each object costs one unit.
     pub(crate) fn owned_within(&self, kind: &Kind, owner_uid: &str, budget: &Budget) -> Vec<&Arc<Object>> {
         self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid, Some(budget)))
     }
 
-    /// The objects of a kind in a namespace (None: in all) that a selector matches, ordered by namespace and name.
-    /// Namespace and equality terms are answered from indexes.
+    /// The objects of a kind in a namespace (None: in all) that a selector matches, ordered by namespace and name. Uses
+    /// the indexes of namespaces and labels.
     pub fn list<'a>(
         &'a self,
         kind: &Kind,
@@ -395,8 +391,7 @@ impl Snapshot {
         }
     }
 
-    /// What a query selects, in its order and up to its limit, for as long as the budget lasts; each look at an object
-    /// takes one unit, whether it is selected or not.
+    /// The result of a query, until the budget is used up; each object that is looked at costs one unit.
     pub(crate) fn select_within<'a>(
         &'a self,
         query: &'a CompiledQuery,
@@ -409,27 +404,27 @@ impl Snapshot {
         objects.into_iter().flatten().take(most)
     }
 
-    /// Whether the kind has been listed completely: before that, absence means nothing.
+    /// Whether the kind was listed completely; before that, an absent object may exist.
     pub fn synced(&self, kind: &Kind) -> bool {
         self.table(kind).is_some_and(|table| table.synced)
     }
 
-    /// Everything that happened to the kind up to this version is in the snapshot.
+    /// The snapshot has every event of the kind up to this version.
     pub fn progress(&self, kind: &Kind) -> ResourceVersion {
         self.table(kind).map_or(ResourceVersion::default(), |table| table.progress)
     }
 
-    /// How many objects of the kind there are.
+    /// The number of objects of the kind.
     pub fn len(&self, kind: &Kind) -> usize {
         self.table(kind).map_or(0, Table::len)
     }
 
-    /// Whether there is no object of the kind.
+    /// Whether the kind has no object.
     pub fn is_empty(&self, kind: &Kind) -> bool {
         self.len(kind) == 0
     }
 
-    /// Counts the changes of a kind: equal numbers mean equal objects.
+    /// The number of changes of a kind so far: equal numbers mean equal objects.
     pub fn changes(&self, kind: &Kind) -> u64 {
         self.table(kind).map_or(0, |table| table.changes)
     }

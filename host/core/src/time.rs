@@ -1,18 +1,18 @@
-//! Moments as Kubernetes writes them. The moments themselves are arguments: nothing here reads a clock.
+//! Kubernetes' time formats. Times are arguments: nothing here reads a clock.
 
 use jiff::Timestamp;
 
-/// The time of one step. Both clocks come from the caller: the core has none.
+/// The time of one step, from the caller's clocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Now {
-    /// Milliseconds on a clock that never goes back; its zero means nothing.
+    /// Milliseconds of a monotonic clock, from an arbitrary zero.
     pub mono_ms: u64,
-    /// Unix milliseconds, for what people and other programs read.
+    /// Unix milliseconds.
     pub unix_ms: u64,
 }
 
 fn timestamp(unix_ms: u64) -> Timestamp {
-    // Past the year 9999 there is no RFC 3339 text; the last moment that has one stands for all of them.
+    // RFC 3339 ends with the year 9999; later times are clamped.
     i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)
 }
 
@@ -21,7 +21,7 @@ pub fn seconds(unix_ms: u64) -> String {
     timestamp(unix_ms).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// metav1.MicroTime: RFC 3339 with six digits, which the API server insists on.
+/// metav1.MicroTime: RFC 3339 with six digits, which the API server requires.
 pub fn micros(unix_ms: u64) -> String {
     timestamp(unix_ms).strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
@@ -29,7 +29,7 @@ pub fn micros(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn moments_read_as_kubernetes_writes_them() {
+    fn times_have_kubernetes_formats() {
         assert_eq!(super::seconds(1_700_000_000_123), "2023-11-14T22:13:20Z");
         assert_eq!(super::micros(1_700_000_000_123), "2023-11-14T22:13:20.123000Z");
         assert_eq!(super::seconds(u64::MAX), "9999-12-30T22:00:00Z");

@@ -1,9 +1,8 @@
-//! What one guest call sees: a frozen snapshot behind its plugin's permissions, a fixed time and a configuration.
+//! What one guest call can read: declared kinds of one snapshot, a fixed time and a configuration.
 //!
-//! Every read goes through a [`View`], which records the dependency and a hash of its answer (W1, W2). The snapshot does
-//! not change while the call runs (R1), only declared kinds are shown (G4), and a kind that the host has not listed
-//! completely is an error, never an empty list (R5). A view must not know who asks: the crate that runs guests calls it,
-//! and so do native tests.
+//! A [`View`] records every read as a dependency with a hash of its result (W1, W2). The snapshot does not change
+//! during the call (R1), only declared kinds are visible (G4), and a kind that is not synced is an error, never an
+//! empty list (R5). Nothing here knows wasm: native tests use views too.
 
 use std::sync::Arc;
 
@@ -28,9 +27,9 @@ pub struct Access {
     pub readable: Vec<Kind>,
     /// Bytes that one read may return.
     pub read_bytes: u64,
-    /// Its queries, parsed once for all calls.
+    /// Queries are parsed once for all calls.
     compiled: QueryCache,
-    /// What the read sets of its calls take.
+    /// The memory of its calls' dependencies.
     holdings: MemoryQuota,
 }
 
@@ -40,35 +39,33 @@ impl Access {
         Self { readable, read_bytes, compiled: QueryCache::default(), holdings: MemoryQuota::default() }
     }
 
-    /// What the parsed queries take in memory.
+    /// Bytes of parsed queries in memory.
     pub fn bytes(&self) -> usize {
         self.compiled.bytes()
     }
 
-    /// What the large read sets of its calls take in memory, as long as somebody keeps them.
+    /// Bytes of large dependencies that are still in memory.
     pub fn held_bytes(&self) -> usize {
         self.holdings.bytes()
     }
 }
 
-/// Why a read was refused. The guest gets it as an answer; it is not a fault of the guest.
+/// The error of a read, which is returned to the guest and is not a fault of it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
 pub enum AccessError {
     /// The manifest does not declare this kind.
-    #[error("{0}")]
     Undeclared(String),
-    /// The host does not have a complete view of this kind.
-    #[error("{0}")]
+    /// The kind is not synced.
     Denied(String),
-    /// The result is over this many bytes: narrow the query or project fields.
+    /// The result has more bytes than this.
     #[error("the result is larger than {0} bytes: narrow the query or ask for fewer fields")]
     TooLarge(u64),
     /// A malformed selector or field path.
-    #[error("{0}")]
     Invalid(String),
 }
 
-/// What one guest call sees.
+/// What one guest call can read.
 #[derive(Clone, Debug)]
 pub struct View {
     snapshot: Snapshot,
@@ -80,7 +77,7 @@ pub struct View {
 }
 
 impl View {
-    /// A view for one call about `primary`.
+    /// A view for one call with `primary`.
     pub fn new(
         snapshot: Snapshot,
         primary: Arc<Object>,
@@ -92,13 +89,13 @@ impl View {
         Self { snapshot, primary, access, now_unix_ms, config, reads }
     }
 
-    /// The reconciled object, as the call was given it.
+    /// The reconciled object as passed to the call.
     pub fn primary(&self) -> &Arc<Object> {
         &self.primary
     }
 
-    /// One object as JSON text; None when it does not exist. The reconciled object itself is an input of every call
-    /// anyway, so asking for it adds no dependency.
+    /// One object as JSON text; None if it does not exist. The reconciled object is an input of every call, so reading
+    /// it adds no dependency.
     pub fn get(&mut self, target: &ObjectRef) -> Result<Option<Arc<str>>, AccessError> {
         if target.name == self.primary.name && target.kind == self.primary.kind {
             return Ok(Some(self.primary.json().clone()));
@@ -120,11 +117,11 @@ impl View {
         let kind = self.readable(kind)?;
         let fields =
             self.access.compiled.projection(fields).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let looks = Budget::unlimited();
-        let objects = self.snapshot.owned_within(&kind, &self.primary.uid, &looks).into_iter();
+        let budget = Budget::unlimited();
+        let objects = self.snapshot.owned_within(&kind, &self.primary.uid, &budget).into_iter();
         let (text, hash) = array(objects, &fields, self.access.read_bytes);
         let dependency = Dependency::Owned { kind, owner_uid: self.primary.uid.clone(), fields };
-        self.reads.record(dependency, hash, &self.snapshot, looks.spent());
+        self.reads.record(dependency, hash, &self.snapshot, budget.spent());
         text
     }
 
@@ -132,10 +129,10 @@ impl View {
     pub fn list(&mut self, query: &Query) -> Result<String, AccessError> {
         self.readable(&query.kind)?;
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let looks = Budget::unlimited();
-        let objects = self.snapshot.select_within(&query, &looks);
+        let budget = Budget::unlimited();
+        let objects = self.snapshot.select_within(&query, &budget);
         let (text, hash) = array(objects, &query.fields, self.access.read_bytes);
-        self.reads.record(Dependency::List(query.clone()), hash, &self.snapshot, looks.spent());
+        self.reads.record(Dependency::List(query.clone()), hash, &self.snapshot, budget.spent());
         text
     }
 
@@ -143,42 +140,42 @@ impl View {
     pub fn keys(&mut self, query: &Query) -> Result<Vec<ObjectRef>, AccessError> {
         let kind = self.readable(&query.kind)?;
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let looks = Budget::unlimited();
-        let objects = self.snapshot.select_within(&query, &looks);
-        let mut answer = AnswerHash::default();
+        let budget = Budget::unlimited();
+        let objects = self.snapshot.select_within(&query, &budget);
+        let mut hash = AnswerHash::default();
         let mut bytes = 0;
         let mut keys = Vec::new();
         for object in objects {
             bytes += kind.api_version.len() + kind.kind.len() + object.name.namespace.len() + object.name.name.len();
             if bytes as u64 > self.access.read_bytes {
-                self.reads.record(Dependency::Keys(query.clone()), UNFINISHED, &self.snapshot, looks.spent());
+                self.reads.record(Dependency::Keys(query.clone()), UNFINISHED, &self.snapshot, budget.spent());
                 return Err(AccessError::TooLarge(self.access.read_bytes));
             }
-            answer.add_name(&object.name);
+            hash.add_name(&object.name);
             keys.push(ObjectRef { kind: kind.clone(), name: object.name.clone() });
         }
-        self.reads.record(Dependency::Keys(query.clone()), answer.hash(), &self.snapshot, looks.spent());
+        self.reads.record(Dependency::Keys(query.clone()), hash.hash(), &self.snapshot, budget.spent());
         Ok(keys)
     }
 
-    /// The time of the call in Unix milliseconds. Asking makes it an input of the call.
+    /// The time of the call in Unix milliseconds. Reading it makes it an input of the call.
     pub fn now_unix_ms(&mut self) -> u64 {
         self.reads.record(Dependency::Now, dependency::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
         self.now_unix_ms
     }
 
-    /// The plugin's configuration as JSON text. Asking makes it an input of the call.
+    /// The plugin's configuration as JSON text. Reading it makes it an input of the call.
     pub fn config(&mut self) -> Arc<str> {
         self.reads.record(Dependency::Config, dependency::hash_of_text(&self.config), &self.snapshot, 1);
         self.config.clone()
     }
 
-    /// What the call asked, and a hash of each answer.
+    /// The reads of the call, with a hash of each result.
     pub fn into_dependencies(self) -> Dependencies {
         self.reads.finish(&self.access.holdings)
     }
 
-    /// The declared kind that equals this one: a copy of it that shares its strings with all other calls.
+    /// The declared kind that equals this one; it shares its strings with all other calls.
     fn readable(&self, kind: &Kind) -> Result<Kind, AccessError> {
         let Some(declared) = self.access.readable.iter().find(|declared| *declared == kind) else {
             return Err(AccessError::Undeclared(format!(
@@ -187,21 +184,21 @@ impl View {
         };
         if !self.snapshot.synced(declared) {
             return Err(AccessError::Denied(format!(
-                "the host has no complete view of {kind}: it has not been listed yet, or may not be"
+                "the host has no complete view of {kind}: it has not listed the kind yet, or may not list it"
             )));
         }
         Ok(declared.clone())
     }
 }
 
-/// One JSON array of what is kept of each object, and the hash of the answer.
+/// One JSON array with the kept fields of each object, and its hash.
 fn array<'a>(
     objects: impl Iterator<Item = &'a Arc<Object>>,
     fields: &Projection,
     most_bytes: u64,
 ) -> (Result<String, AccessError>, u64) {
     let mut text = String::from("[");
-    let mut answer = AnswerHash::default();
+    let mut hashes = AnswerHash::default();
     let mut objects = objects.peekable();
     let expected = objects.size_hint().0;
     while let Some(object) = objects.next() {
@@ -210,15 +207,15 @@ fn array<'a>(
             return (Err(AccessError::TooLarge(most_bytes)), UNFINISHED);
         }
         if text.len() == 1 {
-            // Objects of one kind are of a size, so the first tells about how much all of them need.
+            // Objects of one kind have similar sizes, so the first is a good estimate.
             text.reserve(((json.len() + 1) * expected).min(usize::try_from(most_bytes).unwrap_or(usize::MAX)));
         }
         text.push_str(&json);
-        answer.add(hash);
+        hashes.add(hash);
         if objects.peek().is_some() {
             text.push(',');
         }
     }
     text.push(']');
-    (Ok(text), answer.hash())
+    (Ok(text), hashes.hash())
 }

@@ -1,13 +1,13 @@
-//! What the watch of one kind reports: lists, changes, progress and failures.
+//! The events of the watch of one kind: lists, changes, bookmarks and failures.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::object::{Object, ResourceVersion};
 
-/// What a watch reports. The first is always `Listing`.
+/// An event of a watch. The first is always `Listing`.
 #[derive(Debug)]
 pub enum WatchEvent {
-    /// A list, from the API server's newest state, begins; what stands in the store is merged with it.
+    /// A list of the API server's newest state begins; the store merges it.
     Listing,
     /// One object of the list.
     Listed(Box<Object>),
@@ -15,42 +15,35 @@ pub enum WatchEvent {
     ListDone(ResourceVersion),
     /// An object was added or changed.
     Applied(Box<Object>),
-    /// An object is gone; its version is that of the deletion.
+    /// An object was deleted; its version is that of the deletion.
     Deleted(Box<Object>),
-    /// Nothing of this kind has changed up to this version (a bookmark).
+    /// A bookmark: every change up to this version was delivered.
     Progress(ResourceVersion),
-    /// The API server's versions went backwards, because its etcd was restored from a backup: those that were seen compare with
-    /// none that come. A list follows.
+    /// The API server's versions went backwards, because etcd was restored from a backup: earlier versions cannot be
+    /// compared with later ones. A list follows.
     Restored {
         /// The highest version that was seen.
         before: ResourceVersion,
         /// The API server's newest version.
         now: ResourceVersion,
     },
-    /// The watch cannot be had for now; the shell keeps trying. What was listed before stays valid but ages.
+    /// The watch failed; the host retries. The objects in the cache stay and age.
     Failed(WatchError),
-    /// One object could not be read and is not in the view.
+    /// An object could not be decoded, so the cache does not have it.
     Undecodable {
-        /// Which object, as far as that is known, and why.
+        /// The object, if known, and the error.
         message: String,
     },
 }
 
 /// Why a kind cannot be watched.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
 pub enum WatchError {
-    /// RBAC refuses; the message is the API server's.
+    /// RBAC denies it; the message is the API server's.
     Denied(String),
-    /// The API server serves no such kind.
+    /// The API server does not serve the kind.
     NotServed(String),
-    /// Anything that should pass: the connection, an overload.
+    /// A temporary error, such as a lost connection or an overload.
     Unavailable(String),
-}
-
-impl fmt::Display for WatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Denied(message) | Self::NotServed(message) | Self::Unavailable(message) => f.write_str(message),
-        }
-    }
 }

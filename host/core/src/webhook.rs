@@ -1,11 +1,10 @@
-//! How the API server finds the host, and for what: addresses, paths and clientConfigs of everything that it asks. Which
-//! objects carry them, and what is asked, is not known here.
+//! The webhook endpoints of the host: addresses, paths and clientConfigs of admission and conversion.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// Where the API server finds the host.
+/// Where the API server reaches the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// "https://127.0.0.1:9443".
@@ -19,12 +18,12 @@ pub enum Address {
     },
 }
 
-/// What all webhooks of one host have in common.
+/// The endpoint of all webhooks of one host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// Whom the API server trusts there: PEM, base64-encoded. None: the certificate authorities of its own machine.
+    /// The certificate authorities that the API server trusts: PEM, base64-encoded. None: those of its own machine.
     pub ca_bundle: Option<Arc<str>>,
     /// The host's namespace.
     pub namespace: Arc<str>,
@@ -47,17 +46,17 @@ impl Endpoint {
     }
 }
 
-/// What a plugin is asked about an object that is to be stored.
+/// The purpose of an admission webhook.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Purpose {
-    /// To fill in defaults.
+    /// Sets defaults.
     Mutate,
-    /// To check.
+    /// Validates.
     Validate,
 }
 
 impl Purpose {
-    /// The word for it in paths, webhooks' names and metrics.
+    /// Its name in paths, webhooks' names and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
@@ -66,12 +65,12 @@ impl Purpose {
     }
 }
 
-/// What a plugin is asked by the API server.
+/// The kind of a webhook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// About an object that is to be stored.
+    /// Reviews objects before they are stored.
     Admission(Purpose),
-    /// For objects in another version.
+    /// Converts objects between versions.
     Conversion,
 }
 
@@ -86,27 +85,27 @@ impl Subject {
     }
 }
 
-/// The path at which the host answers for a plugin.
+/// The path of a plugin's webhook.
 pub fn path_of(subject: Subject, plugin: &str) -> String {
     format!("/{}/{plugin}", subject.as_str())
 }
 
-/// The other way round.
+/// The webhook and the plugin of a path.
 pub fn at_path(path: &str) -> Option<(Subject, &str)> {
     let (word, plugin) = path.strip_prefix('/')?.split_once('/')?;
     let subject = Subject::ALL.into_iter().find(|subject| subject.as_str() == word)?;
     (!plugin.is_empty() && !plugin.contains('/')).then_some((subject, plugin))
 }
 
-/// Characters of one text. The API server cuts warnings at 256, and a Status is no place for more than this.
+/// Characters of a text in a response. The API server cuts warnings at 256; a Status should not be longer than this.
 const MAX_TEXT_CHARS: usize = 1_024;
 
-/// One line of bounded length.
+/// The text as one line of bounded length.
 pub(crate) fn cut(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_TEXT_CHARS).collect()
 }
 
-/// Who wrote which field is nobody's business in an answer, and is often most of an object.
+/// managedFields are often most of an object, and no plugin needs them.
 pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -1,30 +1,29 @@
-//! The names by which the cluster knows mortise: its API group, its field managers, and the labels and annotations that it
-//! writes. Constants only; what is done with them is said where they are used.
+//! The names of mortise in a cluster: its API group, its field managers, and the labels and annotations that it writes.
 
-/// The API group of the host's own kinds. No plugin reconciles or writes these.
+/// The API group of the host's own kinds. Plugins may not reconcile or write them.
 pub const GROUP: &str = "mortise.dev";
 /// The apiVersion of Plugin objects and of plugins' manifests.
 pub const API_VERSION: &str = "mortise.dev/v1alpha1";
-/// Labels, annotations and finalizers that begin so are the host's.
+/// The prefix of the host's labels, annotations and finalizers.
 pub const PREFIX: &str = "mortise.dev/";
 
 /// The host's name: the field manager of its own writes, and the value of [`MANAGED_BY_LABEL`].
 pub const HOST: &str = "mortise";
-/// What the field managers of plugins' writes begin with: `mortise/<plugin>`.
+/// The prefix of plugins' field managers: `mortise/<plugin>`.
 pub const MANAGER_PREFIX: &str = "mortise/";
 
 /// Kubernetes' common label for the tool that manages an object.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// The label that names the namespace of an object's host. Hosts of other namespaces leave the object alone.
+/// The label with the namespace of an object's host. Hosts of other namespaces leave the object alone.
 pub const HOST_NAMESPACE_LABEL: &str = "mortise.dev/host-namespace";
 /// The label, "true", of ClusterRoles that Kubernetes aggregates into the host's.
 pub const AGGREGATE_LABEL: &str = "mortise.dev/aggregate-to-host";
-/// The label, "true", of a ConfigMap that holds a plugin; the annotation that names the plugin of a CRD or of a webhook
-/// configuration.
+/// The label, "true", of a plugin's ConfigMap, and the annotation with the plugin's name on CRDs and webhook
+/// configurations.
 pub const PLUGIN: &str = "mortise.dev/plugin";
-/// The annotation of a child's key, as the guest named it ("0", a node's name, "config").
+/// The annotation with a child's key, as the guest named it ("0", a node's name, "config").
 pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
-/// The annotation of the hash of what was wanted when an object was created.
+/// The annotation with the hash of the object that was wanted at its creation.
 pub const DESIRED_ANNOTATION: &str = "mortise.dev/desired";
 
 /// The Secret in the host's namespace that holds the certificate authority of its webhooks.

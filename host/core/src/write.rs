@@ -1,4 +1,4 @@
-//! One write to the API server: the request, its preconditions, and the response or the error by class. Every write is
+//! Writes to the API server: the request, its precondition, and the response or the class of its error. Every write is
 //! safe to repeat.
 
 use std::sync::Arc;
@@ -12,76 +12,76 @@ use crate::well_known::{HOST, field_manager};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WriteId(pub u64);
 
-/// What the API server said of a write that it accepted.
+/// The response to a write that the API server accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Written {
     /// The object's UID; empty for a delete that found nothing.
     pub uid: Arc<str>,
-    /// The version that the write made, or found when it changed nothing.
+    /// The version that the write made, or the current one when it changed nothing.
     pub resource_version: ResourceVersion,
 }
 
-/// What the API server, or the way to it, said against a write or read.
+/// The error of a write or a live read, from the API server or the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteError {
-    /// What it means for the caller.
+    /// The class, by which callers decide.
     pub class: WriteErrorClass,
-    /// The API server's own words.
+    /// The message of the API server or the connection.
     pub message: String,
 }
 
 impl WriteError {
-    /// The result of what was sent before etcd was restored, whatever the API server said of it.
+    /// The result of a request that was sent before etcd was restored, whatever its response.
     pub(crate) fn undone() -> Self {
-        Self { class: WriteErrorClass::Unknown, message: "etcd was restored before the answer came".to_owned() }
+        Self { class: WriteErrorClass::Unknown, message: "etcd was restored before the response came".to_owned() }
     }
 }
 
 /// The classes of write errors that lead to different decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteErrorClass {
-    /// 409 on a create, by POST or by an apply of what is to be absent.
+    /// 409 on a create, by POST or by an apply with [`Precondition::Absent`].
     AlreadyExists,
-    /// 409: a precondition does not hold: another UID or version is there.
+    /// 409: the object has another UID or version than the precondition.
     Conflict,
     /// 409 on an apply: another manager owns a field, and the message names both.
     FieldConflict,
-    /// 404: the object, or its namespace, is not there.
+    /// 404: the object or its namespace does not exist.
     NotFound,
-    /// 422 or 400: the API server finds the object wrong.
+    /// 422 or 400: the API server rejects the object.
     Invalid,
     /// 403 by RBAC or admission.
     Denied,
-    /// 429, with the delay asked for.
+    /// 429.
     TooManyRequests {
-        /// Retry-After in milliseconds, 0 when not given.
+        /// Retry-After in milliseconds, 0 if absent.
         retry_after_ms: u64,
     },
-    /// 429 of an eviction: a PodDisruptionBudget does not allow it now, and the message names it.
+    /// 429 of an eviction: a PodDisruptionBudget, which the message names, does not allow it now.
     Blocked,
-    /// The outcome is unknown: 504, a lost connection, a timeout. The write may have happened.
+    /// 504, a lost connection, a timeout: the write may have succeeded.
     Unknown,
-    /// 5xx and the like: it did not happen and may succeed later.
+    /// Other 5xx: the write failed and may succeed later.
     Unavailable,
 }
 
-/// One write. Every one is safe to repeat.
+/// One write, which is safe to repeat.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Write {
-    /// Comes back in the answer.
+    /// Returned with the result.
     pub id: WriteId,
-    /// The plugin that wants it, or None for the host itself; the field manager is `mortise/<plugin>` or `mortise`.
+    /// The plugin, or None for the host; the field manager is `mortise/<plugin>` or `mortise`.
     pub plugin: Option<Arc<str>>,
-    /// The reconcile that it belongs to; None for what the host does of its own accord, such as Events.
+    /// The reconcile that it belongs to; None for the host's own writes, such as Events.
     pub cause: Option<Cause>,
-    /// What to do.
+    /// The request.
     pub op: WriteOp,
-    /// The last moment of the monotonic clock at which it may be sent (X7): later it could end when another host leads. None:
-    /// any moment will do.
+    /// The last moment of the monotonic clock at which it may be sent (X7); a later request could end when another host
+    /// leads. None: no limit.
     pub not_after_ms: Option<u64>,
 }
 
-/// The reconcile that something is part of.
+/// The reconcile that a write or a fact belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cause {
     /// "podset/PodSet".
@@ -91,45 +91,45 @@ pub struct Cause {
 }
 
 impl Write {
-    /// The field manager under which the API server records this write.
+    /// The field manager of this write.
     pub fn manager(&self) -> String {
         self.plugin.as_deref().map_or_else(|| HOST.to_owned(), field_manager)
     }
 }
 
-/// What a write does.
+/// The request of a write.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WriteOp {
-    /// POST of a complete object; the name stands in the body too.
+    /// POST of a complete object; the body has the name too.
     Create {
-        /// What is created.
+        /// The object.
         target: ObjectRef,
         /// The object as JSON text.
         body: Arc<str>,
     },
     /// Server-side apply.
     Apply {
-        /// What is applied to.
+        /// The object.
         target: ObjectRef,
         /// The object as JSON text.
         body: Arc<str>,
         /// Take fields over from other managers.
         force: bool,
-        /// Server-side apply knows no difference between creating and changing; the writer does.
+        /// Whether it may create or change; server-side apply alone does either.
         only_if: Precondition,
     },
     /// DELETE with a UID precondition.
     Delete {
-        /// What is deleted.
+        /// The object.
         target: ObjectRef,
-        /// The UID that the snapshot showed.
+        /// The UID in the snapshot.
         uid: Arc<str>,
-        /// What happens to its dependents.
+        /// The propagation policy.
         propagation: Propagation,
     },
-    /// PATCH of an object that is no child, or of one of its subresources.
+    /// PATCH of an object that is not a child, or of one of its subresources.
     Patch {
-        /// What is patched.
+        /// The object.
         target: ObjectRef,
         /// How the body is read.
         patch_kind: PatchKind,
@@ -137,38 +137,38 @@ pub enum WriteOp {
         body: Arc<str>,
         /// "status", "scale"; None is the object itself.
         subresource: Option<Arc<str>>,
-        /// What has to be there; an absent object is never patched.
+        /// The object to expect; an absent object is never patched.
         only_if: Precondition,
     },
     /// POST to the eviction subresource of a Pod, with a UID precondition.
     Evict {
         /// The Pod.
         target: ObjectRef,
-        /// The UID that the snapshot showed.
+        /// The UID in the snapshot.
         uid: Arc<str>,
     },
     /// JSON merge patch of the status subresource.
     PatchStatus {
-        /// What is patched.
+        /// The object.
         target: ObjectRef,
-        /// The patch: carries metadata.uid, so that another object of the same name is a conflict.
+        /// The patch, with metadata.uid, so that another object of the same name is a conflict.
         body: Arc<str>,
     },
 }
 
-/// What has to be there for an apply or a patch to happen.
+/// The precondition of an apply or a patch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Precondition {
-    /// Nothing of that name; an object that is there is answered by [`WriteErrorClass::AlreadyExists`].
+    /// No object of this name; an existing one is [`WriteErrorClass::AlreadyExists`].
     Absent,
-    /// The object of this UID; another one, or none, is a [`WriteErrorClass::Conflict`].
+    /// The object with this UID; another one, or none, is a [`WriteErrorClass::Conflict`].
     Is(Arc<str>),
-    /// It does not matter.
+    /// None.
     None,
 }
 
 impl WriteOp {
-    /// The object that is written.
+    /// The object.
     pub fn target(&self) -> &ObjectRef {
         match self {
             Self::Create { target, .. }
@@ -180,12 +180,12 @@ impl WriteOp {
         }
     }
 
-    /// Whether it makes an object that was not there.
+    /// Whether it can only create an object.
     pub fn creates(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Apply { only_if: Precondition::Absent, .. })
     }
 
-    /// The API verb, as audit logs and RBAC write it; an eviction, which they call a create, has its own.
+    /// The API verb as in audit logs and RBAC, except "evict", which is a create there.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
@@ -195,7 +195,7 @@ impl WriteOp {
         }
     }
 
-    /// The right that it takes.
+    /// The permission that it needs.
     pub fn permission(&self) -> Permission {
         let (verb, subresource): (_, Option<Arc<str>>) = match self {
             Self::Create { .. } => ("create", None),

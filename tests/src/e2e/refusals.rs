@@ -271,7 +271,7 @@ fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
             "app.example.com/v1alpha1",
             "mortise.dev/v1alpha10000",
             "ProtectedGroup",
-            "mortise.dev/v1alpha10000/PodSet is the host's own record",
+            "mortise.dev/v1alpha10000/PodSet belongs to the host",
         ),
         (
             "brings-core",

@@ -1,5 +1,5 @@
-//! What a manifest says under `admission`: the kinds whose objects a plugin checks or completes before they are stored.
-//! Raw entries come in, checked ones go out. Which webhooks that means is said in [`crate::admission`].
+//! `admission` in a manifest: the kinds with admission webhooks of the plugin. This module checks the entries;
+//! [`crate::admission`] makes webhooks of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use crate::object::Kind;
 use crate::refusal::Refusal;
 use crate::well_known::GROUP;
 
-/// One kind whose objects a plugin is asked about.
+/// The admission of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmissionSpec {
     /// The kind, in the version in which the plugin sees the objects.
     pub kind: Kind,
-    /// The name of its resource, "mydaemonsets", when the plugin brings the kind; discovery names the others'.
+    /// The plural name, "mydaemonsets", of a kind that the plugin brings; discovery knows those of other kinds.
     pub resource: Option<Arc<str>>,
-    /// What is asked about.
+    /// The operations that are reviewed.
     pub operations: Operations,
-    /// The plugin fills in defaults.
+    /// The plugin sets defaults.
     pub mutate: bool,
-    /// The plugin checks.
+    /// The plugin validates.
     pub validate: bool,
 }
 
 /// Operations of the API server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Operations {
-    /// A new object.
+    /// CREATE.
     pub create: bool,
-    /// A changed one.
+    /// UPDATE.
     pub update: bool,
-    /// One that is to be deleted.
+    /// DELETE.
     pub delete: bool,
 }
 
 impl AdmissionSpec {
-    /// Whether the plugin brings the kind: without the plugin nobody can say what a good object of it is.
+    /// Whether the plugin brings the kind. Then nothing else can validate its objects.
     pub fn is_own(&self) -> bool {
         self.resource.is_some()
     }
@@ -59,7 +59,6 @@ pub(super) struct Raw {
     validate: bool,
 }
 
-/// Checks every entry.
 pub(super) fn specs(
     raw: Vec<Raw>,
     crds: &[CustomResource],
@@ -72,7 +71,7 @@ pub(super) fn specs(
         let spec = spec(&place, &raw, crds, controllers)?;
         if !resources.insert((spec.kind.group().to_owned(), Arc::clone(&spec.kind.kind))) {
             return refuse(format!(
-                "{place}: {} is there twice; the API server converts other versions to the one that is named",
+                "{place}: {} has two entries; the API server converts other versions to the one in the entry",
                 spec.kind
             ));
         }
@@ -91,7 +90,7 @@ fn spec(
     let crd = crds.iter().find(|crd| crd.kinds.contains(&kind));
     if crd.is_none() && !controllers.iter().any(|controller| controller.primary == kind) {
         return refuse(format!(
-            "{place}: {kind} is neither brought nor reconciled by this plugin, and what is others' is not its to refuse"
+            "{place}: this plugin neither brings nor reconciles {kind}, so it may not refuse its objects"
         ));
     }
     if let Some(why) = protected(&kind) {
@@ -99,10 +98,10 @@ fn spec(
     }
     let operations = operations(place, raw.operations.as_deref())?;
     if !raw.mutate && !raw.validate {
-        return refuse(format!("{place}: neither mutate nor validate is true, so there is nothing to ask"));
+        return refuse(format!("{place}: neither mutate nor validate is true, so there is nothing to call"));
     }
     if raw.mutate && !(operations.create || operations.update) {
-        return refuse(format!("{place}.mutate: what is deleted has no defaults to fill in"));
+        return refuse(format!("{place}.mutate: a deleted object takes no defaults"));
     }
     if operations.delete && !raw.validate {
         return refuse(format!("{place}.operations: \"delete\" is only validated, and validate is not true"));
@@ -127,15 +126,15 @@ fn operations(place: &str, raw: Option<&[String]>) -> Result<Operations, Refusal
         }
     }
     if operations == Operations::default() {
-        return refuse(format!("{place}.operations: there is none, so nothing is ever asked"));
+        return refuse(format!("{place}.operations: there is none, so there is nothing to call"));
     }
     Ok(operations)
 }
 
-/// Kinds by which a cluster, or a webhook that went wrong, is mended. No webhook of a plugin stands before them.
+/// Kinds that administrators need to repair a cluster or a broken webhook. No plugin has a webhook for them.
 fn protected(kind: &Kind) -> Option<&'static str> {
     match (kind.group(), &*kind.kind) {
-        (GROUP, _) => Some("the host keeps it"),
+        (GROUP, _) => Some("it belongs to the host"),
         (
             "admissionregistration.k8s.io"
             | "apiextensions.k8s.io"
@@ -148,7 +147,7 @@ fn protected(kind: &Kind) -> Option<&'static str> {
             _,
         )
         | ("", "Namespace" | "Node" | "Event" | "Secret" | "ServiceAccount" | "Binding")
-        | ("events.k8s.io", "Event") => Some("clusters are run and mended by it"),
+        | ("events.k8s.io", "Event") => Some("the cluster needs it to run or to be repaired"),
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
-//! What a manifest says under `customResources`: definitions of the plugin's own kinds. The JSON of each comes in, what the
-//! host needs to know of it goes out; the API server checks the rest.
+//! `customResources` in a manifest: CRDs of the plugin's own kinds. This module reads the fields that the host needs;
+//! the API server checks the rest.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::refusal::Refusal;
 pub struct CustomResource {
     /// "podsets.app.example.com".
     pub name: Arc<str>,
-    /// The plural, which is the resource's name in paths and RBAC.
+    /// The resource's name in paths and RBAC.
     pub plural: Arc<str>,
-    /// Every kind it serves, one per served version.
+    /// One kind per served version.
     pub kinds: Vec<Kind>,
     /// The names of all its versions.
     pub versions: Vec<Arc<str>>,
@@ -62,39 +62,32 @@ struct RawCrdVersion {
     served: bool,
 }
 
-/// Reads one definition.
 pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal> {
     let place = format!("customResources[{index}]");
-    let crd: RawCrd = match serde_json::from_str(body) {
-        Ok(crd) => crd,
-        Err(error) => return refuse(format!("{place}: {error}")),
-    };
+    let crd: RawCrd = serde_json::from_str(body).or_else(|error| refuse(format!("{place}: {error}")))?;
     if crd.kind != "CustomResourceDefinition" {
         return refuse(format!("{place}: its kind is {:?}, expected CustomResourceDefinition", crd.kind));
     }
     let expected = format!("{}.{}", crd.spec.names.plural, crd.spec.group);
     if crd.metadata.name != expected {
-        return refuse(format!("{place}: its name is {:?}, it has to be {expected:?}", crd.metadata.name));
+        return refuse(format!("{place}: its name is {:?}, but must be {expected:?}", crd.metadata.name));
     }
     if crd.spec.conversion.is_some() {
         return refuse(format!(
-            "{place}: spec.conversion is the host's to write; leave it out, and name the kind under conversion if the plugin \
+            "{place}: the host writes spec.conversion; leave it out, and name the kind under conversion if the plugin \
              converts it"
         ));
     }
     if is_builtin_group(&crd.spec.group) {
-        return Err(Refusal::new(
-            "ProtectedGroup",
-            format!("{place}: the group {:?} belongs to Kubernetes; take a group of a domain of yours", crd.spec.group),
-        ));
+        let group = crd.spec.group;
+        let message =
+            format!("{place}: the group {group:?} belongs to Kubernetes; use a group in a domain of your own");
+        return Err(Refusal::new("ProtectedGroup", message));
     }
-    let kinds: Vec<Kind> = crd
-        .spec
-        .versions
-        .iter()
-        .filter(|version| version.served)
-        .map(|version| Kind::new(&format!("{}/{}", crd.spec.group, version.name), &crd.spec.names.kind))
-        .collect();
+    let served = crd.spec.versions.iter().filter(|version| version.served);
+    let kind =
+        |version: &RawCrdVersion| Kind::new(&format!("{}/{}", crd.spec.group, version.name), &crd.spec.names.kind);
+    let kinds: Vec<Kind> = served.map(kind).collect();
     if kinds.is_empty() {
         return refuse(format!("{place}: no version is served"));
     }

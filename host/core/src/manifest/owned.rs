@@ -1,5 +1,5 @@
-//! What a controller owns, and what happens to a child that is wanted otherwise than it is. How that is carried out stands
-//! in `plan.rs`.
+//! `owns` of a controller: the kinds of its children and how a child that differs from the outcome is updated.
+//! `plan.rs` plans the updates.
 
 use serde::Deserialize;
 
@@ -13,34 +13,33 @@ use crate::refusal::Refusal;
 pub struct OwnedKind {
     /// The kind.
     pub kind: Kind,
-    /// What happens when a child is wanted otherwise than it is.
+    /// How they are updated.
     pub update: Update,
 }
 
-/// What happens when a child is wanted otherwise than it is.
+/// How a child that differs from the outcome is updated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Update {
     /// Changed in place by server-side apply.
     Apply,
     /// Deleted and created anew.
     Recreate,
-    /// The same a few at a time: as many at once as may be unavailable.
+    /// Deleted and created anew, a few at a time.
     RollingRecreate {
-        /// How many of the wanted children of this kind may be unavailable because of it, 1 at least.
+        /// How many of the wanted children of this kind may be unavailable, 1 at least.
         max_unavailable: u32,
     },
-    /// Left as it is until somebody deletes it; then it is created as it is wanted.
+    /// Left alone until somebody deletes it, then created anew.
     OnDelete,
 }
 
 impl Update {
-    /// Whether children are changed in place; others are only ever created and deleted.
+    /// Whether children are changed in place, not only created and deleted.
     pub fn is_in_place(self) -> bool {
         self == Self::Apply
     }
 }
 
-/// A member of `owns` as a manifest has it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawOwned {
@@ -52,7 +51,6 @@ pub(super) struct RawOwned {
     max_unavailable: Option<u32>,
 }
 
-/// Reads the `owns` of a controller.
 pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec<OwnedKind>, Refusal> {
     let mut owns: Vec<OwnedKind> = Vec::new();
     for (at, owned) in raw.iter().enumerate() {
@@ -87,9 +85,9 @@ fn update(place: &str, raw: &RawOwned) -> Result<Update, Refusal> {
     };
     match (update, raw.max_unavailable) {
         (Update::RollingRecreate { max_unavailable: 0 }, _) => {
-            refuse(format!("{place}.maxUnavailable: with 0 no child could ever be replaced; it is 1 or more"))
+            refuse(format!("{place}.maxUnavailable: with 0 no child could ever be replaced; set 1 or more"))
         }
         (Update::RollingRecreate { .. }, _) | (_, None) => Ok(update),
-        (_, Some(_)) => refuse(format!("{place}.maxUnavailable: it belongs to \"update\": \"rollingRecreate\" alone")),
+        (_, Some(_)) => refuse(format!("{place}.maxUnavailable: only \"update\": \"rollingRecreate\" has it")),
     }
 }

@@ -1,4 +1,6 @@
-//! What every part of a manifest is read with: kinds, and refusals that name the place.
+//! What the parts of a manifest share: kinds, ranges, and refusals that name the place.
+
+use std::fmt::Display;
 
 use serde::Deserialize;
 
@@ -14,6 +16,15 @@ pub(super) struct RawKind {
 
 pub(super) fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new("InvalidManifest", format!("the manifest is not valid: {}", message.into())))
+}
+
+/// The value, if it is from 1 to `most`.
+pub(super) fn within<T: Copy + PartialOrd + Display + From<u8>>(place: &str, value: T, most: T) -> Result<T, Refusal> {
+    if (T::from(1)..=most).contains(&value) {
+        Ok(value)
+    } else {
+        refuse(format!("{place}: {value} is not within 1 and {most}"))
+    }
 }
 
 pub(super) fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind, Refusal> {

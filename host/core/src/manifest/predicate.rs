@@ -1,5 +1,4 @@
-//! `where`: which objects of its kind a controller reconciles. What a manifest says goes in, a question about one object
-//! can be asked afterwards. What follows from the answer is the driver's business.
+//! `where` of a controller: the predicate that selects the objects of its kind that it reconciles.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,13 +8,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::place::refuse;
-use crate::object::Object;
+use crate::object::{Object, Text};
 use crate::refusal::Refusal;
 use crate::selector::Selector;
 
-/// More than anybody has; each costs a look at every object whose labels match.
+/// More than a controller needs. Annotations are parsed for every object whose labels match.
 const MAX_ANNOTATIONS: usize = 16;
-/// As a label's name is written, which is how the API server wants an annotation's: behind a domain of its own, 63 bytes.
+/// The API server's bound: a DNS subdomain, a slash, and a name.
 const MAX_ANNOTATION_NAME_BYTES: usize = 253 + 1 + 63;
 
 /// Which objects of a kind are reconciled. The default selects all.
@@ -23,11 +22,10 @@ const MAX_ANNOTATION_NAME_BYTES: usize = 253 + 1 + 63;
 pub struct Predicate {
     /// Labels, in the syntax of `kubectl get -l`.
     pub labels: Selector,
-    /// Annotations that have to be there with exactly these values, all of them.
+    /// Annotations that must all have exactly these values.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// `where` as a manifest has it.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawSelection {
@@ -48,17 +46,17 @@ impl Predicate {
             return refuse(format!("{place}.annotations: there are {count}, the most is {MAX_ANNOTATIONS}"));
         }
         if let Some(name) = raw.annotations.keys().find(|name| !is_annotation_name(name)) {
-            return refuse(format!("{place}.annotations: {name:?} is no name of an annotation"));
+            return refuse(format!("{place}.annotations: {name:?} is not an annotation's name"));
         }
         Ok(Self { labels, annotations: raw.annotations })
     }
 
-    /// Whether every object is selected.
+    /// Whether it selects every object.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.annotations.is_empty()
     }
 
-    /// Whether this object is. Annotations are read out of its text, and only when its labels match.
+    /// Whether it selects this object. Annotations are parsed only when the labels match.
     pub fn matches(&self, object: &Object) -> bool {
         self.labels.matches(&object.labels) && (self.annotations.is_empty() || self.match_annotations(object))
     }
@@ -83,7 +81,6 @@ impl fmt::Display for Predicate {
     }
 }
 
-/// The annotations of an object; the rest of its text is passed over.
 #[derive(Deserialize, Default)]
 struct Annotated<'a> {
     #[serde(borrow, default)]
@@ -96,10 +93,6 @@ struct Metadata<'a> {
     annotations: Option<BTreeMap<Cow<'a, str>, Text<'a>>>,
 }
 
-/// A string that is borrowed when it has no escapes; a plain `Cow` would always be copied.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
 fn is_annotation_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     !name.is_empty() && name.len() <= MAX_ANNOTATION_NAME_BYTES && name.bytes().all(is_letter)
@@ -110,7 +103,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::object::Interner;
+    use crate::object::tests::decode;
 
     fn selection(text: &Value) -> Result<Predicate, Refusal> {
         Predicate::parse("where", serde_json::from_value(text.clone()).unwrap())
@@ -122,11 +115,11 @@ mod tests {
             "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1",
                 "labels": labels, "annotations": annotations},
         });
-        Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap()
+        decode(&object.to_string())
     }
 
     #[test]
-    fn labels_and_all_annotations_have_to_match() {
+    fn labels_and_all_annotations_must_match() {
         let where_ =
             json!({"labels": "tier in (web, api), !legacy", "annotations": {"a.b/on": "true", "why": "a \"b\""}});
         let selection = selection(&where_).unwrap();
@@ -150,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_selects_everything() {
+    fn an_empty_predicate_selects_everything() {
         for text in [json!({}), json!({"labels": ""}), json!({"annotations": {}})] {
             let selection = selection(&text).unwrap();
             assert!(selection.is_everything() && selection.matches(&object(&json!({}), &Value::Null)), "{text}");
@@ -158,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_its_place() {
+    fn an_invalid_predicate_is_refused_with_its_place() {
         let many: BTreeMap<String, String> = (0..17).map(|n| (n.to_string(), String::new())).collect();
         for (text, words) in [
             (json!({"labels": "tier in web"}), "where.labels: the label selector \"tier in web\" is invalid at byte 8"),
-            (json!({"annotations": {"a b": "c"}}), "where.annotations: \"a b\" is no name of an annotation"),
-            (json!({"annotations": {"": "c"}}), "where.annotations: \"\" is no name"),
+            (json!({"annotations": {"a b": "c"}}), "where.annotations: \"a b\" is not an annotation's name"),
+            (json!({"annotations": {"": "c"}}), "where.annotations: \"\" is not"),
             (json!({"annotations": many}), "where.annotations: there are 17, the most is 16"),
         ] {
             let refusal = selection(&text).unwrap_err();

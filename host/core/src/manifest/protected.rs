@@ -1,35 +1,36 @@
-//! Kinds and groups that belong to the host or to Kubernetes, and why no plugin has them.
+//! Kinds and groups that belong to the host or to Kubernetes.
 
 use crate::object::Kind;
 use crate::well_known::GROUP;
 
-/// Kinds that the host has rights to for its own work, which are no plugin's to write.
+/// Why plugins may not write a kind, although the host has rights to it.
 pub(super) fn not_for_plugins(kind: &Kind) -> Option<&'static str> {
     match (kind.group(), &*kind.kind) {
-        (GROUP, _) => Some("the host keeps it"),
+        (GROUP, _) => Some("it belongs to the host"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            Some("a plugin's definitions stand in its manifest under customResources")
+            Some("put the CRD under customResources of the manifest")
         }
-        ("events.k8s.io" | "", "Event") => Some("a plugin's events stand in its outcome"),
+        ("events.k8s.io" | "", "Event") => Some("put the event into the outcome"),
         _ => None,
     }
 }
 
-/// Kinds that the host writes itself of what is reconciled, so that reconciling them would never end.
+/// Why a kind cannot be reconciled: the host itself writes objects of it for each reconcile, which would wake the key
+/// again.
 pub(super) fn not_for_reconciling(kind: &Kind) -> Option<&'static str> {
     match (kind.group(), &*kind.kind) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            Some("the host registers definitions, and a plugin's stand in its manifest under customResources")
+            Some("the host registers CRDs from manifests; put yours under customResources")
         }
         ("events.k8s.io" | "", "Event") => {
-            Some("the host tells of what is reconciled by Events, so each would cause more")
+            Some("the host records Events of what it reconciles, so each would cause more")
         }
         _ => None,
     }
 }
 
-/// The groups that the API server itself serves, beside those without a dot. Other `*.k8s.io` groups are left to the
-/// API server, which asks for an approval annotation on their CRDs.
+/// The groups with a dot that the API server itself serves. It requires an approval annotation on CRDs of other
+/// `*.k8s.io` groups, so the host does not refuse those.
 const BUILTIN_GROUPS: [&str; 19] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",

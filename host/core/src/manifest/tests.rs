@@ -1,4 +1,4 @@
-//! Manifests in, what they say or the words of their refusal out.
+//! Manifests in, what was parsed or the text of the refusal out.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::writes::WriteVerb;
 use super::*;
 use crate::object::Kind;
 
-/// The smallest manifest with something in every place.
+/// A manifest with every section but admission and conversion.
 fn manifest() -> Value {
     json!({
         "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "podset", "version": "0.1.0",
@@ -35,7 +35,7 @@ fn manifest() -> Value {
     })
 }
 
-/// The same with another value in one place ("/limits/deadlineMs"); an object's key may be new.
+/// The manifest with another value at a JSON pointer ("/limits/deadlineMs"), whose last key may be new.
 fn with(place: &str, value: Value) -> Value {
     let mut manifest = manifest();
     let (parent, key) = place.rsplit_once('/').unwrap();
@@ -54,7 +54,7 @@ fn refusal(manifest: &Value) -> Refusal {
     }
 }
 
-/// Every case is refused as invalid with these words.
+/// Checks that every case is refused as invalid with this text.
 #[track_caller]
 fn invalid(cases: impl IntoIterator<Item = (&'static str, Value, &'static str)>) {
     for (place, value, words) in cases {
@@ -66,7 +66,7 @@ fn invalid(cases: impl IntoIterator<Item = (&'static str, Value, &'static str)>)
 }
 
 #[test]
-fn a_manifest_says_what_it_says() {
+fn every_field_of_a_manifest_is_read() {
     let parsed = Manifest::parse(&manifest().to_string()).unwrap();
     assert_eq!((&*parsed.name, &*parsed.version), ("podset", "0.1.0"));
     let kind = |api_version, kind| Kind::new(api_version, kind);
@@ -85,7 +85,7 @@ fn a_manifest_says_what_it_says() {
 }
 
 #[test]
-fn what_is_left_out_has_the_defaults() {
+fn fields_that_are_absent_have_defaults() {
     let least = json!({
         "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "least",
         "controllers": [{"for": {"apiVersion": "example.com/v1", "kind": "Thing"}}],
@@ -97,7 +97,7 @@ fn what_is_left_out_has_the_defaults() {
 }
 
 #[test]
-fn a_text_that_is_no_manifest_of_this_version_is_refused() {
+fn text_that_is_not_a_manifest_of_this_version_is_refused() {
     invalid([
         (
             "/apiVersion",
@@ -119,7 +119,7 @@ fn a_text_that_is_no_manifest_of_this_version_is_refused() {
 }
 
 #[test]
-fn writes_are_declared_by_kind_and_verb_and_add_up() {
+fn writes_are_declared_by_kind_and_verb_and_entries_of_one_kind_are_merged() {
     let write = |kind: &str, verbs: Value| json!({"apiVersion": "v1", "kind": kind, "verbs": verbs});
     let mut scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch"]});
     scaled["subresources"] = json!(["scale"]);
@@ -138,7 +138,7 @@ fn writes_are_declared_by_kind_and_verb_and_add_up() {
 }
 
 #[test]
-fn writes_that_make_no_sense_are_refused_with_their_place() {
+fn invalid_writes_are_refused_with_their_place() {
     let write = |kind: &str, verbs: Value| json!([{"apiVersion": "v1", "kind": kind, "verbs": verbs}]);
     let of_status = json!([{"apiVersion": "v1", "kind": "Node", "verbs": ["apply"], "subresources": ["status"]}]);
     let odd = json!([{"apiVersion": "v1", "kind": "Node", "verbs": ["patch"], "subresources": ["../x"]}]);
@@ -148,14 +148,14 @@ fn writes_that_make_no_sense_are_refused_with_their_place() {
         ("/writes", write("Node", json!(["update"])), "writes[0].verbs: \"update\" is none of \"apply\", \"patch\""),
         ("/writes", write("Node", json!(["evict"])), "writes[0].verbs: only v1/Pod can be evicted, not v1/Node"),
         ("/writes", write("", json!(["patch"])), "writes[0]: apiVersion"),
-        ("/writes", write("Secret", json!(["delete"])), "writes[0]: delete of v1/Secret needs the kind under reads"),
-        ("/writes", of_status, "writes[0].subresources: only a patch can be of a subresource"),
-        ("/writes", odd, "writes[0].subresources: \"../x\" is no subresource"),
+        ("/writes", write("Secret", json!(["delete"])), "writes[0]: delete of v1/Secret carries the UID that was seen"),
+        ("/writes", of_status, "writes[0].subresources: they can only be patched"),
+        ("/writes", odd, "writes[0].subresources: \"../x\" is not a subresource"),
     ]);
 }
 
 #[test]
-fn controllers_that_make_no_sense_are_refused_with_their_place() {
+fn invalid_controllers_are_refused_with_their_place() {
     let podset = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
     let twice = json!([{"for": podset}, {"for": podset}]);
     let versions = json!([{"for": podset}, {"for": {"apiVersion": "app.example.com/v1", "kind": "PodSet"}}]);
@@ -173,8 +173,8 @@ fn controllers_that_make_no_sense_are_refused_with_their_place() {
             json!("replace"),
             "owns[0].update: \"replace\" is none of \"apply\", \"recreate\"",
         ),
-        ("/controllers/0/owns/0/maxUnavailable", json!(2), "it belongs to \"update\": \"rollingRecreate\" alone"),
-        ("/controllers/0/owns/1/maxUnavailable", json!(1), "owns[1].maxUnavailable: it belongs to"),
+        ("/controllers/0/owns/0/maxUnavailable", json!(2), "only \"update\": \"rollingRecreate\" has it"),
+        ("/controllers/0/owns/1/maxUnavailable", json!(1), "owns[1].maxUnavailable: only"),
         ("/controllers/0/where", json!({"labels": "a=b=c"}), "controllers[0].where.labels: the label selector"),
         ("/controllers/0/concurrency", json!(0), "concurrency: 0 is not within 1 and 256"),
         ("/controllers/0/concurrency", json!(257), "257 is not within 1 and 256"),
@@ -182,7 +182,7 @@ fn controllers_that_make_no_sense_are_refused_with_their_place() {
 }
 
 #[test]
-fn children_change_as_their_kind_says() {
+fn each_owned_kind_has_its_update_strategy() {
     let update = |fields: Value| {
         let mut owned = json!({"apiVersion": "v1", "kind": "Pod"});
         owned.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -195,15 +195,11 @@ fn children_change_as_their_kind_says() {
     assert_eq!(update(json!({"update": "rollingRecreate"})), Ok(rolling(1)));
     assert_eq!(update(json!({"update": "rollingRecreate", "maxUnavailable": 25})), Ok(rolling(25)));
     let none = update(json!({"update": "rollingRecreate", "maxUnavailable": 0})).unwrap_err();
-    assert!(
-        none.message.contains("owns[0].maxUnavailable: with 0 no child could ever be replaced"),
-        "{}",
-        none.message
-    );
+    assert!(none.message.contains("owns[0].maxUnavailable: with 0 no child could ever be replaced"), "{none}");
 }
 
 #[test]
-fn limits_beyond_what_a_host_gives_are_refused_with_the_most() {
+fn limits_beyond_the_hosts_are_refused_with_the_maximum() {
     invalid([
         ("/limits/memoryBytes", json!(0), "limits.memoryBytes: 0 is not within 1 and 268435456"),
         ("/limits/memoryBytes", json!(MAX_MEMORY_BYTES + 1), "268435457 is not within"),
@@ -213,21 +209,17 @@ fn limits_beyond_what_a_host_gives_are_refused_with_the_most() {
 }
 
 #[test]
-fn custom_resources_that_are_none_are_refused_with_their_place() {
+fn invalid_custom_resources_are_refused_with_their_place() {
     invalid([
         ("/customResources/0", json!({}), "customResources[0]: missing field `kind`"),
-        (
-            "/customResources/0/kind",
-            json!("Deployment"),
-            "its kind is \"Deployment\", expected CustomResourceDefinition",
-        ),
-        ("/customResources/0/metadata/name", json!("podset"), "it has to be \"podsets.app.example.com\""),
+        ("/customResources/0/kind", json!("Deployment"), "its kind is \"Deployment\", expected CustomResource"),
+        ("/customResources/0/metadata/name", json!("podset"), "but must be \"podsets.app.example.com\""),
         ("/customResources/0/spec/versions", json!([{"name": "v1"}]), "customResources[0]: no version is served"),
     ]);
 }
 
 #[test]
-fn a_kind_of_kubernetes_itself_is_known_as_one() {
+fn built_in_kinds_are_recognised_by_their_group() {
     let is_builtin = |api_version: &str, kind: &str| {
         let manifest = with("/controllers/0/for", json!({"apiVersion": api_version, "kind": kind}));
         Manifest::parse(&manifest.to_string()).unwrap().controllers[0].builtin
@@ -243,7 +235,7 @@ fn a_kind_of_kubernetes_itself_is_known_as_one() {
 }
 
 #[test]
-fn what_the_host_writes_of_what_is_reconciled_cannot_be_reconciled() {
+fn kinds_that_the_host_writes_for_each_reconcile_cannot_be_reconciled() {
     for (api_version, kind, why) in [
         ("v1", "Event", "each would cause more"),
         ("events.k8s.io/v1", "Event", "each would cause more"),
@@ -257,7 +249,7 @@ fn what_the_host_writes_of_what_is_reconciled_cannot_be_reconciled() {
 }
 
 #[test]
-fn l4_a_custom_resource_in_a_group_of_kubernetes_is_refused() {
+fn l4_a_custom_resource_in_a_built_in_group_is_refused() {
     for group in ["apps", "resource.k8s.io", "rbac.authorization.k8s.io"] {
         let mut manifest = with("/customResources/0/spec/group", json!(group));
         manifest["customResources"][0]["metadata"]["name"] = json!(format!("podsets.{group}"));
@@ -265,19 +257,19 @@ fn l4_a_custom_resource_in_a_group_of_kubernetes_is_refused() {
         assert_eq!(refusal.reason, "ProtectedGroup", "{group}");
         assert!(refusal.message.contains(&format!("the group {group:?} belongs to Kubernetes")), "{}", refusal.message);
     }
-    // A project of Kubernetes' own is left to the API server, which asks for an approval.
+    // The API server checks the approval annotation of other k8s.io groups.
     let mut manifest = with("/customResources/0/spec/group", json!("gateway.networking.k8s.io"));
     manifest["customResources"][0]["metadata"]["name"] = json!("podsets.gateway.networking.k8s.io");
     assert!(Manifest::parse(&manifest.to_string()).is_ok());
 }
 
 #[test]
-fn what_the_host_keeps_for_itself_is_no_plugins() {
+fn no_plugin_reconciles_owns_or_writes_the_hosts_own_kinds() {
     let plugin = json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin"});
     let own = refusal(&with("/controllers/0/for", plugin.clone()));
     assert_eq!(own.reason, "ProtectedGroup", "{}", own.message);
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
-    for kind in [plugin, definition, json!({"apiVersion": "v1", "kind": "Event"})] {
+    let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
+    for kind in [plugin, crd, json!({"apiVersion": "v1", "kind": "Event"})] {
         let mut write = kind.clone();
         write["verbs"] = json!(["patch"]);
         let written = refusal(&with("/writes", json!([write])));
@@ -291,7 +283,7 @@ const ADMISSION: Exports = Exports { admission: true, conversion: false };
 const CONVERSION: Exports = Exports { admission: false, conversion: true };
 
 #[test]
-fn conversion_names_a_kind_of_several_versions_and_goes_with_its_export() {
+fn conversion_names_a_kind_of_several_versions_and_needs_its_export() {
     let entry = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
     let parsed = Manifest::parse(&with("/conversion", json!([entry])).to_string()).unwrap();
     let (crd, versions) = ("podsets.app.example.com".into(), vec!["v1alpha1".into(), "v1alpha0".into()]);
@@ -307,17 +299,9 @@ fn conversion_names_a_kind_of_several_versions_and_goes_with_its_export() {
 
     let foreign = json!({"apiVersion": "v1", "kind": "Pod"});
     invalid([
-        (
-            "/conversion",
-            json!([foreign]),
-            "conversion[0]: v1/Pod is no version that a definition under customResources",
-        ),
-        ("/conversion", json!([entry, entry]), "conversion[1]: podsets.app.example.com is there twice"),
-        (
-            "/customResources/0/spec/conversion",
-            json!({"strategy": "None"}),
-            "customResources[0]: spec.conversion is the host's to write",
-        ),
+        ("/conversion", json!([foreign]), "conversion[0]: no CRD under customResources serves v1/Pod"),
+        ("/conversion", json!([entry, entry]), "conversion[1]: podsets.app.example.com has two entries"),
+        ("/customResources/0/spec/conversion", json!({}), "customResources[0]: the host writes spec.conversion"),
     ]);
     let mut single = with("/conversion", json!([entry]));
     single["customResources"][0]["spec"]["versions"].as_array_mut().unwrap().pop();
@@ -326,17 +310,17 @@ fn conversion_names_a_kind_of_several_versions_and_goes_with_its_export() {
 }
 
 #[test]
-fn admission_says_which_kinds_are_asked_about_and_create_and_update_are_meant_unless_said() {
+fn admission_names_the_reviewed_kinds_and_defaults_to_create_and_update() {
     let podset = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "validate": true});
     let parsed = Manifest::parse(&with("/admission", json!([podset])).to_string()).unwrap();
-    let wanted = AdmissionSpec {
+    let expected = AdmissionSpec {
         kind: Kind::new("app.example.com/v1alpha1", "PodSet"),
         resource: Some("podsets".into()),
         operations: Operations { create: true, update: true, delete: false },
         mutate: false,
         validate: true,
     };
-    assert_eq!(parsed.admission, [wanted]);
+    assert_eq!(parsed.admission, [expected]);
     assert!(parsed.check_exports(ADMISSION).is_ok());
     let refusal = parsed.check_exports(Exports::default()).unwrap_err();
     assert!(refusal.message.contains("exports no mortise:plugin/admission"), "{}", refusal.message);
@@ -346,7 +330,7 @@ fn admission_says_which_kinds_are_asked_about_and_create_and_update_are_meant_un
 }
 
 #[test]
-fn admission_that_makes_no_sense_is_refused_with_its_place() {
+fn invalid_admission_is_refused_with_its_place() {
     let podset = |more: Value| {
         let mut entry = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet"});
         entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -355,21 +339,17 @@ fn admission_that_makes_no_sense_is_refused_with_its_place() {
     let validated = podset(json!({"validate": true}));
     let foreign = json!([{"apiVersion": "v1", "kind": "Pod", "validate": true}]);
     invalid([
-        ("/admission", foreign, "admission[0]: v1/Pod is neither brought nor reconciled by this plugin"),
+        ("/admission", foreign, "admission[0]: this plugin neither brings nor reconciles v1/Pod"),
         ("/admission", json!([podset(json!({}))]), "neither mutate nor validate is true"),
-        ("/admission", json!([validated, validated]), "admission[1]: app.example.com/v1alpha1/PodSet is there twice"),
+        ("/admission", json!([validated, validated]), "admission[1]: app.example.com/v1alpha1/PodSet has two entries"),
         ("/admission", json!([podset(json!({"validate": true, "operations": []}))]), "operations: there is none"),
-        (
-            "/admission",
-            json!([podset(json!({"validate": true, "operations": ["connect"]}))]),
-            "\"connect\" is none of \"create\"",
-        ),
+        ("/admission", json!([podset(json!({"operations": ["connect"]}))]), "\"connect\" is none of \"create\""),
         ("/admission", json!([podset(json!({"mutate": true, "operations": ["create", "delete"]}))]), "only validated"),
         ("/admission", json!([podset(json!({"validate": true, "failurePolicy": "Fail"}))]), "unknown field"),
     ]);
 }
 
-/// So many controllers, each of which reads so many kinds of its own.
+/// A manifest with `count` controllers, each with `kinds` kinds of its own.
 fn controllers(count: usize, kinds: usize) -> Value {
     let kind = |name: String| json!({"apiVersion": "example.com/v1", "kind": name});
     let controller = |number: usize| {
@@ -380,15 +360,15 @@ fn controllers(count: usize, kinds: usize) -> Value {
 }
 
 #[test]
-fn x10_a_manifest_has_a_bounded_number_of_everything_that_costs_others_something() {
+fn x10_a_manifest_has_a_bounded_number_of_controllers_kinds_and_crds() {
     for (place, most, at, beyond) in [
         ("controllers:", MAX_CONTROLLERS, controllers(MAX_CONTROLLERS, 1), controllers(MAX_CONTROLLERS + 1, 1)),
         ("own and read:", MAX_KINDS, controllers(4, MAX_KINDS / 4), controllers(1, MAX_KINDS + 1)),
     ] {
         Manifest::parse(&at.to_string()).unwrap();
         let refusal = refusal(&beyond);
-        let words = format!("{place} there are {}, one plugin may have {most}", most + 1);
-        assert!(refusal.message.contains(&words), "{words:?} is not in {}", refusal.message);
+        let expected = format!("{place} there are {}, one plugin may have {most}", most + 1);
+        assert!(refusal.message.contains(&expected), "{expected:?} is not in {refusal}");
     }
     let crd = |number: usize| {
         let mut crd = manifest()["customResources"][0].clone();

@@ -1,5 +1,5 @@
-//! What a plugin may write besides children and status: the manifest's `writes`, checked. Kinds and verbs come in, the
-//! permissions come out that every action is held against; whether the API server allows them too is not known here.
+//! `writes` in a manifest: what a plugin may write besides children and status. Every action is checked against these
+//! rules; whether RBAC allows it too is not known here.
 
 use serde::Deserialize;
 
@@ -8,18 +8,17 @@ use super::protected::not_for_plugins;
 use crate::object::Kind;
 use crate::refusal::Refusal;
 
-/// Subresources that a patch can do something with are words like these; whatever else is written is refused before it gets
-/// into a path.
+/// The bound of a DNS label. Subresources become part of a request's path, so nothing but a lowercase word is accepted.
 const MAX_SUBRESOURCE_BYTES: usize = 63;
 
-/// What may be done to objects of one kind that are no children.
+/// The actions that are allowed on objects of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteRule {
     /// The kind.
     pub kind: Kind,
-    /// What may be done, each once.
+    /// Sorted, each once.
     pub verbs: Vec<WriteVerb>,
-    /// Subresources that may be patched beside the object itself.
+    /// Subresources that may be patched too; sorted, each once.
     pub subresources: Vec<String>,
 }
 
@@ -28,19 +27,18 @@ pub struct WriteRule {
 pub enum WriteVerb {
     /// Create or change by server-side apply.
     Apply,
-    /// Change what is there.
+    /// Patch an existing object.
     Patch,
-    /// Delete what was seen.
+    /// Delete, with the UID in view.
     Delete,
     /// Evict a Pod through its eviction subresource.
     Evict,
 }
 
 impl WriteVerb {
-    /// All of them, as a manifest writes them.
     const ALL: [Self; 4] = [Self::Apply, Self::Patch, Self::Delete, Self::Evict];
 
-    /// As a manifest writes it.
+    /// The word in manifests.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "apply",
@@ -50,7 +48,7 @@ impl WriteVerb {
         }
     }
 
-    /// Whether it is about the very object that was seen, so that the kind has to be read.
+    /// Whether the request carries the UID that was seen (X4), so that the controller must read the kind.
     pub fn needs_view(self) -> bool {
         matches!(self, Self::Delete | Self::Evict)
     }
@@ -77,26 +75,23 @@ pub fn allows_subresource(rules: &[WriteRule], kind: &Kind, subresource: &str) -
     rules.iter().any(|rule| rule.kind == *kind && rule.verbs.contains(&WriteVerb::Patch) && names(rule))
 }
 
-/// The Pods that evictions are of.
-fn pod() -> Kind {
-    Kind::new("v1", "Pod")
-}
-
-/// Reads `writes`. Several entries of one kind add up, because several controllers of a plugin may each bring theirs.
+/// Merges the entries of one kind: several controllers of a plugin may each bring theirs.
 pub(super) fn parse(raw: Vec<RawWrite>) -> Result<Vec<WriteRule>, Refusal> {
     let mut rules: Vec<WriteRule> = Vec::new();
     for (index, write) in raw.into_iter().enumerate() {
         let next = rule(&format!("writes[{index}]"), write)?;
-        let Some(known) = rules.iter_mut().find(|known| known.kind == next.kind) else {
+        if let Some(known) = rules.iter_mut().find(|known| known.kind == next.kind) {
+            known.verbs.extend(next.verbs);
+            known.subresources.extend(next.subresources);
+        } else {
             rules.push(next);
-            continue;
-        };
-        known.verbs.extend(next.verbs);
-        known.verbs.sort();
-        known.verbs.dedup();
-        known.subresources.extend(next.subresources);
-        known.subresources.sort();
-        known.subresources.dedup();
+        }
+    }
+    for rule in &mut rules {
+        rule.verbs.sort();
+        rule.verbs.dedup();
+        rule.subresources.sort();
+        rule.subresources.dedup();
     }
     Ok(rules)
 }
@@ -107,42 +102,37 @@ fn rule(place: &str, raw: RawWrite) -> Result<WriteRule, Refusal> {
         return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be written: {why}")));
     }
     let mut verbs = Vec::new();
-    for written in &raw.verbs {
-        let Some(verb) = WriteVerb::ALL.into_iter().find(|verb| verb.as_str() == written) else {
+    for word in &raw.verbs {
+        let Some(verb) = WriteVerb::ALL.into_iter().find(|verb| verb.as_str() == word) else {
             return refuse(format!(
-                "{place}.verbs: {written:?} is none of \"apply\", \"patch\", \"delete\" and \"evict\""
+                "{place}.verbs: {word:?} is none of \"apply\", \"patch\", \"delete\" and \"evict\""
             ));
         };
         verbs.push(verb);
     }
-    verbs.sort();
-    verbs.dedup();
     if verbs.is_empty() {
         return refuse(format!("{place}.verbs: there is none, so nothing could be done to {kind}"));
     }
-    if verbs.contains(&WriteVerb::Evict) && kind != pod() {
+    if verbs.contains(&WriteVerb::Evict) && kind != Kind::new("v1", "Pod") {
         return refuse(format!("{place}.verbs: only v1/Pod can be evicted, not {kind}"));
     }
     if !raw.subresources.is_empty() && !verbs.contains(&WriteVerb::Patch) {
-        return refuse(format!(
-            "{place}.subresources: only a patch can be of a subresource, and patch is not declared"
-        ));
+        return refuse(format!("{place}.subresources: they can only be patched, and patch is not declared"));
     }
     if let Some(odd) = raw.subresources.iter().find(|name| !is_subresource(name)) {
-        return refuse(format!("{place}.subresources: {odd:?} is no subresource, such as \"status\" or \"scale\""));
+        return refuse(format!("{place}.subresources: {odd:?} is not a subresource such as \"status\" or \"scale\""));
     }
     Ok(WriteRule { kind, verbs, subresources: raw.subresources })
 }
 
-/// A delete and an eviction carry the UID that was seen (X4), so some controller has to see the kind.
-pub(super) fn check_views(rules: &[WriteRule], is_seen: impl Fn(&Kind) -> bool) -> Result<(), Refusal> {
-    for (index, rule) in rules.iter().enumerate() {
-        if let Some(verb) = rule.verbs.iter().find(|verb| verb.needs_view() && !is_seen(&rule.kind)) {
+/// A delete and an eviction carry the UID that was seen (X4), so some controller must read the kind.
+pub(super) fn check_views(rules: &[WriteRule], is_read: impl Fn(&Kind) -> bool) -> Result<(), Refusal> {
+    for (index, WriteRule { kind, verbs, .. }) in rules.iter().enumerate() {
+        if let Some(verb) = verbs.iter().find(|verb| verb.needs_view() && !is_read(kind)) {
+            let verb = verb.as_str();
             return refuse(format!(
-                "writes[{index}]: {} of {} needs the kind under reads of a controller, because it carries the UID that was \
-                 seen",
-                verb.as_str(),
-                rule.kind
+                "writes[{index}]: {verb} of {kind} carries the UID that was seen; declare the kind under reads of a \
+                 controller"
             ));
         }
     }

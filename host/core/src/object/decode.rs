@@ -1,7 +1,7 @@
-//! JSON text to [`Object`] in one pass: the header is read borrowed from the text, everything else is skipped.
+//! Decodes JSON text into an [`Object`] in one pass: the header borrows from the text, everything else is skipped.
 //!
-//! Decoding is most of what a watch event costs, so allocations are few: strings that repeat are interned, and the text
-//! without managedFields is put together in a buffer that is reused. Nothing here knows where a text came from.
+//! Decoding is most of what a watch event costs, so it allocates little: repeated strings are interned, and the text
+//! without managedFields is assembled in a buffer that is reused.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,33 +15,33 @@ use super::{Kind, Name, Object, OwnerReference, ResourceVersion};
 use crate::projection::Memo;
 use crate::well_known::MANAGER_PREFIX;
 
-/// Why a text is not an object that the host can keep.
+/// Why a text cannot be decoded as an object.
 #[derive(Debug, Error)]
 pub enum DecodeError {
-    /// The API server sends UTF-8 only, so what sent this is not one.
+    /// An API server sends UTF-8 only.
     #[error("cannot decode an object: its text is not UTF-8")]
     NotUtf8 {
-        /// Where it goes wrong.
+        /// The position.
         #[source]
         source: std::str::Utf8Error,
     },
     /// The text is not JSON.
     #[error("cannot decode {object}: its text is not valid JSON")]
     NotJson {
-        /// As much as could be read of which object it is.
+        /// "Pod default/web-0", or as much of that as can be read.
         object: String,
-        /// Where it goes wrong.
+        /// The position.
         #[source]
         source: serde_json::Error,
     },
     /// A field of the header is missing or malformed.
     #[error("cannot decode {object}: {field} {problem}")]
     Field {
-        /// As much as could be read of which object it is.
+        /// "Pod default/web-0", or as much of that as can be read.
         object: String,
         /// The field's path.
         field: &'static str,
-        /// What is wrong with it.
+        /// "is missing", "is not a string".
         problem: String,
     },
 }
@@ -52,14 +52,13 @@ impl Object {
         Source::read(text)?.decode(None, interner)
     }
 
-    /// Decodes an object of a known kind: items of a list of a built-in kind carry neither apiVersion nor kind, so both
-    /// are put into the text where they are missing.
+    /// Decodes an object of a known kind. List items of built-in kinds have neither apiVersion nor kind; both are
+    /// inserted where they are missing.
     pub fn decode_as(kind: &Kind, text: &[u8], interner: &mut Interner) -> Result<Self, DecodeError> {
         Source::read(text)?.decode(Some(kind), interner)
     }
 }
 
-/// A text and what was read of it.
 struct Source<'a> {
     text: &'a str,
     header: Header<'a>,
@@ -115,28 +114,28 @@ impl<'a> Source<'a> {
     }
 
     fn kind(&self, expected: Option<&Kind>, interner: &mut Interner) -> Result<Kind, DecodeError> {
-        let take = |written: &Option<Text<'a>>, expected: Option<&Arc<str>>, field, interner: &mut Interner| match (
-            written, expected,
-        ) {
-            (Some(written), Some(expected)) if *written.0 != **expected => {
-                Err(self.field(field, format!("is {:?}, but {expected:?} was asked for", written.0)))
+        let mut take = |found: &Option<Text<'a>>, expected: Option<&Arc<str>>, field| match (found, expected) {
+            (Some(found), Some(expected)) if *found.0 != **expected => {
+                Err(self.field(field, format!("is {:?}, expected {expected:?}", found.0)))
             }
             (Some(Text(text)), _) => Ok(interner.intern(text)),
             (None, Some(expected)) => Ok(interner.intern(expected)),
             (None, None) => Err(self.missing(field)),
         };
-        let api_version =
-            take(&self.header.api_version, expected.map(|kind| &kind.api_version), "apiVersion", interner)?;
-        let kind = take(&self.header.kind, expected.map(|kind| &kind.kind), "kind", interner)?;
+        let api_version = take(&self.header.api_version, expected.map(|kind| &kind.api_version), "apiVersion")?;
+        let kind = take(&self.header.kind, expected.map(|kind| &kind.kind), "kind")?;
         Ok(Kind { api_version, kind })
     }
 
-    /// The text without managedFields and with apiVersion and kind, and where in it the resourceVersion begins.
+    /// The text without managedFields and with apiVersion and kind, and the position of the resourceVersion in it.
     fn assemble(&self, expected: Option<&Kind>, version: &str, interner: &mut Interner) -> (Arc<str>, usize) {
         let text = self.text;
         let inserted = expected.map_or(String::new(), |kind| self.missing_type_members(kind));
         let cut = match self.header.metadata.managed_fields {
-            Some(raw) => member_span(text, span_of(text, raw.get())),
+            Some(raw) => {
+                let start = offset_in(text, raw.get());
+                member_span(text, start..start + raw.get().len())
+            }
             None => text.len()..text.len(),
         };
         let version_at = offset_in(text, version);
@@ -154,7 +153,7 @@ impl<'a> Source<'a> {
         (scratch.as_str().into(), moved)
     }
 
-    /// `"apiVersion":"v1","kind":"Pod",` as far as the text does not have it.
+    /// `"apiVersion":"v1","kind":"Pod",` without the members that the text has.
     fn missing_type_members(&self, kind: &Kind) -> String {
         let mut members = String::new();
         let mut add = |name: &str, value: &str| {
@@ -179,7 +178,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Digits only: `u64::from_str` would take a sign as well.
+/// Accepts digits only; `u64::from_str` would accept a sign too.
 fn parse_version(text: &str) -> Option<ResourceVersion> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -187,21 +186,15 @@ fn parse_version(text: &str) -> Option<ResourceVersion> {
     text.parse().ok().map(ResourceVersion)
 }
 
-/// Where a part that was borrowed from `text` begins in it.
+/// The position of a part that was borrowed from `text`.
 fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 
-fn span_of(text: &str, part: &str) -> Range<usize> {
-    let start = offset_in(text, part);
-    start..start + part.len()
-}
-
-/// The span of the object member whose value is at `value`, with the one comma that must go with it.
+/// The span of the object member whose value is at `value`, with one adjacent comma.
 ///
-/// The text was parsed before, so what stands around the value is known: a key, a colon, white space, and a comma or a
-/// brace on either side. The key may be written with escapes, but holds no quote: its letters are those of
-/// "managedFields".
+/// The text was parsed before, so the value is surrounded by a key, a colon, white space, and a comma or a brace on
+/// either side. The key may have escapes but no quote: its letters are those of "managedFields".
 fn member_span(text: &str, value: Range<usize>) -> Range<usize> {
     let before = text[..value.start].trim_end();
     let before = before.strip_suffix(':').unwrap_or(before).trim_end();
@@ -218,7 +211,7 @@ fn member_span(text: &str, value: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Finds out which field made the header unreadable. Costs a whole parse, which an error may.
+/// Finds the field that made the header unreadable. Parses the whole text again, which only errors pay for.
 fn diagnose(text: &str, source: serde_json::Error) -> DecodeError {
     let object = describe(text);
     let Ok(tree) = serde_json::from_str::<serde_json::Value>(text) else {
@@ -252,7 +245,6 @@ fn is_string_map(value: &serde_json::Value) -> bool {
     value.as_object().is_some_and(|map| map.values().all(serde_json::Value::is_string))
 }
 
-/// "Pod default/web-0", or as much of that as can be read.
 fn describe(text: &str) -> String {
     let tree: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let string = |path| tree.pointer(path).and_then(serde_json::Value::as_str).filter(|text| !text.is_empty());

@@ -1,4 +1,4 @@
-//! What makes one version of an object another, as far as the host has to tell.
+//! Compares two versions of one object.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::Object;
 type Members<'a> = BTreeMap<&'a str, &'a str>;
 
 fn members(text: &str) -> Option<Members<'_>> {
-    // A name with an escape in it cannot be borrowed; then nothing is known, which is the careful answer.
+    // A name with an escape cannot be borrowed. Then None lets the versions count as different, which is safe.
     let raw: BTreeMap<&str, &RawValue> = serde_json::from_str(text).ok()?;
     Some(raw.into_iter().map(|(name, value)| (name, value.get())).collect())
 }
 
-/// The object without its status and its resourceVersion, which every write of a status changes.
+/// The members that a write of the status leaves as they are.
 fn lasting(text: &str) -> Option<(Members<'_>, Members<'_>)> {
     let mut object = members(text)?;
     object.remove("status");
@@ -24,7 +24,7 @@ fn lasting(text: &str) -> Option<(Members<'_>, Members<'_>)> {
 }
 
 impl Object {
-    /// Whether another version of this object differs from it in nothing but its status and its resourceVersion.
+    /// Whether the versions differ only in status and resourceVersion.
     pub fn differs_only_in_status(&self, other: &Self) -> bool {
         lasting(self.json()).is_some_and(|one| Some(one) == lasting(other.json()))
     }
@@ -32,13 +32,12 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
-    use crate::object::{Interner, Object};
+    use crate::object::tests::decode;
 
     #[test]
     fn w3_only_a_status_and_a_version_may_differ() {
         let object = |rest: &str| {
-            let text = format!(r#"{{"apiVersion":"a/v1","kind":"A","metadata":{{"name":"n","uid":"u",{rest}}}}}"#);
-            Object::decode(text.as_bytes(), &mut Interner::default()).unwrap()
+            decode(&format!(r#"{{"apiVersion":"a/v1","kind":"A","metadata":{{"name":"n","uid":"u",{rest}}}}}"#))
         };
         let before = object(r#""resourceVersion":"1","labels":{"a":"b"}},"spec":{"n":1},"status":{"n":1"#);
         let status = object(r#""resourceVersion":"2","labels":{"a":"b"}},"spec":{"n":1},"status":{"n":2"#);

@@ -1,6 +1,5 @@
-//! The parts of an object's JSON that the host reads, borrowed from the text; every other member is skipped.
-//!
-//! All but [`OwnFields`] live only while a text is decoded.
+//! The members of an object's JSON that the host reads, borrowed from the text. All but [`OwnFields`] live only while a
+//! text is decoded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +12,7 @@ use super::identity::Label;
 use super::interner::Interner;
 use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX};
 
-/// One of mortise's own entries of an object's managedFields.
+/// One of mortise's own managedFields entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnFields {
     /// "mortise/podset".
@@ -45,7 +44,7 @@ pub(super) struct Metadata<'a> {
     pub(super) namespace: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) uid: Option<Text<'a>>,
-    /// Borrowed, never unescaped: its place in the text is needed, and digits are not escaped.
+    /// Borrowed, because its position in the text is needed; digits have no escapes.
     pub(super) resource_version: Option<&'a str>,
     pub(super) generation: Option<i64>,
     pub(super) deletion_timestamp: Option<IgnoredAny>,
@@ -61,7 +60,7 @@ pub(super) struct Metadata<'a> {
 
 /// A string that is borrowed when it has no escapes; a plain `Option<Cow>` would always be copied.
 #[derive(Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 #[derive(Default)]
 pub(super) struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -71,7 +70,7 @@ impl Labels<'_> {
     pub(super) fn intern(&self, interner: &mut Interner) -> Box<[Label]> {
         let mut labels: Vec<_> =
             self.0.iter().map(|(key, value)| (interner.intern(key), interner.intern(value))).collect();
-        // The API server sends maps sorted and without repetitions, so these are checks; other servers may not.
+        // The API server sends maps sorted and without duplicates, so this is cheap; other servers may not.
         labels.sort_by(|(left, _), (right, _)| left.cmp(right));
         labels.dedup_by(|(right, _), (left, _)| left == right);
         labels.into()
@@ -84,7 +83,7 @@ pub(super) struct Annotations<'a> {
     pub(super) desired: Option<Cow<'a, str>>,
 }
 
-/// The one owner reference that says `controller: true`; the API server admits no second.
+/// The owner reference with `controller: true`; the API server admits only one.
 #[derive(Default)]
 pub(super) struct ControllerReference<'a>(pub(super) Option<Owner<'a>>);
 
@@ -130,7 +129,7 @@ impl ManagedFields<'_> {
     }
 }
 
-/// Implements Deserialize by a visitor that takes a map or a null; Go writes an absent map or list either way.
+/// Implements Deserialize by a visitor that also accepts null, which Go writes for an absent map or list.
 macro_rules! deserialize_with {
     ($type:ident, $expecting:literal, |$access:ident: $trait:ident| $method:ident $body:block) => {
         impl<'de: 'a, 'a> Deserialize<'de> for $type<'a> {
@@ -184,7 +183,6 @@ deserialize_with!(ControllerReference, "a list of owner references", |owners: Se
     Ok(ControllerReference(controller))
 });
 
-/// Those entries of a managedFields list that are kept.
 pub(super) fn own_fields(raw: &RawValue) -> Result<Box<[OwnFields]>, serde_json::Error> {
     let entries: Vec<ManagedFields<'_>> = serde_json::from_str(raw.get())?;
     Ok(entries.iter().filter_map(ManagedFields::kept).collect())

@@ -1,9 +1,9 @@
-//! What names a Kubernetes object: kind, namespace and name, version, owner. Plain values; nothing here has read an object.
+//! The identity of Kubernetes objects: kind, namespace and name, version, owner. Plain values.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// An apiVersion and a kind, as they stand in an object's JSON.
+/// An apiVersion and a kind, as in an object's JSON.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
     /// "v1", "apps/v1".
@@ -13,7 +13,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A kind from its two names.
+    /// `Kind::new("apps/v1", "Deployment")`.
     pub fn new(api_version: &str, kind: &str) -> Self {
         Self { api_version: api_version.into(), kind: kind.into() }
     }
@@ -23,7 +23,7 @@ impl Kind {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Whether both are versions of one resource: the objects behind them are the same ones.
+    /// Whether both are versions of one resource, which has the same objects in each.
     pub fn is_same_resource(&self, other: &Self) -> bool {
         self.group() == other.group() && self.kind == other.kind
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Namespace and name: what tells objects of one kind apart. The namespace is empty for cluster-scoped kinds.
+/// Namespace and name: unique among objects of one kind.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     /// Empty for cluster-scoped kinds.
@@ -56,7 +56,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// A name within a namespace; pass "" for cluster-scoped kinds.
+    /// `Name::new("default", "web-0")`; the namespace is "" for cluster-scoped kinds.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// RFC 1123 subdomain: what the API server accepts as a name for nearly every kind, and stricter kinds say so themselves.
+/// Whether it is an RFC 1123 subdomain, which the API server requires of the names of nearly all kinds.
 pub fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
@@ -92,12 +92,12 @@ pub fn is_object_name(name: &str) -> bool {
 /// A label's key and value.
 pub type Label = (Arc<str>, Arc<str>);
 
-/// One object of one kind.
+/// Kind, namespace and name of one object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectRef {
-    /// What it is.
+    /// apiVersion and kind.
     pub kind: Kind,
-    /// Which one.
+    /// Namespace and name.
     pub name: Name,
 }
 
@@ -107,11 +107,11 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// A resourceVersion. Comparable within one kind (Kubernetes promises that since 1.35), never across kinds.
+/// A resourceVersion. Comparable within one kind (guaranteed since Kubernetes 1.35), never across kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct ResourceVersion(pub u64);
 
-/// The controller among an object's owner references.
+/// The owner reference with `controller: true`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerReference {
     /// The owner's kind.

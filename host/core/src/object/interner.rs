@@ -1,4 +1,4 @@
-//! One copy of every string that repeats among objects. Decoding puts strings in; nothing here knows what they mean.
+//! Strings that repeat among objects are kept once.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use super::identity::Kind;
 
-/// Below this many strings a sweep would free less than it costs.
+/// With fewer strings a sweep would free less than it costs.
 const FIRST_SWEEP_AT: usize = 4_096;
 
-/// One copy of every string that repeats among objects: kinds, namespaces, labels, owners.
+/// One copy of every kind, namespace, label and owner.
 ///
-/// Strings that no object uses any longer are dropped in sweeps whose cost is spread over the insertions before them,
-/// so label values that never come back do not pile up. The hasher has no random key: a run is the same each time.
+/// Each time the strings have doubled, a sweep drops those that no object uses, so old label values do not accumulate.
+/// The hasher has no random key, which keeps runs reproducible.
 #[derive(Debug)]
 pub struct Interner {
-    strings: HashSet<Arc<str>, BuildHasherDefault<DefaultHasher>>,
+    pub(super) strings: HashSet<Arc<str>, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
-    /// Where a text is put together before it gets its exact size.
+    /// The decoder's buffer, in which a text is assembled before it gets its exact size.
     pub(super) scratch: String,
 }
 
@@ -40,16 +40,6 @@ impl Interner {
         let new: Arc<str> = text.into();
         self.strings.insert(new.clone());
         new
-    }
-
-    /// How many different strings are held.
-    pub fn len(&self) -> usize {
-        self.strings.len()
-    }
-
-    /// Whether nothing was interned yet.
-    pub fn is_empty(&self) -> bool {
-        self.strings.is_empty()
     }
 
     pub(super) fn kind(&mut self, api_version: &str, kind: &str) -> Kind {

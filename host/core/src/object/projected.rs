@@ -1,5 +1,5 @@
-//! The projections of one object: text and hash of the fields that a projection keeps, remembered by the object. What
-//! makes another version of it different for a reader is the hash; who reads is not known here.
+//! The projections of one object: text and hash of the fields that a projection keeps. The object remembers them; a
+//! reader of the fields sees a change when the hash differs.
 
 use std::sync::Arc;
 
@@ -7,12 +7,11 @@ use super::Object;
 use crate::budget::Budget;
 use crate::projection::Projection;
 
-/// Looks at an object, as budgets count them, that cutting fields out of a KiB of it is worth: a look finds a result that
-/// is remembered, a cut reads the text.
+/// Budget units for projecting a KiB of text. One unit is a look at an object, such as finding a remembered projection.
 const CUT_UNITS_PER_KIB: u64 = 16;
 
 impl Object {
-    /// What reading through the object's text takes of a budget.
+    /// Budget units for a pass over the object's text.
     pub(crate) fn text_units(&self) -> u64 {
         (self.json.len() as u64 / 1_024 + 1) * CUT_UNITS_PER_KIB
     }
@@ -20,7 +19,7 @@ impl Object {
 
 impl Projection {
     /// The kept fields as one JSON object, members in the order of the object's own text. The object remembers the
-    /// result, so asking again costs a pointer.
+    /// result.
     pub fn project(&self, object: &Object) -> Arc<str> {
         self.answer(object).0
     }
@@ -30,8 +29,8 @@ impl Projection {
         if self.is_whole() { object.content_hash() } else { self.memoized(object).1 }
     }
 
-    /// As [`Self::projected_hash`]. A result that is not remembered takes units of the budget; None when there are not
-    /// enough. That of a whole object takes none: it is computed once for each change of the object.
+    /// [`Self::projected_hash`] within a budget; None when the budget is used up. A remembered result costs nothing,
+    /// nor does the hash of a whole object, which is computed once for each change of it.
     pub(crate) fn projected_hash_within(&self, object: &Object, budget: &Budget) -> Option<u64> {
         if self.is_whole() {
             return Some(object.content_hash());

@@ -1,11 +1,10 @@
-//! What decoding keeps of an object's text, and what it says of texts that are none. `Sample` builds objects for the
-//! tests of the modules that use them.
+//! Decoding: the header, the cut of managedFields, and the errors. Other modules' tests build objects with `Sample`.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// An object for a test, put together field by field.
+/// Builds an object for a test.
 pub(crate) struct Sample {
     kind: Kind,
     namespace: &'static str,
@@ -48,7 +47,7 @@ impl Sample {
         self
     }
 
-    /// More members of the object: `"status":{"phase":"Running"}`.
+    /// Adds members to the object: `"status":{"phase":"Running"}`.
     pub(crate) fn body(mut self, members: &str) -> Self {
         self.body = format!(",{members}");
         self
@@ -87,7 +86,7 @@ pub(crate) fn decode(text: &str) -> Object {
     Object::decode(text.as_bytes(), &mut Interner::default()).unwrap()
 }
 
-fn refusal(text: &str) -> String {
+fn error(text: &str) -> String {
     Object::decode(text.as_bytes(), &mut Interner::default()).unwrap_err().to_string()
 }
 
@@ -102,7 +101,7 @@ const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0",
 "spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}}"#;
 
 #[test]
-fn the_header_holds_every_fact_that_the_host_needs() {
+fn the_header_has_every_field_that_the_host_reads() {
     let pod = decode(POD);
     assert_eq!(pod.reference().to_string(), "Pod shop/web-0");
     assert_eq!(pod.kind, Kind::new("v1", "Pod"));
@@ -120,7 +119,7 @@ fn the_header_holds_every_fact_that_the_host_needs() {
 }
 
 #[test]
-fn labels_are_sorted_and_each_key_is_there_once_whatever_the_text_has() {
+fn labels_are_sorted_and_each_key_is_kept_once() {
     let keys = |text: &str| decode(text).labels.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>();
     assert_eq!(keys(POD), ["app", "tier"]);
     assert_eq!(keys(&POD.replace(r#""tier":"front""#, r#""tier":"front","app":"db","tier":"back""#)), ["app", "tier"]);
@@ -165,7 +164,7 @@ fn only_applies_and_status_writes_of_mortise_are_kept() {
     );
 }
 
-/// Decodes a text whose managedFields are marked by `<<` and `>>`, and expects that exactly the mark is gone.
+/// Decodes a text whose managedFields are between `<<` and `>>`, and expects that exactly this part is cut.
 fn check_cut(marked: &str) {
     let text = marked.replace("<<", "").replace(">>", "");
     let (before, rest) = marked.split_once("<<").unwrap();
@@ -183,7 +182,7 @@ fn assert_content_hash_skips_the_version(object: &Object) {
 }
 
 #[test]
-fn managed_fields_are_cut_wherever_they_stand() {
+fn managed_fields_are_cut_at_any_position() {
     let rest = r#""name":"n","uid":"u","resourceVersion":"7""#;
     let value = r#"[{"manager":"a","fieldsV1":{"f:s":{}}}]"#;
     let object = |metadata: &str| format!(r#"{{"apiVersion":"v1","kind":"A","metadata":{{{metadata}}},"x":1}}"#);
@@ -224,10 +223,7 @@ fn items_of_a_list_get_their_kind_inserted() {
     let whole = format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment",{metadata}}}"#);
     check(&format!("{{{metadata}}}"), &whole);
     check(&whole, &whole);
-    check(
-        &format!(r#"{{"kind":"Deployment",{metadata}}}"#),
-        &format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment",{metadata}}}"#),
-    );
+    check(&format!(r#"{{"kind":"Deployment",{metadata}}}"#), &whole);
     check(&format!(" {{ {metadata}}}\n"), &format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment", {metadata}}}"#));
     let managed = r#"{"metadata":{"managedFields":[],"name":"n","uid":"u","resourceVersion":"7"}}"#;
     check(managed, &whole);
@@ -237,12 +233,12 @@ fn items_of_a_list_get_their_kind_inserted() {
 fn an_item_of_another_kind_is_refused() {
     let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","uid":"u","resourceVersion":"7"}}"#;
     let error = Object::decode_as(&Kind::new("v1", "Node"), text.as_bytes(), &mut Interner::default()).unwrap_err();
-    assert_eq!(error.to_string(), r#"cannot decode Pod n: kind is "Pod", but "Node" was asked for"#);
+    assert_eq!(error.to_string(), r#"cannot decode Pod n: kind is "Pod", expected "Node""#);
 }
 
 #[test]
-fn refusals_name_the_object_and_the_field() {
-    let pod = |metadata: &str| refusal(&format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{{metadata}}}}}"#));
+fn errors_name_the_object_and_the_field() {
+    let pod = |metadata: &str| error(&format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{{metadata}}}}}"#));
     assert_eq!(pod(r#""uid":"u","resourceVersion":"1""#), "cannot decode Pod: metadata.name is missing");
     assert_eq!(
         pod(r#""name":"a","namespace":"b","resourceVersion":"1""#),
@@ -260,17 +256,17 @@ fn refusals_name_the_object_and_the_field() {
         "cannot decode Pod a: metadata.resourceVersion is not a string"
     );
     assert_eq!(pod(r#""name":"a","labels":{"x":1}"#), "cannot decode Pod a: metadata.labels is not a map of strings");
-    assert_eq!(refusal(r#"{"metadata":{"name":"a"}}"#), "cannot decode an object a: apiVersion is missing");
-    assert_eq!(refusal("[]").split(": ").next(), Some("cannot decode an object"));
-    assert_eq!(refusal(r#"{"kind":"#), "cannot decode an object: its text is not valid JSON");
-    assert_eq!(refusal(&format!("{POD} x")), "cannot decode an object: its text is not valid JSON");
+    assert_eq!(error(r#"{"metadata":{"name":"a"}}"#), "cannot decode an object a: apiVersion is missing");
+    assert_eq!(error("[]").split(": ").next(), Some("cannot decode an object"));
+    assert_eq!(error(r#"{"kind":"#), "cannot decode an object: its text is not valid JSON");
+    assert_eq!(error(&format!("{POD} x")), "cannot decode an object: its text is not valid JSON");
     let error = Object::decode(b"{\"kind\":\"\xff\"}", &mut Interner::default()).unwrap_err();
     assert_eq!(error.to_string(), "cannot decode an object: its text is not UTF-8");
 }
 
 #[test]
-fn no_damaged_text_makes_the_decoder_crash() {
-    // Every prefix, and every text with one byte changed to one of those that JSON gives a meaning.
+fn damaged_text_never_makes_the_decoder_panic() {
+    // Every prefix, and every byte replaced by each character that has a meaning in JSON.
     for end in 0..POD.len() {
         assert!(Object::decode(&POD.as_bytes()[..end], &mut Interner::default()).is_err(), "prefix of {end} bytes");
     }
@@ -296,7 +292,7 @@ fn the_content_hash_changes_with_everything_but_the_version() {
 }
 
 #[test]
-fn equal_strings_of_different_objects_are_one_string() {
+fn equal_strings_of_different_objects_are_shared() {
     let mut interner = Interner::default();
     let mut build = |name: &str| {
         let text = Sample::pod("shop", name).label("app", "web").owner("77").text();
@@ -311,12 +307,12 @@ fn equal_strings_of_different_objects_are_one_string() {
 }
 
 #[test]
-fn strings_that_nothing_uses_any_longer_do_not_pile_up() {
+fn unused_strings_are_dropped() {
     let mut interner = Interner::default();
     let kept = interner.intern("kept");
     for number in 0..100_000 {
         interner.intern(&format!("value-{number}"));
     }
-    assert!(interner.len() <= 4_096, "{} strings are held", interner.len());
+    assert!(interner.strings.len() <= 4_096, "{} strings are held", interner.strings.len());
     assert!(Arc::ptr_eq(&kept, &interner.intern("kept")));
 }

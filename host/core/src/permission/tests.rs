@@ -1,4 +1,4 @@
-//! Which rights a manifest needs, and what is read of a refusal.
+//! The permissions that a manifest needs, and the rule that a 403 lacks.
 
 use super::*;
 
@@ -21,7 +21,7 @@ const PODSET: &str = r#"{
   }]
 }"#;
 
-/// One line for each kind or subresource, with its verbs.
+/// One line per kind or subresource, with its verbs.
 fn lines(manifest: &str) -> String {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for Permission { kind, verb, subresource } in needed(&Manifest::parse(manifest).unwrap()) {
@@ -36,7 +36,7 @@ fn lines(manifest: &str) -> String {
 }
 
 #[test]
-fn a_plugin_gets_the_rights_that_its_manifest_needs_and_no_other() {
+fn a_plugin_needs_the_permissions_of_its_manifest_and_no_others() {
     let expected = "\
 app.example.com/v1alpha1/PodSet: get list watch
 app.example.com/v1alpha1/PodSet/finalizers: update
@@ -51,7 +51,7 @@ v1/Service: create delete get list patch watch
 }
 
 #[test]
-fn no_right_to_the_status_of_a_kind_of_kubernetes_itself_is_asked_for() {
+fn a_built_in_kind_needs_no_permission_for_its_status() {
     let manifest = r#"{
       "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "notes",
       "controllers": [{
@@ -68,7 +68,7 @@ v1/ConfigMap: create delete get list patch watch
 }
 
 #[test]
-fn a_plugin_that_writes_besides_gets_the_rights_to_what_it_declares() {
+fn declared_writes_need_permissions() {
     let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
     manifest["writes"] = json!([
         {"apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch"], "subresources": ["scale"]},
@@ -91,24 +91,21 @@ fn permission(verb: &'static str) -> Permission {
 }
 
 #[test]
-fn the_rule_that_is_missing_has_the_api_servers_own_names() {
-    let refused = |what: &str| format!("x is forbidden: User \"a:b\" cannot {what} in the namespace \"default\": no");
-    let read = missing_text(&refused(r#"watch resource "octopodes" in API group "example.com""#), &permission("list"));
+fn the_missing_rule_has_the_names_of_the_api_server() {
+    let denied = |what: &str| format!("x is forbidden: User \"a:b\" cannot {what} in the namespace \"default\": no");
+    let read = missing_text(&denied(r#"watch resource "octopodes" in API group "example.com""#), &permission("list"));
     assert!(read.contains("aggregate-to-host=true"), "{read}");
     let rule = r#"- {"apiGroups":["example.com"],"resources":["octopodes"],"verbs":["get","list","watch"]}"#;
     assert_eq!(read.lines().last().unwrap(), rule, "a read names all three verbs at once");
-    let write = missing_text(&refused(r#"create resource "pods/eviction" in API group """#), &permission("create"));
+    let write = missing_text(&denied(r#"create resource "pods/eviction" in API group """#), &permission("create"));
     let rule = r#"- {"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}"#;
     assert_eq!(write.lines().last().unwrap(), rule, "a write names its verb alone");
-    let unread = missing_text("no", &permission("create"));
-    assert!(
-        unread.starts_with("the host needs the verb create on example.com/v1/Octopus"),
-        "no name is guessed: {unread}"
-    );
+    let other = missing_text("no", &permission("create"));
+    assert!(other.starts_with("the host needs the verb create on example.com/v1/Octopus"), "no guess: {other}");
 }
 
 #[test]
-fn only_an_authorizers_refusal_asks_for_a_rule() {
+fn only_an_authorizers_denial_names_a_permission() {
     let rbac = r#"pods is forbidden: User "system:serviceaccount:mortise-system:mortise" cannot create resource "pods" in API group "" in the namespace "default""#;
     assert_eq!(Denial::read(rbac), Some(Denial { verb: "create", resource: "pods", group: "" }));
     for other in [

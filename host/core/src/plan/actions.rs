@@ -1,8 +1,8 @@
-//! Actions: writes to objects that are no children. [`prepare`] holds each against what the manifest declares under
-//! `writes`; [`diff`] leaves those that would change something, which is told from the view when the kind is watched (X5).
+//! Actions: writes to objects that are not children. [`prepare`] checks each against the manifest's `writes`; [`diff`]
+//! keeps those that would change something (X5).
 //!
-//! A kind that is only written has no view: what is wanted of it is sent once for as long as it is wanted in the same words.
-//! A delete and an eviction are of the very object that was seen (X4), so their kinds are read.
+//! An object of a kind that the controller does not read cannot be compared: its action is sent once, and again only
+//! when its text changes. Deletes and evictions carry the UID that was seen (X4), so their kinds must be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,34 +23,33 @@ use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, is_object_na
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
 
-/// The last patch of each object and subresource, as it was sent, and the version that it led to.
+/// The last patch of each object and subresource, and the version that it made.
 pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (Arc<str>, ResourceVersion)>;
 
-/// What is remembered of actions that were carried out.
+/// The results of earlier writes of a key.
 #[derive(Debug)]
 pub struct Memory<'a> {
-    /// Applies, of children and of others.
+    /// Applies, of children and in actions.
     pub applied: &'a mut Applied,
     /// Patches.
     pub sent: &'a mut Sent,
-    /// Evictions that a budget does not allow for now.
+    /// Evictions that a PodDisruptionBudget does not allow now.
     pub blocked: &'a Blocked,
 }
 
 /// The actions that are missing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ActionDiff {
-    /// Applies and patches. They come first: a node is cordoned before its Pods are evicted.
+    /// Applies and patches. They are sent first: a node is cordoned before its Pods are evicted.
     pub changes: Vec<WriteOp>,
     /// Deletes and evictions.
     pub removals: Vec<WriteOp>,
-    /// Objects that are to be patched and are not there.
+    /// Objects to patch that do not exist.
     pub missing: Vec<ObjectRef>,
-    /// More is to be removed than one plan may.
+    /// The removals exceed [`MAX_DELETES_PER_PLAN`].
     pub more: bool,
 }
 
-/// Checks the actions of an outcome beside its children.
 pub(super) fn prepare(
     spec: &ControllerSpec,
     actions: &[contract::Action],
@@ -126,7 +125,7 @@ fn parsed(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-/// Which object an apply is of, from what it says itself.
+/// The object that an apply names.
 fn applied_object(text: &str) -> Result<ObjectRef, String> {
     let object = parsed(text)?;
     let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {
@@ -164,7 +163,7 @@ fn check_patch(
     }
 }
 
-/// What is missing between the snapshot and the actions (X4, X5).
+/// Compares the actions with a snapshot (X4, X5).
 pub fn diff(
     actions: &[PreparedAction],
     spec: &ControllerSpec,
@@ -226,9 +225,9 @@ pub fn diff(
     diff
 }
 
-/// Whether a patch would change nothing of the live object. When in doubt it would: the API server finds that it does not.
+/// Whether a patch would change nothing of the live object. In doubt it is sent, and the API server makes no change.
 fn is_patched(live: &Object, patch_kind: PatchKind, body: &str, subresource: Option<&str>) -> bool {
-    // A scale is another object, of which the view shows nothing.
+    // Other subresources, such as a scale, are not part of the cached object.
     if subresource.is_some_and(|subresource| subresource != "status") {
         return false;
     }
@@ -250,7 +249,7 @@ fn is_patched(live: &Object, patch_kind: PatchKind, body: &str, subresource: Opt
     is_same(&before, &after)
 }
 
-/// A strategic patch without lists, whose merging depends on the kind's schema, and without directives is a merge patch.
+/// Whether a strategic patch is a merge patch: it has no lists, whose merging depends on the schema, and no directives.
 fn is_plain(patch: &Value) -> bool {
     match patch {
         Value::Array(_) => false,
@@ -266,18 +265,18 @@ fn patch(
     subresource: Option<&Arc<str>>,
     live: Option<&Object>,
 ) -> WriteOp {
-    // What is patched is what was seen. A scale has metadata of its own.
-    let is_seen = live.filter(|_| subresource.is_none_or(|subresource| &**subresource == "status"));
+    // Other subresources, such as a scale, have no UID of their own to compare.
+    let seen = live.filter(|_| subresource.is_none_or(|subresource| &**subresource == "status"));
     WriteOp::Patch {
         target: target.clone(),
         patch_kind,
         body: Arc::clone(body),
         subresource: subresource.cloned(),
-        only_if: is_seen.map_or(Precondition::None, |live| Precondition::Is(Arc::clone(&live.uid))),
+        only_if: seen.map_or(Precondition::None, |live| Precondition::Is(Arc::clone(&live.uid))),
     }
 }
 
-/// The Pods that are to be evicted.
+/// The Pods to evict.
 pub fn evictions(actions: &[PreparedAction]) -> impl Iterator<Item = &ObjectRef> {
     actions.iter().filter(|action| action.action == Action::Evict).map(|action| &action.target)
 }

@@ -1,4 +1,4 @@
-//! Whether an apply would change nothing (X5): by what was applied last, or by the field set that the API server records.
+//! Whether an apply would change nothing (X5): compares with the last apply and with the field set of our manager.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::object::{Object, ObjectRef, ResourceVersion};
 use crate::own_fields;
 
-/// The last apply of each child, as it was sent, and the version that it led to. A value that the API server rewrites (a
-/// quantity of "0.5" becomes "500m") never looks applied; as long as nobody has touched the object since, it is.
+/// The last apply of each object, and the version that it made. A value that the API server rewrites (the quantity
+/// "0.5" becomes "500m") never equals the wanted one, but is applied as long as the object has this version.
 pub type Applied = BTreeMap<ObjectRef, (Arc<str>, ResourceVersion)>;
 
-/// Whether an apply would change nothing of the live object: nobody has touched what it led to, or the fields that are
+/// Whether an apply would change nothing: the object has the version that the same apply made, or the fields that are
 /// recorded as ours have the wanted values.
 pub(super) fn is_applied(live: &Object, body: &Arc<str>, manager: &str, applied: &mut Applied) -> bool {
     let target = live.reference();

@@ -1,4 +1,4 @@
-//! The body of a child as it is sent: the guest's object with what the host writes into every child (X6).
+//! The body of a child's write: the guest's object with the metadata that the host sets (X6).
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::object::{Object, ObjectRef};
 use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL};
 
-/// The guest's object with what the host writes into every child: name, namespace, owner, key.
 pub(super) fn of(target: &ObjectRef, key: &str, object: &str, primary: &Object, hash: Option<&str>) -> Arc<str> {
     let mut object: Value = serde_json::from_str(object).expect("prepare has parsed this text");
     if object["metadata"].is_null() {

@@ -1,5 +1,4 @@
-//! What a guest may say about an object's metadata (X6): a whole object's, as a child or an apply has it, and a change of
-//! it, as a patch has it. JSON goes in, the rule that it breaks comes out; nothing here knows which object it is.
+//! The metadata that a guest may set (X6), in a whole object, as of a child or an apply, and in a patch.
 
 use serde_json::Value;
 
@@ -18,7 +17,7 @@ const HOST_FIELDS: [&str; 9] = [
     "deletionTimestamp",
     "finalizers",
 ];
-/// The metadata that a patch may change: names are fixed, and all else belongs to the host or to the API server.
+/// Metadata that a patch may change.
 const PATCHABLE: [&str; 2] = ["labels", "annotations"];
 
 /// Checks the metadata of a whole object.
@@ -43,7 +42,7 @@ pub(super) fn check(metadata: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a merge patch or a strategic one, in which null takes away and `$` begins a directive.
+/// Checks a merge patch or a strategic one, in which null removes a member and `$` begins a directive.
 pub(super) fn check_patch(patch: &Value) -> Result<(), String> {
     if let Some(directive) = patch.as_object().and_then(|patch| patch.keys().find(|key| key.starts_with('$'))) {
         return Err(format!("{directive}: a patch is not of the object as a whole; delete or apply it"));
@@ -65,7 +64,7 @@ pub(super) fn check_patch(patch: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the operations of a JSON patch; one that only tests may look at anything.
+/// Checks the operations of a JSON patch. A `test` may read any path.
 pub(super) fn check_operations(patch: &Value) -> Result<(), String> {
     let Some(operations) = patch.as_array() else {
         return Err("the body of a json-patch is a list of operations".to_owned());
@@ -88,7 +87,7 @@ fn check_pointer(path: &str) -> Result<(), String> {
     match parts.as_slice() {
         [] => Err("a patch is not of the object as a whole; delete or apply it".to_owned()),
         ["metadata"] => Err("metadata cannot be replaced as a whole".to_owned()),
-        // What stands under our prefix would go with it, or come.
+        // It would remove or set the host's own keys.
         ["metadata", map] if PATCHABLE.contains(map) => {
             Err(format!("metadata.{map} cannot be replaced as a whole: name the key, or take a merge patch"))
         }

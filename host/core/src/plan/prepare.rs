@@ -1,5 +1,4 @@
-//! Checking an outcome and naming its children (X3, X6, X10). An outcome goes in; what the host may act on, or the rule of
-//! the contract that it breaks, comes out. Nothing here looks at the cluster.
+//! Checks an outcome and names its children (X3, X6, X10). Nothing here reads the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::manifest::{ControllerSpec, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
 use crate::status::{STALLED, is_of_host};
 
-/// The longest key: as long as a name, because a key may well be the name of a node.
+/// The longest key: as long as a name, because keys are often names of nodes.
 const MAX_KEY_BYTES: usize = 253;
-/// The longest name that every kind accepts: Pods and Services keep to a DNS label.
+/// The longest name that every kind accepts: names of Pods and Services are DNS labels.
 const MAX_DERIVED_NAME: usize = 63;
 
-/// Checks an outcome and names its children (X3, X6, X10). `before` is what was prepared last for this very object by
-/// the same version of the plugin: children that are wanted in the same words are not checked again.
+/// Checks an outcome and names its children (X3, X6, X10). `before` is the last prepared outcome of the same version of
+/// the plugin for this object: children with the same text are not checked again.
 ///
 /// # Errors
-/// The guest broke a rule of the contract; the message names the child, the field and the rule.
+/// The outcome breaks a rule of the contract; the message names the child, the field and the rule.
 pub fn prepare(
     spec: &ControllerSpec,
     primary: &Object,
@@ -119,20 +118,21 @@ fn prepare_events(spec: &ControllerSpec, events: &[GuestEvent]) -> Result<Vec<Gu
     }
 }
 
-/// What the API server accepts as a condition's reason.
+/// Whether the API server accepts it as a condition's reason.
 fn is_reason(reason: &str) -> bool {
     reason.starts_with(|first: char| first.is_ascii_alphabetic())
         && reason.len() <= 128
         && reason.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// What the API server accepts as a condition's type: a CamelCase word, perhaps behind a domain ("example.com/Synced").
+/// Whether the API server accepts it as a condition's type: a CamelCase word, with or without a domain
+/// ("example.com/Synced").
 fn is_condition_type(name: &str) -> bool {
     let (domain, word) = name.rsplit_once('/').map_or((None, name), |(domain, word)| (Some(domain), word));
     is_reason(word) && domain.is_none_or(is_object_name) && name.len() <= 316
 }
 
-/// What a child's text says, apart from the name that the host gives. Shared among children of the same text.
+/// A child's parsed text, shared among children with the same text.
 #[derive(Clone)]
 struct Parsed {
     kind: Kind,
@@ -156,7 +156,7 @@ fn prepare_children(
     let (mut keys, mut targets) = (BTreeSet::new(), BTreeSet::new());
     let mut prepared: Vec<PreparedChild> = Vec::with_capacity(children.len());
     for (at, child) in children.iter().enumerate() {
-        // Where text, key and owner are the same ones, so is all that follows from them.
+        // The same text, key and owner give the same result.
         let known = before.get(at).filter(|known| known.key == child.key && known.object == child.object);
         let next = match known {
             Some(known) => known.clone(),
@@ -237,8 +237,8 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
     })
 }
 
-/// X3: the name follows from (owner UID, kind, key) alone, so that a repeated create meets its own first try. The owner's
-/// name and the key come first, for people.
+/// X3: the name follows from (owner UID, kind, key) alone, so that a repeated create gets AlreadyExists for its first
+/// try. The owner's name and the key come first, for people.
 fn derived_name(primary: &Object, kind: &Kind, key: &str) -> String {
     let hash = name_hash(&[&primary.uid, &kind.kind, key]);
     let readable = |text: &str| -> String {

@@ -1,5 +1,5 @@
-//! An outcome after it was checked: children with their names, actions with their targets. Values only; `plan/prepare.rs`
-//! makes them and [`super::diff`] compares them with a snapshot.
+//! A checked outcome: children with their names, actions with their targets. Values only; `plan/prepare.rs` makes them
+//! and [`super::diff`] compares them with a snapshot.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::contract::{Condition, GuestEvent, PatchKind, Propagation};
 use crate::manifest::Update;
 use crate::object::ObjectRef;
 
-/// An outcome that has been checked.
+/// A checked outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prepared {
-    /// The desired set with its names; None leaves children alone.
+    /// The wanted children; None leaves children alone.
     pub children: Option<Vec<PreparedChild>>,
-    /// Writes to objects that are no children.
+    /// Writes to objects that are not children.
     pub actions: Vec<PreparedAction>,
     /// The guest's status fields.
     pub status: Option<Map<String, Value>>,
@@ -24,14 +24,14 @@ pub struct Prepared {
     pub conditions: Vec<Condition>,
     /// The guest's events.
     pub events: Vec<GuestEvent>,
-    /// When to call again though nothing changes, within the host's bounds.
+    /// When to call again if nothing changes, clamped to the host's bounds.
     pub requeue_after_ms: Option<u64>,
-    /// The cleanup of an object that is being deleted is complete.
+    /// The cleanup is complete, so the finalizer can be removed.
     pub finalized: bool,
 }
 
 impl Prepared {
-    /// What it takes in memory, about; text that several children share counts for each.
+    /// Approximate bytes in memory; text that several children share counts for each.
     pub fn bytes(&self) -> usize {
         let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.len());
         let children = self.children.iter().flatten().map(|child| size_of_val(child) + child.key.len() + texts(child));
@@ -45,41 +45,40 @@ impl Prepared {
         size_of_val(self) + self.status_bytes + children.chain(actions).chain(conditions).chain(events).sum::<usize>()
     }
 
-    /// What comparing it with a snapshot takes the event loop, in microseconds as measured on a machine of 2.6 GHz: its plugin
-    /// is charged for that.
+    /// The event loop's time for a diff, for which the plugin is charged: microseconds, measured at 2.6 GHz.
     pub fn diff_us(&self) -> u64 {
         let children = self.children.as_ref().map_or(0, Vec::len);
         5 + children as u64 + 10 * self.actions.len() as u64
     }
 }
 
-/// A child that has been checked and named.
+/// A checked child.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PreparedChild {
-    /// The object it is.
+    /// Kind and name.
     pub target: ObjectRef,
     /// The guest's key.
     pub key: Arc<str>,
-    /// How it is changed.
+    /// How it is updated.
     pub update: Update,
-    /// The guest's own text, shared among children that are alike.
+    /// The guest's text, shared among children with the same text.
     pub object: Arc<str>,
-    /// Hash of that text's content.
+    /// Hash of the text's content.
     pub hash: Arc<str>,
-    /// What is applied, for one that is changed in place: every diff compares it.
+    /// The body to apply, for a child that is changed in place: every diff compares it.
     pub body: Option<Arc<str>>,
 }
 
-/// An action that has been checked.
+/// A checked action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PreparedAction {
-    /// The object that is written.
+    /// The object to write.
     pub target: ObjectRef,
-    /// What is done to it.
+    /// The write.
     pub action: Action,
 }
 
-/// What is done to an object.
+/// A write to an object that is not a child.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Server-side apply.

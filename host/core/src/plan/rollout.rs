@@ -1,24 +1,23 @@
-//! Replacing children a few at a time: which of the outdated ones may go now. The children of one kind that are wanted go
-//! in, as the view shows them; what is to be deleted comes out.
+//! A rolling replacement: which outdated children of one kind may be deleted now.
 //!
-//! What is being replaced, and what is new and not available yet, are at most as many as may be unavailable. So whatever
-//! the view does not show yet, the others are untouched: as many as are wanted less those few. Availability that got lost
-//! for other reasons counts as well, so that a rollout never makes an outage worse.
+//! Children that are absent, being deleted, or not available count against `max_unavailable`, also those that the
+//! rollout did not touch, so that it never makes an outage worse. The rest stay untouched, whatever the view does not
+//! show yet.
 
 use std::sync::Arc;
 
 use crate::availability::is_available;
 use crate::object::Object;
 
-/// The wanted children of one kind, sorted by what there is of them.
+/// The wanted children of one kind, by their state in the view.
 #[derive(Clone, Debug)]
 pub(super) struct Rollout {
     max_unavailable: usize,
-    /// Not there, or going: their successors are still to come.
+    /// Absent or being deleted.
     absent: usize,
-    /// As they are wanted.
+    /// Equal to what is wanted.
     current: Vec<Arc<Object>>,
-    /// Otherwise than they are wanted, in the guest's order.
+    /// Different from what is wanted, in the guest's order.
     outdated: Vec<Arc<Object>>,
 }
 
@@ -40,18 +39,17 @@ impl Rollout {
         self.outdated.push(Arc::clone(live));
     }
 
-    /// The outdated children that may be deleted now: those first that serve nobody.
+    /// The outdated children that may be deleted now, unavailable ones first.
     pub(super) fn next(&self) -> Vec<&Arc<Object>> {
         if self.outdated.is_empty() {
-            // Looking into statuses is for rollouts alone.
+            // Without an outdated child no status needs to be parsed.
             return Vec::new();
         }
-        let unavailable = |objects: &[Arc<Object>]| objects.iter().filter(|live| !is_available(live)).count();
-        let on_their_way = self.absent + unavailable(&self.current);
-        let room = self.max_unavailable.saturating_sub(on_their_way);
-        let (serving, idle): (Vec<_>, Vec<_>) = self.outdated.iter().partition(|live| is_available(live));
-        let of_serving = self.max_unavailable.saturating_sub(on_their_way + idle.len());
-        idle.into_iter().chain(serving.into_iter().take(of_serving)).take(room).collect()
+        let unavailable = self.absent + self.current.iter().filter(|live| !is_available(live)).count();
+        let room = self.max_unavailable.saturating_sub(unavailable);
+        let (available, idle): (Vec<_>, Vec<_>) = self.outdated.iter().partition(|live| is_available(live));
+        let of_available = room.saturating_sub(idle.len());
+        idle.into_iter().chain(available.into_iter().take(of_available)).take(room).collect()
     }
 }
 

@@ -1,21 +1,21 @@
-//! Plans: an outcome and a view in, the writes as text out.
+//! An outcome and a view in, the missing writes as text out.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contract::{Child, Condition, GuestEvent, Outcome};
+use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::limits::MAX_CHILDREN;
 use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{OwnedKind, Predicate};
-use crate::object::{Interner, Kind, Name};
+use crate::object::{Kind, Name, tests};
 
 mod actions;
 
 const MANAGER: &str = "mortise/podset";
 
 fn decode(value: Value) -> Object {
-    Object::decode(value.to_string().as_bytes(), &mut Interner::default()).unwrap()
+    tests::decode(&value.to_string())
 }
 
 fn primary() -> Object {
@@ -64,11 +64,20 @@ fn outcome(children: Vec<Child>) -> Outcome {
     Outcome { children: Some(children), ..Outcome::default() }
 }
 
-/// The pods that a first plan would create, as the API server would show them.
-fn created(outcome: &Outcome) -> Vec<Value> {
-    let prepared = prepare(&spec(), &primary(), outcome, None).unwrap();
+fn missing(spec: &ControllerSpec, outcome: &Outcome, live: Vec<Value>) -> Result<Diff, GuestFault> {
+    let prepared = prepare(spec, &primary(), outcome, None)?;
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
-    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &Snapshot::of(&kinds, []), &mut Applied::new());
+    let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
+    Ok(diff(&prepared, spec, &primary(), MANAGER, &snapshot, &mut Applied::new()))
+}
+
+fn refusal(spec: &ControllerSpec, outcome: &Outcome) -> String {
+    prepare(spec, &primary(), outcome, None).unwrap_err().message()
+}
+
+/// The children that a first plan creates, as the API server would show them.
+fn created(outcome: &Outcome) -> Vec<Value> {
+    let diff = missing(&spec(), outcome, vec![]).unwrap();
     let body = |(index, op): (usize, &WriteOp)| {
         let (WriteOp::Create { body, .. } | WriteOp::Apply { body, .. }) = op else { panic!("{op:?}") };
         let mut live: Value = serde_json::from_str(body).unwrap();
@@ -81,15 +90,7 @@ fn created(outcome: &Outcome) -> Vec<Value> {
 
 #[track_caller]
 fn check(outcome: &Outcome, live: Vec<Value>, expected: Expect) {
-    let text = match prepare(&spec(), &primary(), outcome, None) {
-        Err(fault) => fault.message(),
-        Ok(prepared) => {
-            let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
-            let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
-            shown(&diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &mut Applied::new()))
-        }
-    };
-    expected.assert_eq(&text);
+    expected.assert_eq(&missing(&spec(), outcome, live).map_or_else(|fault| fault.message(), |diff| shown(&diff)));
 }
 
 fn shown(diff: &Diff) -> String {
@@ -121,7 +122,7 @@ fn x3_names_follow_from_owner_uid_kind_and_key_alone() {
 }
 
 #[test]
-fn x5_a_child_that_stands_as_wanted_is_not_written() {
+fn x5_a_child_that_is_as_wanted_is_not_written() {
     let wanted = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
     check(&wanted, created(&wanted), expect![""]);
 }
@@ -145,13 +146,13 @@ fn x4_a_child_that_is_not_wanted_is_deleted_by_its_uid() {
 }
 
 #[test]
-fn a_recreated_child_that_is_wanted_otherwise_makes_place_first() {
+fn a_recreated_child_that_differs_is_deleted_first() {
     let before = outcome(vec![child("0", &pod("a"))]);
     let after = outcome(vec![child("0", &pod("b"))]);
     check(&after, created(&before), expect!["delete Pod default/web-0-kddw55s2 uid=p-0"]);
-    let mut going = created(&before);
-    going[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    check(&after, going, expect!["waits"]);
+    let mut deleting = created(&before);
+    deleting[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    check(&after, deleting, expect!["waits"]);
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn x2_a_child_that_is_changed_in_place_is_applied() {
 }
 
 #[test]
-fn x3_an_object_of_somebody_else_is_never_touched() {
+fn x3_an_object_of_another_owner_is_never_written() {
     let wanted = outcome(vec![child("0", &pod("a"))]);
     let mut foreign = created(&wanted);
     foreign[0]["metadata"]["ownerReferences"][0]["uid"] = json!("u-2");
@@ -179,39 +180,29 @@ fn x3_an_object_of_somebody_else_is_never_touched() {
 }
 
 #[test]
-fn x6_a_kind_of_kubernetes_itself_has_its_status_from_kubernetes() {
+fn x6_an_outcome_has_no_status_for_a_built_in_kind() {
     let builtin = ControllerSpec { builtin: true, ..spec() };
-    let refused = |outcome: Outcome| prepare(&builtin, &primary(), &outcome, None).unwrap_err().message();
     let status = Outcome { status: Some("{}".into()), ..Outcome::default() };
-    assert!(refused(status.clone()).contains("status: app.example.com/v1alpha1/PodSet is a kind of Kubernetes itself"));
-    let condition = Condition {
-        name: "Ready".to_owned(),
-        status: crate::contract::ConditionStatus::True,
-        reason: "Said".to_owned(),
-        message: String::new(),
-    };
-    assert!(refused(Outcome { conditions: vec![condition], ..Outcome::default() }).contains("conditions: "));
+    let message = refusal(&builtin, &status);
+    assert!(message.contains("status: app.example.com/v1alpha1/PodSet is a kind of Kubernetes itself"), "{message}");
+    assert!(refusal(&builtin, &condition("Ready")).contains("conditions: "));
     assert!(prepare(&spec(), &primary(), &status, None).is_ok());
     assert!(prepare(&builtin, &primary(), &outcome(vec![child("0", &pod("a"))]), None).is_ok());
 }
 
 #[test]
-fn x3_children_that_kubernetes_itself_has_made_are_left_alone() {
+fn x3_children_that_kubernetes_itself_created_are_left_alone() {
     let builtin = ControllerSpec { builtin: true, ..spec() };
     let wanted = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
     let mut live = created(&wanted);
     live[1]["metadata"]["annotations"].as_object_mut().unwrap().remove("mortise.dev/child");
-    let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], live.into_iter().map(decode));
-    let missing = |wanted: &Outcome| {
-        let prepared = prepare(&builtin, &primary(), wanted, None).unwrap();
-        shown(&diff(&prepared, &builtin, &primary(), MANAGER, &snapshot, &mut Applied::new()))
-    };
-    assert_eq!(missing(&outcome(vec![])), "delete Pod default/web-0-kddw55s2 uid=p-0", "no key, not ours");
+    let missing = |wanted: &Outcome| shown(&missing(&builtin, wanted, live.clone()).unwrap());
+    assert_eq!(missing(&outcome(vec![])), "delete Pod default/web-0-kddw55s2 uid=p-0", "the other has no key");
     assert_eq!(missing(&wanted), "taken Pod default/web-1-46kknmcr");
 }
 
 #[test]
-fn x6_what_belongs_to_the_host_is_refused_by_name() {
+fn x6_metadata_of_the_host_is_refused_by_name() {
     let with = |field: &str, value: Value| {
         let mut pod = pod("a");
         pod["metadata"] = json!({field: value});
@@ -280,25 +271,21 @@ fn x6_metadata_of_the_wrong_type_is_refused_and_not_replaced() {
     {
         let mut pod = pod("a");
         pod["metadata"] = json!({field: value});
-        let fault = prepare(&spec(), &primary(), &outcome(vec![child("0", &pod)]), None).unwrap_err();
-        assert!(fault.message().contains(&format!("metadata.{field} is {value}, not ")), "{}", fault.message());
+        let message = refusal(&spec(), &outcome(vec![child("0", &pod)]));
+        assert!(message.contains(&format!("metadata.{field} is {value}, not ")), "{message}");
     }
+}
+
+fn condition(name: &str) -> Outcome {
+    let status = crate::contract::ConditionStatus::True;
+    let condition = Condition { name: name.into(), status, reason: "Said".into(), message: String::new() };
+    Outcome { conditions: vec![condition], ..Outcome::default() }
 }
 
 #[test]
 fn x6_the_hosts_own_condition_and_kinds_that_are_not_declared_are_refused_by_name() {
-    let condition = |name: &str| Outcome {
-        conditions: vec![Condition {
-            name: name.to_owned(),
-            status: crate::contract::ConditionStatus::True,
-            reason: "Said".to_owned(),
-            message: String::new(),
-        }],
-        ..Outcome::default()
-    };
-    let refused = |outcome: &Outcome| prepare(&spec(), &primary(), outcome, None).unwrap_err().message();
-    assert!(refused(&condition("Stalled")).contains("conditions: Stalled is the host's own"));
-    assert!(refused(&condition("not ready")).contains("both have to be CamelCase words"));
+    assert!(refusal(&spec(), &condition("Stalled")).contains("conditions: Stalled is the host's own"));
+    assert!(refusal(&spec(), &condition("not ready")).contains("both have to be CamelCase words"));
     assert!(prepare(&spec(), &primary(), &condition("example.com/Synced"), None).is_ok());
 
     let about = |kind: &str| Outcome {
@@ -310,22 +297,20 @@ fn x6_the_hosts_own_condition_and_kinds_that_are_not_declared_are_refused_by_nam
         }],
         ..Outcome::default()
     };
-    assert!(refused(&about("Secret")).contains("Secret default/a, a kind that the manifest does not declare"));
+    let message = refusal(&spec(), &about("Secret"));
+    assert!(message.contains("Secret default/a, a kind that the manifest does not declare"), "{message}");
     assert!(prepare(&spec(), &primary(), &about("Pod"), None).is_ok());
 }
 
 #[test]
-fn x10_caps_bound_what_one_outcome_can_do() {
+fn x10_an_outcome_is_bounded() {
     let many: Vec<Child> = (0..=MAX_CHILDREN).map(|index| child(&index.to_string(), &pod("a"))).collect();
     check(
         &outcome(many.clone()),
         vec![],
         expect!["the outcome was refused: children: there are 501, one object may have 500"],
     );
-    let most = outcome(many[..150].to_vec());
-    let prepared = prepare(&spec(), &primary(), &outcome(vec![]), None).unwrap();
-    let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], created(&most).into_iter().map(decode));
-    let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, &mut Applied::new());
+    let diff = missing(&spec(), &outcome(vec![]), created(&outcome(many[..150].to_vec()))).unwrap();
     assert_eq!((diff.deletes.len(), diff.more_deletes), (MAX_DELETES_PER_PLAN, true));
     let events = vec![GuestEvent { warning: false, reason: "A".into(), message: String::new(), regarding: None }; 17];
     check(
@@ -336,23 +321,23 @@ fn x10_caps_bound_what_one_outcome_can_do() {
 }
 
 #[test]
-fn finalized_is_refused_where_no_finalizer_is_declared_and_where_nothing_is_being_deleted() {
+fn finalized_is_refused_without_a_finalizer_and_without_a_deletion() {
     let outcome = Outcome { finalized: true, ..Outcome::default() };
-    let refused = |spec: &ControllerSpec| prepare(spec, &primary(), &outcome, None).unwrap_err().message();
-    assert!(refused(&spec()).contains("the manifest declares no finalizer"));
-    assert!(refused(&ControllerSpec { finalize: true, ..spec() }).contains("the object is not being deleted"));
+    assert!(refusal(&spec(), &outcome).contains("the manifest declares no finalizer"));
+    let spec = ControllerSpec { finalize: true, ..spec() };
+    assert!(refusal(&spec, &outcome).contains("the object is not being deleted"));
 }
 
 #[test]
-fn a_requeue_is_kept_within_a_second_and_a_day() {
-    for (asked_ms, granted_ms) in [(0, 1_000), (5_000, 5_000), (u32::MAX, 86_400_000)] {
-        let outcome = Outcome { requeue_after_ms: Some(asked_ms), ..Outcome::default() };
-        assert_eq!(prepare(&spec(), &primary(), &outcome, None).unwrap().requeue_after_ms, Some(granted_ms));
+fn a_requeue_is_clamped_to_a_second_and_a_day() {
+    for (requested_ms, clamped_ms) in [(0, 1_000), (5_000, 5_000), (u32::MAX, 86_400_000)] {
+        let outcome = Outcome { requeue_after_ms: Some(requested_ms), ..Outcome::default() };
+        assert_eq!(prepare(&spec(), &primary(), &outcome, None).unwrap().requeue_after_ms, Some(clamped_ms));
     }
 }
 
 #[test]
-fn what_is_wanted_in_the_same_words_is_prepared_the_same_whether_it_is_known_or_not() {
+fn a_known_child_is_prepared_as_a_new_one() {
     let (one, two) = (pod("one"), pod("two"));
     let first = outcome(vec![child("0", &one), child("1", &one), child("2", &two)]);
     let known = prepare(&spec(), &primary(), &first, None).unwrap();
@@ -366,5 +351,5 @@ fn what_is_wanted_in_the_same_words_is_prepared_the_same_whether_it_is_known_or_
         assert_eq!(prepare(&spec(), &primary(), &next, Some(&known)).unwrap(), anew);
     }
     let twice = outcome(vec![child("1", &two), child("1", &one)]);
-    assert!(prepare(&spec(), &primary(), &twice, Some(&known)).is_err(), "a known child may still be there twice");
+    assert!(prepare(&spec(), &primary(), &twice, Some(&known)).is_err(), "keys of known children are compared too");
 }

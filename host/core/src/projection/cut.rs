@@ -1,4 +1,4 @@
-//! Cuts the kept members out of an object's JSON text in one pass, without building a tree of it.
+//! Cuts the kept members out of an object's JSON text in one pass, without a tree of the object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,16 +8,15 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Which members to keep, as a tree of their names.
+/// The members to keep, as a tree of names.
 #[derive(Default)]
 pub(super) struct Tree {
-    /// Keep this value whole; what stands below does not matter then.
+    /// Keep this value whole; `members` is ignored.
     whole: bool,
     members: Vec<(String, Tree)>,
 }
 
 impl Tree {
-    /// Adds a path.
     pub(super) fn keep(&mut self, path: &[impl AsRef<str>]) {
         let Some((first, rest)) = path.split_first() else {
             self.whole = true;
@@ -31,7 +30,7 @@ impl Tree {
         self.members[at].1.keep(rest);
     }
 
-    /// What the tree takes in memory, itself not counted.
+    /// Bytes in memory, without the struct itself.
     pub(super) fn bytes(&self) -> usize {
         let below: usize = self.members.iter().map(|(name, tree)| name.capacity() + tree.bytes()).sum();
         self.members.capacity() * size_of::<(String, Self)>() + below
@@ -42,13 +41,13 @@ impl Tree {
     }
 }
 
-/// Most projections keep some hundred bytes; growing once or twice beyond costs little.
+/// Most projections keep some hundred bytes; one or two reallocations cost little.
 const FIRST_CAPACITY: usize = 256;
 
-/// What remains of a JSON object.
+/// The kept members of a JSON object.
 ///
-/// A text whose skipped parts nobody has checked may still hold what a parser refuses on the way of a path: arrays
-/// nested 128 deep, half a surrogate pair as a name, a number beyond a double. Such an object is given whole.
+/// The decoder has skipped most of the text unchecked, so the parser may still refuse a part that a path visits: arrays
+/// nested 128 deep, half a surrogate pair as a name, a number beyond a double. Such an object is returned whole.
 pub(super) fn cut(json: &Arc<str>, tree: &Tree) -> Arc<str> {
     let mut out = String::with_capacity(FIRST_CAPACITY);
     let mut text = serde_json::Deserializer::from_str(json);
@@ -58,8 +57,8 @@ pub(super) fn cut(json: &Arc<str>, tree: &Tree) -> Arc<str> {
     }
 }
 
-/// Writes what remains of one value to `out`. The answer is false, and nothing is written, when nothing of it can be
-/// kept: a path goes on where the object has a plain value.
+/// Writes the kept part of one value to `out`. The result is false, and nothing is written, for a scalar in which a
+/// path would continue.
 struct Cut<'t> {
     tree: &'t Tree,
     out: &'t mut String,
@@ -153,7 +152,7 @@ impl<'de> Visitor<'de> for Cut<'_> {
     }
 }
 
-/// `"name":`, escaped where it has to be.
+/// `"name":`, escaped if necessary.
 fn push_name<E: Error>(out: &mut String, name: &str) -> Result<(), E> {
     if name.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
         out.push_str(&serde_json::to_string(name).map_err(E::custom)?);

@@ -1,19 +1,19 @@
-//! The syntax of field paths: text to member names. See `projection.rs` for what a path means.
+//! Parses field paths into member names. `projection.rs` describes the syntax.
 
 use thiserror::Error;
 
-/// Longest path in bytes. The deepest paths of the built-in kinds have some 150.
+/// The longest paths of built-in kinds have some 150 bytes.
 const MAX_PATH_BYTES: usize = 1_024;
 
-/// Why a field path cannot be read.
+/// Why a field path cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the field path {path:?} is invalid at byte {at}: {problem}")]
 pub struct InvalidPath {
-    /// The path as it was given.
+    /// The path.
     pub path: String,
-    /// Where in it.
+    /// The byte.
     pub at: usize,
-    /// What is wrong there.
+    /// The error there.
     pub problem: &'static str,
 }
 
@@ -50,10 +50,10 @@ pub(crate) fn parse(path: &str) -> Result<Vec<String>, InvalidPath> {
     }
 }
 
-/// The member in `["..."]`, and the length of the whole. `quoted` is what follows the bracket at `at`.
+/// The member in `["..."]`, and the length with brackets. `quoted` follows the bracket at `at`.
 fn bracketed(path: &str, at: usize, quoted: &str) -> Result<(String, usize), InvalidPath> {
     let Some(inner) = quoted.strip_prefix('"') else {
-        let problem = "only [\"name\"] stands in brackets; a path goes through all elements of an array by itself";
+        let problem = "brackets hold [\"name\"] only; a path visits all elements of an array without an index";
         return Err(invalid(path, at + 1, problem));
     };
     let inner_at = at + 2;
@@ -65,7 +65,7 @@ fn bracketed(path: &str, at: usize, quoted: &str) -> Result<(String, usize), Inv
             '"' => return Err(invalid(path, inner_at + offset + 1, "a closing bracket is expected")),
             '\\' => match characters.next() {
                 Some((_, escaped @ ('"' | '\\'))) => member.push(escaped),
-                _ => return Err(invalid(path, inner_at + offset, "a backslash stands only before \" and \\")),
+                _ => return Err(invalid(path, inner_at + offset, "a backslash escapes only \" and \\")),
             },
             _ => member.push(character),
         }
@@ -73,7 +73,7 @@ fn bracketed(path: &str, at: usize, quoted: &str) -> Result<(String, usize), Inv
     Err(invalid(path, path.len(), "the closing quote is missing"))
 }
 
-/// An error that carries no more of a path than a person reads.
+/// The error, with a shortened path if it is too long.
 pub(super) fn invalid(path: &str, at: usize, problem: &'static str) -> InvalidPath {
     let path = if path.len() > MAX_PATH_BYTES { path.chars().take(64).collect() } else { path.to_owned() };
     InvalidPath { path, at, problem }

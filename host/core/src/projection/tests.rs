@@ -1,4 +1,4 @@
-//! What a projection keeps, and where it says that a path is malformed.
+//! What a projection keeps, and the position of errors in paths.
 
 use super::*;
 use crate::object::tests::{Sample, decode};
@@ -35,7 +35,7 @@ fn a_path_and_a_longer_one_keep_what_the_shorter_one_keeps() {
 }
 
 #[test]
-fn a_path_through_an_array_goes_on_in_each_element() {
+fn a_path_continues_in_each_element_of_an_array() {
     check(&["spec.containers.name"], r#"{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}"#);
     check(&["spec.containers.ports.port"], r#"{"spec":{"containers":[{"ports":[{"port":1},{"port":2}]},{}]}}"#);
     check(&["spec.mixed.x"], r#"{"spec":{"mixed":[{"x":2},[{"x":3}]]}}"#);
@@ -50,7 +50,7 @@ fn members_that_are_missing_are_left_out() {
 }
 
 #[test]
-fn names_with_dots_stand_in_brackets() {
+fn names_with_dots_are_written_in_brackets() {
     let text = parse(&[r#"metadata.annotations["mortise.dev/child"]"#, r#"metadata["annotations"]["quo\"te"]"#])
         .project(&decode(POD));
     assert!(text.contains(r#""annotations":{"mortise.dev/child":"0","quo\"te":"q"}"#), "{text}");
@@ -58,7 +58,7 @@ fn names_with_dots_stand_in_brackets() {
 }
 
 #[test]
-fn names_versions_and_uids_are_kept_only_when_they_are_asked_for() {
+fn names_versions_and_uids_are_kept_only_when_a_path_names_them() {
     let node = Sample::new("Node", "", "n1").uid("u").build();
     assert_eq!(&*parse(&["spec.x"]).project(&node), "{}");
     assert_eq!(&*parse(&["metadata.uid"]).project(&node), r#"{"metadata":{"uid":"u"}}"#);
@@ -78,8 +78,8 @@ fn no_fields_keep_the_whole_object() {
 #[test]
 fn a_second_projection_of_an_unchanged_object_is_the_same_pointer() {
     let pod = decode(POD);
-    let asked = parse(&["status.phase", "spec.nodeName"]);
-    let first = asked.project(&pod);
+    let projection = parse(&["status.phase", "spec.nodeName"]);
+    let first = projection.project(&pod);
     let second = parse(&["spec.nodeName", "status.phase", "status.phase"]).project(&pod);
     assert!(Arc::ptr_eq(&first, &second));
 }
@@ -88,15 +88,15 @@ fn a_second_projection_of_an_unchanged_object_is_the_same_pointer() {
 fn an_object_remembers_a_bounded_number_of_projections() {
     let pod = decode(POD);
     let before = pod.bytes();
-    let asked: Vec<_> = (0..100).map(|number| parse(&[&format!("spec.field{number}")])).collect();
-    for projection in &asked {
+    let projections: Vec<_> = (0..100).map(|number| parse(&[&format!("spec.field{number}")])).collect();
+    for projection in &projections {
         projection.project(&pod);
     }
     assert!(pod.bytes() < before + 1_000, "{} bytes were {before}", pod.bytes());
 }
 
 #[test]
-fn the_projected_hash_changes_with_what_is_kept_and_with_nothing_else() {
+fn the_projected_hash_changes_only_with_the_kept_fields() {
     let phase = parse(&["status.phase"]);
     let pod = |version, phase: &str, ip: &str| {
         Sample::pod("a", "b").version(version).body(&format!(r#""status":{{"phase":"{phase}","ip":"{ip}"}}"#)).build()
@@ -107,7 +107,7 @@ fn the_projected_hash_changes_with_what_is_kept_and_with_nothing_else() {
 }
 
 #[test]
-fn an_object_that_a_strict_parser_refuses_is_given_whole() {
+fn an_object_that_a_strict_parser_refuses_is_returned_whole() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for value in [deep.as_str(), r#"{"\ud800":1}"#, "1e999"] {
         let object = Sample::pod("a", "b").body(&format!(r#""spec":{value}"#)).build();
@@ -117,7 +117,7 @@ fn an_object_that_a_strict_parser_refuses_is_given_whole() {
 }
 
 #[test]
-fn refusals_name_the_path_and_the_place() {
+fn errors_name_the_path_and_the_position() {
     let check = |path: &str, at: usize, problem: &str| {
         let error = Projection::parse(&[path.to_owned()]).unwrap_err();
         assert_eq!(error.to_string(), format!("the field path {path:?} is invalid at byte {at}: {problem}"));
@@ -127,11 +127,11 @@ fn refusals_name_the_path_and_the_place() {
     check(".spec", 0, "a member name is missing");
     check("spec..x", 5, "a member name is missing");
     check("spec.a b", 6, "put a member with this character into [\"...\"]");
-    check("spec[0]", 5, "only [\"name\"] stands in brackets; a path goes through all elements of an array by itself");
+    check("spec[0]", 5, "brackets hold [\"name\"] only; a path visits all elements of an array without an index");
     check("spec[\"a", 7, "the closing quote is missing");
     check("spec[\"a\"", 8, "a closing bracket is expected");
     check("spec[\"a\"]x", 9, "a dot, a bracket or the end is expected");
-    check("spec[\"\\n\"]", 6, "a backslash stands only before \" and \\");
+    check("spec[\"\\n\"]", 6, "a backslash escapes only \" and \\");
     let long = "x".repeat(2_000);
     assert!(Projection::parse(&[long]).unwrap_err().to_string().ends_with("it is longer than 1024 bytes"));
     let many: Vec<_> = (0..300).map(|number| format!("f{number}")).collect();
@@ -143,7 +143,7 @@ fn refusals_name_the_path_and_the_place() {
 
 #[test]
 fn g2_the_costliest_projection_takes_some_megabytes_and_says_so() {
-    // One-letter members in the longest chains, each chain another one from its first member on.
+    // The longest paths of one-letter members, without a common prefix.
     let path = |number: u8| format!("{}{}", char::from(b'a' + number), ".x".repeat(511));
     let costly = Projection::parse(&(0..16).map(path).collect::<Vec<_>>()).unwrap();
     let members = 16 * 512;

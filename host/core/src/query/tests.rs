@@ -1,4 +1,4 @@
-//! What compiling a query keeps apart and what it makes equal.
+//! Compiling, matching and caching queries.
 
 use super::*;
 use crate::object::tests::Sample;
@@ -8,7 +8,7 @@ fn query() -> Query {
 }
 
 #[test]
-fn queries_that_ask_the_same_are_equal_however_they_are_written() {
+fn equal_queries_are_equal_however_they_are_written() {
     let written = |selector: &str, fields: [&str; 2]| {
         let fields = fields.map(str::to_owned).to_vec();
         Query { selector: Some(selector.to_owned()), fields, ..query() }.compile().unwrap()
@@ -71,7 +71,7 @@ fn the_cache_gives_the_same_compiled_query_again_and_stays_bounded() {
 }
 
 #[test]
-fn g2_the_cache_holds_no_more_bytes_than_its_bound_however_long_the_questions_are() {
+fn g2_the_cache_holds_no_more_bytes_than_its_bound_however_long_the_queries_are() {
     let cache = QueryCache::default();
     for number in 0..300 {
         let fields: Vec<String> = (0..8).map(|path| format!("f{number}.{path:0900}")).collect();
@@ -86,7 +86,7 @@ fn g2_the_cache_holds_no_more_bytes_than_its_bound_however_long_the_questions_ar
 }
 
 #[test]
-fn g2_a_question_that_is_larger_than_the_cache_is_answered_and_not_kept() {
+fn g2_a_query_that_is_larger_than_the_cache_is_compiled_and_not_kept() {
     let cache = QueryCache::default();
     cache.projection(&["status.phase".to_owned()]).unwrap();
     let before = cache.bytes();

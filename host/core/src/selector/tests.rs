@@ -1,4 +1,4 @@
-//! Which labels a selector matches, and where it says that it is malformed.
+//! Matching labels, and the position of syntax errors.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn labels(text: &str) -> Vec<Label> {
     labels
 }
 
-/// The selector's normal form, and which of the label sets it matches.
+/// The selector's normal form, and the label sets that it matches.
 fn check(selector: &str, expected: &str) {
     const SETS: [&str; 5] = ["", "app=web", "app=db", "app=web tier=front", "tier= legacy=yes"];
     let selector = Selector::parse(selector).unwrap();
@@ -23,7 +23,7 @@ fn check(selector: &str, expected: &str) {
 }
 
 #[test]
-fn selectors_match_as_kubernetes_says() {
+fn selectors_match_as_in_kubernetes() {
     check("", ": [] [app=web] [app=db] [app=web tier=front] [tier= legacy=yes]");
     check("  ", ": [] [app=web] [app=db] [app=web tier=front] [tier= legacy=yes]");
     check("app=web", "app=web: [app=web] [app=web tier=front]");
@@ -50,13 +50,13 @@ fn a_key_may_be_a_word_of_the_syntax_and_may_have_a_prefix() {
 }
 
 #[test]
-fn required_labels_are_the_terms_that_an_index_can_answer() {
+fn required_labels_are_the_terms_with_one_value() {
     let selector = Selector::parse("a=1,b!=2,c in (3),d in (4,5),e,!f").unwrap();
     assert_eq!(selector.required().collect::<Vec<_>>(), [("a", "1"), ("c", "3")]);
 }
 
 #[test]
-fn refusals_name_the_selector_and_the_place() {
+fn errors_name_the_selector_and_the_position() {
     let check = |selector: &str, at: usize, problem: &str| {
         let error = Selector::parse(selector).unwrap_err();
         assert_eq!(error.to_string(), format!("the label selector {selector:?} is invalid at byte {at}: {problem}"));

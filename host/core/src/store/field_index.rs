@@ -1,5 +1,5 @@
-//! The objects of a kind by the value of one field. It is built piece by piece beside the events of the kind, so that a field
-//! that is selected by for the first time does not hold up the event loop.
+//! The objects of a kind by the value of one field. The index is built in pieces, between events, so that it does not
+//! block the event loop.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::object::Object;
 #[derive(Clone, Debug)]
 pub(super) struct FieldIndex {
     pub(super) path: FieldPath,
-    /// Somebody depends on a query by this field. Without, it stays until another field needs its place: whether somebody
-    /// does may change with each call.
+    /// Some dependency is a query by this field. An unused index is kept until another field needs its place, because
+    /// the next call may use it again.
     pub(super) is_selected: bool,
     postings: Postings,
-    /// The slots that are looked at next; None once all are in.
+    /// The next slot to add; None once the index is complete.
     next: Option<u32>,
 }
 
@@ -26,13 +26,13 @@ impl FieldIndex {
         Self { path, is_selected: true, postings: Postings::default(), next: Some(0) }
     }
 
-    /// The slots whose objects may meet a requirement; None when that cannot be told yet, or never by this index.
+    /// The slots whose objects may meet a requirement; None if the index is incomplete or of another field.
     pub(super) fn walk(&self, requirement: &FieldRequirement) -> Option<impl Iterator<Item = u32> + '_> {
-        let can_tell = self.next.is_none() && self.path == requirement.path;
-        can_tell.then(|| self.postings.walk(requirement.hash()))
+        let is_usable = self.next.is_none() && self.path == requirement.path;
+        is_usable.then(|| self.postings.walk(requirement.hash()))
     }
 
-    /// Another state of a slot. Whether it was looked at yet does not matter: to add it twice changes nothing.
+    /// Replaces the object of a slot, which may be added twice.
     pub(super) fn replace(&mut self, slot: u32, before: Option<&Object>, after: Option<&Object>) {
         let hash_of = |object: &Object| self.path.value_in(object).map(|value| self.path.hash_of(&value));
         let is = after.and_then(hash_of);
@@ -40,11 +40,11 @@ impl FieldIndex {
             return;
         }
         let was = before.and_then(hash_of);
-        was.map(|hash| self.postings.remove(hash, slot));
-        is.map(|hash| self.postings.insert(hash, slot));
+        was.iter().for_each(|hash| self.postings.remove(*hash, slot));
+        is.iter().for_each(|hash| self.postings.insert(*hash, slot));
     }
 
-    /// Looks at as many objects as have so many bytes. Returns what is left of these once all objects are in.
+    /// Adds objects of about `bytes` bytes. Returns the bytes that are left once the index is complete.
     pub(super) fn build(&mut self, objects: &OrdMap<u32, Arc<Object>>, mut bytes: usize) -> Option<usize> {
         while let Some(next) = self.next {
             let Some((slot, object)) = objects.range(next..).next() else {

@@ -1,5 +1,4 @@
-//! What the writer remembers between events: which objects a list has shown, which names were deleted lately, and what
-//! has changed last.
+//! What the writer remembers between events: the objects that a list has shown, tombstones, and recent changes.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -7,13 +6,13 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use super::Change;
 use crate::object::{Name, ResourceVersion};
 
-/// Deletions that are remembered for each kind. They guard against a list that is older than the watch, which a server
-/// of a highly available control plane may give for some seconds; few clusters delete more of one kind in that time.
-const GRAVES: usize = 4_096;
+/// Tombstones of each kind. A list from a lagging API server may be some seconds older than the watch; few clusters
+/// delete more objects of one kind in that time.
+const MAX_TOMBSTONES: usize = 4_096;
 
-/// Changes that are remembered for each kind. They tell what happened while a guest call ran, which takes milliseconds;
-/// each keeps one outdated object in memory.
-const RECENT: usize = 64;
+/// Remembered changes of each kind. They cover the milliseconds of a guest call; each keeps an outdated object in
+/// memory.
+const MAX_RECENT: usize = 64;
 
 /// The slots of a table that a list has shown, one bit each.
 #[derive(Debug, Default)]
@@ -28,7 +27,7 @@ impl Seen {
         self.0[word] |= 1 << (slot % u64::BITS);
     }
 
-    /// The slots below a bound that it has not shown. Costs what they are, and a look at 64 slots at once.
+    /// The slots below a bound that it has not shown. Skips 64 shown slots at a time.
     pub(super) fn unseen(&self, bound: u32) -> impl Iterator<Item = u32> + '_ {
         let bits_of = |word: u32| {
             let mut unseen = !self.0.get(word as usize).copied().unwrap_or_default();
@@ -42,7 +41,7 @@ impl Seen {
     }
 }
 
-/// Names that were deleted lately, and when.
+/// The last deletions, by name, with their versions.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
     deleted_at: HashMap<Name, ResourceVersion, BuildHasherDefault<DefaultHasher>>,
@@ -50,12 +49,12 @@ pub(super) struct Tombstones {
 }
 
 impl Tombstones {
-    pub(super) fn dig(&mut self, name: &Name, version: ResourceVersion) {
+    pub(super) fn add(&mut self, name: &Name, version: ResourceVersion) {
         if let Some(known) = self.deleted_at.get_mut(name) {
             *known = version.max(*known);
             return;
         }
-        if self.order.len() == GRAVES
+        if self.order.len() == MAX_TOMBSTONES
             && let Some(oldest) = self.order.pop_front()
         {
             self.deleted_at.remove(&oldest);
@@ -64,7 +63,6 @@ impl Tombstones {
         self.deleted_at.insert(name.clone(), version);
     }
 
-    /// When a name was deleted, if that is remembered.
     pub(super) fn deleted_at(&self, name: &Name) -> Option<ResourceVersion> {
         self.deleted_at.get(name).copied()
     }
@@ -81,13 +79,13 @@ pub(super) struct Recent(VecDeque<Change>);
 
 impl Recent {
     pub(super) fn add(&mut self, change: &Change) {
-        if self.0.len() == RECENT {
+        if self.0.len() == MAX_RECENT {
             self.0.pop_front();
         }
         self.0.push_back(change.clone());
     }
 
-    /// The last so many; None when not as many are remembered.
+    /// The last `count` changes; None if fewer are remembered.
     pub(super) fn last(&self, count: u64) -> Option<impl Iterator<Item = &Change>> {
         let first = self.0.len().checked_sub(usize::try_from(count).ok()?)?;
         Some(self.0.range(first..))

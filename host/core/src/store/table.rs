@@ -1,11 +1,8 @@
-//! All objects of one kind, with the indexes that answer every read: by name, by namespace, by controller, by label, and by
-//! the values of fields that somebody selects by.
+//! All objects of one kind, with indexes by name, namespace, controller, label, and the fields that queries select by.
 //!
-//! Each object has a slot, a small number that stays its own as long as it lives. Indexes hold slots, never objects, so
-//! the usual event, a change of a status, replaces one pointer and touches no index. An index over strings holds hashes
-//! of them; what a hash finds is compared before it counts.
-//!
-//! Which slots are free is the writer's knowledge, so that snapshots do not carry it.
+//! Each object has a slot, a small number that it keeps while it exists. Indexes hold slots, never objects, so the
+//! usual event, a change of a status, replaces one pointer and touches no index. Indexes over strings hold hashes; the
+//! strings of what a hash finds are compared. The writer knows the free slots, so that snapshots do not carry them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -21,24 +18,23 @@ use crate::selector::Selector;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     objects: OrdMap<u32, Arc<Object>>,
-    /// The order of lists, and the range of a namespace.
+    /// In the order of lists; a namespace is a range.
     ordered: OrdMap<Name, u32>,
     names: Postings,
     controllers: Postings,
     labels: Postings,
     pub(super) fields: Vec<FieldIndex>,
-    /// Has been listed completely.
+    /// Was listed completely.
     pub(super) synced: bool,
-    /// Everything up to here is in the table.
+    /// The table has every event up to this version.
     pub(super) progress: ResourceVersion,
-    /// Highest version seen on anything.
+    /// The highest version in any event or list.
     pub(super) max_seen: ResourceVersion,
-    /// Grows with each change.
+    /// The number of changes so far.
     pub(super) changes: u64,
 }
 
 impl Table {
-    /// An empty table whose changes are counted from here on.
     pub(super) fn counting_from(changes: u64) -> Self {
         Self { changes, ..Self::default() }
     }
@@ -47,7 +43,7 @@ impl Table {
         self.objects.len()
     }
 
-    /// A slot that was never used: the writer asks when no used one is free, so all slots below are taken.
+    /// A slot that was never used. The writer calls this when no used slot is free, so all slots below are taken.
     pub(super) fn fresh_slot(&self) -> u32 {
         self.objects.get_max().map_or(0, |(slot, _)| slot + 1)
     }
@@ -55,7 +51,7 @@ impl Table {
     pub(super) fn find(&self, name: &Name) -> Option<(u32, &Arc<Object>)> {
         let hash = hash(name);
         let mut from = 0;
-        // The first slot is the one, unless two names of the kind share all 64 bits of their hash.
+        // Usually the first slot, unless two names have the same hash.
         while let Some(slot) = self.names.first(hash, from) {
             let object = self.object(slot)?;
             if object.name == *name {
@@ -71,7 +67,7 @@ impl Table {
         self.changes += 1;
         self.ordered.insert(object.name.clone(), slot);
         self.names.insert(hash(&object.name), slot);
-        self.index(slot, &object);
+        self.reindex(slot, None, Some(&object));
         self.objects.insert(slot, object);
     }
 
@@ -79,13 +75,7 @@ impl Table {
     pub(super) fn replace(&mut self, slot: u32, object: Arc<Object>) -> Arc<Object> {
         self.changes += 1;
         let before = self.objects.insert(slot, object.clone()).expect("a slot that was found holds an object");
-        let (was, is) = (owner_uid(&before), owner_uid(&object));
-        if was != is {
-            was.iter().for_each(|uid| self.controllers.remove(hash(*uid), slot));
-            is.iter().for_each(|uid| self.controllers.insert(hash(*uid), slot));
-        }
-        self.reindex_labels(slot, &before.labels, &object.labels);
-        self.fields.iter_mut().for_each(|field| field.replace(slot, Some(&before), Some(&object)));
+        self.reindex(slot, Some(&before), Some(&object));
         before
     }
 
@@ -95,23 +85,24 @@ impl Table {
         let object = self.objects.remove(&slot).expect("a slot that was found holds an object");
         self.ordered.remove(&object.name);
         self.names.remove(hash(&object.name), slot);
-        self.unindex(slot, &object);
+        self.reindex(slot, Some(&object), None);
         object
     }
 
-    /// Looks at no more slots than the budget has; when that is overdrawn, the answer means nothing. None: at all.
+    /// Looks at no more slots than the budget allows (None: no bound). The result of a budget that is used up is
+    /// incomplete.
     pub(super) fn owned(&self, uid: &str, budget: Option<&Budget>) -> Vec<&Arc<Object>> {
         let slots = self.controllers.walk(hash(uid)).take_while(|_| may_look(budget));
         let mut objects: Vec<_> =
             slots.filter_map(|slot| self.object(slot)).filter(|object| owner_uid(object) == Some(uid)).collect();
-        // Children of one owner share its namespace, except that a cluster-scoped owner may have some in several.
+        // By name first: only children of a cluster-scoped owner are in several namespaces.
         objects.sort_by(|left, right| {
             (&left.name.name, &left.name.namespace).cmp(&(&right.name.name, &right.name.namespace))
         });
         objects
     }
 
-    /// Somebody selects by a field from now on, or nobody any more. A field that finds no place has no index.
+    /// See [`super::Store::select_field`]. A field beyond [`MAX_SELECTED_FIELDS`] has no index.
     pub(super) fn select_field(&mut self, path: &FieldPath, is_selected: bool) {
         if let Some(known) = self.fields.iter_mut().find(|field| field.path == *path) {
             known.is_selected = is_selected;
@@ -122,14 +113,14 @@ impl Table {
         }
     }
 
-    /// Goes on with the indexes of fields that are not complete, as far as so many bytes of objects. Returns what is left of
-    /// these once all are.
+    /// Continues incomplete field indexes with objects of about `bytes` bytes. Returns the bytes that are left once all
+    /// are complete.
     pub(super) fn build_fields(&mut self, bytes: usize) -> Option<usize> {
         let Self { fields, objects, .. } = self;
         fields.iter_mut().try_fold(bytes, |bytes, field| field.build(objects, bytes))
     }
 
-    /// The budget is as in [`Self::owned`]; values of fields take of it what they take to look at.
+    /// The budget is as in [`Self::owned`]; the field selector spends units of it too.
     pub(super) fn list<'a>(
         &'a self,
         namespace: Option<&'a str>,
@@ -176,25 +167,17 @@ impl Table {
         self.objects.get(&slot)
     }
 
-    fn index(&mut self, slot: u32, object: &Object) {
-        if let Some(uid) = owner_uid(object) {
-            self.controllers.insert(hash(uid), slot);
+    /// Replaces the object of a slot in the indexes by controller, label and field.
+    fn reindex(&mut self, slot: u32, before: Option<&Object>, after: Option<&Object>) {
+        let (was, is) = (before.and_then(owner_uid), after.and_then(owner_uid));
+        if was != is {
+            was.iter().for_each(|uid| self.controllers.remove(hash(*uid), slot));
+            is.iter().for_each(|uid| self.controllers.insert(hash(*uid), slot));
         }
-        self.reindex_labels(slot, &[], &object.labels);
-        self.fields.iter_mut().for_each(|field| field.replace(slot, None, Some(object)));
-    }
-
-    fn unindex(&mut self, slot: u32, object: &Object) {
-        if let Some(uid) = owner_uid(object) {
-            self.controllers.remove(hash(uid), slot);
-        }
-        self.reindex_labels(slot, &object.labels, &[]);
-        self.fields.iter_mut().for_each(|field| field.replace(slot, Some(object), None));
-    }
-
-    /// Walks both lists side by side, sorted as they are, and touches the index for what differs.
-    fn reindex_labels(&mut self, slot: u32, before: &[Label], after: &[Label]) {
-        let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+        self.fields.iter_mut().for_each(|field| field.replace(slot, before, after));
+        // Walks both sorted lists of labels side by side, so that equal labels cost no look at the index.
+        let mut before = before.into_iter().flat_map(|object| &object.labels).peekable();
+        let mut after = after.into_iter().flat_map(|object| &object.labels).peekable();
         loop {
             match (before.peek(), after.peek()) {
                 (Some(was), Some(is)) if is_same(was, is) => _ = (before.next(), after.next()),
@@ -216,7 +199,7 @@ fn owner_uid(object: &Object) -> Option<&str> {
     object.controller.as_ref().map(|controller| &*controller.uid)
 }
 
-/// Labels are interned, so those that are equal are one in memory most of the time.
+/// Labels are interned, so equal ones usually have the same address.
 fn is_same(left: &Label, right: &Label) -> bool {
     (Arc::ptr_eq(&left.0, &right.0) && Arc::ptr_eq(&left.1, &right.1)) || left == right
 }
@@ -235,8 +218,7 @@ fn may_look(budget: Option<&Budget>) -> bool {
     budget.is_none_or(|budget| budget.spend(1))
 }
 
-/// Walks all sets side by side and returns the one that ends first: the smallest is found at the cost of its own size,
-/// without keeping counts.
+/// Walks all sets side by side and returns the one that ends first, so that the cost grows with the smallest set only.
 fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>, budget: Option<&Budget>) -> Vec<u32> {
     let mut walked: Vec<Vec<u32>> = vec![Vec::new(); walks.len()];
     loop {
@@ -249,7 +231,7 @@ fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>, budget: Opti
     }
 }
 
-/// Slots by the hash of something.
+/// Slots by a hash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Postings(OrdSet<(u64, u32)>);
 
@@ -266,12 +248,11 @@ impl Postings {
         self.0.contains(&(hash, slot))
     }
 
-    /// The lowest slot of a hash that is `from` or above. Costs no allocation, as a walk does.
+    /// The lowest slot of a hash from `from` on. Unlike a walk it allocates nothing.
     pub(super) fn first(&self, hash: u64, from: u32) -> Option<u32> {
         self.0.get_next(&(hash, from)).filter(|(found, _)| *found == hash).map(|(_, slot)| *slot)
     }
 
-    /// All slots of one hash.
     pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         self.0.range((hash, 0)..=(hash, u32::MAX)).map(|(_, slot)| *slot)
     }

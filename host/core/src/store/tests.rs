@@ -1,4 +1,4 @@
-//! What a store makes of watches, lists and replays, and that its indexes answer as a scan would.
+//! Watches, lists and replays in the store, and its indexes compared with a scan.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn name(text: &str) -> Name {
     Name::new(namespace, name)
 }
 
-/// "+a/b@1" for a new object, "~a/b@1>2" for another state of one, "-a/b@2" for one that is gone, "" for nothing.
+/// "+a/b@1" for a new object, "~a/b@1>2" for a changed one, "-a/b@2" for a deleted one, "" for no change.
 fn text(change: &Change) -> String {
     match (&change.before, &change.after) {
         (None, None) => String::new(),
@@ -30,7 +30,7 @@ fn text(change: &Change) -> String {
     }
 }
 
-/// Runs events, and returns what each changed and what there is in the end.
+/// Runs events, and returns their changes and the objects in the end.
 ///
 /// "apply a/b@3", "item a/b@3", "remove a/b@4", "begin", "end@5", "bookmark@6", "rewind".
 fn run(store: &mut Store, events: &[&str]) -> String {
@@ -55,7 +55,7 @@ fn run(store: &mut Store, events: &[&str]) -> String {
             _ => panic!("no such event: {event}"),
         }
     }
-    format!("{} | {}", changes.join(" "), names(store.snapshot().list(&pods(), None, &Selector::everything())))
+    format!("{} | {}", changes.join(" "), names(store.snapshot().list(&pods(), None, &Selector::default())))
 }
 
 fn names<'a>(objects: impl Iterator<Item = &'a Arc<Object>>) -> String {
@@ -72,7 +72,7 @@ fn watch_events_add_change_and_remove() {
 }
 
 #[test]
-fn r3_an_event_that_is_older_than_what_is_known_changes_nothing() {
+fn r3_an_event_of_an_older_version_changes_nothing() {
     check(&["apply a/x@5", "apply a/x@4", "apply a/x@5"], "+a/x@5   | a/x");
     check(&["apply a/x@5", "remove a/x@4"], "+a/x@5  | a/x");
 }
@@ -86,13 +86,13 @@ fn r3_a_replayed_event_does_not_bring_a_deleted_object_back() {
 }
 
 #[test]
-fn r3_an_event_from_before_the_first_list_brings_nothing_back() {
+fn r3_an_event_from_before_the_first_list_creates_nothing() {
     check(&["begin", "item a/y@2", "end@5", "apply a/x@4"], "+a/y@2  | a/y");
     check(&["begin", "item a/y@2", "end@5", "bookmark@9", "apply a/x@8", "apply a/x@10"], "+a/y@2  +a/x@10 | a/x a/y");
 }
 
 #[test]
-fn r6_what_a_list_does_not_show_is_deleted_unless_it_is_newer() {
+fn r6_an_object_that_a_list_does_not_show_is_deleted_unless_it_is_newer() {
     check(
         &["apply a/x@1", "apply a/y@2", "apply a/z@9", "begin", "item a/x@1", "end@5"],
         "+a/x@1 +a/y@2 +a/z@9  -a/y@2 | a/x a/z",
@@ -108,7 +108,7 @@ fn r6_a_list_changes_only_what_differs() {
 }
 
 #[test]
-fn r6_an_object_that_vanished_and_came_back_under_another_uid_is_one_change() {
+fn r6_an_object_that_was_replaced_under_another_uid_is_one_change() {
     let mut store = Store::new();
     store.apply(Sample::pod("a", "x").uid("old").version(1).build());
     store.begin_list(&pods());
@@ -118,7 +118,7 @@ fn r6_an_object_that_vanished_and_came_back_under_another_uid_is_one_change() {
 }
 
 #[test]
-fn r6_a_list_that_begins_again_forgets_what_the_first_one_showed() {
+fn r6_a_list_that_begins_again_discards_the_objects_of_the_first() {
     check(
         &["apply a/x@1", "apply a/y@2", "begin", "item a/x@1", "begin", "item a/y@2", "end@5"],
         "+a/x@1 +a/y@2   -a/x@1 | a/y",
@@ -126,9 +126,9 @@ fn r6_a_list_that_begins_again_forgets_what_the_first_one_showed() {
 }
 
 #[test]
-fn after_versions_went_backwards_a_list_replaces_whatever_is_there() {
+fn after_versions_went_backwards_a_list_replaces_every_object() {
     let before = ["begin", "item a/x@5", "item a/y@20", "item a/z@8", "end@30", "remove a/z@31"];
-    // An older state, one that was made after the backup, one that was deleted after it, and then an ordinary watch.
+    // An older state, an object created after the backup, one deleted after it, and then an ordinary watch.
     let after = ["rewind", "begin", "item a/x@4", "item a/z@8", "end@9", "apply a/y@10", "apply a/x@9", "apply a/x@11"];
     check(
         &[&before[..], &after].concat(),
@@ -137,7 +137,7 @@ fn after_versions_went_backwards_a_list_replaces_whatever_is_there() {
 }
 
 #[test]
-fn a_version_that_was_given_twice_is_told_apart_by_its_object() {
+fn after_a_rewind_equal_versions_are_compared_by_their_objects() {
     let mut store = Store::new();
     run(&mut store, &["begin", "item a/x@5", "item a/y@6", "end@9", "rewind", "begin"]);
     let same = store.list_item(Sample::pod("a", "x").version(5).build());
@@ -148,26 +148,26 @@ fn a_version_that_was_given_twice_is_told_apart_by_its_object() {
 }
 
 #[test]
-fn r4_until_a_kind_is_listed_anew_after_versions_went_backwards_nothing_counts() {
+fn r4_after_a_rewind_only_a_new_list_changes_the_kind() {
     let mut store = Store::new();
     run(&mut store, &["begin", "item a/x@5", "end@9", "begin", "item a/x@7", "rewind"]);
-    // What the watch and the list from before had still to tell.
+    // Late events of the watch and the list from before.
     let rest = run(&mut store, &["item a/y@6", "end@9", "apply a/x@10", "remove a/x@11", "bookmark@12"]);
     assert_eq!(rest, "   | a/x");
     let synced = |store: &Store| (store.synced(&pods()), store.snapshot().progress(&pods()), store.max_seen(&pods()));
     assert_eq!(synced(&store), (false, ResourceVersion(0), ResourceVersion(0)));
-    // A list that breaks off leaves what it has shown, and the next one begins anew.
+    // The objects of a list that breaks off stay until the next list ends.
     assert_eq!(
         run(&mut store, &["begin", "item a/w@3", "begin", "item a/x@4", "end@4"]),
         "+a/w@3 ~a/x@7>4 -a/w@3 | a/x"
     );
     assert_eq!(synced(&store), (true, ResourceVersion(4), ResourceVersion(4)));
     store.rewind(&Kind::new("v1", "Node"));
-    assert!(!store.synced(&Kind::new("v1", "Node")), "nothing is known of a kind that nobody reads");
+    assert!(!store.synced(&Kind::new("v1", "Node")), "no controller reads this kind");
 }
 
 #[test]
-fn a_list_that_takes_back_what_was_seen_is_a_restored_etcd_and_one_that_is_late_is_not() {
+fn a_list_that_contradicts_earlier_events_shows_a_restored_etcd_and_a_late_list_does_not() {
     let is_contradicted = |list: &[&str], version| {
         let mut store = Store::new();
         run(&mut store, &["begin", "item a/x@5", "item a/y@6", "end@9", "apply a/x@20", "remove a/y@21", "begin"]);
@@ -176,15 +176,15 @@ fn a_list_that_takes_back_what_was_seen_is_a_restored_etcd_and_one_that_is_late_
     };
     assert!(is_contradicted(&["item a/x@5"], 100), "an older state");
     assert!(is_contradicted(&["item a/x@20", "item a/y@6"], 100), "an object that was deleted");
-    assert!(!is_contradicted(&["item a/x@5", "item a/y@6"], 19), "the list is of before what was seen");
-    assert!(!is_contradicted(&["item a/x@20", "item a/y@22"], 100), "made again");
+    assert!(!is_contradicted(&["item a/x@5", "item a/y@6"], 19), "the list is older than the events");
+    assert!(!is_contradicted(&["item a/x@20", "item a/y@22"], 100), "created again");
     assert!(!is_contradicted(&["item a/x@20", "apply a/x@5"], 100), "an event may come twice");
-    assert!(!is_contradicted(&["item a/x@5", "begin", "item a/x@20"], 100), "only the list that is under way counts");
-    assert!(!is_contradicted(&["rewind", "begin", "item a/x@5", "item a/y@6"], 100), "that is known already");
+    assert!(!is_contradicted(&["item a/x@5", "begin", "item a/x@20"], 100), "only the current list counts");
+    assert!(!is_contradicted(&["rewind", "begin", "item a/x@5", "item a/y@6"], 100), "already rewound");
 }
 
 #[test]
-fn events_of_a_watch_during_a_list_count_as_shown() {
+fn objects_of_watch_events_during_a_list_count_as_shown() {
     check(&["begin", "item a/x@1", "apply a/y@4", "remove a/x@5", "end@5"], "+a/x@1 +a/y@4 -a/x@1 | a/y");
 }
 
@@ -210,14 +210,14 @@ fn r4_a_kind_is_synced_once_it_has_been_listed_completely() {
     run(&mut store, &["end@5"]);
     assert_eq!(synced(&store), (true, true));
     run(&mut store, &["begin"]);
-    assert_eq!(synced(&store), (true, true), "the last complete list stands until the next one is complete");
+    assert_eq!(synced(&store), (true, true), "the last complete list counts until the next one is complete");
     store.forget(&pods());
     assert_eq!(synced(&store), (false, false));
     assert!(store.snapshot().is_empty(&pods()));
 }
 
 #[test]
-fn progress_is_what_the_watch_has_delivered_and_no_more() {
+fn progress_is_the_version_up_to_which_the_watch_has_delivered() {
     let mut store = Store::new();
     let mut progress = |events: &[&str]| {
         run(&mut store, events);
@@ -237,7 +237,7 @@ fn r1_a_snapshot_does_not_change() {
     run(&mut store, &["begin", "item a/x@1", "item a/y@2", "end@3"]);
     let snapshot = store.snapshot();
     run(&mut store, &["apply a/x@4", "remove a/y@5", "apply a/z@6"]);
-    assert_eq!(names(snapshot.list(&pods(), None, &Selector::everything())), "a/x a/y");
+    assert_eq!(names(snapshot.list(&pods(), None, &Selector::default())), "a/x a/y");
     assert_eq!(snapshot.get(&pods(), &name("a/x")).unwrap().resource_version.0, 1);
     assert_eq!((snapshot.len(&pods()), snapshot.progress(&pods()).0), (2, 3));
     store.forget(&pods());
@@ -245,7 +245,7 @@ fn r1_a_snapshot_does_not_change() {
 }
 
 #[test]
-fn the_number_of_changes_grows_with_every_change_and_with_nothing_else() {
+fn the_number_of_changes_grows_with_every_change_only() {
     let mut store = Store::new();
     run(&mut store, &["apply a/x@1"]);
     let before = store.snapshot().changes(&pods());
@@ -256,11 +256,11 @@ fn the_number_of_changes_grows_with_every_change_and_with_nothing_else() {
     assert!(after > before);
     store.forget(&pods());
     run(&mut store, &["apply a/x@10"]);
-    assert!(store.snapshot().changes(&pods()) > after, "a kind that comes back is not taken for what it was");
+    assert!(store.snapshot().changes(&pods()) > after, "a forgotten kind continues to count");
 }
 
 #[test]
-fn the_graves_of_a_kind_are_bounded() {
+fn the_tombstones_of_a_kind_are_bounded() {
     let mut store = Store::new();
     for number in 0..10_000 {
         store.remove(&pods(), &Name::new("a", &number.to_string()), ResourceVersion(number));
@@ -273,7 +273,7 @@ fn the_graves_of_a_kind_are_bounded() {
     assert_eq!(list(&mut store, 1), "+a/1@1");
 }
 
-/// A small generator of numbers, so that failures repeat.
+/// A seeded generator, so that failures repeat.
 struct Seed(u64);
 
 impl Seed {
@@ -283,7 +283,7 @@ impl Seed {
     }
 }
 
-/// A random store beside the plain map that it must agree with.
+/// A store with random objects, and a plain map with the same objects.
 struct Twin {
     store: Store,
     model: BTreeMap<Name, Arc<Object>>,
@@ -314,7 +314,7 @@ impl Twin {
         }
     }
 
-    /// Queries by the label `l0` and the field `spec.n`, whether an index knows the field or not.
+    /// Compares queries by the label `l0` and the field `spec.n`, with or without a field index.
     fn compare_fields(&self) {
         let snapshot = self.store.snapshot();
         for (selector, number) in [(None, 0), (None, 1), (None, 7), (Some("l0=v0"), 1), (Some("!l0"), 2)] {
@@ -366,12 +366,12 @@ impl Twin {
 }
 
 #[test]
-fn every_index_answers_as_a_scan_would() {
+fn every_index_finds_what_a_scan_finds() {
     for start in 0..20 {
         let mut seed = Seed(start);
         let mut twin = Twin { store: Store::new(), model: BTreeMap::new(), version: 0 };
         for _ in 0..8 {
-            // Held, so that the writer has to copy what it changes.
+            // A live snapshot makes the writer copy what it changes.
             let _held = twin.store.snapshot();
             (0..40).for_each(|_| twin.step(&mut seed));
             twin.compare(&mut seed);
@@ -391,7 +391,7 @@ fn on_node(node: &str) -> CompiledQuery {
 }
 
 #[test]
-fn a_query_by_a_field_looks_at_what_it_selects_once_the_index_is_built() {
+fn a_query_by_a_field_looks_only_at_its_result_once_the_index_is_built() {
     let mut store = Store::new();
     let pod = |number: usize, node: usize| {
         let body = format!(r#""spec":{{"nodeName":"n{node}","padding":"{}"}}"#, "x".repeat(900));
@@ -403,13 +403,13 @@ fn a_query_by_a_field_looks_at_what_it_selects_once_the_index_is_built() {
         assert_eq!(store.snapshot().select_within(&on_node("n7"), &budget).count(), 10);
         budget.spent()
     };
-    // Each takes a look, and 32 for its text, which has between one and two KiB.
+    // One unit for each object, and 32 for its text of between one and two KiB.
     assert_eq!(looks(&store), 1_000 * 33);
     let path = FieldPath::parse("spec.nodeName").unwrap();
     store.select_field(&pods(), &path, true);
     let mut steps = 0;
     while !store.building.is_empty() {
-        assert_eq!(looks(&store), 1_000 * 33, "an index that is not complete is not asked");
+        assert_eq!(looks(&store), 1_000 * 33, "an incomplete index is not used");
         store.build_indexes();
         steps += 1;
     }
@@ -418,11 +418,11 @@ fn a_query_by_a_field_looks_at_what_it_selects_once_the_index_is_built() {
     store.select_field(&pods(), &path, false);
     store.select_field(&pods(), &path, true);
     store.build_indexes();
-    assert_eq!(looks(&store), 10 * 33, "it was kept while nobody asked");
+    assert_eq!(looks(&store), 10 * 33, "an unused index was kept");
 }
 
 #[test]
-fn a_kind_has_so_many_field_indexes_and_one_that_nobody_asks_gives_its_place_up() {
+fn the_field_indexes_of_a_kind_are_bounded_and_unused_ones_are_replaced() {
     let mut store = Store::new();
     store.apply(Sample::pod("a", "x").build());
     let path = |number: usize| FieldPath::parse(&format!("spec.f{number}")).unwrap();
@@ -436,7 +436,7 @@ fn a_kind_has_so_many_field_indexes_and_one_that_nobody_asks_gives_its_place_up(
     select(3, false);
     assert_eq!(select(9, true), "01294567");
     store.select_field(&Kind::new("v1", "Node"), &path(0), true);
-    assert!(!store.snapshot().tables.contains_key(&Kind::new("v1", "Node")), "nobody reads it");
+    assert!(!store.snapshot().tables.contains_key(&Kind::new("v1", "Node")), "no controller reads this kind");
     store.forget(&pods());
     store.build_indexes();
     assert!(store.building.is_empty());
@@ -455,7 +455,7 @@ fn slots_that_share_a_hash_are_all_found() {
 }
 
 #[test]
-fn what_a_list_has_not_shown_is_found_between_what_it_has() {
+fn slots_that_a_list_has_not_shown_are_found() {
     let mut seen = Seen::default();
     let unseen = |seen: &Seen, bound| seen.unseen(bound).collect::<Vec<_>>();
     assert_eq!(unseen(&seen, 3), [0, 1, 2]);
@@ -466,21 +466,13 @@ fn what_a_list_has_not_shown_is_found_between_what_it_has() {
 }
 
 #[test]
-fn snapshots_go_to_other_threads() {
-    fn assert_shared<T: Clone + Send + Sync + 'static>() {}
-    assert_shared::<Snapshot>();
-    assert_shared::<Arc<Object>>();
-    assert_shared::<Change>();
-}
-
-#[test]
-fn the_last_changes_of_a_kind_are_remembered_as_long_as_they_are_few() {
+fn the_last_changes_of_a_kind_are_remembered() {
     let mut store = Store::new();
     let changes = |store: &Store, since: u64| -> Option<String> {
         let changes = store.changes_since(&pods(), since)?;
         Some(changes.map(text).collect::<Vec<_>>().join(" "))
     };
-    assert_eq!(changes(&store, 0), None, "nothing is known of the kind");
+    assert_eq!(changes(&store, 0), None, "the kind is unknown");
     store.apply(Sample::pod("a", "x").version(1).build());
     let since = store.snapshot().changes(&pods());
     assert_eq!(changes(&store, since).as_deref(), Some(""));
@@ -494,5 +486,5 @@ fn the_last_changes_of_a_kind_are_remembered_as_long_as_they_are_few() {
     let since = store.snapshot().changes(&pods());
     store.forget(&pods());
     store.apply(Sample::pod("a", "x").version(90).build());
-    assert_eq!(changes(&store, since), None, "what was forgotten has no history");
+    assert_eq!(changes(&store, since), None, "a forgotten kind has no history");
 }

@@ -1,4 +1,4 @@
-//! What a guest sees and does not see.
+//! What a guest can and cannot read.
 
 use super::*;
 use crate::dependencies::Inputs;
@@ -72,7 +72,7 @@ fn get_returns_an_object_or_none() {
 }
 
 #[test]
-fn the_reconciled_object_is_the_one_that_the_call_was_given() {
+fn the_reconciled_object_is_the_one_passed_to_the_call() {
     let store = store();
     let newer = Sample::new("Set", "shop", "web").uid("77").version(9).shared();
     let access = Arc::new(Access::new(vec![sets()], 1 << 20));
@@ -115,7 +115,7 @@ fn list_and_keys_select_by_namespace_labels_and_limit() {
 }
 
 #[test]
-fn g4_kinds_that_the_manifest_does_not_declare_are_not_shown() {
+fn g4_kinds_that_the_manifest_does_not_declare_are_not_visible() {
     let store = store();
     let mut view = view(&store);
     let secrets = Kind::new("v1", "Secret");
@@ -156,7 +156,7 @@ fn a_result_of_exactly_the_limit_is_returned() {
 }
 
 #[test]
-fn a_malformed_selector_or_path_is_an_answer() {
+fn a_malformed_selector_or_path_is_an_error_for_the_guest() {
     let store = store();
     let mut view = view(&store);
     let error = view.list(&Query { selector: Some("a b".into()), ..Query::all(pods()) }).unwrap_err();
@@ -183,7 +183,7 @@ fn r1_a_call_sees_one_frozen_snapshot() {
 }
 
 #[test]
-fn every_read_is_recorded_once_with_the_answer_that_a_second_look_gives() {
+fn every_read_is_recorded_once_and_holds_while_its_inputs_are_unchanged() {
     let store = store();
     let mut view = view(&store);
     for _ in 0..3 {

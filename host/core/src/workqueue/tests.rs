@@ -1,4 +1,4 @@
-//! What users of the queue rely on: order, coalescing, fairness, delays.
+//! Order, coalescing, fairness and delays of the queue.
 
 use super::*;
 use crate::allocations::{Count, counted};
@@ -23,7 +23,7 @@ fn q1_a_burst_for_one_key_is_one_entry() {
 }
 
 #[test]
-fn q2_live_goes_before_retry_before_resync() {
+fn q2_live_comes_before_retry_before_resync() {
     let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "resync"), Lane::Resync);
     queue.add(1, &plugin, key(0, "retry"), Lane::Retry);
@@ -69,7 +69,7 @@ fn q2_plugins_share_by_measured_time_and_idleness_earns_no_credit() {
         *taken.get_mut(plugin).unwrap() += 1;
     }
     assert!((880..=920).contains(&taken["quick"]), "{taken:?}");
-    // One that comes late goes first once, not a thousand times.
+    // A late plugin comes first once, not a thousand times.
     let late: Arc<str> = Arc::from("late");
     queue.add(2_000, &late, key(2, "l"), Lane::Live);
     assert!(queue.shares["late"].used_us >= 80_000, "{:?}", queue.shares);
@@ -87,7 +87,7 @@ fn q2_lanes_hold_among_the_controllers_of_one_plugin_too() {
 }
 
 #[test]
-fn q4_a_controller_that_may_not_run_does_not_hold_up_others() {
+fn q4_a_controller_that_may_not_run_delays_no_other() {
     let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add(0, &plugin, key(0, "full"), Lane::Live);
     queue.add(0, &plugin, key(1, "free"), Lane::Live);
@@ -100,7 +100,7 @@ fn q4_a_controller_that_may_not_run_does_not_hold_up_others() {
 }
 
 #[test]
-fn delayed_keys_come_when_due_and_the_earlier_moment_wins() {
+fn delayed_keys_are_added_when_due_and_the_earlier_time_wins() {
     let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     queue.add_at(1_000, &plugin, key(0, "a"), Lane::Retry);
     queue.add_at(500, &plugin, key(0, "a"), Lane::Retry);
@@ -119,11 +119,11 @@ fn a_removed_controller_leaves_nothing_behind() {
     queue.add_at(10, &plugin, key(0, "b"), Lane::Retry);
     queue.remove_controller(ControllerId(0));
     assert!(queue.is_empty() && queue.next_due_ms().is_none());
-    assert!(queue.shares.is_empty() && queue.lines.is_empty());
+    assert!(queue.shares.is_empty() && queue.controllers.is_empty());
 }
 
 #[test]
-fn q2_of_plugins_that_have_used_the_same_the_one_whose_last_turn_is_the_longest_ago_comes_first() {
+fn q2_plugins_of_equal_used_time_take_turns() {
     let mut queue = WorkQueue::default();
     for (number, plugin) in ["a", "b", "c"].into_iter().enumerate() {
         let controller = u32::try_from(number).unwrap();
@@ -132,22 +132,22 @@ fn q2_of_plugins_that_have_used_the_same_the_one_whose_last_turn_is_the_longest_
         }
     }
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 0)).collect();
-    assert_eq!(order, ["a1", "b1", "c1", "a2", "b2", "c2"], "no charge has come yet");
+    assert_eq!(order, ["a1", "b1", "c1", "a2", "b2", "c2"], "none was charged yet");
 }
 
 #[test]
-fn q4_a_plugin_whose_share_is_used_up_waits_with_all_its_controllers_until_something_has_ended() {
+fn q4_a_parked_plugin_waits_with_all_its_controllers_until_it_is_unparked() {
     let mut queue = WorkQueue::default();
     let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
     queue.add(0, &greedy, key(0, "a"), Lane::Live);
     queue.add(0, &greedy, key(1, "b"), Lane::Live);
     queue.add(0, &other, key(2, "c"), Lane::Live);
-    let mut asked = Vec::new();
+    let mut checked = Vec::new();
     let taken = queue.take(0, |controller| {
-        asked.push(controller.0);
+        checked.push(controller.0);
         if controller.0 < 2 { MayRun::NotThisPlugin(Shared::Calls) } else { MayRun::Yes }
     });
-    assert_eq!((taken.unwrap().key, asked), (key(2, "c"), vec![0, 2]));
+    assert_eq!((taken.unwrap().key, checked), (key(2, "c"), vec![0, 2]));
     queue.charge("greedy", 10);
     queue.add(1, &greedy, key(0, "d"), Lane::Live);
     queue.unpark(ControllerId(0));
@@ -156,13 +156,13 @@ fn q4_a_plugin_whose_share_is_used_up_waits_with_all_its_controllers_until_somet
     queue.unpark_plugin("greedy");
     assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin(Shared::Calls)), None);
     queue.unpark_plugins(Shared::Writes);
-    assert_eq!(queue.take(1, |_| MayRun::Yes), None, "what has ended was not what the plugin had used up");
+    assert_eq!(queue.take(1, |_| MayRun::Yes), None, "it had used up its calls, not its writes");
     queue.unpark_plugins(Shared::Calls);
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(order, ["a", "b", "d"]);
 }
 
-/// A thousand controllers, so many of each plugin, with so many keys each.
+/// A thousand controllers with `keys` keys each; a plugin has `of_plugin` of them.
 fn full(of_plugin: u32, keys: u32) -> WorkQueue {
     let mut queue = WorkQueue::default();
     for controller in 0..1_000 {
@@ -173,41 +173,41 @@ fn full(of_plugin: u32, keys: u32) -> WorkQueue {
 }
 
 #[test]
-fn taking_a_key_looks_at_its_own_controller_and_at_no_other() {
+fn a_take_checks_only_the_controller_of_its_key() {
     for of_plugin in [1, 1_000] {
         let mut queue = full(of_plugin, 100);
-        let (mut asked, mut taken) = (0, 0);
+        let (mut checked, mut taken) = (0, 0);
         while let Some(next) = queue.take(1, |_| {
-            asked += 1;
+            checked += 1;
             MayRun::Yes
         }) {
             taken += 1;
             queue.charge(&format!("p{}", next.key.controller.0 / of_plugin), 100);
         }
-        assert_eq!((asked, taken), (100_000, 100_000));
+        assert_eq!((checked, taken), (100_000, 100_000));
     }
 }
 
 #[test]
-fn what_may_not_run_is_asked_about_once_however_many_takes_pass_it_by() {
+fn a_controller_that_may_not_run_is_checked_once() {
     for of_plugin in [1, 1_000] {
         let mut queue = full(of_plugin, 10);
-        let (mut asked, mut taken) = (0, 0);
+        let (mut checked, mut taken) = (0, 0);
         let mut may_run = |controller: ControllerId| {
-            asked += 1;
+            checked += 1;
             if controller.0 == 999 { MayRun::Yes } else { MayRun::NotThisController }
         };
         while queue.take(1, &mut may_run).is_some() {
             taken += 1;
         }
-        assert_eq!((asked, taken), (999 + 10, 10));
+        assert_eq!((checked, taken), (999 + 10, 10));
         queue.unpark(ControllerId(5));
         assert_eq!(queue.take(1, |_| MayRun::Yes).map(|taken| taken.key.controller), Some(ControllerId(5)));
     }
 }
 
 #[test]
-fn a_controller_without_keys_takes_next_to_nothing_and_an_idle_key_what_its_delay_takes() {
+fn an_empty_queue_and_a_delayed_key_take_little_memory() {
     const CONTROLLERS: u32 = 1_000;
     let plugins: Vec<Arc<str>> = (0..CONTROLLERS).map(|number| format!("p{number}").into()).collect();
     let names: Vec<Name> = (0..100).map(|number| Name::new("default", &number.to_string())).collect();
@@ -230,7 +230,7 @@ fn a_controller_without_keys_takes_next_to_nothing_and_an_idle_key_what_its_dela
 }
 
 #[test]
-fn a_line_is_occupied_exactly_while_it_has_a_key() {
+fn a_controller_is_occupied_exactly_while_it_has_a_key() {
     let (mut queue, plugin) = (WorkQueue::default(), Arc::from("p"));
     for name in ["a", "b", "c"] {
         queue.add(0, &plugin, key(0, name), Lane::Resync);
@@ -247,5 +247,5 @@ fn a_line_is_occupied_exactly_while_it_has_a_key() {
     assert!(queue.is_empty() && queue.shares["p"].occupied == 0);
     queue.add(2, &plugin, key(0, "c"), Lane::Live);
     queue.remove_controller(ControllerId(0));
-    assert!(queue.is_empty() && queue.shares["p"].occupied == 0, "the other controller's line is still there");
+    assert!(queue.is_empty() && queue.shares["p"].occupied == 0, "the other controller is still queued");
 }

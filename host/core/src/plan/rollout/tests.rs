@@ -1,5 +1,5 @@
-//! A rollout in a small world of its own, seeded: Pods become ready when they like, go when they like, and the view tells
-//! of both late. Only the plan's own writes are always shown, as R2 has it.
+//! Rollouts in a small seeded simulation: Pods become ready and are deleted at random, and the view shows both late. It
+//! always shows the plan's own writes (R2).
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::contract::{Child, Outcome};
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
-use crate::object::{Interner, Kind, Object};
+use crate::object::{Kind, Object, tests};
 use crate::plan::{Applied, Diff, diff, prepare};
 use crate::store::Snapshot;
 use crate::write::WriteOp;
 
-/// More turns than any rollout of these sizes takes.
+/// More turns than a rollout of these sizes takes.
 const MAX_TURNS: usize = 2_000;
 
 fn decode(value: &Value) -> Object {
-    Object::decode(value.to_string().as_bytes(), &mut Interner::default()).unwrap()
+    tests::decode(&value.to_string())
 }
 
 fn primary() -> Object {
@@ -39,7 +39,7 @@ fn spec(update: Update) -> ControllerSpec {
     }
 }
 
-/// What is wanted: this many Pods of an image.
+/// An outcome that wants `count` Pods of an image.
 fn wanted(count: usize, image: &str) -> Outcome {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main", "image": image}]}});
     let child = |key: usize| Child { key: key.to_string().into(), object: pod.to_string().into() };
@@ -52,36 +52,33 @@ fn missing(update: Update, outcome: &Outcome, view: &BTreeMap<String, Value>) ->
     diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, &mut Applied::new())
 }
 
-/// Numbers that look random and are the same for a seed (SplitMix64).
+/// A seeded generator, so that failures repeat.
 struct Random(u64);
 
 impl Random {
     fn one_in(&mut self, of: u64) -> bool {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)).is_multiple_of(of)
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33).is_multiple_of(of)
     }
 }
 
-/// Pods as they are, and as the view shows them.
+/// The Pods, and the Pods that the view shows.
 #[derive(Default)]
 struct World {
     pods: BTreeMap<String, Value>,
     view: BTreeMap<String, Value>,
-    made: usize,
+    created: usize,
 }
 
 impl World {
-    fn carry_out(&mut self, diff: &Diff) {
+    fn execute(&mut self, diff: &Diff) {
         for op in &diff.children {
             let WriteOp::Create { target, body } = op else { panic!("{op:?}") };
             let mut pod: Value = serde_json::from_str(body).unwrap();
-            self.made += 1;
-            pod["metadata"]["uid"] = json!(format!("p-{}", self.made));
-            pod["metadata"]["resourceVersion"] = json!(self.made.to_string());
-            assert!(self.pods.insert(target.name.to_string(), pod).is_none(), "{target} is made over another");
+            self.created += 1;
+            pod["metadata"]["uid"] = json!(format!("p-{}", self.created));
+            pod["metadata"]["resourceVersion"] = json!(self.created.to_string());
+            assert!(self.pods.insert(target.name.to_string(), pod).is_none(), "{target} exists already");
         }
         for op in &diff.deletes {
             let WriteOp::Delete { target, .. } = op else { panic!("{op:?}") };
@@ -94,15 +91,14 @@ impl World {
         }
     }
 
-    /// Some Pods become ready, some that are going are gone, and some of that is shown.
+    /// Some Pods become ready, some deletions complete, and the view shows some of that.
     fn pass(&mut self, random: &mut Random) {
-        for (name, pod) in std::mem::take(&mut self.pods) {
-            let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-            if is_going && random.one_in(3) {
+        for (name, mut pod) in std::mem::take(&mut self.pods) {
+            let is_deleting = !pod["metadata"]["deletionTimestamp"].is_null();
+            if is_deleting && random.one_in(3) {
                 continue;
             }
-            let mut pod = pod;
-            if !is_going && random.one_in(4) {
+            if !is_deleting && random.one_in(4) {
                 pod["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
             }
             self.pods.insert(name, pod);
@@ -118,22 +114,19 @@ impl World {
         }
     }
 
-    /// Pods that serve, of any image.
     fn available(&self) -> usize {
-        self.of(|pod| pod["metadata"]["deletionTimestamp"].is_null() && !pod["status"].is_null())
+        let is_available = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null() && !pod["status"].is_null();
+        self.pods.values().filter(is_available).count()
     }
 
     fn serving(&self, image: &str) -> usize {
-        self.of(|pod| !pod["status"].is_null() && pod["spec"]["containers"][0]["image"] == image)
-    }
-
-    fn of(&self, is_it: impl Fn(&Value) -> bool) -> usize {
-        self.pods.values().filter(|pod| is_it(pod)).count()
+        let serves = |pod: &&Value| !pod["status"].is_null() && pod["spec"]["containers"][0]["image"] == image;
+        self.pods.values().filter(serves).count()
     }
 }
 
 #[test]
-fn never_more_than_may_be_unavailable_are_unavailable_at_any_instant() {
+fn never_more_than_max_unavailable_are_unavailable() {
     let mut turns = 0;
     for seed in 0..200 {
         let mut random = Random(seed);
@@ -142,58 +135,58 @@ fn never_more_than_may_be_unavailable_are_unavailable_at_any_instant() {
         let update = Update::RollingRecreate { max_unavailable };
         let mut world = World::default();
         let (before, after) = (wanted(count, "a"), wanted(count, "b"));
-        world.carry_out(&missing(update, &before, &world.view));
+        world.execute(&missing(update, &before, &world.view));
         while world.serving("a") < count || world.view != world.pods {
             world.pass(&mut random);
         }
         let least = count.saturating_sub(max_unavailable as usize);
         let mut left = MAX_TURNS;
         while world.serving("b") < count {
-            world.carry_out(&missing(update, &after, &world.view));
+            world.execute(&missing(update, &after, &world.view));
             assert!(world.available() >= least, "seed {seed}: {} of {count} serve", world.available());
             world.pass(&mut random);
-            left = left.checked_sub(1).unwrap_or_else(|| panic!("seed {seed}: the rollout does not come to its end"));
+            left = left.checked_sub(1).unwrap_or_else(|| panic!("seed {seed}: the rollout does not end"));
         }
         turns += MAX_TURNS - left;
         world.view.clone_from(&world.pods);
         assert_eq!(missing(update, &after, &world.view), Diff::default(), "seed {seed}: at rest");
     }
-    assert!(turns > 1_000, "the rollouts took their time: {turns}");
+    assert!(turns > 1_000, "the rollouts took only {turns} turns");
 }
 
 #[test]
-fn a_version_that_never_serves_stops_the_rollout_at_what_may_be_unavailable() {
+fn a_version_that_never_becomes_available_stops_the_rollout_at_max_unavailable() {
     let update = Update::RollingRecreate { max_unavailable: 2 };
     let mut world = World::default();
     let mut random = Random(7);
-    world.carry_out(&missing(update, &wanted(6, "a"), &world.view));
+    world.execute(&missing(update, &wanted(6, "a"), &world.view));
     while world.available() < 6 || world.view != world.pods {
         world.pass(&mut random);
     }
     for _ in 0..50 {
-        world.carry_out(&missing(update, &wanted(6, "broken"), &world.view));
+        world.execute(&missing(update, &wanted(6, "broken"), &world.view));
         world.pods.retain(|_, pod| pod["metadata"]["deletionTimestamp"].is_null());
         world.view.clone_from(&world.pods);
     }
     assert_eq!((world.serving("a"), world.pods.len()), (4, 6));
-    // The next version replaces those first that serve nobody, and nobody waits for them.
+    // The next version replaces unavailable Pods first and at once.
     let next = missing(update, &wanted(6, "b"), &world.view);
     let idle = next.deletes.iter().filter(|op| world.pods[&op.target().name.to_string()]["status"].is_null());
     assert_eq!((idle.count(), next.deletes.len()), (2, 2));
 }
 
 #[test]
-fn what_is_left_until_somebody_deletes_it_is_made_anew_as_it_is_wanted_then() {
+fn on_delete_replaces_a_child_once_somebody_deletes_it() {
     let mut world = World::default();
-    world.carry_out(&missing(Update::OnDelete, &wanted(3, "a"), &world.view));
+    world.execute(&missing(Update::OnDelete, &wanted(3, "a"), &world.view));
     assert_eq!(missing(Update::OnDelete, &wanted(3, "b"), &world.view), Diff::default());
     let first = world.view.keys().next().unwrap().clone();
     world.pods.remove(&first);
     world.view.remove(&first);
     let diff = missing(Update::OnDelete, &wanted(3, "b"), &world.view);
-    world.carry_out(&diff);
+    world.execute(&diff);
     assert_eq!(world.pods[&first]["spec"]["containers"][0]["image"], "b");
     assert_eq!((diff.children.len(), diff.deletes.len()), (1, 0));
-    // What is not wanted at all goes as ever.
+    // Children that are not wanted are deleted as always.
     assert_eq!(missing(Update::OnDelete, &wanted(1, "b"), &world.view).deletes.len(), 2);
 }

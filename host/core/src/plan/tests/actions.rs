@@ -1,9 +1,9 @@
-//! Actions: what is refused of them by name, and which of them are missing from a view.
+//! Actions: which are refused, and which are missing from a view.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{MANAGER, decode, primary, spec};
+use super::{MANAGER, decode, primary, refusal, spec};
 use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
 use crate::eviction::Blocked;
 use crate::limits::{MAX_ACTIONS, MAX_DELETES_PER_PLAN};
@@ -38,23 +38,18 @@ fn evict(name: &str) -> Action {
 
 #[track_caller]
 fn refused(action: Action, why: &str) {
-    let outcome = Outcome { actions: vec![action], ..Outcome::default() };
-    let told = prepare(&spec(), &primary(), &outcome, None).unwrap_err().message();
-    assert!(told.starts_with("the outcome was refused: actions[0]: ") && told.contains(why), "{told}");
+    let message = refusal(&spec(), &Outcome { actions: vec![action], ..Outcome::default() });
+    assert!(message.starts_with("the outcome was refused: actions[0]: ") && message.contains(why), "{message}");
 }
 
 #[test]
-fn what_is_not_declared_under_writes_is_refused_by_name() {
+fn writes_that_are_not_declared_are_refused_by_name() {
     let secret = object("v1", "Secret", "a");
-    refused(
-        patch_of(secret.clone(), PatchKind::Merge, &json!({}), None),
-        "patch of v1/Secret is not declared under writes",
-    );
+    let patch = patch_of(secret.clone(), PatchKind::Merge, &json!({}), None);
+    refused(patch, "patch of v1/Secret is not declared under writes");
     refused(Action::Evict { target: secret }, "evict of v1/Secret is not declared");
-    refused(
-        Action::Delete { target: object("v1", "Node", "a"), propagation: Propagation::Orphan },
-        "delete of v1/Node is not",
-    );
+    let delete = Action::Delete { target: object("v1", "Node", "a"), propagation: Propagation::Orphan };
+    refused(delete, "delete of v1/Node is not");
     let thing = apply(&json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}}));
     refused(thing, "apply of example.com/v1/Thing is not declared");
     let status = patch_of(deployment(), PatchKind::Merge, &json!({}), Some("status"));
@@ -64,20 +59,14 @@ fn what_is_not_declared_under_writes_is_refused_by_name() {
 #[test]
 fn x6_a_patch_changes_no_metadata_but_labels_and_annotations() {
     for field in ["finalizers", "ownerReferences", "resourceVersion", "name"] {
-        refused(
-            merge(&json!({"metadata": {field: null}})),
-            &format!("metadata.{field}: a patch may change labels and"),
-        );
+        refused(merge(&json!({"metadata": {field: null}})), &format!("metadata.{field}: a patch may change labels"));
         let path = format!("/metadata/{field}/0");
         let remove = json!([{"op": "remove", "path": path}]);
         refused(patch_of(deployment(), PatchKind::Json, &remove, None), &format!("operation 0: metadata.{field}: "));
         let moved = json!([{"op": "move", "from": path, "path": "/spec/x"}]);
         refused(patch_of(deployment(), PatchKind::Json, &moved, None), &format!("metadata.{field}: "));
     }
-    refused(
-        merge(&json!({"metadata": {"labels": {"mortise.dev/x": null}}})),
-        "everything under mortise.dev/ is the host's",
-    );
+    refused(merge(&json!({"metadata": {"labels": {"mortise.dev/x": null}}})), "everything under mortise.dev/ is the");
     refused(merge(&json!({"metadata": {"labels": null}})), "metadata.labels is null, not an object");
     refused(merge(&json!({"metadata": null})), "metadata is null, not an object");
     refused(merge(&json!([])), "the body of a patch is an object");
@@ -100,19 +89,18 @@ fn x6_a_patch_changes_no_metadata_but_labels_and_annotations() {
 #[test]
 fn an_object_is_written_in_one_way_at_a_time() {
     let twice = Outcome { actions: vec![merge(&json!({})), merge(&json!({"spec": {}}))], ..Outcome::default() };
-    let told = prepare(&spec(), &primary(), &twice, None).unwrap_err().message();
-    assert!(told.contains("actions[1]: Deployment default/web is there twice"), "{told}");
+    let message = refusal(&spec(), &twice);
+    assert!(message.contains("actions[1]: Deployment default/web is there twice"), "{message}");
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
     let child = Child { key: "a".into(), object: settings.to_string().into() };
     let outcome = Outcome { children: Some(vec![child]), actions: vec![apply(&settings)], ..Outcome::default() };
-    let told = prepare(&spec(), &primary(), &outcome, None).unwrap_err().message();
-    assert!(told.contains("actions[0]: ConfigMap default/a is a child of this outcome"), "{told}");
+    let message = refusal(&spec(), &outcome);
+    assert!(message.contains("actions[0]: ConfigMap default/a is a child of this outcome"), "{message}");
     let both = vec![merge(&json!({})), patch_of(deployment(), PatchKind::Merge, &json!({"spec": {}}), Some("scale"))];
     assert!(prepare(&spec(), &primary(), &Outcome { actions: both, ..Outcome::default() }, None).is_ok());
     let many = (0..=MAX_ACTIONS).map(|n| evict(&format!("p{n}"))).collect();
-    let told =
-        prepare(&spec(), &primary(), &Outcome { actions: many, ..Outcome::default() }, None).unwrap_err().message();
-    assert!(told.contains("actions: there are 501, the most is 500"), "{told}");
+    let message = refusal(&spec(), &Outcome { actions: many, ..Outcome::default() });
+    assert!(message.contains("actions: there are 501, the most is 500"), "{message}");
 }
 
 /// The actions that are missing from a view of these objects.
@@ -160,15 +148,11 @@ fn x5_a_patch_that_would_change_nothing_is_not_missing() {
         vec![web()],
         expect![[r#"patch Deployment default/web Merge {"spec":{"replicas":2}} None Is("d-1")"#]],
     );
+    let replace = json!([{"op": "replace", "path": "/spec/replicas", "value": 1}]);
     let same = [
         merge(&json!({"spec": {"replicas": 1.0, "absent": null}})),
         patch_of(deployment(), PatchKind::Strategic, &json!({"spec": {"replicas": 1}}), None),
-        patch_of(
-            deployment(),
-            PatchKind::Json,
-            &json!([{"op": "replace", "path": "/spec/replicas", "value": 1}]),
-            None,
-        ),
+        patch_of(deployment(), PatchKind::Json, &replace, None),
     ];
     for action in same {
         check(vec![action], vec![web()], expect![""]);
@@ -186,7 +170,7 @@ fn x5_a_patch_that_would_change_nothing_is_not_missing() {
 }
 
 #[test]
-fn x5_what_cannot_be_compared_is_sent_once_for_each_state_of_the_object() {
+fn x5_a_patch_that_cannot_be_compared_is_sent_once_per_version_of_the_object() {
     let lists = patch_of(deployment(), PatchKind::Strategic, &json!({"spec": {"list": ["a"]}}), None);
     let scale = patch_of(deployment(), PatchKind::Merge, &json!({"spec": {"replicas": 1}}), Some("scale"));
     let service = patch_of(object("v1", "Service", "a"), PatchKind::Merge, &json!({"spec": {}}), None);
@@ -197,27 +181,23 @@ fn x5_what_cannot_be_compared_is_sent_once_for_each_state_of_the_object() {
         let sent =
             |version| Sent::from([((target.clone(), subresource.clone()), (body.clone(), ResourceVersion(version)))]);
         assert_eq!(missing(vec![action.clone()], vec![web()], &sent(7), &none, 0), ActionDiff::default());
-        let elsewhere = missing(vec![action], vec![web()], &sent(6), &none, 0);
-        assert_eq!(
-            elsewhere.changes.len(),
-            usize::from(is_watched),
-            "the object has changed since, as far as one sees"
-        );
+        let later = missing(vec![action], vec![web()], &sent(6), &none, 0);
+        assert_eq!(later.changes.len(), usize::from(is_watched), "a change of the object shows only in a watched kind");
     }
 }
 
 #[test]
-fn x4_deletes_and_evictions_are_of_what_was_seen() {
+fn x4_deletes_and_evictions_carry_the_uid_that_was_seen() {
     let delete = Action::Delete { target: deployment(), propagation: Propagation::Foreground };
     check(vec![delete.clone()], vec![web()], expect!["delete Deployment default/web uid=d-1 Foreground"]);
     check(vec![delete], vec![], expect![""]);
-    let actions = vec![evict("a"), evict("going"), evict("gone")];
-    let live = vec![live_pod("a", None), live_pod("going", Some("2026-01-01T00:00:00Z"))];
+    let actions = vec![evict("a"), evict("deleting"), evict("absent")];
+    let live = vec![live_pod("a", None), live_pod("deleting", Some("2026-01-01T00:00:00Z"))];
     check(actions, live, expect!["evict Pod default/a uid=uid-a"]);
 }
 
 #[test]
-fn evictions_that_a_budget_refused_wait_for_their_time_and_hold_up_no_other() {
+fn a_blocked_eviction_waits_and_delays_no_other() {
     let mut blocked = Blocked::default();
     blocked.refuse(&object("v1", "Pod", "a"), "The disruption budget web", 0);
     let at = |now_ms| {
@@ -228,7 +208,7 @@ fn evictions_that_a_budget_refused_wait_for_their_time_and_hold_up_no_other() {
 }
 
 #[test]
-fn x10_one_plan_removes_so_many_at_most() {
+fn x10_the_removals_of_one_plan_are_bounded() {
     let names: Vec<String> = (0..MAX_DELETES_PER_PLAN + 5).map(|n| format!("p{n}")).collect();
     let actions = names.iter().map(|name| evict(name)).collect();
     let live = names.iter().map(|name| live_pod(name, None)).collect();
@@ -237,7 +217,7 @@ fn x10_one_plan_removes_so_many_at_most() {
 }
 
 #[test]
-fn an_apply_stands_by_the_fields_that_are_recorded_as_ours() {
+fn an_apply_is_compared_with_the_fields_of_our_manager() {
     let wanted = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"},
         "data": {"k": "1"}});
     check(vec![apply(&wanted)], vec![], expect!["patch ConfigMap default/a"]);

@@ -1,4 +1,4 @@
-//! What the cache costs, in bytes and allocations: counted, never timed, so it is the same on every machine.
+//! The cost of the cache in bytes and allocations, which do not depend on the machine.
 
 use super::*;
 use crate::allocations::{Count, counted};
@@ -32,7 +32,7 @@ fn filled(pods: usize) -> (Store, Interner) {
 }
 
 #[test]
-fn a_cached_pod_holds_at_most_1_3_times_its_text() {
+fn a_cached_pod_takes_at_most_1_3_times_its_text() {
     const PODS: usize = 3_000;
     let text: usize = (0..PODS).map(|number| pod_text(number).len()).sum();
     assert!((5_000..5_800).contains(&(text / PODS)), "the pods are of {} bytes", text / PODS);
@@ -47,7 +47,7 @@ fn a_cached_pod_holds_at_most_1_3_times_its_text() {
 }
 
 #[test]
-fn a_snapshot_allocates_nothing_however_much_there_is() {
+fn a_snapshot_allocates_nothing() {
     let (store, _) = filled(2_000);
     let (count, _snapshot) = counted(|| store.snapshot());
     assert_eq!(count.allocations, 0);
@@ -59,12 +59,12 @@ fn decoding_allocates_only_what_the_object_keeps() {
     Object::decode(pod_text(0).as_bytes(), &mut interner).unwrap();
     let text = pod_text(1);
     let (Count { allocations, .. }, _object) = counted(|| Object::decode(text.as_bytes(), &mut interner).unwrap());
-    // The text, the name, the uid, the list of labels (as it is read and as it is kept), and the parser's stack.
+    // The text, the name, the uid, the labels as parsed and as kept, and the parser's stack.
     assert!(allocations <= 6, "{allocations} allocations");
 }
 
 #[test]
-fn an_event_after_a_snapshot_copies_a_path_and_not_the_table() {
+fn an_event_after_a_snapshot_copies_a_path_of_the_table() {
     let (mut store, mut interner) = filled(10_000);
     for number in [0, 5_000, 9_999] {
         let text = pod_text(number).replace(r#""resourceVersion":"1"#, r#""resourceVersion":"2"#);
@@ -78,7 +78,7 @@ fn an_event_after_a_snapshot_copies_a_path_and_not_the_table() {
 }
 
 #[test]
-fn an_event_touches_the_labels_that_have_changed_and_not_the_others() {
+fn an_event_touches_only_the_labels_that_changed() {
     let many = |changed: &str| {
         (0..10_000).fold(Sample::pod("shop", "a").label("changed", changed), |pod, n| pod.label(&format!("l{n}"), "v"))
     };
@@ -86,7 +86,7 @@ fn an_event_touches_the_labels_that_have_changed_and_not_the_others() {
     let mut decode = |sample: Sample| Object::decode(sample.text().as_bytes(), &mut interner).unwrap();
     store.apply(decode(many("a")));
     let after = decode(many("b").version(2));
-    // Held, so that each part of the index that is touched has to be copied.
+    // A live snapshot makes the writer copy each part of the index that it touches.
     let snapshot = store.snapshot();
     let (Count { asked_bytes, .. }, change) = counted(|| store.apply(after));
     assert!(change.before.is_some() && asked_bytes < 16_384, "{asked_bytes} bytes");
@@ -97,7 +97,7 @@ fn an_event_touches_the_labels_that_have_changed_and_not_the_others() {
 }
 
 #[test]
-fn a_query_costs_what_the_narrowest_of_its_parts_finds() {
+fn a_query_costs_what_its_narrowest_index_finds() {
     let (mut store, mut interner) = filled(10_000);
     let rare = pod_text(10_000).replace(r#""pod-template-hash":"7c9d6f5b8""#, r#""pod-template-hash":"rare""#);
     store.list_item(Object::decode(rare.as_bytes(), &mut interner).unwrap());
@@ -110,7 +110,7 @@ fn a_query_costs_what_the_narrowest_of_its_parts_finds() {
         (Some("small"), ""),
     ] {
         let selector = Selector::parse(selector).unwrap();
-        // Every slot that is looked at is put into a list, so a walk of the 10,000 would ask for 40 KB.
+        // Every visited slot is put into a list, so a walk of the 10,000 would allocate 40 KB.
         let (Count { asked_bytes, .. }, found) = counted(|| snapshot.list(&pods(), namespace, &selector).count());
         assert_eq!(found, 1);
         assert!(asked_bytes < 4_096, "{asked_bytes} bytes for {selector} in {namespace:?}");
@@ -118,13 +118,13 @@ fn a_query_costs_what_the_narrowest_of_its_parts_finds() {
 }
 
 #[test]
-fn a_second_look_at_unchanged_children_copies_no_text() {
+fn a_second_projection_of_unchanged_children_copies_no_text() {
     let (store, _) = filled(30);
     let snapshot = store.snapshot();
     let fields = crate::projection::Projection::parse(&["status.phase".to_owned()]).unwrap();
     let owner = "0d5c1b7e-9a58-4b1c-8a0f-000000000000";
-    let look = || snapshot.owned(&pods(), owner).map(|pod| fields.projected_hash(pod)).collect::<Vec<_>>();
-    assert_eq!(look().len(), 3);
-    let (Count { allocations, .. }, _) = counted(look);
+    let hashes = || snapshot.owned(&pods(), owner).map(|pod| fields.projected_hash(pod)).collect::<Vec<_>>();
+    assert_eq!(hashes().len(), 3);
+    let (Count { allocations, .. }, _) = counted(hashes);
     assert!(allocations <= 6, "{allocations} allocations");
 }
