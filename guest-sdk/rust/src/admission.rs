@@ -109,7 +109,7 @@ impl<T> Review<T> {
     }
 }
 
-/// Why an object is refused. `field` is a path as the API server writes it ("spec.image", "spec.containers[0].name"),
+/// Why an object is refused. `field` is a path as the API server writes it (`spec.image`, `spec.containers[0].name`),
 /// empty for the object as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
@@ -126,29 +126,29 @@ impl Violation {
         Self { field: field.into(), message: message.into() }
     }
 
-    /// "spec.image: Required value: image is required".
+    /// `spec.image: Required value: image is required`.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self::new(field, ["Required value: ", detail].concat())
     }
 
-    /// "spec.size: Invalid value: 2: a pool does not shrink".
+    /// `spec.size: Invalid value: 2: a pool does not shrink`.
     pub fn invalid<V: Serialize + ?Sized>(field: impl Into<String>, value: &V, detail: &str) -> Self {
         Self::new(field, ["Invalid value: ", &shown(value), ": ", detail].concat())
     }
 
-    /// "spec.policy: Unsupported value: \"Never\": supported values: \"Allow\", \"Forbid\"".
+    /// `spec.policy: Unsupported value: "Never": supported values: "Allow", "Forbid"`.
     pub fn unsupported<V: Serialize + ?Sized>(field: impl Into<String>, value: &V, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(shown).collect();
         let parts = ["Unsupported value: ", &shown(value), ": supported values: ", &supported.join(", ")];
         Self::new(field, parts.concat())
     }
 
-    /// "spec.ports[1]: Duplicate value: 80".
+    /// `spec.ports[1]: Duplicate value: 80`.
     pub fn duplicate<V: Serialize + ?Sized>(field: impl Into<String>, value: &V) -> Self {
         Self::new(field, ["Duplicate value: ", &shown(value)].concat())
     }
 
-    /// "spec.class: Forbidden: it may not be changed".
+    /// `spec.class: Forbidden: it may not be changed`.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::new(field, ["Forbidden: ", detail].concat())
     }
@@ -261,7 +261,7 @@ pub struct Admission {
     pub validate: Option<Validate>,
 }
 
-/// Calls an author's check: the body of every [`Validate`].
+/// Calls an author's check: the body of every `Validate`.
 pub fn validate<T, V: Into<Verdict>>(request: &Request, check: impl FnOnce(&T, &Review<T>) -> V) -> Verdict
 where
     T: for<'a> FromJson<'a>,
@@ -272,7 +272,7 @@ where
     }
 }
 
-/// Calls an author's function that sets defaults: the body of every [`Mutate`].
+/// Calls an author's function that sets defaults: the body of every `Mutate`.
 ///
 /// # Errors
 /// The function's violations.
