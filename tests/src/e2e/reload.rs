@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kube::ResourceExt as _;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
-use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::task::JoinHandle;
 

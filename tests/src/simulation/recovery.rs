@@ -21,7 +21,7 @@ fn check(scenario: impl Fn(&mut World) -> Result<(), Violation>) {
         let mut world = World::new(seed, Mutant::None).auditing(AUDIT_MS);
         if scenario(&mut world).is_err() {
             let mut world = World::new(seed, Mutant::None).auditing(AUDIT_MS).traced(trace_lines());
-            let violation = story(&mut world).err();
+            let violation = scenario(&mut world).err();
             let lines: Vec<String> = world.trace.into_iter().flatten().collect();
             panic!("seed {seed} fails (MORTISE_SEED={seed} repeats it)\n{}\n{violation:?}", lines.join("\n"));
         }
