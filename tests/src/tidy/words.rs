@@ -2,7 +2,7 @@
 //! documents, and the parts of identifiers.
 
 /// Words that mortise does not use, with those that it does.
-const REPLACED: [(&str, &str); 20] = [
+const REPLACED: [(&str, &str); 18] = [
     ("told", "reported, sent or notified"),
     ("stands", "say what it is"),
     ("stood", "say what it was"),
@@ -21,8 +21,6 @@ const REPLACED: [(&str, &str); 20] = [
     ("trouble", "name the error"),
     ("driver", "engine"),
     ("moot", "obsolete"),
-    ("verdict", "result"),
-    ("verdicts", "results"),
 ];
 
 /// Every replaced word of a line with what to say instead.
