@@ -17,9 +17,10 @@ use crate::store::{Change, Snapshot, Store};
 
 use self::dependency::UNFINISHED;
 pub use self::dependency::{Dependency, SharedDependency};
-use self::recorder::Reservation;
+use self::quota::Reservation;
 
 pub(crate) mod dependency;
+pub(crate) mod quota;
 pub(crate) mod recorder;
 #[cfg(test)]
 mod tests;
@@ -70,7 +71,7 @@ pub struct Dependencies {
     whole: bool,
     /// Looks at objects that the reads took.
     looks: u64,
-    /// Its part of [`recorder::MemoryQuota`], when it is large. Clones share it.
+    /// Its part of [`quota::MemoryQuota`], when it is large. Clones share it.
     held: Option<Arc<Reservation>>,
 }
 

@@ -14,9 +14,12 @@ use crate::budget::Budget;
 use crate::object::Object;
 use crate::projection::{self, InvalidPath};
 
+pub use self::value::FieldValue;
+
 mod lookup;
 #[cfg(test)]
 mod tests;
+mod value;
 
 /// Requirements of one selector. Each that no index covers reads the object's text; most queries have one or two.
 const MAX_REQUIREMENTS: usize = 8;
@@ -25,17 +28,6 @@ const MAX_VALUE_BYTES: usize = 1_024;
 
 /// Indexed fields of one kind, which cost some microseconds for every event. Other fields are read in each object.
 pub(crate) const MAX_SELECTED_FIELDS: usize = 8;
-
-/// The value of a field.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum FieldValue {
-    /// A JSON string.
-    Text(Box<str>),
-    /// A JSON number without a fraction or an exponent.
-    Integer(i64),
-    /// True or false.
-    Boolean(bool),
-}
 
 /// A path to one field. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,13 +111,6 @@ pub(crate) fn matches_within(requirements: &[FieldRequirement], object: &Object,
     Some(true)
 }
 
-impl FieldValue {
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        size_of::<Self>() + if let Self::Text(text) = self { text.len() } else { 0 }
-    }
-}
-
 impl FieldRequirement {
     pub(crate) fn hash(&self) -> u64 {
         self.path.hash_of(&self.value)
@@ -153,11 +138,5 @@ impl FieldPath {
 impl fmt::Debug for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("."))
-    }
-}
-
-impl From<&str> for FieldValue {
-    fn from(text: &str) -> Self {
-        Self::Text(text.into())
     }
 }

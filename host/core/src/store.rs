@@ -16,15 +16,18 @@ use imbl::OrdMap;
 
 use crate::budget::Budget;
 use crate::field_selector::FieldPath;
-use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion};
+use crate::object::{Kind, Name, Object, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
+pub use self::change::Change;
 use self::listing::{Recent, Seen, Tombstones};
 use self::table::Table;
 
+mod change;
 mod field_index;
 pub(crate) mod listing;
+mod postings;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -32,32 +35,6 @@ mod tests;
 /// Bytes of objects that one step adds to an index: some hundred microseconds. With 100,000 Pods of 5 KiB an index
 /// takes 8,000 steps, which are some seconds in a cluster of that size; until then its queries scan every object.
 const BUILD_BYTES: usize = 64 << 10;
-
-/// The effect of one event; both sides are None if it changed nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Change {
-    /// The old object; None if it was created.
-    pub before: Option<Arc<Object>>,
-    /// The new object; None if it was deleted.
-    pub after: Option<Arc<Object>>,
-}
-
-impl Change {
-    /// Whether nothing changed, as by a replayed event.
-    pub fn is_empty(&self) -> bool {
-        self.before.is_none() && self.after.is_none()
-    }
-
-    /// The new object, or the deleted one.
-    pub fn object(&self) -> Option<&Arc<Object>> {
-        self.after.as_ref().or(self.before.as_ref())
-    }
-
-    /// The object's kind and name.
-    pub fn reference(&self) -> Option<ObjectRef> {
-        self.object().map(|object| object.reference())
-    }
-}
 
 /// The writer's side of the cache.
 #[derive(Debug, Default)]

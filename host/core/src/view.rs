@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use crate::budget::Budget;
 use crate::dependencies::dependency::{self, AnswerHash, UNFINISHED};
-use crate::dependencies::recorder::{MemoryQuota, Recorder};
+use crate::dependencies::quota::MemoryQuota;
+use crate::dependencies::recorder::Recorder;
 use crate::dependencies::{Dependencies, Dependency};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;

@@ -12,7 +12,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use mortise_core::component::Compiled;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
@@ -23,8 +22,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use self::jobs::{Job, Jobs};
-use self::origin::{NotLoaded, Origins};
-use crate::event_loop::Input;
+use self::origin::Origins;
+use crate::input::{Input, Loaded, NotLoaded};
 use crate::loader::Loader;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
@@ -39,8 +38,6 @@ mod tests;
 const COMPILERS: usize = 2;
 /// Pause of a compile thread after the API server did not return a ConfigMap: the next job would most likely fail too.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(5);
-
-pub(crate) type Loaded = Result<(Arc<Plugin>, Compiled), NotLoaded>;
 
 #[derive(Debug)]
 pub(crate) struct Components {

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use crate::components::Components;
-use crate::event_loop::Input;
+use crate::input::Input;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;

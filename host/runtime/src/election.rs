@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::config::LeaderElection;
-use crate::event_loop::Input;
+use crate::input::Input;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
 

@@ -6,20 +6,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use mortise_core::digest::Digest;
 use mortise_core::engine::Engine;
 use mortise_core::event::{Effect, Event};
-use mortise_core::time::Now;
 use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use crate::components::Loaded;
+use crate::clock::now;
 use crate::effects::Performer;
+use crate::input::{Input, Source};
 use crate::probes::{Phase, is_starting};
-use crate::sources::{Offers, Source, SourceInput, SourceOutput};
+use crate::sources::{Offers, SourceOutput};
 use crate::state::{HostState, Publisher};
 
 #[cfg(test)]
@@ -39,16 +38,6 @@ const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
 /// How long a host is not ready because of plugins that start. They take seconds; one that does not must not keep the others
 /// out of their Service.
 const START_MS: u64 = 60_000;
-
-#[derive(Debug)]
-pub(crate) enum Input {
-    Event(Event),
-    Source(SourceInput),
-    /// The deadline of a source's first list.
-    ListingDue(Source),
-    /// From a compile thread.
-    Loaded(Digest, Loaded),
-}
 
 pub(crate) struct EventLoop {
     engine: Engine,
@@ -200,12 +189,6 @@ impl EventLoop {
         };
         self.publisher.publish(state, began_ms, clock::now_ms());
     }
-}
-
-/// The time, by the clock that claims are measured by.
-pub(crate) fn now() -> Now {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { mono_ms: clock::now_ms(), unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX) }
 }
 
 fn until(mono_ms: Option<u64>) -> Duration {

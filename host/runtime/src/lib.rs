@@ -3,6 +3,7 @@
 //!
 //! This crate decides nothing about plugins or objects, and knows neither wasmtime nor the Kubernetes API.
 
+mod clock;
 mod components;
 pub mod config;
 mod effects;
@@ -10,6 +11,7 @@ mod election;
 mod event_loop;
 mod host;
 mod http;
+mod input;
 pub mod loader;
 pub mod log;
 mod metrics;

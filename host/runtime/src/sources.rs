@@ -4,7 +4,6 @@
 //! Events of sources come in, events for the engine come out, with the origins of their components.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
 use crate::config::Config;
-use crate::event_loop::Input;
+use crate::input::{Input, Source, SourceInput};
 use crate::supervise::Supervisor;
 
 mod config_maps;
@@ -62,30 +61,6 @@ pub(crate) fn start(
         });
         Ok(())
     })
-}
-
-/// The sources, in the order of precedence.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Source {
-    /// The folder of `--plugin-dir`, an explicit choice on this machine.
-    Directory,
-    /// ConfigMaps of the host's namespace.
-    ConfigMaps,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Directory => "the plugin folder",
-            Self::ConfigMaps => "the ConfigMaps",
-        })
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct SourceInput {
-    pub(crate) source: Source,
-    pub(crate) event: SourceEvent,
 }
 
 /// The plugins of every source.

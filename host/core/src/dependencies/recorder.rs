@@ -1,50 +1,18 @@
-//! Records the dependencies of a running call, and bounds the memory of all sets of one controller.
+//! Records the dependencies of a running call, within the quota of its controller.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::quota::MemoryQuota;
 use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES, SharedDependency};
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
 
-/// Bytes of all large sets of one controller: 256 of the largest. A large set beyond that keeps kinds.
-pub(super) const MAX_CONTROLLER_BYTES: usize = 64 << 20;
 /// Smaller sets do not count there: the reconciled object of each takes about as much.
 const SMALL_SET_BYTES: usize = 4 << 10;
 /// Dependencies that are compared one by one. Most calls have one or two and need no hash table.
 pub(super) const FEW_DEPENDENCIES: usize = 8;
-
-/// Bytes that all large sets of one controller hold.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryQuota(Arc<AtomicUsize>);
-
-/// A part of a quota, released when it is dropped.
-#[derive(Debug)]
-pub(super) struct Reservation {
-    quota: MemoryQuota,
-    bytes: usize,
-}
-
-impl MemoryQuota {
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn reserve(&self, bytes: usize) -> Option<Arc<Reservation>> {
-        // Relaxed: calls that end at the same time may both be refused although one of them would fit.
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let held = Arc::new(Reservation { quota: self.clone(), bytes });
-        (before + bytes <= MAX_CONTROLLER_BYTES).then_some(held)
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.quota.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
 
 /// Records the dependencies of a running call.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Which changes wake a call (W1), and when a call need not be repeated (W2).
 
-use super::recorder::{FEW_DEPENDENCIES, MAX_CONTROLLER_BYTES};
+use super::quota::MAX_CONTROLLER_BYTES;
+use super::recorder::FEW_DEPENDENCIES;
 use super::*;
 use crate::dependency_index::DependencyIndex;
 use crate::object::tests::Sample;

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::FieldValue;
+use super::value::FieldValue;
 
 /// The text, integer or boolean at a path, if there is one.
 pub(super) fn value_at(json: &str, path: &[String]) -> Option<FieldValue> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::table::Postings;
+use super::postings::Postings;
 use crate::field_selector::{FieldPath, FieldRequirement};
 use crate::object::Object;
 

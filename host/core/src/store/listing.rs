@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use super::Change;
+use super::change::Change;
 use crate::object::{Name, ResourceVersion};
 
 /// Tombstones of each kind. A list from a lagging API server may be some seconds older than the watch; few clusters

@@ -7,9 +7,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 
 use super::field_index::FieldIndex;
+use super::postings::Postings;
 use crate::budget::Budget;
 use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS};
 use crate::object::{Label, Name, Object, ResourceVersion};
@@ -228,32 +229,5 @@ fn smallest<'a>(mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>>, budget: Opti
                 None => return std::mem::take(slots),
             }
         }
-    }
-}
-
-/// Slots by a hash.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Postings(OrdSet<(u64, u32)>);
-
-impl Postings {
-    pub(super) fn insert(&mut self, hash: u64, slot: u32) {
-        self.0.insert((hash, slot));
-    }
-
-    pub(super) fn remove(&mut self, hash: u64, slot: u32) {
-        self.0.remove(&(hash, slot));
-    }
-
-    pub(super) fn contains(&self, hash: u64, slot: u32) -> bool {
-        self.0.contains(&(hash, slot))
-    }
-
-    /// The lowest slot of a hash from `from` on. Unlike a walk it allocates nothing.
-    pub(super) fn first(&self, hash: u64, from: u32) -> Option<u32> {
-        self.0.get_next(&(hash, from)).filter(|(found, _)| *found == hash).map(|(_, slot)| *slot)
-    }
-
-    pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
-        self.0.range((hash, 0)..=(hash, u32::MAX)).map(|(_, slot)| *slot)
     }
 }

@@ -444,7 +444,7 @@ fn the_field_indexes_of_a_kind_are_bounded_and_unused_ones_are_replaced() {
 
 #[test]
 fn slots_that_share_a_hash_are_all_found() {
-    let mut postings = table::Postings::default();
+    let mut postings = postings::Postings::default();
     for (hash, slot) in [(7, 5), (7, 3), (8, 1), (6, 9)] {
         postings.insert(hash, slot);
     }

@@ -8,21 +8,7 @@ use mortise_source::{Origin, configmap, directory};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Why a component is not loaded.
-#[derive(Debug)]
-pub(crate) enum NotLoaded {
-    Refused(Refusal),
-    /// Its origin has another component or none, which the source reports.
-    Changed,
-    /// Its origin cannot be read now.
-    Unreachable(String),
-}
-
-impl From<Refusal> for NotLoaded {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
+use crate::input::NotLoaded;
 
 pub(super) struct Origins {
     pub(super) api: ApiServer,

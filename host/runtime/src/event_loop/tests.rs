@@ -21,10 +21,11 @@ use super::{Event, EventLoop, INPUTS, Input, LOOK_FOR_UNUSED, Phase, clock, inte
 use crate::components::Components;
 use crate::effects::Performer;
 use crate::http::{Scrape, probe, scrape};
+use crate::input::{Source, SourceInput};
 use crate::loader::Loader;
 use crate::log::Reconciles;
 use crate::metrics::Metrics;
-use crate::sources::{Offers, Source, SourceInput};
+use crate::sources::Offers;
 use crate::state::{self, HostState, Inspector};
 use crate::supervise::{Failures, supervisor};
 use crate::testing::{DEADLINE, api_server, serve_on_loopback};

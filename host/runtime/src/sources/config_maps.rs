@@ -15,9 +15,8 @@ use mortise_source::SourceEvent;
 use mortise_source::configmap::{SELECTOR, read};
 use tokio::sync::{Notify, mpsc};
 
-use super::{Source, SourceInput};
 use crate::config::Namespace;
-use crate::event_loop::Input;
+use crate::input::{Input, Source, SourceInput};
 use crate::supervise::Supervisor;
 
 /// ConfigMaps between the watch and the reader, of up to 1.4 MB of JSON each. The watch waits while there are as many.

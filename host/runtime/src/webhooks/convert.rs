@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Route;
 use super::review::{Pending, Reviewer, completion, json};
-use crate::event_loop::now;
+use crate::clock::now;
 use crate::log;
 use crate::server::{Request, Response, text};
 

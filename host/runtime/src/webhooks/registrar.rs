@@ -27,7 +27,7 @@ use self::progress::{Due, Progress, Shown};
 use super::review::Reviewer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
-use crate::event_loop::Input;
+use crate::input::Input;
 use crate::server;
 use crate::server::tls::{ServingCert, acceptor};
 use crate::supervise::Supervisor;

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::{Route, Webhooks};
-use crate::event_loop::now;
+use crate::clock::now;
 use crate::log;
 use crate::log::throttle::Throttle;
 use crate::metrics::Metrics;

@@ -19,7 +19,7 @@ use mortise_kube::webhook::secret::Kept;
 
 use super::progress::Shown;
 use super::{RESYNC, Registrar, Wanted};
-use crate::event_loop::now;
+use crate::clock::now;
 
 /// How often files are read: it costs next to nothing.
 const READ_FILES: Duration = Duration::from_secs(10);

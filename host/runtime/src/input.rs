@@ -1,0 +1,63 @@
+//! What enters the event loop, from any thread or task. Nothing here knows who sends it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mortise_core::component::Compiled;
+use mortise_core::digest::Digest;
+use mortise_core::event::Event;
+use mortise_core::refusal::Refusal;
+use mortise_source::SourceEvent;
+use mortise_wasm::plugin::Plugin;
+
+#[derive(Debug)]
+pub(crate) enum Input {
+    Event(Event),
+    Source(SourceInput),
+    /// The deadline of a source's first list.
+    ListingDue(Source),
+    /// From a compile thread.
+    Loaded(Digest, Loaded),
+}
+
+/// The sources, in the order of precedence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Source {
+    /// The folder of `--plugin-dir`, an explicit choice on this machine.
+    Directory,
+    /// ConfigMaps of the host's namespace.
+    ConfigMaps,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory => "the plugin folder",
+            Self::ConfigMaps => "the ConfigMaps",
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SourceInput {
+    pub(crate) source: Source,
+    pub(crate) event: SourceEvent,
+}
+
+pub(crate) type Loaded = Result<(Arc<Plugin>, Compiled), NotLoaded>;
+
+/// Why a component is not loaded.
+#[derive(Debug)]
+pub(crate) enum NotLoaded {
+    Refused(Refusal),
+    /// Its origin has another component or none, which the source reports.
+    Changed,
+    /// Its origin cannot be read now.
+    Unreachable(String),
+}
+
+impl From<Refusal> for NotLoaded {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
