@@ -167,7 +167,10 @@ fn l3_without_the_host_the_stored_version_stays_readable_and_a_plugin_that_goes_
         .until("the plugin is gone", || world.block_on(plugins.get_opt("converting")).unwrap().is_none().then_some(()));
     assert_eq!(get(&world, V1ALPHA1, "a").unwrap().data["spec"]["color"], "red");
     let log = world.log_since_start();
-    assert!(log.contains("the API server still has it convert gauges.test.mortise.dev (v1, v1alpha1)"), "{log}");
+    assert!(
+        log.contains("the API server still calls its conversion webhook for gauges.test.mortise.dev (v1, v1alpha1)"),
+        "{log}"
+    );
 
     world.kill_host();
     assert!(words(get(&world, V1ALPHA1, "a")).contains("conversion webhook for"));
