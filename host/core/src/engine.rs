@@ -1,13 +1,13 @@
-//! The engine decides everything. [`Engine::step`] is its only entry; it never waits, never reads a clock and never touches
-//! the cluster.
+//! The engine makes all decisions. [`Engine::step`] is its only entry: it is synchronous, reads no clock and does no
+//! I/O.
 //!
-//! Four state machines own all state, and the files in a machine's folder see its fields alone:
-//! - `engine/lifecycle.rs`: plugins, from their offer to serving and away, with what they need of the cluster.
-//! - `engine/reconciler.rs`: keys of controllers that serve: who wakes, the work queue, calls, plans, status, finalizers.
-//! - `engine/outbox.rs`: every write's way out: the claim to lead, budgets, what is in flight, Events.
-//! - the [`Store`]: the cache, whose changes the first two read.
+//! Four state machines own all state, and the files in a machine's folder see only its fields:
+//! - `engine/lifecycle.rs`: plugins, from offer to removal, and what they need of the cluster.
+//! - `engine/reconciler.rs`: the keys of serving controllers: wake-ups, work queue, calls, plans, status, finalizers.
+//! - `engine/outbox.rs`: all writes: the claim to lead, budgets, writes in flight, Events.
+//! - the [`Store`]: the cache. The Lifecycle and the Reconciler react to its changes.
 //!
-//! They send each other the messages of `engine/message.rs`, and `step` delivers those until none is left.
+//! They send each other the messages of `engine/message.rs`; `step` delivers them until none is left.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,25 +35,25 @@ use message::Message;
 use outbox::Outbox;
 use reconciler::Reconciler;
 
-/// What the engine has to know of the host it runs in.
+/// What the engine needs to know about its host.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How the host signs the Events it sends: its pod's name.
+    /// The reporting instance of the host's Events: its Pod's name.
     pub instance: Arc<str>,
-    /// Where it looks for plugins: what tells it from the cluster's other hosts.
+    /// The namespace of its plugins, which distinguishes it from the cluster's other hosts.
     pub namespace: Arc<str>,
-    /// Guest calls that may be under way at once: the workers, and a few more so that none of them waits.
+    /// Guest calls in flight at once: the number of workers, and a few more so that no worker idles.
     pub call_slots: usize,
-    /// Other hosts may be there: nothing is written before [`Event::LeaseChanged`] has given the right to. Without, this host
-    /// has it for ever.
+    /// With leader election, nothing is written before [`Event::LeaseChanged`] grants a claim. Without, this host
+    /// always may.
     pub leader_election: bool,
-    /// What each plugin may write.
+    /// The write budget of each plugin.
     pub write_budget: WriteBudget,
-    /// How often each kind in the cache is compared with a live list; 0: never.
+    /// How often each kind is audited; 0 disables audits.
     pub audit_interval_ms: u64,
 }
 
-/// The state machines, and the messages between them.
+/// The state machines and the messages between them.
 #[derive(Debug)]
 pub struct Engine {
     now: Now,
@@ -63,11 +63,11 @@ pub struct Engine {
     outbox: Outbox,
     messages: VecDeque<Message>,
     draining: bool,
-    /// The earliest moment for which [`Effect::WakeAt`] was sent.
+    /// The earliest time for which [`Effect::WakeAt`] was sent.
     wake_at: Option<u64>,
 }
 
-/// The machines that take events, borrowed apart from their surroundings.
+/// The machines, borrowed separately from their [`Context`].
 struct Machines<'a> {
     lifecycle: &'a mut Lifecycle,
     reconciler: &'a mut Reconciler,
@@ -75,7 +75,7 @@ struct Machines<'a> {
 }
 
 impl Engine {
-    /// An engine that knows nothing yet; its first event has to be [`Event::Started`].
+    /// An empty engine. Its first event must be [`Event::Started`].
     pub fn new(config: Config) -> Self {
         Self {
             now: Now::default(),
@@ -89,10 +89,10 @@ impl Engine {
         }
     }
 
-    /// Takes one event in and appends what is to be done. Time never goes back.
+    /// Processes one event and appends the effects. A `now` before the last one counts as the last one.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), unix_ms: now.unix_ms };
-        self.outbox.look_at_claim(self.now);
+        self.outbox.check_claim(self.now);
         match event {
             Event::Watch(kind, event) => self.on_watch(&kind, event, effects),
             Event::Tick => self.wake_at = None,
@@ -109,22 +109,22 @@ impl Engine {
         self.set_wake(effects);
     }
 
-    /// True after [`Event::Shutdown`] once nothing is in flight.
+    /// True after [`Event::Shutdown`] when no write is in flight.
     pub fn is_drained(&self) -> bool {
         self.draining && self.outbox.is_empty() && !self.lifecycle.is_registering()
     }
 
-    /// The store, for reading: objects cached, kinds listed.
+    /// The store, read-only.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Keys that wait in the queue, per controller label.
+    /// The depth of the work queue, per controller label.
     pub fn queue_depths(&self) -> Vec<(Arc<str>, usize)> {
         self.reconciler.queue_depths()
     }
 
-    /// The state of the host's own work, for probes and people. Reading it changes nothing.
+    /// The host's health, for probes and people.
     pub fn health(&self) -> Health {
         self.lifecycle.health(&self.store, self.outbox.leads(self.now))
     }
@@ -142,7 +142,7 @@ impl Engine {
         run(Machines { lifecycle, reconciler, outbox }, &mut cx);
     }
 
-    /// Events that are for one machine.
+    /// Gives an event to its machine.
     fn take(&mut self, event: Event, effects: &mut Vec<Effect>) {
         self.with(effects, |Machines { lifecycle, reconciler, outbox }, cx| match event {
             Event::Started => lifecycle.start(cx),
@@ -163,14 +163,14 @@ impl Engine {
             }
             Event::CallDone(id, done) => reconciler.on_call_done(id, done, cx),
             Event::LiveRead(target, result) => reconciler.on_live_read(&target, &result, cx),
-            Event::Audit(kind, answer) => lifecycle.on_audit(&kind, answer, cx),
+            Event::Audit(kind, response) => lifecycle.on_audit(&kind, response, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
             Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),
-            Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step takes these itself"),
+            Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step matches these itself"),
         });
     }
 
-    /// Delivers messages, and those that they lead to, in their order.
+    /// Delivers messages in order, including those sent meanwhile.
     fn deliver(&mut self, effects: &mut Vec<Effect>) {
         while let Some(message) = self.messages.pop_front() {
             match &message {
@@ -195,43 +195,41 @@ impl Engine {
 
     fn on_watch(&mut self, kind: &Kind, event: WatchEvent, effects: &mut Vec<Effect>) {
         if !self.lifecycle.watches(kind) {
-            // A watch that was stopped may still have something in flight.
+            // An event of a watch that was stopped since.
             return;
         }
         match event {
             WatchEvent::Listing => self.store.begin_list(kind),
             WatchEvent::Listed(object) => {
                 let change = self.store.list_item(*object);
-                self.on_change(&change, true, effects);
+                self.on_change(kind, &change, true, effects);
             }
             WatchEvent::ListDone(version) if self.store.is_contradicted(kind, version) => {
-                let message = format!("a list at version {} shows objects older than they were seen", version.0);
+                let message = format!("a list at version {} shows older versions of objects than the cache", version.0);
                 self.messages.push_back(Message::Restored { kind: kind.clone(), lists: false, message });
             }
             WatchEvent::ListDone(version) => {
                 for change in self.store.end_list(kind, version) {
-                    self.on_change(&change, true, effects);
+                    self.on_change(kind, &change, true, effects);
                 }
                 self.on_progress(kind, effects);
             }
             WatchEvent::Applied(object) => {
                 let change = self.store.apply(*object);
-                self.on_change(&change, false, effects);
-                self.with(effects, |machines, cx| machines.lifecycle.on_kind_served(kind, cx));
+                self.on_change(kind, &change, false, effects);
             }
             WatchEvent::Deleted(object) => {
                 let change = self.store.remove(kind, &object.name, object.resource_version);
-                self.on_change(&change, false, effects);
-                self.with(effects, |machines, cx| machines.lifecycle.on_kind_served(kind, cx));
+                self.on_change(kind, &change, false, effects);
             }
             WatchEvent::Progress(version) => {
                 self.store.progress(kind, version);
                 self.on_progress(kind, effects);
             }
-            // One restore is noticed by many watches.
+            // Every watch notices the same restore; only the first starts the relists.
             WatchEvent::Restored { .. } if !self.store.synced(kind) => self.store.rewind(kind),
             WatchEvent::Restored { before, now } => {
-                let message = format!("its version is {} now and was {}", now.0, before.0);
+                let message = format!("its version was {} and is {} now", before.0, now.0);
                 self.messages.push_back(Message::Restored { kind: kind.clone(), lists: true, message });
             }
             WatchEvent::Failed(error) => {
@@ -243,10 +241,13 @@ impl Engine {
         }
     }
 
-    fn on_change(&mut self, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
+    fn on_change(&mut self, kind: &Kind, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
         self.with(effects, |machines, cx| {
             machines.lifecycle.on_change(change, cx);
             machines.reconciler.on_change(change, by_list, cx);
+            if !by_list {
+                machines.lifecycle.on_kind_served(kind, cx);
+            }
         });
     }
 
@@ -257,7 +258,7 @@ impl Engine {
         });
     }
 
-    /// Asks to be woken at the earliest moment that matters, and says so only when that moment has changed.
+    /// Requests a [`Event::Tick`] for the next timer, when that is earlier than the tick that was requested last.
     fn set_wake(&mut self, effects: &mut Vec<Effect>) {
         let due_ms = [self.lifecycle.next_due_ms(), self.reconciler.next_due_ms()].into_iter().flatten().min();
         if let Some(due_ms) = due_ms

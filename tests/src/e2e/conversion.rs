@@ -167,7 +167,10 @@ fn l3_a_removed_plugin_converts_until_the_host_ends_and_then_only_the_stored_ver
         .until("the plugin is gone", || world.block_on(plugins.get_opt("converting")).unwrap().is_none().then_some(()));
     assert_eq!(get(&world, V1ALPHA1, "a").unwrap().data["spec"]["color"], "red");
     let log = world.log_since_start();
-    assert!(log.contains("the API server still has it convert gauges.test.mortise.dev (v1, v1alpha1)"), "{log}");
+    assert!(
+        log.contains("the API server still calls its conversion webhook for gauges.test.mortise.dev (v1, v1alpha1)"),
+        "{log}"
+    );
 
     world.kill_host();
     assert!(message(get(&world, V1ALPHA1, "a")).contains("conversion webhook for"));

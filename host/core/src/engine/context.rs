@@ -1,28 +1,39 @@
-//! What every machine works with during one event or message: the time, the cache, and the ways out.
+//! What a machine gets with each event or message: the time, the cache, and queues for its effects and messages.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use super::message::{Message, Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
 use crate::kube_event::EventRecord;
-use crate::object::{Kind, Object};
+use crate::object::Object;
 use crate::observation::Observation;
 use crate::store::Store;
 use crate::time::Now;
 use crate::write::{Cause, WriteOp};
 
-/// A map whose order depends on its history alone, so that a simulated run is repeatable to the letter.
+/// A hash map without a random seed, so that a simulated run is repeatable.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
-/// The machines' surroundings. Its ways out are queues: nothing happens before the machine returns.
+/// Removes a member of a set, and the set with its last member. Returns whether it was the last one.
+pub(super) fn remove_member<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, of: &K, member: &V) -> bool {
+    let Some(set) = sets.get_mut(of) else { return false };
+    set.remove(member);
+    let is_last = set.is_empty();
+    if is_last {
+        sets.remove(of);
+    }
+    is_last
+}
+
+/// Effects and messages are queued: none takes effect before the machine returns.
 pub(super) struct Context<'a> {
     pub now: Now,
     pub store: &'a Store,
-    /// X7: whether a write that is sent now ends while this host still has the right to it.
+    /// X7: whether a write that is sent now ends before this host's claim does.
     pub may_write: bool,
-    /// The host is ending: nothing new begins.
+    /// The host is shutting down: nothing new begins.
     pub draining: bool,
     pub effects: &'a mut Vec<Effect>,
     pub messages: &'a mut VecDeque<Message>,
@@ -45,16 +56,11 @@ impl Context<'_> {
         self.messages.push_back(Message::ToOutbox(message));
     }
 
-    /// Has the store forget a kind that nobody watches any more.
-    pub fn forget(&mut self, kind: &Kind) {
-        self.messages.push_back(Message::Forget(kind.clone()));
-    }
-
     pub fn send(&mut self, plugin: Option<Arc<str>>, cause: Option<Cause>, op: WriteOp, owner: Owner) {
         self.notify_outbox(ToOutbox::Send(Box::new(Outgoing { plugin, cause, op, owner })));
     }
 
-    /// Has an Event recorded, if this host may write.
+    /// Records an Event, if this host may write.
     pub fn record(&mut self, plugin: Option<Arc<str>>, about: &Arc<Object>, record: EventRecord) {
         if self.may_write {
             self.notify_outbox(ToOutbox::Record { plugin, about: Arc::clone(about), record });

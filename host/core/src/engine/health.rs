@@ -1,19 +1,20 @@
-//! What the engine reports of itself to probes and people.
+//! The engine's health, for probes and people.
 
 use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::object::Kind;
 
-/// The state of the host's own work.
+/// The health of the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// Every source has told once what it has.
+    /// Every source has listed its plugins once.
     pub sources_listed: bool,
-    /// Kinds of plugins that serve, and the host's own, that are not listed yet, with the reason where there is one. Kinds
-    /// that may not be read, or do not exist, are not among them: that is their plugins' trouble and not the host's.
+    /// Kinds of serving plugins, and the host's own, whose first list is not complete, with the error where there is
+    /// one. A kind that RBAC denies or that does not exist is left out: it concerns the health of its plugins, not of
+    /// the host.
     pub unlisted: Vec<(Kind, Option<String>)>,
-    /// Whether this host leads or stands by; None when it takes part in no election.
+    /// Whether this host leads; None without leader election.
     pub leads: Option<bool>,
     /// One entry per plugin, by name.
     pub plugins: Vec<PluginHealth>,
@@ -24,11 +25,11 @@ pub struct Health {
 pub struct PluginHealth {
     /// Its name.
     pub name: Arc<str>,
-    /// What serves now.
+    /// The digest of the serving version.
     pub digest: Option<Digest>,
-    /// It serves, and nothing keeps its controllers from being called.
+    /// Whether its Ready condition is True.
     pub ready: bool,
-    /// A newer version of it is on its way.
+    /// Whether another version is coming up.
     pub loading: bool,
     /// The Ready condition's reason.
     pub reason: String,

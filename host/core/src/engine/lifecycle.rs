@@ -1,9 +1,9 @@
-//! The Lifecycle: a plugin from its offer to serving and away. It owns plugins and components, the owners of kinds, informers,
-//! CustomResourceDefinitions, webhooks and Plugin objects. It knows nothing of keys and calls: the Reconciler is sent the
-//! versions that serve, and sends back what keeps them from their work.
+//! The Lifecycle brings plugins up and removes them. It owns plugins and components, the owners of kinds, informers,
+//! CustomResourceDefinitions, webhooks and Plugin objects. It does not know keys or calls: it sends the Reconciler the
+//! serving versions, and receives their denied permissions and faults.
 //!
-//! Whatever changes a plugin marks it with [`Lifecycle::touch`]. At the end of each event and message, what a marked plugin
-//! requires is brought in line, and its Plugin object is written where it differs.
+//! A change of a plugin calls [`Lifecycle::mark_dirty`]. After each event and message, [`Lifecycle::sync_dirty`]
+//! updates what dirty plugins require, and writes their Plugin objects if they differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,10 +44,9 @@ use orphans::Orphan;
 use plugin::Plugin;
 use timers::{Timer, Timers};
 
-/// The state of all plugins.
 #[derive(Debug)]
 pub(super) struct Lifecycle {
-    /// Where the host looks for plugins: what tells it from the cluster's other hosts.
+    /// The namespace of its plugins, which distinguishes this host from the cluster's other hosts.
     namespace: Arc<str>,
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
@@ -56,15 +55,15 @@ pub(super) struct Lifecycle {
     audits: Audits,
     /// Which plugins bring the CRD of a kind.
     definitions: BTreeMap<Kind, BTreeSet<Arc<str>>>,
-    /// CRDs whose registration is under way, by plugin and name.
+    /// CRD registrations in flight, by plugin and name.
     registrations: BTreeMap<(Arc<str>, Arc<str>), Registration>,
     host_crd: HostCrd,
-    /// Plugin objects that are being deleted, since their plugins are gone.
+    /// Plugin objects that are being deleted because their plugins are gone.
     orphans: BTreeMap<Arc<str>, Orphan>,
     timers: Timers,
     sources_listed: bool,
     /// Plugins that have changed during this event or message.
-    touched: BTreeSet<Arc<str>>,
+    dirty: BTreeSet<Arc<str>>,
 }
 
 impl Lifecycle {
@@ -82,7 +81,7 @@ impl Lifecycle {
             orphans: BTreeMap::new(),
             timers: Timers::default(),
             sources_listed: false,
-            touched: BTreeSet::new(),
+            dirty: BTreeSet::new(),
         }
     }
 
@@ -102,7 +101,7 @@ impl Lifecycle {
             ToLifecycle::MayWrite => self.catch_up(cx),
             ToLifecycle::KindsReleased => self.retry_waiting(cx),
         }
-        self.settle_touched(cx);
+        self.sync_dirty(cx);
     }
 
     /// Whether the kind has an informer.
@@ -110,17 +109,16 @@ impl Lifecycle {
         self.informers.contains_key(kind)
     }
 
-    /// Whether the registration of a CRD is under way.
-    pub fn is_registering(&self) -> bool {
-        !self.registrations.is_empty()
-    }
-
-    /// The kinds that have one.
+    /// The kinds that have an informer.
     pub fn watched(&self) -> impl Iterator<Item = &Kind> {
         self.informers.keys()
     }
 
-    /// When something is due.
+    pub fn is_registering(&self) -> bool {
+        !self.registrations.is_empty()
+    }
+
+    /// When the next timer or audit is due.
     pub fn next_due_ms(&self) -> Option<u64> {
         [self.timers.next_due_ms(), self.audits.next_due_ms()].into_iter().flatten().min()
     }
@@ -129,43 +127,41 @@ impl Lifecycle {
         while let Some(timer) = self.timers.take_due(cx.now.mono_ms) {
             match timer {
                 Timer::RegisterCrd(plugin, crd) => self.register_crd(&plugin, &crd, cx),
-                Timer::Status(plugin) => self.touch(&plugin),
+                Timer::Status(plugin) => self.mark_dirty(&plugin),
                 Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
             }
         }
-        self.settle_touched(cx);
+        self.sync_dirty(cx);
     }
 
-    /// A Plugin object has changed: our own write has come, perhaps after its plugin has gone, or somebody else touched it.
+    /// Handles changes of Plugin objects, by this host or others.
     pub fn on_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
         if self.plugins.contains_key(&name) {
             self.retry_name(&name, cx);
-            self.touch(&name);
+            self.mark_dirty(&name);
         } else {
             self.delete_orphan(&name, cx);
         }
-        self.settle_touched(cx);
+        self.sync_dirty(cx);
     }
 
-    /// Sets a timer; of two moments for the same one the earlier counts.
+    /// Sets a timer. If it is set already, the earlier time counts.
     fn arm(&mut self, delay_ms: u64, timer: Timer, cx: &Context<'_>) {
         self.timers.arm(cx.now.mono_ms.saturating_add(delay_ms), timer);
     }
 
-    /// Marks a plugin as changed.
-    fn touch(&mut self, name: &Arc<str>) {
-        self.touched.insert(Arc::clone(name));
+    fn mark_dirty(&mut self, name: &Arc<str>) {
+        self.dirty.insert(Arc::clone(name));
     }
 
-    /// Brings what each touched plugin requires in line with what it is now, and its Plugin object with that.
-    fn settle_touched(&mut self, cx: &mut Context<'_>) {
-        while let Some(name) = self.touched.pop_first() {
+    fn sync_dirty(&mut self, cx: &mut Context<'_>) {
+        while let Some(name) = self.dirty.pop_first() {
             self.require(&name, cx);
-            self.settle_readiness(&name, cx);
+            self.sync_readiness(&name, cx);
             self.write_status(&name, cx);
         }
     }

@@ -1,5 +1,5 @@
-//! What the machines of the engine send each other. `Engine::step` delivers messages in their order until none is left, so no
-//! machine calls another, and each can be driven alone.
+//! The messages between the engine's machines. `Engine::step` delivers them in order until none is left. No machine
+//! calls another, so each can be tested alone.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::permission::Permission;
 use crate::workqueue::Key;
 use crate::write::{Cause, WriteError, WriteOp, Written};
 
-/// One message, by the machine that it is for.
+/// One message, by its receiver.
 #[derive(Debug)]
 pub(super) enum Message {
     ToLifecycle(ToLifecycle),
     ToReconciler(ToReconciler),
     ToOutbox(ToOutbox),
-    /// To the store: nobody watches this kind any more.
+    /// To the store: the kind has no informer any more.
     Forget(Kind),
-    /// To the store: queries began or ceased to select by a field.
+    /// To the store: the first query selects by this field, or the last one no longer does.
     Field(FieldChange),
-    /// To all: the API server's versions went backwards, by what the informer of this kind has seen. Whether that lists anew
-    /// by itself.
+    /// To all: the informer of this kind noticed that the API server's versions went backwards. `lists`: it relists by
+    /// itself.
     Restored {
         kind: Kind,
         lists: bool,
@@ -31,79 +31,79 @@ pub(super) enum Message {
     },
 }
 
-/// What the Lifecycle learns from the others.
+/// Messages to the Lifecycle.
 #[derive(Debug)]
 pub(super) enum ToLifecycle {
-    /// The API server refused a right that some key of the plugin needs.
+    /// The API server denied a permission that a key of the plugin needs.
     Denied { plugin: Arc<str>, permission: Permission, message: String },
-    /// That right was used since, or no key needs it any more.
+    /// A write with that permission succeeded since, or no key needs it any more.
     Permitted { plugin: Arc<str>, permission: Permission },
-    /// Calls of the plugin end in a fault; the sentence is about one of them.
+    /// The first key of the plugin whose call ended in a fault.
     Faulted { plugin: Arc<str>, message: String },
-    /// None does any more.
+    /// No key of the plugin has a fault any more.
     Recovered { plugin: Arc<str> },
-    /// The plugin is over its budget of writes.
+    /// The plugin is over its write budget.
     Throttled { plugin: Arc<str>, message: String },
-    /// The write of a Plugin object.
+    /// The result of a write of a Plugin object.
     Wrote { write: PluginWrite, op: WriteOp, result: Result<Written, WriteError> },
-    /// This host may write again, or for the first time.
+    /// This host may write, for the first time or again.
     MayWrite,
-    /// Kinds have lost their owner: whoever waits for one may have it now.
+    /// Kinds have lost their owner: plugins that wait for one are tried again.
     KindsReleased,
 }
 
-/// What the Reconciler learns from the others.
+/// Messages to the Reconciler.
 #[derive(Debug)]
 pub(super) enum ToReconciler {
     /// A version of a plugin takes over.
     Serve { plugin: Arc<str>, version: Version, manifest: Arc<Manifest> },
-    /// A plugin is gone.
+    /// The plugin was removed.
     Withdraw { plugin: Arc<str> },
-    /// Whether the controller of this plugin for this kind may be called, as far as its informers go.
+    /// Whether the informers of this controller are current, so that it may be called.
     SetReady { plugin: Arc<str>, primary: Kind, ready: bool },
-    /// The plugin is over its budget of writes: its keys wait until then.
+    /// The plugin is over its write budget: its keys wait until then.
     Throttle { plugin: Arc<str>, until_ms: u64 },
-    /// Look at every object: this host has come to lead.
+    /// This host has come to lead: enqueue every object.
     Resync,
-    /// The write of a key's plan.
+    /// The result of a write of a key's plan.
     Wrote { key: Key, op: WriteOp, result: Result<Written, WriteError> },
 }
 
-/// What the Outbox is asked to send. Whoever asks has checked that the host may write.
+/// Messages to the Outbox. The sender has checked that the host may write.
 #[derive(Debug)]
 pub(super) enum ToOutbox {
     /// One write.
     Send(Box<Outgoing>),
-    /// An Event about an object, unless it was recorded often enough.
+    /// An Event about an object, subject to the rate limit of Events (X10).
     Record { plugin: Option<Arc<str>>, about: Arc<Object>, record: EventRecord },
     /// A CustomResourceDefinition.
     Register { plugin: Arc<str>, crd: Arc<str>, body: Arc<str> },
 }
 
-/// A write on its way out.
+/// A write to be sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Whose field manager it has; None is the host's own.
+    /// The plugin whose field manager and budget it uses; None is the host.
     pub plugin: Option<Arc<str>>,
     pub cause: Option<Cause>,
     pub op: WriteOp,
     pub owner: Owner,
 }
 
-/// Who is sent the result of a write.
+/// The receiver of a write's result.
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
     Key(Key),
     Lifecycle(PluginWrite),
-    /// An Event: nobody waits for it.
+    /// An Event has no receiver.
     Nobody,
 }
 
-/// Which write of a Plugin object, by the plugin's name.
+/// A write of a Plugin object, by the plugin's name.
 #[derive(Clone, Debug)]
 pub(super) enum PluginWrite {
-    /// It is created, or its status is patched.
+    /// A create, or a patch of its status.
     Object(Arc<str>),
-    /// It is deleted, since its plugin is gone.
+    /// The delete of an orphan.
     Orphan(Arc<str>),
 }

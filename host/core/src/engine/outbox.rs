@@ -1,9 +1,10 @@
-//! The Outbox: every write's way out. It owns this host's claim to lead (X7), what is in flight, and the Events that were
-//! recorded lately (X10). It knows neither plugins' states nor keys' plans: whoever asked for a write is sent its result.
+//! The Outbox sends all writes. It owns this host's claim to lead (X7), the writes in flight, the write budgets (Q4)
+//! and the recent Events (X10). It does not know plugins' states or keys' plans: it sends each result to the owner of
+//! the write.
 //!
-//! A host that may not write keeps everything else up: it watches, compiles plugins and takes them as far as they come without
-//! a write, so that it can take over at once. What is left undone for want of the right is not remembered one by one: when the
-//! right comes, both other machines look at everything that could have been.
+//! A host without a claim still watches, compiles plugins and brings them up as far as that needs no write, so that it
+//! can take over at once. Writes that it could not send are not queued: with a new claim, both other machines compare
+//! everything again.
 
 use std::sync::Arc;
 
@@ -21,16 +22,15 @@ mod budget;
 
 pub use self::budget::WriteBudget;
 
-/// The state of all writes.
 #[derive(Debug)]
 pub(super) struct Outbox {
     claim: Claim,
     leader_election: bool,
-    /// There was a moment without the right to write, so what was to be written then is still to be.
+    /// This host could not write for a while, so writes may be missing.
     held_back: bool,
     in_flight: Map<WriteId, (Owner, WriteOp)>,
     last_write: u64,
-    /// Writes up to this one were sent before etcd was restored.
+    /// Writes up to this id were sent before etcd was restored.
     void_up_to: u64,
     events: EventLog,
     budgets: Budgets,
@@ -95,30 +95,29 @@ impl Outbox {
         }
     }
 
-    /// Events that were recorded are gone from the cluster with whatever else happened since the backup, and so may be what is
-    /// in flight.
+    /// A restore of etcd undoes recent Events and possibly the writes in flight.
     pub fn on_restored(&mut self) {
         self.events.forget();
         self.void_up_to = self.last_write;
     }
 
-    /// Nothing is in flight.
+    /// True when no write is in flight.
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }
 
-    /// X7: whether a write that is sent now ends while this host still has the right to it.
+    /// X7: whether a write that is sent now ends before the claim does.
     pub fn may_write(&self, now: Now) -> bool {
         self.claim.allows_writes(now.mono_ms)
     }
 
-    /// Whether this host leads; None when it takes part in no election.
+    /// Whether this host leads; None without leader election.
     pub fn leads(&self, now: Now) -> Option<bool> {
         self.leader_election.then(|| self.claim.lasts(now.mono_ms))
     }
 
-    /// Notices a claim that has run out.
-    pub fn look_at_claim(&mut self, now: Now) {
+    /// Notes when the claim has become too short for a write.
+    pub fn check_claim(&mut self, now: Now) {
         self.held_back |= !self.may_write(now);
     }
 
@@ -126,7 +125,7 @@ impl Outbox {
         if !self.leader_election {
             return;
         }
-        // A claim that has run out before it was renewed was not renewed: another host may have led meanwhile.
+        // Another host may have led since a claim ended.
         let led = self.claim.lasts(cx.now.mono_ms);
         self.claim = Claim::of(claim_until_ms);
         if !self.may_write(cx.now) {

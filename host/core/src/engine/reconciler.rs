@@ -1,7 +1,8 @@
-//! The Reconciler: the keys of controllers that serve. It owns who wakes, the work queue, calls, plans, and what it remembers of
-//! each key. It knows nothing of plugins that come up: the Lifecycle sends which version serves and what may be called.
+//! The Reconciler owns the keys of serving controllers: which are woken, the work queue, calls, plans, and the state of
+//! each key. It does not know plugins that are coming up: the Lifecycle sends which version serves and which
+//! controllers are ready.
 //!
-//! A shard of keys is a Reconciler that takes some of the objects: [`Controller::reconciles`] is where a filter belongs.
+//! To shard keys, a Reconciler would take some of the objects: the filter belongs into [`Controller::reconciles`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +18,10 @@ mod controller;
 mod dispatch;
 mod faults;
 mod finalizers;
-mod in_flight;
 mod key;
 mod keys;
 mod live_reads;
-mod outcomes;
+mod plugin_counts;
 mod run;
 mod status;
 mod turn;
@@ -30,58 +30,41 @@ mod writes;
 
 use controller::Controller;
 use faults::PluginFaults;
-use in_flight::InFlight;
 use keys::Keys;
 use live_reads::LiveRead;
-use outcomes::OutcomeBytes;
+use plugin_counts::PluginCounts;
 use turn::CallInFlight;
 
-/// The state of all keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reconciler {
-    /// Guest calls that may be under way at once.
+    /// Guest calls in flight at once.
     call_slots: usize,
     controllers: BTreeMap<ControllerId, Controller>,
     last_controller: u32,
-    /// Who reconciles a kind: one at most, but any number of plugins a built-in one (L2).
+    /// The controllers of each kind: one, or any number for a built-in kind (L2).
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
     index: DependencyIndex,
-    outcomes: OutcomeBytes,
+    /// Bytes of the cached outcomes.
+    outcome_bytes: PluginCounts,
     queue: WorkQueue,
     calls: Map<CallId, CallInFlight>,
     last_call: u64,
-    calling: InFlight,
+    /// Calls in flight.
+    calling: PluginCounts,
     /// Keys that are being written.
-    writing: InFlight,
-    /// Keys that wait for the view to show a write of theirs, by what was written.
+    writing: PluginCounts,
+    /// Keys that wait for the cache to show one of their writes, by the object that was written.
     waiting: BTreeMap<ObjectRef, BTreeSet<Key>>,
     live_reads: BTreeMap<ObjectRef, LiveRead>,
     faults: BTreeMap<Arc<str>, PluginFaults>,
-    /// Plugins that are over their budget of writes, and until when their keys wait.
+    /// Plugins that are over their write budget, and until when their keys wait.
     throttled: BTreeMap<Arc<str>, u64>,
 }
 
 impl Reconciler {
     pub fn new(call_slots: usize) -> Self {
-        Self {
-            call_slots,
-            controllers: BTreeMap::new(),
-            last_controller: 0,
-            by_primary: Map::default(),
-            keys: Keys::default(),
-            index: DependencyIndex::default(),
-            outcomes: OutcomeBytes::default(),
-            queue: WorkQueue::default(),
-            calls: Map::default(),
-            last_call: 0,
-            calling: InFlight::default(),
-            writing: InFlight::default(),
-            waiting: BTreeMap::new(),
-            live_reads: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            throttled: BTreeMap::new(),
-        }
+        Self { call_slots, ..Self::default() }
     }
 
     pub fn take(&mut self, message: ToReconciler, cx: &mut Context<'_>) {
@@ -95,12 +78,12 @@ impl Reconciler {
         }
     }
 
-    /// When a key that waits, or a plugin, is due.
+    /// The time at which a delayed key, or the keys of a throttled plugin, are due.
     pub fn next_due_ms(&self) -> Option<u64> {
         self.throttled.values().copied().chain(self.queue.next_due_ms()).min()
     }
 
-    /// Keys that wait in the queue, per controller label.
+    /// The depth of the work queue, per controller label.
     pub fn queue_depths(&self) -> Vec<(Arc<str>, usize)> {
         let depth =
             |(id, controller): (&ControllerId, &Controller)| (Arc::clone(&controller.label), self.queue.depth(*id));
@@ -114,8 +97,8 @@ impl Reconciler {
         self.controllers.keys().map(|id| self.keys.of(*id).len()).sum()
     }
 
-    /// Keys that are being written, and calls.
-    pub fn under_way(&self) -> (usize, usize) {
+    /// How many keys are being written, and calls in flight.
+    pub fn in_flight(&self) -> (usize, usize) {
         (self.writing.total(), self.calling.total())
     }
 }

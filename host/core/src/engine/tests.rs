@@ -1,14 +1,14 @@
-//! The engine as the host of many plugins: what each event costs is counted in effects, never in time.
+//! The engine with many plugins. Costs are counted in effects, never in time.
 //!
-//! `Host` answers every effect at once, as a cluster would that is never busy; only deletes, and the creates of children,
-//! wait for the test to say how they end. What other things the engine does is for the scenarios and the simulation to tell.
+//! `Host` responds to every effect at once. Only deletes, patches and creates of children wait until the test ends
+//! them. The scenarios and the simulation test the rest of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Config, Engine, WriteBudget};
+use super::{Config, Engine, PluginHealth, WriteBudget};
 use crate::admission::AdmissionBackend;
 use crate::call::CallDone;
 use crate::component::{Compiled, Offer};
@@ -40,58 +40,63 @@ mod predicates;
 mod requirements;
 mod status;
 
-/// An engine and the cluster that it believes in.
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new(config())
+    }
+}
+
+/// An engine and its cluster.
+#[derive(Default)]
 struct Host {
     engine: Engine,
     now_ms: u64,
     wake_at: Option<u64>,
     version: u64,
-    /// Plugin objects and Events, by what they are.
     objects: BTreeMap<ObjectRef, Value>,
-    /// Deletes that were asked for and not answered yet, in their order.
+    /// Deletes in flight, in order.
     deletes: Vec<(WriteId, ObjectRef)>,
-    /// Creates of children that are under way, with the plugins that want them.
+    /// Creates of children in flight, with their plugins.
     creates: Vec<(WriteId, Arc<str>)>,
-    /// What they are to make.
+    /// The bodies of these creates.
     bodies: BTreeMap<WriteId, (ObjectRef, Value)>,
-    /// Patches that put finalizers on and take them off, asked for and not answered yet.
+    /// Patches of finalizers and actions in flight.
     patches: Vec<(WriteId, ObjectRef, Value)>,
     watched: BTreeSet<Kind>,
     loaded: BTreeSet<Digest>,
     compiled: usize,
-    /// What components say that are not made by [`manifest`].
+    /// Manifests of components that do not have the one of [`manifest`].
     manifests: BTreeMap<Digest, Arc<str>>,
-    /// CRDs that are there.
+    /// Established CRDs.
     crds: BTreeSet<Arc<str>>,
     /// Calls of guests so far.
     calls: usize,
-    /// What guests want done to objects that are no children.
+    /// The guests' actions.
     actions: Vec<contract::Action>,
-    /// What guests say of their objects.
+    /// The guests' status.
     status: Option<Arc<str>>,
-    /// What becomes of a status of theirs is not heard.
+    /// Writes of the guests' status have an unknown result.
     loses_statuses: bool,
-    /// Objects that the host has asked for, and that the test tells of.
+    /// Live reads in flight.
     live_reads: Vec<ObjectRef>,
-    /// Kinds whose list ends only when the test says so, for as long as lists are held.
+    /// If set, lists do not end, and their kinds are here.
     held_lists: Option<Vec<Kind>>,
-    /// Calls are answered only when the test says so.
+    /// Calls do not end, and their results are in `results`.
     slow_guests: bool,
-    /// Webhooks are gone only when the test says so.
+    /// The removal of webhooks does not end.
     slow_webhooks: bool,
-    answers: Vec<Event>,
+    results: Vec<Event>,
     /// Lists that were begun.
     listed: Vec<Kind>,
-    /// Kinds that were to be listed live.
+    /// Live lists in flight.
     audited: Vec<Kind>,
     observed: Vec<Observation>,
-    /// Who was to answer for whom.
+    /// The backends that were set, by plugin.
     admission: Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>,
-    /// Who was to convert for whom.
     conversion: Vec<(Arc<str>, Option<Arc<crate::conversion::ConversionBackend>>)>,
-    /// Definitions as they were last registered.
+    /// CRDs as they were last registered.
     definitions: BTreeMap<Arc<str>, Value>,
-    /// Registrations that were begun.
+    /// Registrations so far.
     registered: usize,
 }
 
@@ -106,7 +111,7 @@ fn kind_of(number: usize) -> Kind {
 /// Versions from this one on have admission.
 const ADMITTING: usize = 100;
 
-/// A version of a plugin: what reconciles its kind.
+/// A version of a plugin.
 fn component(number: usize, version: usize) -> Digest {
     Digest(format!("sha256:{version:032}{number:032}").into())
 }
@@ -119,12 +124,25 @@ fn source_of(name: &str) -> Arc<str> {
     format!("file {name}.wasm").into()
 }
 
-/// What the plugin reads beside its own kind.
+/// The kind that the plugin reads beside its own.
 fn input_of(number: usize) -> Kind {
     Kind::new("example.com/v1", &format!("Kind{number:04}Input"))
 }
 
-/// The manifest of a plugin that brings a kind of its own, reads another and owns one that all share.
+/// The first object of the plugin's kind.
+fn object_ref(number: usize) -> ObjectRef {
+    ObjectRef { kind: kind_of(number), name: Name::new("default", "object-0") }
+}
+
+fn failed(class: WriteErrorClass) -> Result<Written, WriteError> {
+    Err(WriteError { class, message: "no".to_owned() })
+}
+
+fn parsed(json: &str) -> Value {
+    serde_json::from_str(json).unwrap()
+}
+
+/// The manifest of a plugin that brings its own kind, reads another and owns ConfigMaps.
 fn manifest(name: &str, kind: &Kind, version: usize) -> Arc<str> {
     let plural = format!("{}s", kind.kind.to_lowercase());
     let admission = json!([{"apiVersion": &*kind.api_version, "kind": &*kind.kind, "validate": true}]);
@@ -167,7 +185,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// A host that calls one guest at a time and knows of no other host.
+/// One call at a time, and no leader election.
 fn config() -> Config {
     Config {
         instance: "mortise-0".into(),
@@ -180,7 +198,7 @@ fn config() -> Config {
 }
 
 impl Host {
-    /// A host that has begun and knows that it has no plugin yet.
+    /// A host that has started without plugins.
     fn started() -> Self {
         Self::started_as(config())
     }
@@ -192,52 +210,19 @@ impl Host {
         host
     }
 
-    /// One that has not begun.
+    /// A host that has not started. Its clock does not begin at zero, which is before everything.
     fn new(config: Config) -> Self {
-        let engine = Engine::new(config);
-        Self {
-            engine,
-            // Not the zero of the clock, which is before everything.
-            now_ms: 1_000,
-            wake_at: None,
-            version: 1,
-            objects: BTreeMap::new(),
-            deletes: Vec::new(),
-            creates: Vec::new(),
-            bodies: BTreeMap::new(),
-            patches: Vec::new(),
-            watched: BTreeSet::new(),
-            loaded: BTreeSet::new(),
-            compiled: 0,
-            manifests: BTreeMap::new(),
-            crds: BTreeSet::new(),
-            calls: 0,
-            actions: Vec::new(),
-            status: None,
-            loses_statuses: false,
-            live_reads: Vec::new(),
-            held_lists: None,
-            slow_guests: false,
-            slow_webhooks: false,
-            answers: Vec::new(),
-            listed: Vec::new(),
-            audited: Vec::new(),
-            observed: Vec::new(),
-            admission: Vec::new(),
-            conversion: Vec::new(),
-            definitions: BTreeMap::new(),
-            registered: 0,
-        }
+        Self { engine: Engine::new(config), now_ms: 1_000, version: 1, ..Self::default() }
     }
 
-    /// One that serves so many plugins, each with its Plugin object.
+    /// A host that serves so many plugins, each with its Plugin object.
     fn serving(plugins: usize) -> Self {
         let mut host = Self::started();
         for number in 0..plugins {
             host.offer(number);
         }
         for number in 0..plugins {
-            assert!(host.objects.contains_key(&plugin_object(&plugin_name(number))), "plugin {number} is not told of");
+            assert!(host.has_plugin_object(number), "of plugin {number}");
         }
         let ready = host.engine.health().plugins.iter().filter(|plugin| plugin.ready).count();
         assert_eq!(ready, plugins, "every plugin serves");
@@ -254,13 +239,57 @@ impl Host {
         self.step(Event::PluginFound(Offer { name, source, digest, config: "{}".into() }));
     }
 
+    /// Offers a version with this manifest.
+    fn offer_manifest(&mut self, number: usize, version: usize, manifest: &Value) -> Digest {
+        let digest = component(number, version);
+        self.manifests.insert(digest.clone(), manifest.to_string().into());
+        self.offer_component(number, digest.clone());
+        digest
+    }
+
     fn withdraw(&mut self, number: usize) {
         let name = plugin_name(number);
         let source = source_of(&name);
         self.step(Event::PluginGone { name, source });
     }
 
-    /// Takes an event in and answers what follows from it until nothing does.
+    fn health_of(&self, number: usize) -> Option<PluginHealth> {
+        self.engine.health().plugins.into_iter().find(|plugin| plugin.name == plugin_name(number))
+    }
+
+    /// The reason and message of the Ready condition, if a plugin does not serve.
+    fn why_unready(&self, number: usize) -> Option<String> {
+        let plugin = self.health_of(number).filter(|plugin| !plugin.ready)?;
+        Some(format!("{}: {}", plugin.reason, plugin.message))
+    }
+
+    fn has_plugin_object(&self, number: usize) -> bool {
+        self.objects.contains_key(&plugin_object(&plugin_name(number)))
+    }
+
+    /// Status, reason and message of a condition of the Plugin object.
+    fn condition(&self, number: usize, name: &str) -> Option<[String; 3]> {
+        let object = &self.objects[&plugin_object(&plugin_name(number))];
+        let found = object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == name)?;
+        Some(["status", "reason", "message"].map(|field| found[field].as_str().unwrap_or_default().to_owned()))
+    }
+
+    /// Its reason.
+    fn reason(&self, number: usize, name: &str) -> String {
+        let [_, reason, _] = self.condition(number, name).expect("the condition is set");
+        reason
+    }
+
+    fn count_observed(&self, is_counted: impl Fn(&Observation) -> bool) -> usize {
+        self.observed.iter().filter(|observation| is_counted(observation)).count()
+    }
+
+    /// How often a key was taken from the queue.
+    fn taken(&self) -> usize {
+        self.count_observed(|observation| matches!(observation, Observation::Taken { .. }))
+    }
+
+    /// Processes an event and its consequences until there are none.
     fn step(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -268,12 +297,12 @@ impl Host {
             let now = Now { mono_ms: self.now_ms, unix_ms: 1_700_000_000_000 + self.now_ms };
             self.engine.step(now, event, &mut effects);
             for effect in effects {
-                self.answer(effect, &mut events);
+                self.respond(effect, &mut events);
             }
         }
     }
 
-    /// Lets time pass, with every moment that the engine asked to be woken at.
+    /// Lets time pass, with the ticks that the engine requests.
     fn pass(&mut self, milliseconds: u64) {
         let end_ms = self.now_ms + milliseconds;
         while let Some(due_ms) = self.wake_at.take_if(|due_ms| *due_ms <= end_ms) {
@@ -283,7 +312,7 @@ impl Host {
         self.now_ms = end_ms;
     }
 
-    fn answer(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
+    fn respond(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
         match effect {
             Effect::StartWatch(kind) => {
                 assert!(self.watched.insert(kind.clone()), "{kind} is watched twice");
@@ -303,10 +332,11 @@ impl Host {
             }
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
                 self.registered += 1;
-                self.definitions.insert(Arc::clone(&crd), serde_json::from_str(&body).unwrap());
+                self.definitions.insert(Arc::clone(&crd), parsed(&body));
                 let may_write = not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
-                let is_there = self.crds.contains(&crd) || (may_write && self.crds.insert(Arc::clone(&crd)));
-                let result = if is_there { Ok(()) } else { Err(CrdError::Unavailable("not mine to write".to_owned())) };
+                let is_established = self.crds.contains(&crd) || (may_write && self.crds.insert(Arc::clone(&crd)));
+                let unavailable = || CrdError::Unavailable("this host may not write".to_owned());
+                let result = if is_established { Ok(()) } else { Err(unavailable()) };
                 events.push_back(Event::CrdRegistered { plugin, crd, result });
             }
             Effect::Write(write) => self.write(*write, events),
@@ -314,12 +344,17 @@ impl Host {
             Effect::Observe(observation) => self.observed.push(observation),
             Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
             Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
-            Effect::ServeAdmission { plugin, backend: serving } => self.serve_admission(plugin, serving, events),
-            Effect::ServeConversion { plugin, backend: serving } => self.conversion.push((plugin, serving)),
+            Effect::ServeAdmission { plugin, backend } => {
+                if backend.is_none() && !self.slow_webhooks {
+                    events.push_back(Event::AdmissionEnded { plugin: Arc::clone(&plugin) });
+                }
+                self.admission.push((plugin, backend));
+            }
+            Effect::ServeConversion { plugin, backend } => self.conversion.push((plugin, backend)),
             Effect::Call(call) => {
                 let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
                 let children = Some(vec![Child { key: "only".into(), object }]);
-                // Only a controller that finalizes is called with an object that is being deleted.
+                // A controller that does not finalize is never called with a deleted object.
                 let finalized = call.object.deleting;
                 let (actions, status) = (self.actions.clone(), self.status.clone());
                 let result = CallResult::Done(Outcome { children, actions, status, finalized, ..Outcome::default() });
@@ -327,7 +362,7 @@ impl Host {
                 let done =
                     Event::CallDone(call.id, CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 1 });
                 self.calls += 1;
-                if self.slow_guests { self.answers.push(done) } else { events.push_back(done) }
+                if self.slow_guests { self.results.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target),
         }
@@ -335,35 +370,29 @@ impl Host {
 
     fn write(&mut self, write: Write, events: &mut VecDeque<Event>) {
         let may_write = write.not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
-        assert!(may_write, "X7: a write is sent that may not be: {write:?}");
+        assert!(may_write, "X7: this write is too late: {write:?}");
         match write.op {
             WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } if write.cause.is_some() => {
-                self.bodies.insert(write.id, (target, serde_json::from_str(&body).unwrap()));
+                self.bodies.insert(write.id, (target, parsed(&body)));
                 self.creates.extend(write.plugin.map(|plugin| (write.id, plugin)));
             }
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
-                let mut object: Value = serde_json::from_str(&body).unwrap();
+                let mut object = parsed(&body);
                 object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
                 self.written(write.id, target, object, events);
             }
             WriteOp::PatchStatus { .. } if write.cause.is_some() && self.loses_statuses => {
-                let error = WriteError { class: WriteErrorClass::Unknown, message: "no answer".to_owned() };
-                events.push_back(Event::Wrote(write.id, Err(error)));
+                events.push_back(Event::Wrote(write.id, failed(WriteErrorClass::Unknown)));
             }
-            WriteOp::PatchStatus { target, body } => self.patch_status(write.id, target, &body, events),
-            WriteOp::Patch { target, body, .. } => {
-                self.patches.push((write.id, target, serde_json::from_str(&body).unwrap()));
+            WriteOp::PatchStatus { target, body } => {
+                let mut object = self.objects[&target].clone();
+                merge(&mut object["status"], &parsed(&body)["status"]);
+                self.written(write.id, target, object, events);
             }
+            WriteOp::Patch { target, body, .. } => self.patches.push((write.id, target, parsed(&body))),
             op => panic!("these plugins have no {} of {}", op.verb(), op.target()),
         }
-    }
-
-    fn patch_status(&mut self, id: WriteId, target: ObjectRef, body: &str, events: &mut VecDeque<Event>) {
-        let patch: Value = serde_json::from_str(body).unwrap();
-        let mut object = self.objects[&target].clone();
-        merge(&mut object["status"], &patch["status"]);
-        self.written(id, target, object, events);
     }
 
     fn list(&mut self, kind: Kind, events: &mut VecDeque<Event>) {
@@ -375,34 +404,27 @@ impl Host {
         }
     }
 
-    fn serve_admission(
-        &mut self,
-        plugin: Arc<str>,
-        serving: Option<Arc<AdmissionBackend>>,
-        events: &mut VecDeque<Event>,
-    ) {
-        if serving.is_none() && !self.slow_webhooks {
-            events.push_back(Event::AdmissionEnded { plugin: Arc::clone(&plugin) });
-        }
-        self.admission.push((plugin, serving));
-    }
-
     fn written(&mut self, id: WriteId, target: ObjectRef, object: Value, events: &mut VecDeque<Event>) {
-        let uid = object["metadata"]["uid"].as_str().unwrap().into();
+        let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
         let applied = self.stored(&target, object);
-        events.push_back(Event::Wrote(id, Ok(Written { uid, resource_version: ResourceVersion(self.version) })));
+        events.push_back(self.succeeded(id, &uid));
         if target.kind == plugin_object::kind() {
             events.push_back(applied);
         }
     }
 
-    /// The version of an object in the namespace "default".
-    fn objects_version(&self, name: &str) -> u64 {
-        let object = self.objects.iter().find(|(target, _)| target.name == Name::new("default", name)).unwrap().1;
-        object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    /// The success of a write that made the newest version.
+    fn succeeded(&self, id: WriteId, uid: &str) -> Event {
+        Event::Wrote(id, Ok(Written { uid: uid.into(), resource_version: ResourceVersion(self.version) }))
     }
 
-    /// Gives an object its next version, and the event of its watch.
+    /// Another client writes an object, and the watch shows it.
+    fn store(&mut self, target: &ObjectRef, object: Value) {
+        let event = self.stored(target, object);
+        self.step(event);
+    }
+
+    /// Stores the next version of an object. Returns the event of its watch.
     fn stored(&mut self, target: &ObjectRef, mut object: Value) -> Event {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -411,12 +433,11 @@ impl Host {
         Event::Watch(target.kind.clone(), event)
     }
 
-    /// Somebody creates so many objects of a plugin's kind; each wants one child.
+    /// Another client creates so many objects of a plugin's kind. The guest wants one child for each.
     fn create_objects(&mut self, number: usize, count: usize) {
         self.create_objects_of(&kind_of(number), count);
     }
 
-    /// Somebody creates so many objects of a kind.
     fn create_objects_of(&mut self, kind: &Kind, count: usize) {
         for object in 0..count {
             let name = Name::new("default", &format!("object-{object}"));
@@ -424,57 +445,59 @@ impl Host {
                 "apiVersion": &*kind.api_version, "kind": &*kind.kind,
                 "metadata": {"name": &*name.name, "namespace": "default", "uid": format!("{kind}-{object}")},
             });
-            let event = self.stored(&ObjectRef { kind: kind.clone(), name }, object);
-            self.step(event);
+            self.store(&ObjectRef { kind: kind.clone(), name }, object);
         }
     }
 
-    /// The creates that are under way all succeed, and the watch shows what they made.
+    /// All creates in flight succeed, and the watch shows the objects.
     fn end_creates(&mut self) {
         for (id, _) in std::mem::take(&mut self.creates) {
             let (target, mut object) = self.bodies.remove(&id).unwrap();
-            let uid: Arc<str> = format!("uid-{}", target.name).into();
-            object["metadata"]["uid"] = json!(&*uid);
+            let uid = format!("uid-{}", target.name);
+            object["metadata"]["uid"] = json!(uid);
             let shown = self.stored(&target, object);
-            self.step(Event::Wrote(id, Ok(Written { uid, resource_version: ResourceVersion(self.version) })));
+            self.step(self.succeeded(id, &uid));
             self.step(shown);
         }
     }
 
-    /// Somebody else changes a Plugin object in a way that is no business of the host's.
-    fn touch(&mut self, number: usize) {
-        let target = plugin_object(&plugin_name(number));
-        let mut object = self.objects[&target].clone();
-        object["metadata"]["annotations"] = json!({"example.com/touched": self.version.to_string()});
-        let event = self.stored(&target, object);
-        self.step(event);
+    /// All creates in flight of these plugins fail.
+    fn fail_creates(&mut self, class: WriteErrorClass, is_failed: impl Fn(&str) -> bool) {
+        let (failing, others): (Vec<_>, Vec<_>) = self.creates.drain(..).partition(|(_, plugin)| is_failed(plugin));
+        self.creates = others;
+        failing.into_iter().for_each(|(id, _)| self.step(Event::Wrote(id, failed(class))));
     }
 
-    /// Ends a delete that was asked for, and takes it off the list.
+    /// Another client sets a field of an object's metadata.
+    fn set_metadata(&mut self, target: &ObjectRef, field: &str, value: Value) {
+        let mut object = self.objects[target].clone();
+        object["metadata"][field] = value;
+        self.store(target, object);
+    }
+
+    /// Another client changes a Plugin object.
+    fn annotate(&mut self, number: usize) {
+        let annotations = json!({"example.com/changed": self.version.to_string()});
+        self.set_metadata(&plugin_object(&plugin_name(number)), "annotations", annotations);
+    }
+
+    /// Ends the delete of a Plugin object.
     fn end_delete(&mut self, number: usize, result: Result<(), WriteErrorClass>) {
         let target = plugin_object(&plugin_name(number));
-        let at = self.deletes.iter().position(|(_, asked)| *asked == target).expect("its delete was asked for");
+        let at = self.deletes.iter().position(|(_, deleted)| *deleted == target).expect("its delete is in flight");
         let (id, _) = self.deletes.remove(at);
-        let uid = Arc::from(format!("uid-{}", target.name));
-        let result = result.map(|()| Written { uid, resource_version: ResourceVersion(self.version) });
-        self.step(Event::Wrote(id, result.map_err(|class| WriteError { class, message: "no".to_owned() })));
+        self.step(match result {
+            Ok(()) => self.succeeded(id, &format!("uid-{}", target.name)),
+            Err(class) => Event::Wrote(id, failed(class)),
+        });
     }
 
-    /// The watch tells that a Plugin object is gone.
+    /// The watch shows that a Plugin object is deleted.
     fn show_gone(&mut self, number: usize) {
         let target = plugin_object(&plugin_name(number));
         self.version += 1;
-        let mut object = self.objects.remove(&target).expect("it is there");
+        let mut object = self.objects.remove(&target).expect("it exists");
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.step(Event::Watch(target.kind, WatchEvent::Deleted(decoded(&object))));
-    }
-
-    /// A Plugin object of the same name takes the place of the one that is there, between two looks of the watch.
-    fn replace(&mut self, number: usize, uid: &str) {
-        let target = plugin_object(&plugin_name(number));
-        let mut object = self.objects[&target].clone();
-        object["metadata"]["uid"] = json!(uid);
-        let event = self.stored(&target, object);
-        self.step(event);
     }
 }

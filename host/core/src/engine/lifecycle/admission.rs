@@ -1,5 +1,4 @@
-//! Admission of the version that serves: its backend changes in the step in which a version takes over, so there is no moment
-//! without one.
+//! Admission: the backend changes in the step in which a version takes over, so there is always one.
 
 use std::sync::Arc;
 
@@ -17,11 +16,10 @@ use crate::refusal::Refusal;
 pub(super) const ADMITTING: &str = "Admitting";
 
 impl Admission {
-    /// The condition that shows it.
     pub fn condition(&self) -> Condition {
         match self {
             Self::Pending => unknown(ADMITTING, "AdmissionPending", "its webhooks are being written"),
-            Self::Served => yes(ADMITTING, "Served", "the API server asks it before it stores objects"),
+            Self::Served => yes(ADMITTING, "Served", "the API server calls its webhooks"),
             Self::Failed(refusal) => no(ADMITTING, refusal.reason, refusal.message.clone()),
         }
     }
@@ -44,7 +42,7 @@ impl Lifecycle {
             limits: active.manifest.limits,
             specs: active.manifest.admission.as_slice().into(),
         };
-        // The webhooks of the version before call this one until they are changed, so Served stays true.
+        // Webhooks of the previous version now call this one, so Served stays true.
         plugin.admission.get_or_insert(Admission::Pending);
         cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: Some(Arc::new(backend)) });
     }
@@ -60,7 +58,7 @@ impl Lifecycle {
         let is_served = plugin.active.as_ref().is_some_and(|active| active.version.digest == *digest);
         let Some(admission) = plugin.admission.as_mut().filter(|_| is_served) else { return };
         *admission = result.map_or_else(Admission::Failed, |()| Admission::Served);
-        self.touch(name);
-        self.settle_touched(cx);
+        self.mark_dirty(name);
+        self.sync_dirty(cx);
     }
 }

@@ -1,4 +1,4 @@
-//! Audits of the informers, and what is forgotten when the API server's versions went backwards: whatever waits for one.
+//! Audits of the informers, and the reset of everything that waits for a version after a restore of etcd.
 
 use super::Lifecycle;
 use super::crds::CRD_RETRY_MS;
@@ -11,11 +11,11 @@ use crate::observation::Observation;
 use crate::plugin_object;
 
 impl Lifecycle {
-    pub fn on_audit(&mut self, kind: &Kind, answer: Answer, cx: &mut Context<'_>) {
-        self.audits.on_answer(cx.now.mono_ms, kind, answer, cx.store);
+    pub fn on_audit(&mut self, kind: &Kind, response: Answer, cx: &mut Context<'_>) {
+        self.audits.on_answer(cx.now.mono_ms, kind, response, cx.store);
     }
 
-    /// Begins what is due and mends what differs, by a relist of the kind.
+    /// Begins the audits that are due, and relists the kinds whose cache differs.
     pub fn run_audits(&mut self, cx: &mut Context<'_>) {
         while let Some(act) = self.audits.step(cx.now.mono_ms, cx.store) {
             match act {
@@ -23,7 +23,7 @@ impl Lifecycle {
                 Act::Report(report) => {
                     let kind = report.kind.clone();
                     if report.is_of_a_restore() {
-                        let message = "an audit found a state that was taken back".to_owned();
+                        let message = "an audit found that a version in the cache was undone".to_owned();
                         cx.messages.push_back(Message::Restored { kind: kind.clone(), lists: false, message });
                     } else if !report.differences.is_empty() {
                         cx.effects.push(Effect::Relist(kind.clone()));
@@ -34,7 +34,7 @@ impl Lifecycle {
         }
     }
 
-    /// Every kind counts as not listed (R4) and is listed anew.
+    /// Relists every kind. Until then none counts as listed (R4).
     pub fn on_restored(&mut self, kind: Kind, lists: bool, message: String, cx: &mut Context<'_>) {
         for (other, informer) in &mut self.informers {
             informer.listed = false;
@@ -46,12 +46,12 @@ impl Lifecycle {
             plugin.object.expected = None;
         }
         self.orphans.clear();
-        // Definitions went back like everything else. Registrations that are under way have ended by then.
+        // The restore may have undone CRDs. Registrations in flight end before the retry.
         for kind in self.definitions.keys().cloned().chain([plugin_object::kind()]).collect::<Vec<_>>() {
             self.restore_crd(&kind, CRD_RETRY_MS, cx);
         }
-        self.touched.extend(self.plugins.keys().cloned());
-        self.settle_touched(cx);
+        self.dirty.extend(self.plugins.keys().cloned());
+        self.sync_dirty(cx);
         cx.observe(Observation::Restored { kind, message });
     }
 }

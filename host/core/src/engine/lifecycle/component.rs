@@ -1,4 +1,4 @@
-//! A component by the digest of its bytes: compiled once, whoever is offered as it.
+//! A component, by the digest of its bytes. It is compiled once for all plugins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Component {
     pub state: ComponentState,
-    /// Plugins that are offered as it, or serve it.
+    /// Plugins whose offered or serving version it is.
     pub users: BTreeSet<Arc<str>>,
 }
 
@@ -17,11 +17,11 @@ pub(super) struct Component {
 pub(super) enum ComponentState {
     Compiling,
     Accepted(Accepted),
-    /// Remembered, so that the same bytes are not compiled again (G3).
+    /// Kept, so that the same bytes are not compiled again (G3).
     Refused(Refusal),
 }
 
-/// A component that compiled, with its manifest, which is parsed once.
+/// A compiled component with its parsed manifest.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub manifest: Arc<Manifest>,

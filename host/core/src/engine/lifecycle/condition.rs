@@ -1,4 +1,4 @@
-//! Conditions of the three states, as the Lifecycle states them.
+//! Constructors of conditions.
 
 use crate::contract::{Condition, ConditionStatus};
 

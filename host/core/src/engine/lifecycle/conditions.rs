@@ -1,5 +1,5 @@
-//! The conditions of a Plugin object: how far its newest version has come, in the order of its steps, and whether the plugin
-//! serves. Computed from what the Lifecycle knows; `plugin_status.rs` writes them.
+//! The conditions of a Plugin object: each step of its newest version's rollout, and whether the plugin serves.
+//! `plugin_status.rs` writes them.
 
 use serde_json::{Map, Value, json};
 
@@ -13,31 +13,30 @@ use crate::permission::{Permission, missing_text};
 use crate::refusal::RefusedAt;
 use crate::watch::WatchError;
 
-/// Digits of a digest that fit a column and still tell versions apart.
+/// Digits of a digest in `status.shortDigest`, a column of `kubectl get`: enough to distinguish versions.
 const SHORT_DIGEST: usize = 12;
 
-/// The condition that is about what serves and what comes up alike.
+/// Concerns both the serving version and the one that comes up.
 const PERMITTED: &str = "Permitted";
 
-/// All conditions of one plugin.
 #[derive(Debug)]
 pub(super) struct Conditions {
-    /// Resolved, Verified, Compiled, Permitted, Established, and Converting and Admitting for a plugin that has them. The first
-    /// five are about the newest version, the others about whatever serves.
+    /// Resolved, Verified, Compiled, Permitted and Established of the newest version, and Converting and Admitting of a
+    /// plugin with webhooks.
     pub steps: Vec<Condition>,
     pub ready: Condition,
     pub readiness: Readiness,
 }
 
-/// What the Ready condition stands for.
+/// The meaning of the Ready condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Readiness {
     Starting,
     Blocked,
     Serving,
-    /// A newer version does not serve, so the one before does.
+    /// The newest version was refused, so the previous one serves.
     ServingPrevious,
-    /// It serves, and calls end in a fault, or it is over its budget.
+    /// It serves, but calls end in a fault, or it is over its write budget.
     Faulting,
 }
 
@@ -46,7 +45,7 @@ impl Conditions {
         self.steps.iter().chain([&self.ready]).cloned().collect()
     }
 
-    /// Whether it is coming up and nothing is in its way.
+    /// Whether a version may be coming up and no condition is False.
     pub fn is_progressing(&self) -> bool {
         let is_blocked = self.steps.iter().any(|condition| condition.status == ConditionStatus::False);
         !is_blocked && self.readiness != Readiness::Blocked
@@ -56,18 +55,21 @@ impl Conditions {
 impl Lifecycle {
     pub(super) fn status_fields(&self, plugin: &Plugin) -> Map<String, Value> {
         let mut fields = Map::new();
+        let mut insert = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         if let Some(active) = &plugin.active {
             let digest = &active.version.digest;
             let hex = digest.0.trim_start_matches("sha256:");
-            fields.insert("digest".to_owned(), json!(&*digest.0));
-            fields.insert("shortDigest".to_owned(), json!(hex.chars().take(SHORT_DIGEST).collect::<String>()));
-            fields.insert("version".to_owned(), json!(&*active.manifest.version));
-            fields.insert("kinds".to_owned(), json!(kinds(&active.manifest)));
+            insert("digest", json!(&*digest.0));
+            insert("shortDigest", json!(hex.chars().take(SHORT_DIGEST).collect::<String>()));
+            insert("version", json!(&*active.manifest.version));
+            insert("kinds", json!(kinds(&active.manifest)));
             if let Some(accepted) = self.accepted(digest) {
-                fields.insert("componentBytes".to_owned(), json!(accepted.component_bytes));
+                insert("componentBytes", json!(accepted.component_bytes));
             }
         }
-        fields.extend(plugin.source().map(|source| ("source".to_owned(), json!(&**source))));
+        if let Some(source) = plugin.source() {
+            insert("source", json!(&**source));
+        }
         fields
     }
 
@@ -126,7 +128,7 @@ impl Lifecycle {
         }
     }
 
-    fn watch_error(&self, kind: &Kind) -> Option<&WatchError> {
+    pub(super) fn watch_error(&self, kind: &Kind) -> Option<&WatchError> {
         self.informers.get(kind)?.error.as_ref()
     }
 
@@ -143,7 +145,7 @@ impl Lifecycle {
         for kind in active.manifest.controllers.iter().flat_map(|controller| controller.readable()) {
             match self.watch_error(&kind) {
                 Some(WatchError::Denied(_)) => {
-                    let text = format!("{kind} may not be read, so nothing is reconciled; see Permitted");
+                    let text = format!("the host may not read {kind}, so nothing is reconciled; see Permitted");
                     return not_ready("Forbidden", text);
                 }
                 Some(WatchError::NotServed(message)) => return not_ready("NotServed", message.clone()),
@@ -168,14 +170,14 @@ impl Lifecycle {
     }
 }
 
-/// Whether the API server calls a plugin's webhooks.
+/// The conditions of a plugin's webhooks.
 fn webhooks(plugin: &Plugin) -> impl Iterator<Item = Condition> {
     let converting = plugin.conversion.iter().map(|it| it.condition());
     converting.chain(plugin.admission.iter().map(|it| it.condition()))
 }
 
 fn starting(plugin: &Plugin) -> String {
-    let Some(candidate) = &plugin.candidate else { return "no version of it has come yet".to_owned() };
+    let Some(candidate) = &plugin.candidate else { return "no version of it was offered yet".to_owned() };
     if let Some(waits_for) = &candidate.waits_for {
         return waits_for.clone();
     }
@@ -189,8 +191,7 @@ fn starting(plugin: &Plugin) -> String {
         }
         Stage::Listing { manifest } => {
             let all = manifest.controllers.iter().flat_map(|controller| controller.readable());
-            let names: Vec<String> = all.map(|kind| kind.to_string()).collect();
-            format!("listing {}", names.join(", "))
+            format!("listing {}", all.map(|kind| kind.to_string()).collect::<Vec<_>>().join(", "))
         }
     }
 }
@@ -199,15 +200,13 @@ fn established(plugin: &Plugin) -> Condition {
     if let Some(refused) = plugin.refused.as_ref().filter(|refused| refused.by != RefusedBy::Component) {
         return no("Established", refused.refusal.reason, refused.refusal.message.clone());
     }
-    match &plugin.candidate {
-        Some(candidate) => match &candidate.stage {
-            Stage::Listing { .. } => yes("Established", "Established", "its CustomResourceDefinitions are served"),
-            _ => unknown("Established", "Waiting", starting(plugin)),
-        },
-        None if plugin.active.is_some() => {
-            yes("Established", "Established", "its CustomResourceDefinitions are served")
-        }
-        None => unknown("Established", "Waiting", "no version of it has come so far"),
+    let is_established = match &plugin.candidate {
+        Some(candidate) => matches!(candidate.stage, Stage::Listing { .. }),
+        None => plugin.active.is_some(),
+    };
+    match is_established {
+        true => yes("Established", "Established", "its CustomResourceDefinitions are served"),
+        false => unknown("Established", "Waiting", starting(plugin)),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Conversion between the versions of a plugin's kinds. A CRD that is converted is registered once the host can answer for
-//! it: without its webhook the API server would convert by dropping what the other version does not know. The backend changes
-//! in the step in which a version begins to be registered, and changes back when it is refused.
+//! Conversion between the versions of a plugin's kinds. Their CRD is registered only with its webhook: without, the API
+//! server would drop the fields that the other version does not have. The backend changes in the step in which a
+//! version begins to be registered, and changes back when that version is refused.
 
 use std::sync::Arc;
 
@@ -19,27 +19,26 @@ use crate::webhook::Endpoint;
 const CONVERTING: &str = "Converting";
 
 impl Converting {
-    /// The condition that shows it.
     pub fn condition(&self) -> Condition {
         match &self.state {
             Conversion::Pending => {
-                let text = "its definitions are registered when the host answers for their versions";
+                let text = "its CRDs are registered when the host serves their conversion webhook";
                 unknown(CONVERTING, "ConversionPending", text)
             }
-            Conversion::Served(_) => yes(CONVERTING, "Served", "the API server has it convert between versions"),
+            Conversion::Served(_) => yes(CONVERTING, "Served", "the API server calls its conversion webhook"),
             Conversion::Failed(refusal) => no(CONVERTING, refusal.reason, refusal.message.clone()),
         }
     }
 }
 
 impl Lifecycle {
-    /// Another version begins to be registered, or does so no longer.
+    /// Updates the backend after a change of the version that is registered.
     pub(super) fn serve_conversion(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some((manifest, version)) = plugin.registered() else { return };
         let (manifest, version) = (Arc::clone(manifest), version.clone());
         if manifest.conversion.is_empty() {
-            // Until it serves, the version before may have to answer.
+            // Until this version serves, the previous one converts.
             if plugin.candidate.is_none() && plugin.conversion.take().is_some() {
                 cx.effects.push(Effect::ServeConversion { plugin: Arc::clone(name), backend: None });
             }
@@ -54,7 +53,7 @@ impl Lifecycle {
             limits: manifest.limits,
             specs: manifest.conversion.as_slice().into(),
         };
-        // The endpoint does not change with the version.
+        // The endpoint is the same for all versions.
         let state = plugin.conversion.take().map_or(Conversion::Pending, |before| before.state);
         plugin.conversion = Some(Converting { version, state });
         cx.effects.push(Effect::ServeConversion { plugin: Arc::clone(name), backend: Some(Arc::new(backend)) });
@@ -80,7 +79,7 @@ impl Lifecycle {
         for spec in crds {
             self.register_crd(name, &spec.crd, cx);
         }
-        self.touch(name);
-        self.settle_touched(cx);
+        self.mark_dirty(name);
+        self.sync_dirty(cx);
     }
 }

@@ -1,5 +1,5 @@
-//! The CRDs that plugins bring, and the host's own: registered, lost and restored (L4). `crd.rs` decides what a definition has
-//! to be.
+//! Registration of CRDs, those of plugins and the host's own, again whenever somebody deletes one (L4). `crd.rs`
+//! prepares the definitions.
 
 use std::sync::Arc;
 
@@ -20,20 +20,19 @@ use crate::webhook::Endpoint;
 use crate::write::{WriteError, WriteErrorClass};
 use crate::{plugin_object, well_known};
 
-/// How soon a CRD that could not be registered is tried again. RBAC that is given back should be noticed while the person
-/// who gave it is still looking.
+/// The retry delay of a failed registration. A person who grants a permission should see the effect while watching.
 pub(super) const CRD_RETRY_MS: u64 = 3_000;
-/// Under this name the host registers its own CRD and reads Plugin objects: no plugin can have an empty name.
+/// The host registers its own CRD and reads Plugin objects under this name, which no plugin can have.
 const HOST: &str = "";
 
-/// A registration that is under way.
+/// A registration in flight.
 #[derive(Debug)]
 pub(super) struct Registration {
-    /// The version of the plugin that it was begun for; None for the host's own.
+    /// The plugin's version that it is for; None for the host's own CRD.
     version: Option<Version>,
-    /// It may only look, because this host may not write.
-    looks_only: bool,
-    /// The conversion webhook in it.
+    /// This host may not write, so it only checks whether the CRD exists as it should.
+    is_read_only: bool,
+    /// The conversion webhook in the definition.
     endpoint: Option<Arc<Endpoint>>,
 }
 
@@ -41,7 +40,7 @@ pub(super) struct Registration {
 #[derive(Debug, Default)]
 pub(super) struct HostCrd {
     pub established: bool,
-    /// Why it is not.
+    /// Why the last registration failed.
     pub error: Option<String>,
 }
 
@@ -58,7 +57,7 @@ impl Lifecycle {
         self.register_crd(&Arc::from(HOST), &Arc::from(plugin_object::CRD_NAME), cx);
     }
 
-    /// Has a CRD registered, once at a time: a newer version may be offered before the result comes.
+    /// Registers a CRD, unless a registration of it is in flight.
     pub(super) fn register_crd(&mut self, plugin: &Arc<str>, crd: &Arc<str>, cx: &mut Context<'_>) {
         let place = (Arc::clone(plugin), Arc::clone(crd));
         if cx.draining || self.registrations.contains_key(&place) {
@@ -73,14 +72,13 @@ impl Lifecycle {
             if state.converts(crd) {
                 endpoint = state.endpoint().cloned();
                 if endpoint.is_none() {
-                    // It is registered as soon as the host answers for its versions.
-                    return;
+                    return; // `on_conversion_served` registers it.
                 }
             }
             let strategy = endpoint.as_ref().map(|endpoint| crd::conversion::strategy(plugin, endpoint));
             (crd::prepare(plugin, &found.body, strategy), Some(version.clone()))
         };
-        self.registrations.insert(place, Registration { version, looks_only: !cx.may_write, endpoint });
+        self.registrations.insert(place, Registration { version, is_read_only: !cx.may_write, endpoint });
         cx.notify_outbox(ToOutbox::Register { plugin: Arc::clone(plugin), crd: Arc::clone(crd), body });
     }
 
@@ -92,21 +90,21 @@ impl Lifecycle {
         cx: &mut Context<'_>,
     ) {
         let place = (Arc::clone(name), Arc::clone(crd));
-        let Some(Registration { version, looks_only, endpoint }) = self.registrations.remove(&place) else { return };
+        let Some(Registration { version, is_read_only, endpoint }) = self.registrations.remove(&place) else { return };
         let state = self.plugins.get(name);
         let wanted = state.and_then(|state| state.custom_resource(crd)).map(|(_, version)| version);
         let is_moved = endpoint.is_some() && state.and_then(|state| state.endpoint()) != endpoint.as_ref();
         let is_host = **name == *HOST;
         if !is_host && (version.as_ref() != wanted || is_moved) {
-            // A newer version has come meanwhile, or another certificate authority: the result is not about that.
+            // The version or the endpoint has changed meanwhile.
             return self.register_crd(name, crd, cx);
         }
-        if matches!(result, Err(CrdError::Unavailable(_))) && looks_only && cx.may_write {
-            // This host has come to lead since it was begun.
+        if matches!(result, Err(CrdError::Unavailable(_))) && is_read_only && cx.may_write {
+            // This host has come to lead meanwhile.
             self.register_crd(name, crd, cx);
         } else if matches!(result, Err(CrdError::Denied(_) | CrdError::Unavailable(_))) || self.is_still_gone(name, crd)
         {
-            // It may have been deleted again before its watch came back.
+            // Also after a success: somebody may delete it again before its watch works.
             self.arm(CRD_RETRY_MS, Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd)), cx);
         }
         if is_host {
@@ -114,7 +112,7 @@ impl Lifecycle {
         } else {
             self.on_plugin_crd(name, crd, result, cx)
         }
-        self.settle_touched(cx);
+        self.sync_dirty(cx);
     }
 
     fn on_plugin_crd(&mut self, name: &Arc<str>, crd: &str, result: Result<(), CrdError>, cx: &mut Context<'_>) {
@@ -140,11 +138,11 @@ impl Lifecycle {
                 }
             }
         }
-        self.touch(name);
+        self.mark_dirty(name);
     }
 
-    /// The host's own CRD: without it no plugin's state can be shown, so what keeps it away is in the log, the metrics and the
-    /// readiness probe at once, and it is tried again for as long as it takes.
+    /// Without its own CRD the host can show no plugin's state, so an error is logged, counted and in the readiness
+    /// probe at once, and the registration is retried without end.
     fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, cx: &mut Context<'_>) {
         let refused = |refusal| Observation::Refused { plugin: Arc::from(well_known::HOST), refusal };
         let (message, observation) = match result {
@@ -174,7 +172,7 @@ impl Lifecycle {
         self.names_are_known(cx);
     }
 
-    /// Somebody deleted a CRD that the host or a plugin brings: it is created again.
+    /// Registers the CRDs of a kind again after somebody deleted one.
     pub(super) fn restore_crd(&mut self, kind: &Kind, delay_ms: u64, cx: &mut Context<'_>) {
         let mut missing: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         if *kind == plugin_object::kind() {
@@ -193,12 +191,9 @@ impl Lifecycle {
         }
     }
 
-    /// A kind of this CRD is not served, as far as its informer knows.
+    /// Whether the last error of an informer of this CRD is that its kind is not served.
     fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
-        let is_gone = |kind: &Kind| {
-            let error = self.informers.get(kind).and_then(|informer| informer.error.as_ref());
-            matches!(error, Some(WatchError::NotServed(_)))
-        };
+        let is_gone = |kind: &Kind| matches!(self.watch_error(kind), Some(WatchError::NotServed(_)));
         if plugin == HOST {
             return is_gone(&plugin_object::kind());
         }
@@ -207,7 +202,7 @@ impl Lifecycle {
         crds.any(|found| *found.name == *crd && found.kinds.iter().any(is_gone))
     }
 
-    /// What this host has to register and to show, and could not for want of the right to write.
+    /// This host may write now: sends the registrations and writes that it could not send before.
     pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) {
         if !self.host_crd.established {
             self.start(cx);
@@ -216,14 +211,14 @@ impl Lifecycle {
         for name in names {
             let candidate = self.plugins.get_mut(&name).and_then(|plugin| plugin.candidate.as_mut());
             if let Some(Candidate { stage: Stage::Registering { missing, .. }, since_ms, waits_for, .. }) = candidate {
-                // That it waited for a leader is nothing to show any more.
+                // The wait for a leader has ended, so it is not shown.
                 *since_ms = cx.now.mono_ms;
                 *waits_for = None;
                 for crd in missing.clone() {
                     self.register_crd(&name, &crd, cx);
                 }
             }
-            self.touch(&name);
+            self.mark_dirty(&name);
         }
         self.delete_orphans(cx);
     }

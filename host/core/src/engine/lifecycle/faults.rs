@@ -1,5 +1,5 @@
-//! What keeps a plugin from its work though it serves: rights that are refused, and calls that end in a fault. The Reconciler
-//! sends when each begins and ends; here each is shown in the Plugin object, and for a short while after.
+//! Denied permissions, guest faults and throttling of serving plugins, as their Plugin objects show them: from when the
+//! Reconciler or the Outbox reports one until shortly after its end.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::engine::context::Context;
 use crate::observation::Observation;
 use crate::permission::Permission;
 
-/// How long a fault that has passed stays shown: a plugin that faults every other call is not a flood of writes.
+/// How long a fault is shown after its end, so that a plugin that faults every other call causes few writes.
 const PASSED_MS: u64 = 3_000;
 
-/// How long a plugin has to stay below its budget of writes before that is shown: one that is always at the bound would
-/// otherwise have its object written several times a second.
+/// How long a plugin is shown as throttled after its last write over the budget. One that is always at its bound would
+/// otherwise cause several writes a second.
 const THROTTLED_MS: u64 = 60_000;
 
 impl Lifecycle {
     pub(super) fn on_denied(&mut self, name: Arc<str>, permission: Permission, message: String) {
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         plugin.denied.insert(permission, message);
-        self.touch(&name);
+        self.mark_dirty(&name);
     }
 
     pub(super) fn on_permitted(&mut self, name: Arc<str>, permission: &Permission, cx: &Context<'_>) {
@@ -34,7 +34,7 @@ impl Lifecycle {
     pub(super) fn on_faulted(&mut self, name: Arc<str>, message: String) {
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         plugin.fault = Some(message);
-        self.touch(&name);
+        self.mark_dirty(&name);
     }
 
     pub(super) fn on_recovered(&mut self, name: Arc<str>, cx: &Context<'_>) {
@@ -48,12 +48,11 @@ impl Lifecycle {
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         let at_ms = cx.now.mono_ms;
         if let Some(throttled) = &mut plugin.throttled {
-            // The same again is no news.
             throttled.at_ms = at_ms;
             return;
         }
         plugin.throttled = Some(Throttled { at_ms, message: message.clone() });
-        self.touch(&name);
+        self.mark_dirty(&name);
         self.arm(THROTTLED_MS, Timer::Throttled(Arc::clone(&name)), cx);
         cx.observe(Observation::Throttled { plugin: name, message });
     }
@@ -65,6 +64,6 @@ impl Lifecycle {
             return self.arm(due_ms - cx.now.mono_ms, Timer::Throttled(Arc::clone(name)), cx);
         }
         plugin.throttled = None;
-        self.touch(name);
+        self.mark_dirty(name);
     }
 }

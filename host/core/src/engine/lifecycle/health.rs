@@ -1,4 +1,4 @@
-//! What the host's probes show of plugins and informers.
+//! The host's health, for its probes: plugins and informers.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! Which plugin has which kind for itself (L2): the first that claimed it, until it goes.
+//! The owner of each kind (L2): the first plugin that claims it, until it is removed.
 //!
-//! A kind whose status a plugin writes is its alone. A built-in kind may have any number of plugins, which leave its status
-//! alone; but its children of one kind have one plugin, because what one wants another would prune. Which objects a controller
-//! selects makes no difference: two predicates that never meet today may meet at the next label.
+//! A kind whose status a plugin writes has one plugin. A built-in kind, whose status plugins do not write, may have
+//! several, but its children of one kind have one, because each plugin would prune the other's. Predicates make no
+//! difference: two that select different objects today may select the same one after a change of its labels.
 //!
-//! And no kind owns itself, by itself or over others: each object would have another made, without end.
+//! No kind may own itself, directly or through others: each object would cause another one, without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::plugin::RefusedBy;
+use crate::engine::context::remove_member;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::Kind;
 use crate::refusal::Refusal;
@@ -44,11 +45,11 @@ pub(super) fn edges(controller: &ControllerSpec) -> impl Iterator<Item = Edge> {
     controller.owns.iter().map(|owned| (Resource::of(&controller.primary), Resource::of(&owned.kind)))
 }
 
-/// What a plugin has for itself.
+/// What only one plugin may have.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Claim {
     primary: Resource,
-    /// None: the kind as a whole.
+    /// The primary's children of one kind; None is the primary itself.
     children: Option<Resource>,
 }
 
@@ -63,16 +64,15 @@ impl Claim {
     }
 }
 
-/// The owners.
 #[derive(Debug, Default)]
 pub(super) struct KindOwners {
     by_claim: BTreeMap<Claim, (Arc<str>, Kind)>,
-    /// Which plugins let a kind own another.
+    /// The plugins that declare each edge.
     by_edge: BTreeMap<Edge, BTreeSet<Arc<str>>>,
 }
 
 impl KindOwners {
-    /// Takes the claims of a plugin from `before` to `after`. True when something is free now.
+    /// Replaces the claims of a plugin. Returns whether it released one.
     pub fn exchange(&mut self, name: &Arc<str>, before: &BTreeMap<Claim, Kind>, after: &BTreeMap<Claim, Kind>) -> bool {
         let released: Vec<&Claim> = before.keys().filter(|claim| !after.contains_key(*claim)).collect();
         for claim in &released {
@@ -87,12 +87,7 @@ impl KindOwners {
     /// As [`Self::exchange`], of edges.
     pub fn exchange_edges(&mut self, name: &Arc<str>, before: &BTreeSet<Edge>, after: &BTreeSet<Edge>) -> bool {
         for edge in before.difference(after) {
-            if let Some(plugins) = self.by_edge.get_mut(edge) {
-                plugins.remove(name);
-                if plugins.is_empty() {
-                    self.by_edge.remove(edge);
-                }
-            }
+            remove_member(&mut self.by_edge, edge, name);
         }
         for edge in after.difference(before) {
             self.by_edge.entry(edge.clone()).or_default().insert(Arc::clone(name));
@@ -100,7 +95,7 @@ impl KindOwners {
         before.difference(after).next().is_some()
     }
 
-    /// A path along which a kind would own itself, with these edges beside those that there are.
+    /// A path on which a kind would own itself if these edges were added.
     fn cycle(&self, added: &BTreeSet<Edge>) -> Option<Vec<Resource>> {
         let children = |owner: &Resource| {
             let first = (owner.clone(), Resource { group: "".into(), kind: "".into() });
@@ -134,8 +129,8 @@ impl Lifecycle {
             let path = self.kind_owners.cycle(&manifest.controllers.iter().flat_map(edges).collect())?;
             let path = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" owns ");
             let message = format!(
-                "{path}: a kind that owns itself, be it over other plugins, has objects made without end. Let one of them \
-                 own another kind, or remove one of the plugins"
+                "{path}: a kind that owns itself, directly or through other plugins, would have objects created without end. \
+                 Let one of them own another kind, or remove one of the plugins"
             );
             Some(Refusal::new("OwnershipCycle", message))
         })
@@ -158,7 +153,7 @@ impl Lifecycle {
         Some(Refusal::new("KindClaimed", message))
     }
 
-    /// Plugins that were refused for a kind that is free now.
+    /// Plugins that were refused because of a kind's owner, and would not be now.
     pub(super) fn may_own_now(&self) -> Vec<Arc<str>> {
         let waits = |name: &Arc<str>| {
             let plugin = self.plugins.get(name)?;

@@ -1,5 +1,5 @@
-//! What a plugin that goes leaves behind and only a person can decide about (L3): objects with its finalizer, and definitions
-//! that it converts.
+//! What a removed plugin leaves behind for a person to decide (L3): objects with its finalizer, and CRDs that it
+//! converts.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::observation::Observation;
 use crate::plugin_object;
 use crate::selector::Selector;
 
-/// Objects that are named one by one; the command that releases them lists all.
+/// Objects in a message. `mortise finalizers release --dry-run` lists all.
 const MAX_NAMED: usize = 10;
 
 impl Lifecycle {
     pub(super) fn record_leftovers(&self, name: &Arc<str>, plugin: &Plugin, cx: &mut Context<'_>) {
-        if let Some(message) = converted(name, plugin) {
+        if let Some(message) = conversion_left(name, plugin) {
             record(name, "ConversionLeft", &message, cx);
             cx.observe(Observation::ConversionLeft { plugin: Arc::clone(name), message });
         }
-        if let Some(message) = held(name, plugin, cx) {
+        if let Some(message) = finalizers_left(name, plugin, cx) {
             record(name, "FinalizersLeft", &message, cx);
             cx.observe(Observation::FinalizersLeft { plugin: Arc::clone(name), message });
         }
@@ -37,21 +37,21 @@ fn record(name: &Arc<str>, reason: &str, message: &str, cx: &mut Context<'_>) {
     }
 }
 
-/// Definitions stay when their plugin goes, and with them objects that nobody can convert once this host has ended.
-fn converted(name: &str, plugin: &Plugin) -> Option<String> {
+/// CRDs stay when their plugin is removed. When this host ends, nothing converts their objects.
+fn conversion_left(name: &str, plugin: &Plugin) -> Option<String> {
     plugin.conversion.as_ref()?;
     let crds = plugin.registered().map(|(manifest, _)| manifest.conversion.as_slice()).unwrap_or_default();
     let crds: Vec<String> = crds.iter().map(|spec| format!("{} ({})", spec.crd, spec.versions.join(", "))).collect();
     Some(format!(
-        "the plugin {name:?} is gone, and the API server still has it convert {}: this host goes on until it ends, and from \
-         then on objects can be read and written in the version alone that they are stored in. Offer the plugin again, or \
-         delete the definitions when nobody needs their objects",
+        "the plugin {name:?} is gone, and the API server still calls its conversion webhook for {}: this host serves it until \
+         it ends; after that, objects can be read and written in their stored version only. Offer the plugin again, or delete \
+         the CRDs when nobody needs their objects",
         crds.join(", ")
     ))
 }
 
-/// Objects that a plugin leaves with its finalizer cannot be deleted any more, and only a person knows whether it comes back.
-fn held(name: &str, plugin: &Plugin, cx: &Context<'_>) -> Option<String> {
+/// Objects with the finalizer of a removed plugin cannot be deleted, and only a person knows whether it comes back.
+fn finalizers_left(name: &str, plugin: &Plugin, cx: &Context<'_>) -> Option<String> {
     let controllers = plugin.active.iter().flat_map(|active| &active.manifest.controllers);
     let snapshot = cx.store.snapshot();
     let (finalizer, all) = (finalizer::name(name), Selector::default());

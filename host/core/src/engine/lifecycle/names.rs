@@ -1,5 +1,5 @@
-//! Names of plugins across the hosts of a cluster. A Plugin object belongs to the host whose namespace it names, and no other
-//! host writes it; a plugin whose name another host's plugin has is not served, for both would write the same objects.
+//! Plugin names across the hosts of a cluster. A Plugin object belongs to the host whose namespace its label names, and
+//! no other host writes it. A plugin whose name belongs to another host is refused: both would write the same objects.
 
 use std::sync::Arc;
 
@@ -12,27 +12,26 @@ use crate::refusal::Refusal;
 use crate::well_known::HOST_NAMESPACE_LABEL;
 
 impl Lifecycle {
-    /// Whether it is known which names other hosts have. Where Plugin objects cannot be read at all, nobody has any.
+    /// Whether the names of other hosts' plugins are known. If Plugin objects cannot be read at all, there are none.
     pub(super) fn knows_names(&self, cx: &Context<'_>) -> bool {
         let kind = plugin_object::kind();
         let is_denied_or_gone = self.informers.get(&kind).is_some_and(|informer| informer.is_denied_or_gone());
         cx.store.synced(&kind) || is_denied_or_gone || self.host_crd.error.is_some()
     }
 
-    /// Plugins that waited for the names come up.
+    /// Advances the plugins that waited for the names.
     pub(super) fn names_are_known(&mut self, cx: &mut Context<'_>) {
         for name in self.plugins.keys().cloned().collect::<Vec<_>>() {
             self.advance(&name, cx);
-            self.touch(&name);
         }
     }
 
-    /// Whether a Plugin object is not this host's to write.
+    /// Whether another host, or a person, created a Plugin object.
     pub(super) fn is_of_another_host(&self, live: &Object) -> bool {
         live.label(HOST_NAMESPACE_LABEL) != Some(&*self.namespace)
     }
 
-    /// Why a plugin of this name is not this host's to serve.
+    /// The refusal of a plugin whose name belongs to another host.
     pub(super) fn named_elsewhere(&self, name: &Arc<str>, cx: &Context<'_>) -> Option<Refusal> {
         let target = plugin_object::of(name);
         let snapshot = cx.store.snapshot();
@@ -50,8 +49,8 @@ impl Lifecycle {
         Some(Refusal::new("NamedElsewhere", message))
     }
 
-    /// Two hosts have begun with plugins of one name, and the other's came first: what serves is withdrawn, and what is offered
-    /// is loaded anew and refused.
+    /// Another host created the Plugin object first: withdraws the serving version, and loads the offer again to refuse
+    /// it.
     pub(super) fn give_way(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.remove(name) else { return };
         let (offer, unreadable) = (plugin.offer.clone(), plugin.unreadable.clone());
@@ -60,7 +59,7 @@ impl Lifecycle {
         self.load(name, cx);
     }
 
-    /// The other host's object may have gone.
+    /// Retries a plugin when the other host's object is gone.
     pub(super) fn retry_name(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let refused = self.plugins.get(name).and_then(|plugin| plugin.refused.as_ref());
         let was_taken = refused.is_some_and(|refused| refused.by == RefusedBy::NameOwner);

@@ -1,28 +1,23 @@
-//! Plugin objects whose plugin no source offers any more: the host deletes them. Each is retried on its own, so that a
-//! thousand plugins that go at once cost a thousand requests.
+//! Orphans: Plugin objects whose plugin no source offers any more. The host deletes them. Each has its own retries, so
+//! that removing a thousand plugins at once costs a thousand requests.
 
 use std::sync::Arc;
 
 use super::Lifecycle;
 use super::admission::ADMITTING;
+use super::plugin_status::write_failed;
 use super::timers::Timer;
-use crate::backoff::{Patience, delay_ms};
 use crate::contract::Propagation;
 use crate::engine::context::Context;
 use crate::engine::message::{Owner, PluginWrite};
 use crate::event::Effect;
 use crate::expectation::Expectation;
 use crate::object::Object;
-use crate::observation::Observation;
 use crate::plugin_object;
 use crate::selector::Selector;
-use crate::well_known::HOST_NAMESPACE_LABEL;
 use crate::write::{WriteError, WriteOp, Written};
 
-/// A delete that failed is not tried again sooner: nobody waits for it.
-const MIN_RETRY_MS: u64 = 100;
-
-/// Teardown of the plugin's webhooks; those left behind would reject its objects for ever.
+/// Removal of the plugin's webhooks. If they stayed, the API server would reject its objects for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Webhooks {
     #[default]
@@ -31,15 +26,15 @@ enum Webhooks {
     Gone,
 }
 
-/// How far the delete of one orphan has come.
+/// The state of one orphan's delete.
 #[derive(Debug, Default)]
 pub(super) struct Orphan {
     webhooks: Webhooks,
     in_flight: bool,
-    /// The delete that the view does not show yet.
+    /// The delete that the cache does not show yet.
     expected: Option<Expectation>,
     failures: u32,
-    /// After a failure it is left alone until then, whatever happens to the object.
+    /// The end of the backoff. Events of the object do not shorten it.
     not_before_ms: u64,
 }
 
@@ -49,7 +44,6 @@ impl Lifecycle {
         self.delete_orphans(cx);
     }
 
-    /// Looks at every Plugin object, when all of them, or all plugins, have become known.
     pub(super) fn delete_orphans(&mut self, cx: &mut Context<'_>) {
         let snapshot = cx.store.snapshot();
         for live in snapshot.list(&plugin_object::kind(), None, &Selector::default()) {
@@ -57,18 +51,15 @@ impl Lifecycle {
         }
     }
 
-    /// Deletes the Plugin object of this name, if it is ours and there is no such plugin: with one request until that has
-    /// failed or is shown. Those of hosts in other namespaces are theirs.
+    /// Deletes the Plugin object of this name if it is an orphan of this host, with one request at a time.
     pub(super) fn delete_orphan(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         if !self.sources_listed || cx.draining || !cx.may_write || !cx.store.synced(&plugin_object::kind()) {
             return;
         }
         let snapshot = cx.store.snapshot();
         let target = plugin_object::of(name);
-        let is_orphan = |live: &&Arc<Object>| {
-            let is_ours = live.label(HOST_NAMESPACE_LABEL) == Some(&*self.namespace);
-            is_ours && !live.deleting && !self.plugins.contains_key(name)
-        };
+        let is_orphan =
+            |live: &&Arc<Object>| !self.is_of_another_host(live) && !live.deleting && !self.plugins.contains_key(name);
         let Some(live) = snapshot.get(&target.kind, &target.name).filter(is_orphan) else {
             if self.orphans.get(name).is_some_and(|orphan| !orphan.in_flight) {
                 self.orphans.remove(name);
@@ -83,7 +74,7 @@ impl Lifecycle {
         if orphan.webhooks != Webhooks::Gone
             && plugin_object::shown(live).conditions.iter().any(|it| it.name == ADMITTING)
         {
-            // A host that starts anew knows of them by this condition alone.
+            // After a restart of the host, only this condition shows that there are webhooks.
             if std::mem::replace(&mut orphan.webhooks, Webhooks::Ending) == Webhooks::Unknown {
                 cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
             }
@@ -94,7 +85,7 @@ impl Lifecycle {
         cx.send(None, None, op, Owner::Lifecycle(PluginWrite::Orphan(Arc::clone(name))));
     }
 
-    /// The API server asks this plugin no longer.
+    /// The plugin's webhooks are removed.
     pub fn on_admission_ended(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         if let Some(orphan) = self.orphans.get_mut(name).filter(|orphan| orphan.webhooks == Webhooks::Ending) {
             orphan.webhooks = Webhooks::Gone;
@@ -118,15 +109,12 @@ impl Lifecycle {
             (Ok(_), _) => *orphan = Orphan::default(),
             (Err(error), _) => {
                 orphan.in_flight = false;
-                orphan.failures = orphan.failures.saturating_add(1);
-                let delay = delay_ms(orphan.failures, name, Patience::after(error.class)).max(MIN_RETRY_MS);
-                orphan.not_before_ms = cx.now.mono_ms.saturating_add(delay);
-                self.arm(delay, Timer::Orphan(Arc::clone(name)), cx);
-                let target = op.target().clone();
-                cx.observe(Observation::WriteFailed { cause: None, target, error });
+                let delay_ms = write_failed(&mut orphan.failures, op, error, cx);
+                orphan.not_before_ms = cx.now.mono_ms.saturating_add(delay_ms);
+                self.arm(delay_ms, Timer::Orphan(Arc::clone(name)), cx);
             }
         }
-        // The view may show its end already, or another object that has taken the name.
+        // The cache may already show the deletion, or another object of this name.
         self.delete_orphan(name, cx);
     }
 }

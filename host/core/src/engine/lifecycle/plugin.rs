@@ -1,5 +1,4 @@
-//! What the Lifecycle knows of one plugin: what its source offers, the version that is coming up, the version that serves, and
-//! what keeps either from it.
+//! The state of one plugin: its offer, the version that is coming up, the version that serves, and the errors of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +12,10 @@ use crate::permission::Permission;
 use crate::refusal::Refusal;
 use crate::webhook::Endpoint;
 
-/// One plugin, by its name.
 #[derive(Debug, Default)]
 pub(super) struct Plugin {
-    /// What its source offers now.
     pub offer: Option<Offer>,
-    /// A source has something under this name that cannot be read.
+    /// A source has something of this name that cannot be read.
     pub unreadable: Option<(Arc<str>, Refusal)>,
     /// The version that is coming up.
     pub candidate: Option<Candidate>,
@@ -26,48 +23,45 @@ pub(super) struct Plugin {
     pub active: Option<Active>,
     /// Why the offered version does not serve.
     pub refused: Option<Refused>,
-    /// The refusal that was observed last: the same one again is no news.
+    /// The refusal that was observed last, so that each is observed once (L5).
     pub observed: Option<Refusal>,
-    /// Rights that RBAC has refused, with the API server's words.
+    /// Denied permissions, with the API server's messages.
     pub denied: BTreeMap<Permission, String>,
-    /// One of the calls that end in a fault.
+    /// The message of a call that ended in a fault.
     pub fault: Option<String>,
-    /// That it is over its budget of writes.
     pub throttled: Option<Throttled>,
-    /// Whether the API server calls its webhooks, for a plugin that has admission.
+    /// Set for a plugin with admission.
     pub admission: Option<Admission>,
-    /// Which version converts its objects, for a plugin that has several versions of its kinds.
+    /// Set for a plugin with several versions of its kinds.
     pub conversion: Option<Converting>,
     pub object: ObjectWrites,
-    /// What is kept for it.
     pub requirements: Requirements,
 }
 
-/// A plugin was over its budget of writes.
+/// A plugin is over its write budget.
 #[derive(Debug)]
 pub(super) struct Throttled {
-    /// When it was so last.
+    /// When the Outbox last reported it.
     pub at_ms: u64,
     pub message: String,
 }
 
-/// A refusal, with what it was about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refused {
     pub by: RefusedBy,
     pub refusal: Refusal,
 }
 
-/// What a version was refused for, which decides what lets it in.
+/// What a version was refused for, which decides when it is tried again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RefusedBy {
-    /// The component or its manifest: another component.
+    /// The component or its manifest: never, since it cannot change.
     Component,
-    /// Another plugin that owns one of its kinds: that plugin's end.
+    /// Another plugin that owns one of its kinds: when that kind is released.
     KindOwner,
-    /// Another host that has a plugin of this name: that plugin's end.
+    /// Another host's plugin of this name: when its Plugin object is gone.
     NameOwner,
-    /// A definition in the cluster: a person, so it is tried again.
+    /// A CRD in the cluster: periodically, since a person has to change it.
     Definition,
 }
 
@@ -77,7 +71,7 @@ pub(super) struct Candidate {
     pub version: Version,
     pub stage: Stage,
     pub since_ms: u64,
-    /// Why the current stage takes so long.
+    /// What the current stage waits for.
     pub waits_for: Option<String>,
 }
 
@@ -93,7 +87,7 @@ pub(super) enum Stage {
 pub(super) struct Active {
     pub version: Version,
     pub manifest: Arc<Manifest>,
-    /// What the Reconciler was sent last for each controller, by its primary kind.
+    /// The last `SetReady` of each controller, by primary kind.
     pub ready: BTreeMap<Kind, bool>,
 }
 
@@ -107,17 +101,16 @@ pub(super) struct ObjectWrites {
     pub created_ms: Option<u64>,
 }
 
-/// Whether the API server calls a plugin's admission webhooks.
+/// The webhook configurations of a plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
-    /// The webhook configurations are being written.
+    /// They are being written.
     Pending,
     Served,
-    /// They could not be written, or not as this version wants them.
     Failed(Refusal),
 }
 
-/// Which version converts a plugin's objects.
+/// The version that converts a plugin's objects.
 #[derive(Debug)]
 pub(super) struct Converting {
     pub version: Version,
@@ -126,15 +119,15 @@ pub(super) struct Converting {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Conversion {
-    /// The server, or its certificate, is coming up.
+    /// The server or its certificate is not ready.
     Pending,
-    /// The host answers at this endpoint.
+    /// The host serves the conversion webhook at this endpoint.
     Served(Arc<Endpoint>),
     Failed(Refusal),
 }
 
 impl RefusedBy {
-    /// Whether what stands in the way may change without an event.
+    /// Whether the reason may end without an event.
     pub fn is_retried(self) -> bool {
         matches!(self, Self::NameOwner | Self::Definition)
     }
@@ -150,14 +143,12 @@ impl Stage {
 }
 
 impl Plugin {
-    /// Where it comes from, for people.
     pub fn source(&self) -> Option<&Arc<str>> {
         let offered = self.offer.as_ref().map(|offer| &offer.source);
         offered.or(self.unreadable.as_ref().map(|(source, _)| source))
     }
 
-    /// The version whose definitions are in the cluster, or are about to be: the one that is coming up, else the one that
-    /// serves.
+    /// The version whose CRDs are registered: the one that is coming up, else the one that serves.
     pub fn registered(&self) -> Option<(&Arc<Manifest>, &Version)> {
         let candidate = self.candidate.as_ref().and_then(|it| Some((it.stage.manifest()?, &it.version)));
         candidate.or(self.active.as_ref().map(|it| (&it.manifest, &it.version)))
@@ -169,7 +160,7 @@ impl Plugin {
         Some((manifest.custom_resources.iter().find(|found| *found.name == *name)?, version))
     }
 
-    /// Where the API server reaches the version that converts.
+    /// The endpoint of the conversion webhook.
     pub fn endpoint(&self) -> Option<&Arc<Endpoint>> {
         match &self.conversion.as_ref()?.state {
             Conversion::Served(endpoint) => Some(endpoint),
@@ -182,17 +173,13 @@ impl Plugin {
         self.registered().is_some_and(|(manifest, _)| manifest.conversion.iter().any(|spec| *spec.crd == *crd))
     }
 
-    /// The manifest that is listed before it serves.
-    pub fn listing(&self) -> Option<&Arc<Manifest>> {
-        match self.candidate.as_ref().map(|candidate| &candidate.stage) {
+    /// The kinds that the serving version and one in its listing stage read.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let listing = match self.candidate.as_ref().map(|candidate| &candidate.stage) {
             Some(Stage::Listing { manifest }) => Some(manifest),
             _ => None,
-        }
-    }
-
-    /// The kinds that the listed version and the one that serves read.
-    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
-        let manifests = self.listing().into_iter().chain(self.active.as_ref().map(|active| &active.manifest));
+        };
+        let manifests = listing.into_iter().chain(self.active.as_ref().map(|active| &active.manifest));
         manifests.flat_map(|manifest| &manifest.controllers).flat_map(|controller| controller.readable())
     }
 }

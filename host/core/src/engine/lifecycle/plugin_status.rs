@@ -1,5 +1,5 @@
-//! The writes of Plugin objects: one object for each plugin, created and patched where it differs from what
-//! `conditions.rs` says. Every acceptance, refusal and trap shows once (L5): an Event is recorded with each change.
+//! The writes of Plugin objects: one object for each plugin, created, and patched where it differs from
+//! `conditions.rs`. Each acceptance, refusal and trap is recorded once as an Event (L5).
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use crate::status::{self, StatusShape, Wanted};
 use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL};
 use crate::write::{WriteError, WriteOp, Written};
 
-/// A write that failed is not tried again sooner.
+/// The shortest backoff of a failed write.
 const MIN_RETRY_MS: u64 = 100;
-/// How long a plugin that is new may be coming up before its object says how far it is.
+/// The status of a new plugin is not written for this long while it is coming up: mostly it serves by then.
 const NEW_GRACE_MS: u64 = 1_000;
-/// The same for one whose object shows another version already: a large component may take as long to compile.
+/// The same for a new version: a large component may take as long to compile.
 const RELOAD_GRACE_MS: u64 = 10_000;
-/// The same for one whose object shows this very version: after a restart it will say the same again (X5), and a thousand
-/// plugins take a while.
+/// The same after a restart of the host, when the object already shows this version (X5): a thousand plugins take a
+/// while.
 const RESTART_GRACE_MS: u64 = 60_000;
-/// An object that somebody deletes is not created again sooner: two hosts that know of different plugins, and of no election,
+/// The shortest time between two creates of an object. Two hosts with different plugins and without leader election
 /// would delete and create it without end.
 const RECREATE_MS: u64 = 10_000;
 
 impl Lifecycle {
-    /// Writes what has changed about a plugin, one write at a time.
+    /// Writes the Plugin object if it differs, one write at a time.
     pub(super) fn write_status(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
-        // A file may have a name that no object can have; its refusal is logged.
+        // A file's name may be no valid object name; its refusal is only logged.
         if cx.draining || !cx.may_write || !cx.store.synced(&plugin_object::kind()) || !is_object_name(name) {
             return;
         }
@@ -88,15 +88,10 @@ impl Lifecycle {
         if due_ms > cx.now.mono_ms {
             return self.arm(due_ms - cx.now.mono_ms, Timer::Status(Arc::clone(name)), cx);
         }
-        let labels = json!({
-            (MANAGED_BY_LABEL): HOST,
-            (HOST_NAMESPACE_LABEL): &*self.namespace,
-        });
+        let labels = json!({(MANAGED_BY_LABEL): HOST, (HOST_NAMESPACE_LABEL): &*self.namespace});
         let body = json!({
-            "apiVersion": &*target.kind.api_version,
-            "kind": &*target.kind.kind,
-            "metadata": {"name": &**name, "labels": labels},
-            "spec": {},
+            "apiVersion": &*target.kind.api_version, "kind": &*target.kind.kind,
+            "metadata": {"name": &**name, "labels": labels}, "spec": {},
         });
         self.send_object(name, WriteOp::Create { target, body: body.to_string().into() }, cx);
     }
@@ -125,20 +120,26 @@ impl Lifecycle {
                 }
                 let version = Some(written.resource_version);
                 writes.expected = Some(Expectation { target: op.target().clone(), uid: written.uid, version });
-                self.touch(name);
+                self.mark_dirty(name);
             }
             Err(error) => {
-                writes.failures = writes.failures.saturating_add(1);
-                let delay = delay_ms(writes.failures, name, Patience::after(error.class)).max(MIN_RETRY_MS);
-                self.arm(delay, Timer::Status(Arc::clone(name)), cx);
-                let target = op.target().clone();
-                cx.observe(Observation::WriteFailed { cause: None, target, error });
+                let delay_ms = write_failed(&mut writes.failures, op, error, cx);
+                self.arm(delay_ms, Timer::Status(Arc::clone(name)), cx);
             }
         }
     }
 }
 
-/// A version that is coming up is not shown at every step: it mostly serves within a second. None: there is something to show.
+/// Counts and observes a failed write of a Plugin object. Returns its backoff.
+pub(super) fn write_failed(failures: &mut u32, op: &WriteOp, error: WriteError, cx: &mut Context<'_>) -> u64 {
+    *failures = failures.saturating_add(1);
+    let target = op.target().clone();
+    let delay_ms = delay_ms(*failures, &target.name.name, Patience::after(error.class)).max(MIN_RETRY_MS);
+    cx.observe(Observation::WriteFailed { cause: None, target, error });
+    delay_ms
+}
+
+/// Until when the status of a version that is coming up is not written.
 fn waits_until(plugin: &Plugin, shown: &Shown, conditions: &Conditions) -> Option<u64> {
     let candidate = plugin.candidate.as_ref().filter(|_| conditions.is_progressing())?;
     let grace_ms = match &shown.digest {
@@ -149,10 +150,10 @@ fn waits_until(plugin: &Plugin, shown: &Shown, conditions: &Conditions) -> Optio
     Some(candidate.since_ms + grace_ms)
 }
 
-/// An Event for each condition that has changed and is worth a person's attention: the step that fails, and what serves.
+/// An Event for each step that begins to fail, and for each change of the version that serves.
 fn transitions(shown: &Shown, conditions: &Conditions) -> Vec<EventRecord> {
     let was = |condition: &Condition| shown.conditions.iter().find(|was| was.name == condition.name);
-    let is_news = |condition: &Condition| {
+    let has_changed = |condition: &Condition| {
         was(condition).is_none_or(|was| was.status != condition.status.as_str() || was.reason != condition.reason)
     };
     let record = |warning, condition: &Condition| EventRecord {
@@ -160,14 +161,14 @@ fn transitions(shown: &Shown, conditions: &Conditions) -> Vec<EventRecord> {
         reason: condition.reason.clone(),
         note: condition.message.clone(),
     };
-    let failed = conditions.steps.iter().filter(|step| step.status == ConditionStatus::False && is_news(step));
+    let failed = conditions.steps.iter().filter(|step| step.status == ConditionStatus::False && has_changed(step));
     let ready = &conditions.ready;
     let serves = match conditions.readiness {
-        // The step that fails is an Event already.
+        // The failed step has its own Event.
         Readiness::Starting | Readiness::Blocked => false,
-        // The message names the digest.
-        Readiness::Serving => is_news(ready) || was(ready).is_some_and(|was| was.message != ready.message),
-        Readiness::ServingPrevious | Readiness::Faulting => is_news(ready),
+        // The message contains the digest.
+        Readiness::Serving => has_changed(ready) || was(ready).is_some_and(|was| was.message != ready.message),
+        Readiness::ServingPrevious | Readiness::Faulting => has_changed(ready),
     };
     let warns = conditions.readiness == Readiness::Faulting;
     failed.map(|step| record(true, step)).chain(serves.then(|| record(warns, ready))).collect()

@@ -1,5 +1,5 @@
-//! What each plugin requires of what all share: informers, components, and kinds of its own (L2). It is kept per plugin, so
-//! that a plugin that changes costs what it requires and not what all others do.
+//! What each plugin requires of shared things: informers, components, owned kinds (L2). Requirements are stored by
+//! plugin, so that a change of one plugin costs nothing for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,23 +9,21 @@ use super::informers::Informer;
 use super::kind_owners::{Claim, Edge, edges};
 use super::plugin::{Plugin, Stage};
 use crate::digest::Digest;
-use crate::engine::context::Context;
-use crate::engine::message::ToLifecycle;
+use crate::engine::context::{Context, remove_member};
+use crate::engine::message::{Message, ToLifecycle};
 use crate::event::Effect;
 use crate::object::Kind;
 
-/// What one plugin requires.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Requirements {
-    /// Kinds that it reads.
+    /// The kinds that it reads.
     kinds: BTreeSet<Kind>,
-    /// Components that it is offered as or serves.
+    /// The components of its offered and serving versions.
     digests: BTreeSet<Digest>,
-    /// What is its alone, with the reconciled kind in the version that it named first.
+    /// Its claims, with the primary kind in the version that the manifest names first.
     claims: BTreeMap<Claim, Kind>,
-    /// Which kinds it lets own which.
     edges: BTreeSet<Edge>,
-    /// Kinds of the CRDs that it brings.
+    /// The kinds of its CRDs.
     defines: BTreeSet<Kind>,
 }
 
@@ -54,7 +52,7 @@ impl Requirements {
 }
 
 impl Lifecycle {
-    /// Brings informers, components and claims in line with what a plugin is now.
+    /// Updates informers, components and claims to the current requirements of a plugin.
     pub(super) fn require(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let after = Requirements::of(plugin);
@@ -64,12 +62,13 @@ impl Lifecycle {
         }
     }
 
-    /// A plugin that is gone requires nothing any more.
-    pub(super) fn release(&mut self, name: &Arc<str>, requirements: &Requirements, cx: &mut Context<'_>) {
-        self.exchange(name, requirements, &Requirements::default(), cx);
-    }
-
-    fn exchange(&mut self, name: &Arc<str>, before: &Requirements, after: &Requirements, cx: &mut Context<'_>) {
+    pub(super) fn exchange(
+        &mut self,
+        name: &Arc<str>,
+        before: &Requirements,
+        after: &Requirements,
+        cx: &mut Context<'_>,
+    ) {
         for kind in before.kinds.difference(&after.kinds) {
             self.stop_informer(name, kind, cx);
         }
@@ -90,12 +89,7 @@ impl Lifecycle {
             }
         }
         for kind in before.defines.difference(&after.defines) {
-            if let Some(definers) = self.definitions.get_mut(kind) {
-                definers.remove(name);
-                if definers.is_empty() {
-                    self.definitions.remove(kind);
-                }
-            }
+            remove_member(&mut self.definitions, kind, name);
         }
         for kind in after.defines.difference(&before.defines) {
             self.definitions.entry(kind.clone()).or_default().insert(Arc::clone(name));
@@ -106,7 +100,6 @@ impl Lifecycle {
         }
     }
 
-    /// Watches a kind for a plugin, or for the host itself.
     pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
         let informer = self.informers.entry(kind.clone()).or_insert_with(|| {
             cx.effects.push(Effect::StartWatch(kind.clone()));
@@ -122,7 +115,7 @@ impl Lifecycle {
         if informer.readers.is_empty() {
             self.informers.remove(kind);
             self.audits.end(kind);
-            cx.forget(kind);
+            cx.messages.push_back(Message::Forget(kind.clone()));
             cx.effects.push(Effect::StopWatch(kind.clone()));
         }
     }

@@ -1,5 +1,5 @@
-//! A plugin's rollout: compiled, its kinds owned, its CRDs established, its kinds listed; then the new version takes over
-//! between two calls. Whatever fails on that way leaves the old version serving (L1).
+//! A plugin's rollout: the host compiles the component, claims its kinds, registers its CRDs, lists its kinds; then the
+//! new version takes over between two calls. If a step fails, the old version keeps serving (L1).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Lifecycle;
 use super::component::{Accepted, Component, ComponentState};
 use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
+use super::requirements::Requirements;
 use super::timers::Timer;
 use crate::component::{Compiled, Offer};
 use crate::digest::Digest;
@@ -18,8 +19,8 @@ use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::refusal::Refusal;
 
-/// How soon a version that the cluster's state has kept out is tried again: whoever has done what the refusal says should see
-/// it work while still looking.
+/// The retry delay of a version that the cluster's state keeps from serving. A person who changes that state should see
+/// the effect while watching.
 pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
 
 impl Lifecycle {
@@ -34,14 +35,13 @@ impl Lifecycle {
             return cx.observe(Observation::Refused { plugin: name, refusal });
         }
         if plugin.offer.as_ref() == Some(&offer) {
-            // A relist, or a change of something that does not matter here.
-            return;
+            return; // A relist, or a change of something else.
         }
         plugin.offer = Some(offer);
         plugin.unreadable = None;
         plugin.observed = None;
         self.load(&name, cx);
-        self.settle_touched(cx);
+        self.sync_dirty(cx);
     }
 
     pub fn on_plugin_unreadable(&mut self, name: &Arc<str>, source: Arc<str>, refusal: Refusal, cx: &mut Context<'_>) {
@@ -49,22 +49,19 @@ impl Lifecycle {
         if plugin.offer.as_ref().is_some_and(|offer| offer.source != source) {
             return;
         }
-        let unreadable = Some((source, refusal));
-        if plugin.unreadable != unreadable {
-            let refusal = unreadable.as_ref().map(|(_, refusal)| refusal.clone());
-            cx.effects.extend(
-                refusal.map(|refusal| Effect::Observe(Observation::Refused { plugin: Arc::clone(name), refusal })),
-            );
+        let unreadable = (source, refusal.clone());
+        if plugin.unreadable.as_ref() != Some(&unreadable) {
+            cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
         }
-        plugin.unreadable = unreadable;
+        plugin.unreadable = Some(unreadable);
         plugin.candidate = None;
         plugin.offer = None;
         self.serve_conversion(name, cx);
-        self.touch(name);
-        self.settle_touched(cx);
+        self.mark_dirty(name);
+        self.sync_dirty(cx);
     }
 
-    /// L3: what the plugin made stays: its CRDs, its objects and their children.
+    /// L3: its CRDs, its objects and their children stay.
     pub fn on_plugin_gone(&mut self, name: &Arc<str>, source: &Arc<str>, cx: &mut Context<'_>) {
         if self.plugins.get(name).and_then(Plugin::source) != Some(source) {
             return;
@@ -75,7 +72,7 @@ impl Lifecycle {
         self.delete_orphan(name, cx);
     }
 
-    /// Ends everything that is done for a plugin that has been taken out.
+    /// Releases everything of a plugin that was removed from the map.
     pub(super) fn withdraw(&mut self, name: &Arc<str>, plugin: Plugin, cx: &mut Context<'_>) {
         cx.observe(Observation::Withdrawn { plugin: Arc::clone(name) });
         if plugin.conversion.is_some() {
@@ -88,11 +85,11 @@ impl Lifecycle {
             cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
         }
         self.timers.forget_plugin(name);
-        self.touched.remove(name);
-        self.release(name, &plugin.requirements, cx);
+        self.dirty.remove(name);
+        self.exchange(name, &plugin.requirements, &Requirements::default(), cx);
     }
 
-    /// Begins to bring up what is offered, unless it serves already.
+    /// Begins the rollout of the offer, unless it serves already.
     pub(super) fn load(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some(version) = plugin.offer.as_ref().map(Offer::version) else { return };
@@ -110,11 +107,10 @@ impl Lifecycle {
             self.advance(name, cx);
         }
         self.serve_conversion(name, cx);
-        self.touch(name);
+        self.mark_dirty(name);
     }
 
     pub fn on_compiled(&mut self, digest: &Digest, result: Result<Compiled, Refusal>, cx: &mut Context<'_>) {
-        // None: nobody wants it any more.
         let Some(component) = self.components.get_mut(digest) else { return };
         let read = result.and_then(|compiled| {
             let manifest = Arc::new(Manifest::parse(&compiled.manifest)?);
@@ -125,13 +121,11 @@ impl Lifecycle {
             let candidate = self.plugins.get(&name).and_then(|plugin| plugin.candidate.as_ref());
             if candidate.is_some_and(|it| it.version.digest == *digest && matches!(it.stage, Stage::Compiling)) {
                 self.advance(&name, cx);
-                self.touch(&name);
             }
         }
-        self.settle_touched(cx);
+        self.sync_dirty(cx);
     }
 
-    /// A component that was accepted.
     pub(super) fn accepted(&self, digest: &Digest) -> Option<&Accepted> {
         match &self.components.get(digest)?.state {
             ComponentState::Accepted(accepted) => Some(accepted),
@@ -139,14 +133,14 @@ impl Lifecycle {
         }
     }
 
-    /// Plugins whose kinds another one owned.
+    /// Loads the plugins that waited for a kind's owner.
     pub(super) fn retry_waiting(&mut self, cx: &mut Context<'_>) {
         for name in self.may_own_now() {
             self.load(&name, cx);
         }
     }
 
-    /// What stood in a version's way in the cluster may have changed without an event.
+    /// The reason of a refusal may have ended without an event.
     pub(super) fn retry_refused(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let refused = self.plugins.get(name).and_then(|plugin| plugin.refused.as_ref());
         if refused.is_some_and(|refused| refused.by.is_retried()) && !cx.draining {
@@ -158,20 +152,20 @@ impl Lifecycle {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         plugin.candidate = None;
         plugin.refused = Some(Refused { by, refusal: refusal.clone() });
-        let is_news = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
+        let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
         if by.is_retried() {
             self.arm(REFUSED_RETRY_MS, Timer::Refused(Arc::clone(name)), cx);
         }
-        if is_news {
+        if is_new {
             cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
         }
         self.serve_conversion(name, cx);
-        self.touch(name);
+        self.mark_dirty(name);
     }
 
-    /// Takes a candidate as far as it gets now.
+    /// Advances a candidate through all steps whose conditions are met.
     pub(super) fn advance(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
-        self.touch(name);
+        self.mark_dirty(name);
         if matches!(self.stage(name), Some(Stage::Compiling)) {
             self.begin_registering(name, cx);
         }
@@ -198,7 +192,7 @@ impl Lifecycle {
         Some(&mut self.plugins.get_mut(name)?.candidate.as_mut()?.stage)
     }
 
-    /// Checks a compiled component's manifest against the other plugins, and has its CRDs registered.
+    /// Checks a compiled component's manifest against the other plugins, and registers its CRDs.
     fn begin_registering(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(candidate) = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref()) else { return };
         let manifest = match self.components.get(&candidate.version.digest).map(|component| &component.state) {
@@ -222,7 +216,8 @@ impl Lifecycle {
             return self.refuse(name, RefusedBy::Component, refusal, cx);
         }
         let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
-        *self.stage(name).expect("it was just seen") = Stage::Registering { manifest, missing: missing.clone() };
+        *self.stage(name).expect("its candidate was read above") =
+            Stage::Registering { manifest, missing: missing.clone() };
         self.require(name, cx);
         self.serve_conversion(name, cx);
         for crd in &missing {
@@ -247,7 +242,7 @@ impl Lifecycle {
     }
 }
 
-/// A finalizer carries the plugin's name, and the API server bounds its length.
+/// A finalizer contains the plugin's name, and the API server bounds its length.
 fn cannot_finalize(name: &str, manifest: &Manifest) -> Option<Refusal> {
     let most = finalizer::MAX_PLUGIN_BYTES;
     let finalizes = manifest.controllers.iter().any(|controller| controller.finalize);

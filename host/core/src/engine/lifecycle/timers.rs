@@ -1,24 +1,24 @@
-//! The Lifecycle's timers. They hold moments and names; keys that come back later wait in the work queue.
+//! The Lifecycle's timers. (Delayed keys wait in the Reconciler's work queue.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Something that is done at its time.
+/// What is due, by plugin.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timer {
-    /// Ask for a plugin's CRD to be registered.
+    /// Register the plugin's CRD of this name.
     RegisterCrd(Arc<str>, Arc<str>),
-    /// Write what has changed about a plugin.
+    /// Write the Plugin object.
     Status(Arc<str>),
-    /// Look whether a plugin is below its budget of writes again.
+    /// Check whether the plugin is below its write budget.
     Throttled(Arc<str>),
-    /// Delete a Plugin object whose plugin is gone.
+    /// Delete the orphan.
     Orphan(Arc<str>),
-    /// Look again whether the cluster lets a refused version in.
+    /// Load the refused version again.
     Refused(Arc<str>),
 }
 
-/// The timers that are set, each once. Setting one costs the same however many there are.
+/// The timers that are set, each once.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     by_time: BTreeSet<(u64, Timer)>,
@@ -26,7 +26,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer; of two moments for the same one the earlier stands.
+    /// Sets a timer. If it is set already, the earlier time counts.
     pub fn arm(&mut self, due_ms: u64, timer: Timer) {
         if let Some(before_ms) = self.due_ms.get_mut(&timer) {
             if *before_ms <= due_ms {
@@ -38,12 +38,10 @@ impl Timers {
         self.by_time.insert((due_ms, timer));
     }
 
-    /// When the next one is due.
     pub fn next_due_ms(&self) -> Option<u64> {
         self.by_time.first().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Takes the next one whose time has come.
     pub fn take_due(&mut self, now_ms: u64) -> Option<Timer> {
         if self.next_due_ms()? > now_ms {
             return None;
@@ -53,7 +51,7 @@ impl Timers {
         Some(timer)
     }
 
-    /// Forgets what was to be done for a plugin that is gone.
+    /// Cancels a removed plugin's timers, except the one that deletes its Plugin object.
     pub fn forget_plugin(&mut self, plugin: &Arc<str>) {
         let of_crds = self.due_ms.range(Timer::RegisterCrd(Arc::clone(plugin), "".into())..);
         let mut gone: Vec<Timer> = of_crds
@@ -74,29 +72,24 @@ impl Timers {
 mod tests {
     use super::*;
 
-    fn report(plugin: &str) -> Timer {
-        Timer::Status(plugin.into())
-    }
-
     #[test]
-    fn a_timer_is_due_once_at_the_earliest_moment_that_was_asked_for() {
+    fn a_timer_is_due_once_at_the_earliest_time_it_was_set_for() {
+        let (a, b) = (Timer::Status("a".into()), Timer::Status("b".into()));
         let mut timers = Timers::default();
         for due_ms in [30, 10, 20] {
-            timers.arm(due_ms, report("a"));
+            timers.arm(due_ms, a.clone());
         }
-        timers.arm(15, report("b"));
+        timers.arm(15, b.clone());
         assert_eq!((timers.next_due_ms(), timers.take_due(9)), (Some(10), None));
-        assert_eq!(
-            (timers.take_due(30), timers.take_due(30), timers.take_due(30)),
-            (Some(report("a")), Some(report("b")), None)
-        );
-        // What was taken can be set again, for later too.
-        timers.arm(40, report("a"));
-        assert_eq!((timers.take_due(39), timers.take_due(40), timers.next_due_ms()), (None, Some(report("a")), None));
+        let taken = [(); 3].map(|()| timers.take_due(30));
+        assert_eq!(taken, [Some(a.clone()), Some(b), None]);
+        // It can be set again, for later too.
+        timers.arm(40, a.clone());
+        assert_eq!((timers.take_due(39), timers.take_due(40), timers.next_due_ms()), (None, Some(a), None));
     }
 
     #[test]
-    fn a_plugin_that_is_gone_leaves_no_timer_but_the_one_that_deletes_its_object() {
+    fn a_removed_plugin_leaves_only_the_timer_that_deletes_its_object() {
         let mut timers = Timers::default();
         for plugin in ["a", "b", "ab"] {
             let plugin: Arc<str> = plugin.into();

@@ -1,5 +1,6 @@
-//! How much each plugin may write in a minute, and create of that. A plugin that is over is in debt: what its plans have begun
-//! goes out, and its keys wait until the debt is paid off. Only time pays.
+//! How many writes, and creates among them, each plugin may send in a minute: two token buckets for each plugin. Plans
+//! that have begun are finished, so a bucket can become negative; then the plugin's keys wait until it is refilled to
+//! zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,21 +8,21 @@ use std::sync::Arc;
 use crate::write::WriteOp;
 
 const MINUTE_MS: u64 = 60_000;
-/// Plugins whose budgets are remembered before those that owe nothing are forgotten.
+/// With more plugins than this in memory, those with full buckets are forgotten: a new bucket is full as well.
 const REMEMBERED: usize = 64;
 
-/// What every plugin may write in a minute.
+/// How much every plugin may write in a minute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteBudget {
     /// Writes of any kind.
     pub writes_per_minute: u32,
-    /// Of these, objects that are created.
+    /// Creates among them.
     pub creates_per_minute: u32,
 }
 
 impl Default for WriteBudget {
-    /// Two hundred writes a second for as long as it takes, ten times what controller-runtime's default rate limiter lets a
-    /// whole controller send, half of them creates; and a minute's worth at once.
+    /// Two hundred writes a second, ten times what controller-runtime's default rate limiter lets a whole controller
+    /// send, and half as many creates. The burst is one minute's worth.
     fn default() -> Self {
         Self { writes_per_minute: 12_000, creates_per_minute: 6_000 }
     }
@@ -34,7 +35,7 @@ pub(super) struct Budgets {
     of_plugin: BTreeMap<Arc<str>, Account>,
 }
 
-/// Why a plugin waits.
+/// A plugin is over its budget: until when its keys wait, and why.
 #[derive(Debug)]
 pub(super) struct Debt {
     pub until_ms: u64,
@@ -47,8 +48,8 @@ struct Account {
     creates: Bucket,
 }
 
-/// A bucket that fills up in a minute. One token is as many parts as a minute has milliseconds, so that it fills by whole
-/// parts however slowly.
+/// A token bucket that fills in a minute. A token is 60,000 parts, so that each millisecond adds a whole number of
+/// parts.
 #[derive(Debug)]
 struct Bucket {
     parts: i64,
@@ -60,7 +61,7 @@ impl Budgets {
         Self { most, of_plugin: BTreeMap::new() }
     }
 
-    /// Counts a write of a plugin; what comes back is why it has to wait with the next.
+    /// Counts a write of a plugin. Returns why it has to wait before the next.
     pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, op: &WriteOp) -> Option<Debt> {
         let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
         if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
@@ -79,9 +80,8 @@ impl Budgets {
         let debts = of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what)));
         let (wait_ms, most, what) = debts.max()?;
         let message = format!(
-            "{plugin} is over its budget of {most} {what} a minute, so its objects wait {} s; a plugin that never gets below \
-             it fights or grows without end, and for one that has to write that much, `mortise run` takes \
-             --plugin-{what}-per-minute",
+            "{plugin} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise \
+             --plugin-{what}-per-minute of `mortise run`; if not, look for a plugin that undoes its own or another's writes",
             wait_ms.div_ceil(1_000)
         );
         Some(Debt { until_ms: now_ms + wait_ms, message })
@@ -107,7 +107,7 @@ impl Bucket {
         (self.parts, self.at_ms) = (parts.min(Self::size(per_minute)), now_ms);
     }
 
-    /// Takes one token; what comes back is how long it takes until the bucket owes nothing.
+    /// Takes one token. Returns how many milliseconds it takes to refill a negative bucket to zero.
     fn spend(&mut self, now_ms: u64, per_minute: u32) -> Option<u64> {
         self.fill(now_ms, per_minute);
         self.parts = self.parts.saturating_sub(MINUTE_MS.cast_signed());
@@ -122,14 +122,16 @@ mod tests {
     use crate::contract::Propagation;
     use crate::object::{Kind, Name, ObjectRef};
 
+    fn target() -> ObjectRef {
+        ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a") }
+    }
+
     fn delete() -> WriteOp {
-        let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a") };
-        WriteOp::Delete { target, uid: "1".into(), propagation: Propagation::Background }
+        WriteOp::Delete { target: target(), uid: "1".into(), propagation: Propagation::Background }
     }
 
     fn create() -> WriteOp {
-        let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a") };
-        WriteOp::Create { target, body: "{}".into() }
+        WriteOp::Create { target: target(), body: "{}".into() }
     }
 
     fn budgets() -> Budgets {
@@ -137,35 +139,35 @@ mod tests {
     }
 
     #[test]
-    fn a_minutes_worth_goes_at_once_and_the_next_waits_for_what_it_is_over() {
+    fn a_minutes_worth_is_sent_at_once_and_the_next_write_waits_for_a_token() {
         let (mut budgets, plugin) = (budgets(), Arc::from("a"));
         let mut spend = |now_ms, op: &WriteOp| budgets.spend(now_ms, &plugin, op).map(|debt| debt.until_ms - now_ms);
         for _ in 0..600 {
             assert_eq!(spend(5, &delete()), None);
         }
         assert_eq!(spend(5, &delete()), Some(100), "ten a second");
-        assert_eq!(spend(5, &delete()), Some(200), "and what a plan has begun adds up");
+        assert_eq!(spend(5, &delete()), Some(200), "writes of a plan that has begun add to the debt");
         assert_eq!(spend(205, &delete()), Some(100));
-        assert_eq!(spend(60_305, &delete()), None, "a minute of patience pays a minute's worth");
+        assert_eq!(spend(60_305, &delete()), None, "a minute fills the bucket");
     }
 
     #[test]
-    fn creates_have_a_budget_of_their_own_within_it() {
+    fn creates_have_a_smaller_budget_of_their_own() {
         let (mut budgets, plugin) = (budgets(), Arc::from("a"));
         for _ in 0..60 {
             assert!(budgets.spend(0, &plugin, &create()).is_none());
         }
-        let debt = budgets.spend(0, &plugin, &create()).expect("the 61st is one too many");
+        let debt = budgets.spend(0, &plugin, &create()).expect("the 61st is over the budget");
         assert_eq!(debt.until_ms, 1_000);
         assert!(
             debt.message.contains("60 creates") && debt.message.contains("--plugin-creates-per-minute"),
             "{debt:?}"
         );
-        assert!(budgets.spend(0, &Arc::from("b"), &create()).is_none(), "another plugin has its own");
+        assert!(budgets.spend(0, &Arc::from("b"), &create()).is_none(), "another plugin has its own budget");
     }
 
     #[test]
-    fn plugins_that_owe_nothing_are_forgotten_and_debts_are_not() {
+    fn full_buckets_are_forgotten_and_debts_are_not() {
         let mut budgets = budgets();
         let debtor = Arc::from("debtor");
         for _ in 0..62 {

@@ -1,4 +1,4 @@
-//! The Outbox driven alone: messages go in, effects and messages for the other machines come out.
+//! The Outbox alone: messages in, effects and messages to the other machines out.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::object::{Kind, Name, ObjectRef};
 use crate::store::Store;
 use crate::write::WriteErrorClass;
 
-/// An Outbox with what it has put out so far.
+/// An Outbox with the effects and messages it has sent so far.
 struct Alone {
     outbox: Outbox,
     now: Now,
@@ -24,7 +24,7 @@ impl Alone {
     }
 
     fn with(&mut self, run: impl FnOnce(&mut Outbox, &mut Context<'_>)) {
-        self.outbox.look_at_claim(self.now);
+        self.outbox.check_claim(self.now);
         let mut cx = Context {
             now: self.now,
             store: &self.store,
@@ -50,8 +50,7 @@ impl Alone {
         self.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
     }
 
-    /// The write that was sent last.
-    fn sent(&self) -> &Write {
+    fn last_write(&self) -> &Write {
         let sent = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Write(write) => Some(&**write),
             _ => None,
@@ -59,13 +58,13 @@ impl Alone {
         sent.expect("a write was sent")
     }
 
-    /// To whom messages went, in short.
-    fn told(&mut self) -> Vec<&'static str> {
+    /// The names of the messages sent since the last time.
+    fn messages(&mut self) -> Vec<&'static str> {
         let name = |message| match message {
-            Message::ToReconciler(ToReconciler::Resync) => "resync",
-            Message::ToReconciler(ToReconciler::Wrote { .. }) => "reconciler wrote",
-            Message::ToLifecycle(ToLifecycle::MayWrite) => "may write",
-            Message::ToLifecycle(ToLifecycle::Wrote { .. }) => "lifecycle wrote",
+            Message::ToReconciler(ToReconciler::Resync) => "Resync",
+            Message::ToReconciler(ToReconciler::Wrote { .. }) => "Wrote to the Reconciler",
+            Message::ToLifecycle(ToLifecycle::MayWrite) => "MayWrite",
+            Message::ToLifecycle(ToLifecycle::Wrote { .. }) => "Wrote to the Lifecycle",
             _ => "another",
         };
         self.messages.drain(..).map(name).collect()
@@ -81,48 +80,47 @@ fn of_plugin() -> Owner {
 }
 
 #[test]
-fn x7_a_write_says_until_when_it_may_be_sent() {
+fn x7_a_write_carries_the_time_until_which_it_may_be_sent() {
     let mut alone = Alone::new(true);
     alone.claim(Some(25_000));
     alone.send(of_plugin());
-    assert_eq!(alone.sent().not_after_ms, Some(15_000), "ten seconds are for the write itself");
+    assert_eq!(alone.last_write().not_after_ms, Some(15_000), "ten seconds are for the write itself");
     let mut alone = Alone::new(false);
     alone.send(of_plugin());
-    assert_eq!(alone.sent().not_after_ms, None);
+    assert_eq!(alone.last_write().not_after_ms, None);
 }
 
 #[test]
-fn x7_coming_to_lead_is_a_resync_and_a_renewal_is_nothing() {
+fn x7_a_new_claim_causes_a_resync_and_a_renewal_does_not() {
     let mut alone = Alone::new(true);
     alone.claim(Some(15_000));
-    assert_eq!(alone.told(), ["resync", "may write"]);
+    assert_eq!(alone.messages(), ["Resync", "MayWrite"]);
     alone.now.mono_ms = 3_000;
     alone.claim(Some(18_000));
-    assert_eq!(alone.told(), [""; 0]);
-    // Short of time for a write, it led all along: only what was held back is to be written.
+    assert_eq!(alone.messages(), [""; 0]);
+    // The claim was too short for a write, but it did not end: only writes that were held back are missing.
     alone.now.mono_ms = 17_000;
     alone.claim(Some(32_000));
-    assert_eq!(alone.told(), ["may write"]);
+    assert_eq!(alone.messages(), ["MayWrite"]);
     alone.now.mono_ms = 40_000;
     alone.claim(Some(55_000));
-    assert_eq!(alone.told(), ["resync", "may write"], "another host may have led for eight seconds");
+    assert_eq!(alone.messages(), ["Resync", "MayWrite"], "another host may have led for eight seconds");
 }
 
 #[test]
-fn each_result_goes_to_whoever_asked_and_once() {
+fn each_result_is_sent_once_to_the_owner_of_its_write() {
     let mut alone = Alone::new(false);
     let error = WriteError { class: WriteErrorClass::Conflict, message: "no".to_owned() };
-    for (owner, told) in [(of_plugin(), &["lifecycle wrote"][..]), (Owner::Nobody, &[])] {
+    for (owner, expected) in [(of_plugin(), &["Wrote to the Lifecycle"][..]), (Owner::Nobody, &[])] {
         alone.send(owner);
-        let id = alone.sent().id;
+        let id = alone.last_write().id;
         assert!(!alone.outbox.is_empty());
-        let failed = error.clone();
-        alone.with(|outbox, cx| outbox.on_wrote(id, Err(failed), cx));
-        assert_eq!(alone.told(), told);
-        assert!(alone.outbox.is_empty());
-        let failed = error.clone();
-        alone.with(|outbox, cx| outbox.on_wrote(id, Err(failed), cx));
-        assert_eq!(alone.told(), [""; 0], "a result that comes twice is nobody's");
+        for expected in [expected, &[]] {
+            let failed = error.clone();
+            alone.with(|outbox, cx| outbox.on_wrote(id, Err(failed), cx));
+            assert_eq!(alone.messages(), expected, "the second time, the write is not in flight");
+            assert!(alone.outbox.is_empty());
+        }
     }
     let failures = alone.effects.iter().filter(|effect| matches!(effect, Effect::Observe(_))).count();
     assert_eq!(failures, 1, "an Event that could not be written is counted");

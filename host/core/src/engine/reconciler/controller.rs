@@ -1,4 +1,4 @@
-//! Controllers that serve: made from a plugin's manifest, replaced by its next version, and ended with their keys.
+//! Serving controllers: made from a plugin's manifest, replaced by its next version, and removed with their keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use crate::finalizer;
 use crate::limits::CallLimits;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::{Kind, Object, ObjectRef};
-use crate::observation::Observation;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
@@ -27,15 +26,16 @@ pub(super) struct Controller {
     /// "podset/PodSet".
     pub label: Arc<str>,
     pub field_manager: String,
-    /// What keeps its objects until they are cleaned up after, whether this version finalizes or an earlier one did.
+    /// The finalizer's name, also of a version that does not finalize: an earlier one may have.
     pub finalizer: String,
     pub version: Version,
     pub spec: Arc<ControllerSpec>,
     pub access: Arc<Access>,
     pub limits: CallLimits,
     pub shape: StatusShape,
-    /// Its keys may be called, as far as its informers go.
+    /// Its informers are current, so its keys may be called.
     pub ready: bool,
+    /// Calls in flight.
     pub calls: u32,
 }
 
@@ -53,9 +53,9 @@ impl Controller {
             limits: manifest.limits,
             shape: match crd {
                 Some(crd) => StatusShape::of(crd, &spec.primary),
-                // A built-in kind's status is not ours to write.
+                // A plugin does not write the status of a built-in kind.
                 None if spec.builtin => StatusShape::default(),
-                // Without a CRD of the plugin's own nothing is known of the schema but that most kinds have a status.
+                // The schema of another's CRD is unknown, but most kinds have a status subresource.
                 None => StatusShape { subresource: true, ..StatusShape::default() },
             },
             ready: false,
@@ -63,8 +63,8 @@ impl Controller {
         }
     }
 
-    /// Whether an object of its kind is its to look at: one that it selects, and one that waits for it before it may be
-    /// deleted, selected still or not.
+    /// Whether an object of its kind is reconciled: one that the predicate selects, or one being deleted with its
+    /// finalizer.
     pub fn reconciles(&self, object: &Object) -> bool {
         self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer))
     }
@@ -75,7 +75,7 @@ impl Controller {
 }
 
 impl Reconciler {
-    /// A version takes over. Controllers of the kinds that the version before had go on under their ids, with their keys.
+    /// A version takes over. Controllers of kinds that the previous version had keep their ids and keys.
     pub(super) fn serve(&mut self, plugin: &Arc<str>, version: &Version, manifest: &Manifest, cx: &mut Context<'_>) {
         self.faults.remove(plugin);
         let mut before: BTreeMap<Kind, ControllerId> =
@@ -121,19 +121,19 @@ impl Reconciler {
         }
     }
 
-    /// Looks at every object once: what has woken its keys so far led to nothing, and what another leader has left half done
-    /// wakes nobody.
+    /// Enqueues every object: earlier wake-ups had no effect without a claim, and no event shows what another leader
+    /// has left unfinished.
     pub(super) fn resync(&mut self, cx: &mut Context<'_>) {
         for id in self.controllers.keys().copied().collect::<Vec<_>>() {
             if self.controllers[&id].spec.finalize {
-                self.keys.states_of(id).for_each(|state| state.inherit(cx.now.mono_ms));
+                self.keys.states_of(id).for_each(|state| state.expect_others_writes(cx.now.mono_ms));
             }
             self.enqueue_all(id, cx);
         }
     }
 
-    /// The API server's versions went backwards: nothing that waits for a version waits any more, and what was sent or read may
-    /// be undone.
+    /// The API server's versions went backwards: no key waits for a version any more, and calls, reads and writes in
+    /// flight may be based on undone state.
     pub fn on_restored(&mut self, cx: &mut Context<'_>) {
         self.waiting.clear();
         self.calls.values_mut().for_each(CallInFlight::make_void);
@@ -144,8 +144,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks at every object of a controller. W1: a new version, or a new configuration, is a reason to; one that selects other
-    /// objects than the version before leaves those alone that it does not select. X7: so is coming to lead.
+    /// Enqueues every object of a controller, and drops the keys of objects that a new predicate does not select (W1).
     fn enqueue_all(&mut self, id: ControllerId, cx: &mut Context<'_>) {
         let Some(spec) = self.controllers.get(&id).map(|controller| Arc::clone(&controller.spec)) else { return };
         let snapshot = cx.store.snapshot();
@@ -162,17 +161,15 @@ impl Reconciler {
         }
     }
 
-    /// Ends a controller with its keys, which need it until they are gone.
+    /// Drops the keys of a controller first: dropping them needs it.
     fn remove_controller(&mut self, id: ControllerId, cx: &mut Context<'_>) {
-        let Some(controller) = self.controllers.get(&id) else { return };
-        let (label, kind) = (Arc::clone(&controller.label), controller.spec.primary.clone());
         for key in self.keys.of(id) {
             if self.keys.get(&key).is_some_and(|state| matches!(state.turn.work, Work::Writing(_))) {
-                let object = ObjectRef { kind: kind.clone(), name: key.name.clone() };
-                cx.observe(Observation::TurnEnded { controller: Arc::clone(&label), object });
+                self.observe_turn_ended(&key, cx);
             }
             self.drop_key(&key, cx);
         }
+        let Some(kind) = self.controllers.get(&id).map(|controller| controller.spec.primary.clone()) else { return };
         self.queue.remove_controller(id);
         self.controllers.remove(&id);
         let others = self.reconcilers_of(&kind).iter().copied().filter(|other| *other != id).collect::<Arc<[_]>>();
@@ -188,7 +185,6 @@ impl Reconciler {
         of_plugin.map(|(id, controller)| (*id, controller))
     }
 
-    /// The controllers of a kind.
     pub(super) fn reconcilers_of(&self, kind: &Kind) -> Arc<[ControllerId]> {
         self.by_primary.get(kind).cloned().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Which keys begin their turn now, by what every plugin has under way (Q4).
+//! Takes keys from the work queue, within the bounds on calls and writes in flight (Q4).
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::engine::message::Message;
 use crate::observation::Observation;
 use crate::workqueue::{ControllerId, Key, Lane, MayRun, Shared};
 
-/// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's own budget
-/// for one client is some hundred requests in flight; more keys would only wait there instead of here, where they are sorted.
+/// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's
+/// priority and fairness lets one client have some hundred requests in flight; more keys would wait there instead of in
+/// this queue, which knows their order.
 const MAX_KEYS_WRITING: usize = 64;
 
 impl Reconciler {
-    /// Takes keys as long as there is room for their calls and writes.
     pub fn run_queue(&mut self, cx: &mut Context<'_>) {
         for (key, lane) in self.queue.release(cx.now.mono_ms) {
             if let Some(controller) = self.controllers.get(&key.controller) {
@@ -47,20 +47,20 @@ impl Reconciler {
     }
 
     pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
-        self.calling.end(plugin);
+        self.calling.subtract(plugin, 1);
         self.queue.unpark(controller);
         self.unpark(plugin, Shared::Calls, self.calling.is_full(self.call_slots));
     }
 
-    /// A key is written no more: its run is through, or it is forgotten. Its controller is there still.
+    /// A key's run has ended or the key is dropped. Its controller must still exist.
     pub(super) fn writing_ended(&mut self, key: &Key) {
         let Some(plugin) = self.plugin_of(key) else { return };
-        self.writing.end(&plugin);
+        self.writing.subtract(&plugin, 1);
         self.unpark(&plugin, Shared::Writes, self.writing.is_full(MAX_KEYS_WRITING));
     }
 
-    /// Something of a plugin has ended, so it may begin one more. Others that were refused for the same may, unless it is used up
-    /// still: they are fewer than it has places, since each has one.
+    /// A plugin has one call or write fewer in flight, so its keys are tried again, and those of plugins that were refused
+    /// for the same, if shared slots are free: as each of them has one of these, they are few.
     fn unpark(&mut self, plugin: &str, shared: Shared, is_full: bool) {
         self.queue.unpark_plugin(plugin);
         if !is_full {

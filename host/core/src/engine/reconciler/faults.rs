@@ -1,26 +1,26 @@
-//! What the keys of each plugin have in common that the Lifecycle shows: rights that are refused, and calls that end in a
-//! fault. One sentence each is sent when it begins, and one message when the last key has none any more.
+//! Denied permissions and guest faults by plugin, which the Lifecycle shows in the Plugin object. It is sent a message
+//! when the first key has one, and another when the last key has none any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Reconciler;
-use crate::engine::context::Context;
+use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
 use crate::permission::{Denial, Permission};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
-/// Bytes of a sentence that is sent: it becomes part of a condition's message beside others, and one is kept for each plugin
-/// and right.
-const MAX_SENTENCE_BYTES: usize = 1 << 10;
+/// Bytes of a message that is sent: it becomes part of a condition's message, and the Lifecycle keeps one for each
+/// plugin and permission.
+const MAX_MESSAGE_BYTES: usize = 1 << 10;
 
 fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MAX_SENTENCE_BYTES));
+    text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
     text
 }
 
-/// The keys of one plugin that have each fault.
+/// The keys of one plugin that have a denied permission, or a fault.
 #[derive(Debug, Default)]
 pub(super) struct PluginFaults {
     denied: BTreeMap<Permission, BTreeSet<Key>>,
@@ -44,7 +44,7 @@ impl Reconciler {
         cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
     }
 
-    /// A write that used a right went through, so nobody is denied it any more.
+    /// A write succeeded, so its permission is not denied any more.
     pub(super) fn note_permitted(&mut self, key: &Key, op: &WriteOp, cx: &mut Context<'_>) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(faults) = self.faults.get_mut(&controller.plugin).filter(|faults| !faults.denied.is_empty()) else {
@@ -57,16 +57,13 @@ impl Reconciler {
         }
     }
 
-    /// The key needs no refused right any more: its turn went well, or its object is gone.
+    /// The key's turn succeeded, or the key is dropped.
     pub(super) fn clear_denials(&mut self, key: &Key, cx: &mut Context<'_>) {
         let Some(denied) = self.keys.get_mut(key).map(|state| std::mem::take(&mut state.denied)) else { return };
         let Some(plugin) = self.plugin_of(key).filter(|_| !denied.is_empty()) else { return };
         let Some(faults) = self.faults.get_mut(&plugin) else { return };
         for permission in denied {
-            let Some(keys) = faults.denied.get_mut(&permission) else { continue };
-            keys.remove(key);
-            if keys.is_empty() {
-                faults.denied.remove(&permission);
+            if remove_member(&mut faults.denied, &permission, key) {
                 cx.notify_lifecycle(ToLifecycle::Permitted { plugin: Arc::clone(&plugin), permission });
             }
         }

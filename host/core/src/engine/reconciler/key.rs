@@ -1,5 +1,5 @@
-//! What the Reconciler remembers of one object under reconciliation. Everything here may be lost at any moment: a restart
-//! begins with none of it and ends in the same place.
+//! The state of one key. All of it may be lost at any time: a host that restarts without it converges to the same
+//! state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::store::Snapshot;
 use crate::workqueue::Lane;
 use crate::write::{WriteErrorClass, WriteOp};
 
-/// One key's state.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
-    /// The object that all of this is about; empty before its first turn.
+    /// The UID of the object; empty before its first turn.
     pub uid: Arc<str>,
     pub turn: Turn,
+    /// Failures in a row (Q3).
     pub failures: u32,
-    /// Outcomes that were thrown away because the object had changed during the call.
+    /// Outcomes in a row that were discarded because the object changed during the call.
     pub discarded: u32,
     pub last: Option<LastCall>,
     pub expectations: Expectations,
@@ -34,37 +34,36 @@ pub(super) struct KeyState {
     pub status: StatusWrites,
     pub memory: PlanMemory,
     pub breaker: Option<Breaker>,
-    /// Why the object gets no further.
     pub stalled: Option<StalledReason>,
-    /// Objects of others that have the names of its children, and objects that are to be patched and are absent; their
-    /// deletion and creation wakes it.
+    /// Others' objects that have the names of its children, and absent objects that it patches. Their deletion or
+    /// creation wakes the key.
     pub name_conflicts: Vec<ObjectRef>,
     pub recorded: Recorded,
-    /// Its last call ended in a fault, which the plugin's faults count.
+    /// Its last call ended in a fault. The key is in its plugin's faults then.
     pub is_faulted: bool,
-    /// Rights that the API server refused it.
+    /// Permissions that the API server denied it.
     pub denied: BTreeSet<Permission>,
 }
 
-/// From being taken to the last write.
+/// One turn: from the work queue to the last write.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub work: Work,
-    /// It woke during its turn, and returns to the queue when that ends.
+    /// It was woken during its turn, and returns to the queue afterwards.
     pub dirty: Option<Lane>,
-    /// A change of the object itself that came while its own writes were under way; ours or not is known afterwards.
+    /// A version of the object seen during its writes. Whether it is the host's own is known when they have ended.
     pub unsorted_version: Option<ResourceVersion>,
     pub taken_ms: u64,
 }
 
-/// Own writes that the view does not show yet (R2).
+/// The key's writes that the cache does not show yet (R2).
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
     pub pending: Vec<Expectation>,
     pub waiting: Option<Waiting>,
 }
 
-/// A key waits for the view to show one of its writes.
+/// The write that the key waits for the cache to show.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub since_ms: u64,
@@ -72,68 +71,67 @@ pub(super) struct Waiting {
 }
 
 impl Expectations {
-    /// Expects a write to be shown, in the place of an earlier one of the same object.
+    /// Replaces the expectation of an earlier write of the same object.
     pub fn expect(&mut self, write: Expectation) {
         self.pending.retain(|before| before.target != write.target);
         self.pending.push(write);
     }
 }
 
-/// Writes of which nobody knows whether they were carried out, and that may still be.
+/// Writes of unknown result, such as timeouts.
 #[derive(Debug, Default)]
 pub(super) struct UnknownWrites {
-    /// Until when one may still be.
+    /// Until when the API server may carry one out.
     pub until_ms: u64,
-    /// Objects of others that they were about. Their state is read live before the finalizer is removed.
+    /// The objects they write, except children. They are read live before the finalizer is removed.
     pub targets: BTreeSet<ObjectRef>,
-    /// How often that failed.
+    /// How often that read failed in a row.
     pub unread: u32,
-    /// A host before this one may have left such writes, of which nothing is known here.
+    /// Another host may have left such writes. Their targets are not known here.
     pub inherited: bool,
 }
 
 /// The writes of the object's status.
 #[derive(Debug, Default)]
 pub(super) struct StatusWrites {
-    /// The version that the last one made (W3).
+    /// The version that the last one created (W3).
     pub version: Option<ResourceVersion>,
-    /// Until when one of unknown result may still be carried out.
+    /// Until when the API server may carry out one of unknown result.
     pub unknown_until_ms: u64,
-    /// The version of the object, and what was wanted of it, when its status was found to need no write.
-    pub settled: Option<(ResourceVersion, Arc<Prepared>)>,
+    /// The object's version and the outcome for which the status was found to need no write.
+    pub in_sync: Option<(ResourceVersion, Arc<Prepared>)>,
     /// Since when the status waits for the children (X11).
     pub deferred_since_ms: Option<u64>,
 }
 
-/// What was sent, as far as the next diff needs it.
+/// What the next diff needs to know about earlier writes.
 #[derive(Debug, Default)]
 pub(super) struct PlanMemory {
-    /// The last apply to each object that is changed in place.
+    /// The last apply to each object.
     pub applied: Applied,
-    /// The last patch of each object that is no child.
+    /// The last patch of each object that is not a child.
     pub sent: Sent,
-    /// Evictions that a budget does not allow for now.
+    /// Evictions that a PodDisruptionBudget does not allow now.
     pub blocked: Blocked,
 }
 
 /// Events that were recorded about the object.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
-    /// That it waits for its plugin to clean up.
+    /// The Event "Finalizing".
     pub finalizing: bool,
     /// Hash of the guest's last events.
     pub guest_events: Option<u64>,
 }
 
-/// Why an object gets no further: the reason and message of its Stalled condition.
+/// The reason and message of the object's Stalled condition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StalledReason {
     pub reason: String,
     pub message: String,
 }
 
-/// Bytes of a Stalled condition's message. The API server's bound is 32,768, and each key keeps its own; what a person needs
-/// is at its beginning.
+/// Bytes of a Stalled condition's message. The API server accepts 32,768, but each key keeps its own.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 
 impl StalledReason {
@@ -143,12 +141,11 @@ impl StalledReason {
         Self { reason: reason.to_owned(), message }
     }
 
-    /// An object that is to be patched is not there.
     pub fn nothing_to_patch(target: &ObjectRef) -> Self {
-        Self::new("NotFound", format!("{target} is to be patched and is not there"))
+        Self::new("NotFound", format!("{target} is to be patched and does not exist"))
     }
 
-    /// Somebody else's object has the name of a child (X3).
+    /// Another's object has the name of a child (X3).
     pub fn child_exists(target: &ObjectRef, owner: &Kind) -> Self {
         Self::new("ChildExists", format!("{target} exists already and is not controlled by this {}", owner.kind))
     }
@@ -163,53 +160,50 @@ pub(super) enum Work {
     Writing(Box<Run>),
 }
 
-/// A call's inputs and answer, for as long as they hold (W2).
+/// The last call's inputs and outcome (W2).
 #[derive(Clone, Debug)]
 pub(super) struct LastCall {
     pub version: Version,
     pub uid: Arc<str>,
-    /// The generation that the guest was given.
+    /// The object's generation in the call.
     pub generation: i64,
     pub reads: Dependencies,
-    pub answer: Answer,
+    pub outcome: CallOutcome,
 }
 
-/// What a guest's answer came to.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum CallOutcome {
     Wants(Arc<Prepared>),
     Terminal(String),
-    /// A fault, or a wish to be called again: nothing to go by, but what it asked about still wakes the key.
-    Nothing,
+    /// The call ended in a fault or a retry, or its outcome was too large to keep. Its reads still wake the key.
+    Absent,
 }
 
-/// A plan on its way to the API server.
+/// A plan that is being written.
 #[derive(Debug)]
 pub(super) struct Run {
     pub stages: VecDeque<Stage>,
     pub in_flight: u32,
     pub sent: u32,
-    /// Writes of the current stage that may go at once (slow start).
+    /// The size of the next batch, for a stage with slow start.
     pub batch: usize,
     pub failed: Option<RunFailure>,
-    /// What happens to the key when every stage is through.
     pub ending: Ending,
     /// The guest was not called for this run.
     pub skipped: bool,
-    /// Writes that change what the guest reads were sent, so the key has to be looked at again.
-    pub look_again: bool,
+    /// Its writes change what the guest reads, so the key has to return to the queue.
+    pub requeue: bool,
 }
 
-/// One stage of a plan; the next begins when all of its writes are answered.
+/// One stage of a plan. The next begins when all of its writes have a response.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub writes: VecDeque<WriteOp>,
-    /// Begin with one write and double: a template that the API server refuses costs one request, not 500.
+    /// Begin with one write and double: a template that the API server rejects costs one request, not 500.
     pub slow_start: bool,
 }
 
 impl Stage {
-    /// One write.
     pub fn of_one(op: WriteOp) -> Self {
         Self { writes: [op].into(), slow_start: false }
     }
@@ -219,17 +213,17 @@ impl Stage {
 pub(super) struct RunFailure {
     pub class: WriteErrorClass,
     pub stall: Option<StalledReason>,
-    /// It was the status that was refused, so a condition cannot say so.
+    /// The status write was rejected, so a condition cannot be written either.
     pub of_status: bool,
 }
 
-/// How a reconcile ends when its writes go through.
+/// How a reconcile ends when its writes have succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ending {
     pub result: ReconcileResult,
-    /// When to come back though nothing changes.
+    /// When the key returns to the queue though nothing changes.
     pub requeue_ms: Option<u64>,
-    /// What woke the key during its turn waits until then too: the API server is away, or has asked for patience.
+    /// The API server is unreachable or throttles: wake-ups during the turn wait until then too.
     pub hold: bool,
 }
 
@@ -242,66 +236,30 @@ impl Ending {
 impl Run {
     pub fn new(stages: impl IntoIterator<Item = Stage>, ending: Ending, skipped: bool) -> Self {
         let stages = stages.into_iter().collect();
-        Self { stages, in_flight: 0, sent: 0, batch: 1, failed: None, ending, skipped, look_again: false }
+        Self { stages, in_flight: 0, sent: 0, batch: 1, failed: None, ending, skipped, requeue: false }
     }
 }
 
 impl PlanMemory {
-    /// Keeps what a write was that the API server has accepted.
-    pub fn remember(&mut self, op: &WriteOp, version: ResourceVersion) {
-        match op {
-            WriteOp::Apply { target, body, .. } => {
-                self.applied.insert(target.clone(), (Arc::clone(body), version));
-                return;
-            }
-            WriteOp::Patch { target, body, subresource, .. } => {
-                self.sent.insert((target.clone(), subresource.clone()), (Arc::clone(body), version));
-            }
-            WriteOp::Evict { target, .. } => self.blocked.forget(target),
-            WriteOp::Create { .. } | WriteOp::Delete { .. } | WriteOp::PatchStatus { .. } => {}
-        }
-        self.applied.remove(op.target());
-    }
-
-    /// Forgets actions that are not wanted any more, or whose Pods are gone. The guest was called anew unless that was
-    /// `skipped`, so something that it reads has changed, perhaps a budget.
-    fn forget_actions(&mut self, wanted: &[PreparedAction], snapshot: &Snapshot, skipped: bool) {
-        if !self.sent.is_empty() {
-            let targets: BTreeSet<&ObjectRef> = wanted.iter().map(|action| &action.target).collect();
-            self.sent.retain(|(target, _), _| targets.contains(target));
-        }
-        if self.blocked.message().is_none() {
-            return;
-        }
-        let pods: BTreeSet<&ObjectRef> = plan::evictions(wanted).collect();
-        let is_there = |pod: &ObjectRef| snapshot.get(&pod.kind, &pod.name).is_some_and(|live| !live.deleting);
-        self.blocked.keep(|pod| pods.contains(pod) && is_there(pod));
-        if !skipped {
-            self.blocked.hurry();
-        }
-    }
-
-    /// What the diff of actions reads.
     pub fn of_actions(&mut self) -> Memory<'_> {
         Memory { applied: &mut self.applied, sent: &mut self.sent, blocked: &self.blocked }
     }
 }
 
 impl LastCall {
-    /// The bytes of the outcome that is kept in it.
     pub fn outcome_bytes(&self) -> usize {
-        match &self.answer {
-            Answer::Wants(prepared) => prepared.bytes(),
-            Answer::Terminal(message) => message.len(),
-            Answer::Nothing => 0,
+        match &self.outcome {
+            CallOutcome::Wants(prepared) => prepared.bytes(),
+            CallOutcome::Terminal(message) => message.len(),
+            CallOutcome::Absent => 0,
         }
     }
 }
 
 impl KeyState {
-    /// Begins anew when another object has taken the name: its failures, its breaker and its conditions were not those of
-    /// this one. What the Reconciler has indexed under the key stays until it is replaced. True when it is another one.
-    pub fn meet(&mut self, uid: &Arc<str>) -> bool {
+    /// Resets the state when another object has the name now: failures, breaker and conditions belong to the old one.
+    /// State that the Reconciler has indexed by key stays until it is replaced. Returns whether it is another object.
+    pub fn reset_if_replaced(&mut self, uid: &Arc<str>) -> bool {
         let is_another = self.uid != *uid;
         if is_another {
             let Self { expectations, last, name_conflicts, is_faulted, denied, .. } = std::mem::take(self);
@@ -311,11 +269,10 @@ impl KeyState {
         is_another
     }
 
-    /// Forgets every version that was seen or made.
     pub fn forget_versions(&mut self) {
         self.expectations = Expectations::default();
         self.status.version = None;
-        self.status.settled = None;
+        self.status.in_sync = None;
         self.memory.applied.clear();
         self.memory.sent.clear();
         self.turn.unsorted_version = None;
@@ -323,35 +280,60 @@ impl KeyState {
 
     /// Whether the last outcome has this object among its children.
     pub fn wants_child(&self, target: &ObjectRef) -> bool {
-        let Some(Answer::Wants(prepared)) = self.last.as_ref().map(|last| &last.answer) else { return false };
+        let Some(CallOutcome::Wants(prepared)) = self.last.as_ref().map(|last| &last.outcome) else { return false };
         prepared.children.iter().flatten().any(|child| child.target == *target)
     }
 
-    /// Another host may have written for the object, and may have left writes under way of which nothing is known here.
-    pub fn inherit(&mut self, now_ms: u64) {
+    /// Another host may have left writes in flight for the object.
+    pub fn expect_others_writes(&mut self, now_ms: u64) {
         self.unknown_writes.until_ms = now_ms + WRITE_TIMEOUT_MS;
         self.unknown_writes.inherited = true;
     }
 
-    /// As [`PlanMemory::remember`]; an eviction that went through changes what the status says.
+    /// Remembers a write that succeeded.
     pub fn remember(&mut self, op: &WriteOp, version: ResourceVersion) {
-        self.memory.remember(op, version);
-        if matches!(op, WriteOp::Evict { .. }) {
-            self.status.settled = None;
+        let memory = &mut self.memory;
+        match op {
+            WriteOp::Apply { target, body, .. } => {
+                memory.applied.insert(target.clone(), (Arc::clone(body), version));
+                return;
+            }
+            WriteOp::Patch { target, body, subresource, .. } => {
+                memory.sent.insert((target.clone(), subresource.clone()), (Arc::clone(body), version));
+            }
+            WriteOp::Evict { target, .. } => {
+                memory.blocked.forget(target);
+                self.status.in_sync = None; // It lists blocked evictions.
+            }
+            WriteOp::Create { .. } | WriteOp::Delete { .. } | WriteOp::PatchStatus { .. } => {}
         }
+        memory.applied.remove(op.target());
     }
 
-    /// As [`PlanMemory::forget_actions`]; evictions that wait are part of the status.
+    /// Forgets actions that are no longer wanted, and evictions of Pods that are gone. Unless the call was `skipped`,
+    /// something that the guest reads has changed, perhaps a PodDisruptionBudget, so blocked evictions are retried
+    /// sooner.
     pub fn forget_actions(&mut self, wanted: &[PreparedAction], snapshot: &Snapshot, skipped: bool) {
-        let before = self.memory.blocked.message();
-        self.memory.forget_actions(wanted, snapshot, skipped);
-        if self.memory.blocked.message() != before {
-            self.status.settled = None;
+        let memory = &mut self.memory;
+        if !memory.sent.is_empty() {
+            let targets: BTreeSet<&ObjectRef> = wanted.iter().map(|action| &action.target).collect();
+            memory.sent.retain(|(target, _), _| targets.contains(target));
+        }
+        let Some(before) = memory.blocked.message() else { return };
+        let pods: BTreeSet<&ObjectRef> = plan::evictions(wanted).collect();
+        let exists = |pod: &ObjectRef| snapshot.get(&pod.kind, &pod.name).is_some_and(|live| !live.deleting);
+        memory.blocked.keep(|pod| pods.contains(pod) && exists(pod));
+        if !skipped {
+            memory.blocked.hurry();
+        }
+        if memory.blocked.message() != Some(before) {
+            self.status.in_sync = None;
         }
     }
 
-    /// X9: to follow what is only read is no fight, however often that changes. So the breaker closes, and counts anew.
-    pub fn follow(&mut self, spec: &ControllerSpec, snapshot: &Snapshot) {
+    /// X9: writes that follow a change of a kind that the controller only reads are no fight, so such a change closes
+    /// the breaker.
+    pub fn close_breaker_if_inputs_changed(&mut self, spec: &ControllerSpec, snapshot: &Snapshot) {
         let last = self.last.as_ref().filter(|_| self.breaker.is_some());
         if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot)) {
             self.breaker = None;
@@ -362,7 +344,15 @@ impl KeyState {
         matches!(self.turn.work, Work::Idle)
     }
 
-    /// Marks the key to be looked at again; the more urgent lane wins.
+    /// The run, while the key is being written.
+    pub fn run_mut(&mut self) -> Option<&mut Run> {
+        match &mut self.turn.work {
+            Work::Writing(run) => Some(run),
+            Work::Idle | Work::Calling => None,
+        }
+    }
+
+    /// Returns the key to the queue after its turn, in the most urgent lane.
     pub fn mark_dirty(&mut self, lane: Lane) {
         self.turn.dirty = Some(self.turn.dirty.map_or(lane, |before| before.min(lane)));
     }

@@ -1,4 +1,4 @@
-//! The keys of each controller with their state: found by controller and name, ended with their controller.
+//! The keys and their state, by controller and name.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use crate::engine::context::Map;
 use crate::object::Name;
 use crate::workqueue::{ControllerId, Key};
 
-/// All keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     by_controller: BTreeMap<ControllerId, Map<Name, KeyState>>,
@@ -26,7 +25,6 @@ impl Keys {
         self.get(key).is_some()
     }
 
-    /// Adds a key unless it is there.
     pub fn add(&mut self, key: &Key) {
         self.by_controller.entry(key.controller).or_default().entry(key.name.clone()).or_default();
     }
@@ -40,7 +38,7 @@ impl Keys {
         removed
     }
 
-    /// The keys of one controller, in their order.
+    /// The keys of one controller, sorted.
     pub fn of(&self, controller: ControllerId) -> Vec<Key> {
         let names = self.by_controller.get(&controller).into_iter().flat_map(Map::keys);
         let mut keys: Vec<Key> = names.map(|name| Key { controller, name: name.clone() }).collect();

@@ -1,5 +1,5 @@
-//! From a checked outcome to the run that carries it out: what is missing, in which order it is written (X1), and whether it
-//! may be written at all (X9). `writes.rs` sends it.
+//! From a checked outcome to a run: which writes are missing, their order (X1), and whether the breaker admits them
+//! (X9). `writes.rs` sends them.
 
 use std::sync::Arc;
 
@@ -14,25 +14,24 @@ use crate::plan::{self, ActionDiff, Diff, Prepared};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
-/// Bytes of a status that are shown when it is fought over.
+/// Bytes of a status patch in the message of the breaker.
 const MAX_SHOWN_BYTES: usize = 512;
 
-/// What a plan comes to.
+/// The writes of a plan that are missing.
 struct Missing {
-    /// Puts the finalizer on, before anything else is done.
+    /// Adds the finalizer.
     finalizer: Option<WriteOp>,
     children: Diff,
     actions: ActionDiff,
 }
 
 impl Missing {
-    /// Why the status stays as it is: a name that is somebody else's, or nothing to patch.
     fn stall(&self, primary: &Object) -> Option<StalledReason> {
         let taken = self.children.taken.first().map(|target| StalledReason::child_exists(target, &primary.kind));
         taken.or_else(|| self.actions.missing.first().map(StalledReason::nothing_to_patch))
     }
 
-    /// Whether it changes what the guest is given or may read of its own, so that the key has to be looked at again.
+    /// Whether it changes the primary or children, so that the key has to return to the queue.
     fn changes_what_is_read(&self) -> bool {
         self.finalizer.is_some() || self.children.changes_what_is_read() || self.actions.more
     }
@@ -46,7 +45,7 @@ impl Missing {
             && actions.removals.is_empty()
     }
 
-    /// X1: finalizer, children, what is deleted of them, actions. Each begins when the one before is through.
+    /// X1: finalizer, children, deletes of children, actions.
     fn stages(self) -> Vec<Stage> {
         let Self { finalizer, children, actions } = self;
         let stages =
@@ -58,13 +57,13 @@ impl Missing {
     }
 }
 
-/// Whether the plugin has done what there was to do before an object may go.
-fn is_over(primary: &Object, prepared: &Prepared) -> bool {
+/// Whether the plugin has cleaned up, so that the object may be deleted.
+fn is_finalized(primary: &Object, prepared: &Prepared) -> bool {
     primary.deleting && prepared.finalized
 }
 
 impl Reconciler {
-    /// Compares what is wanted with what is there and begins to write the difference.
+    /// Compares an outcome with the cache and begins to write the difference.
     pub(super) fn carry_out(
         &mut self,
         key: &Key,
@@ -76,29 +75,29 @@ impl Reconciler {
     ) {
         let Some(missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
         let stall = missing.stall(primary);
-        // A status may well say that the child was made, or that the object was patched: only Stalled is written beside it.
-        let told = stall.is_none().then_some(prepared);
+        // The guest's status may claim that the child was created or the object patched, so a stall replaces it.
+        let with_status = stall.is_none().then_some(prepared);
         match stall {
             Some(stall) => self.stall(key, primary, stall, cx),
             None => self.clear_stall(key),
         }
-        let look_again = missing.changes_what_is_read();
+        let requeue = missing.changes_what_is_read();
         let defer = self.defers_status(key, missing.finalizer.is_some() || missing.children.changes_children(), cx);
         let only_creates = missing.only_creates();
-        let is_cleaned = is_over(primary, prepared) && told.is_some() && !missing.actions.more;
-        // A write that was given up may land behind the one that took it back; the object stays until it cannot any more.
-        let lands_ms =
+        let is_finalized = is_finalized(primary, prepared) && with_status.is_some() && !missing.actions.more;
+        // The API server may carry out a write of unknown result after the cleanup, so the finalizer stays until it
+        // cannot.
+        let unknown_ms =
             self.keys.get(key).map_or(0, |state| state.unknown_writes.until_ms.saturating_sub(cx.now.mono_ms));
-        let goes = is_cleaned && lands_ms == 0 && self.is_sure(key, prepared, cx);
-        let stays_ms = if lands_ms > 0 { lands_ms } else { self.looks_again_ms(key) };
-        let requeue_ms = if is_cleaned && !goes { Some(stays_ms) } else { prepared.requeue_after_ms };
+        let may_remove = is_finalized && unknown_ms == 0 && self.knows_all_writes(key, prepared, cx);
+        let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
+        let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         let mut stages = missing.stages();
-        // An object that goes has nobody left to read its status.
-        let last = match goes {
+        let last = match may_remove {
             true => finalizer::remove(primary, &self.controllers[&key.controller].finalizer),
-            false if defer || is_cleaned => None,
-            false => self.settled_status_patch(key, primary, told, generation, cx),
+            false if defer || is_finalized => None,
+            false => self.status_patch_if_changed(key, primary, with_status, generation, cx),
         };
         let cost = if only_creates && last.is_none() { HEALING } else { CHANGING };
         stages.extend(last.map(Stage::of_one));
@@ -111,11 +110,11 @@ impl Reconciler {
             return;
         }
         let mut run = Run::new(stages, Ending::new(result, requeue_ms), skipped);
-        run.look_again = look_again;
+        run.requeue = requeue;
         self.begin_run(key, run, cx);
     }
 
-    /// What is missing of an outcome, with what is in the way of it put down as what the key waits for.
+    /// The missing writes of an outcome. Indexes name conflicts, so that their end wakes the key.
     fn missing(
         &mut self,
         key: &Key,
@@ -130,8 +129,8 @@ impl Reconciler {
         let state = self.keys.get_mut(key)?;
         let finalizer =
             if spec.finalize && !primary.deleting { finalizer::add(primary, &controller.finalizer) } else { None };
-        // Children of an object that goes are collected through their owner reference.
-        let children = if is_over(primary, prepared) {
+        // The garbage collector deletes the children.
+        let children = if is_finalized(primary, prepared) {
             Diff::default()
         } else {
             plan::diff(prepared, spec, primary, manager, &snapshot, &mut state.memory.applied)
@@ -139,9 +138,9 @@ impl Reconciler {
         state.forget_actions(&prepared.actions, &snapshot, skipped);
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
-        let in_the_way = [children.taken.as_slice(), &actions.missing].concat();
-        self.index.replace_conflicts(key, &state.name_conflicts, &in_the_way);
-        state.name_conflicts = in_the_way;
+        let conflicts = [children.taken.as_slice(), &actions.missing].concat();
+        self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
+        state.name_conflicts = conflicts;
         Some(Missing { finalizer, children, actions })
     }
 
@@ -170,7 +169,7 @@ impl Reconciler {
         };
         let message = format!(
             "{} is written again and again though its spec did not change; the next write would be a {what}. Something \
-             undoes what {} wants, so it is left alone for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows \
+             undoes what {} wants, so the host pauses it for {} s. `kubectl get {} {} --show-managed-fields -o yaml` shows \
              who else writes",
             primary.reference(),
             controller.label,

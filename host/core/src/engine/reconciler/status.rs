@@ -1,5 +1,4 @@
-//! What is said about an object: its status, its Stalled condition and Events, and when each is worth a write. What the
-//! object wants to be is decided elsewhere.
+//! The status of an object, its Stalled condition and its Events, and when each is written.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,13 +15,12 @@ use crate::workqueue::{Key, Lane};
 use crate::write::{WriteError, WriteErrorClass, WriteOp};
 
 impl Reconciler {
-    /// X11: a status that was computed from a view which the writes of its own plan outdate waits for them, but not for ever.
+    /// X11: a status whose plan also changes what it was computed from waits for the next call, a second at most.
     pub(super) fn defers_status(&mut self, key: &Key, is_outdated: bool, cx: &Context<'_>) -> bool {
         let now_ms = cx.now.mono_ms;
         let controller = &self.controllers[&key.controller];
         if controller.spec.builtin {
-            // Nothing is written that could be outdated.
-            return false;
+            return false; // It has no status write.
         }
         let plugin = Arc::clone(&controller.plugin);
         let Some(state) = self.keys.get_mut(key) else { return false };
@@ -39,9 +37,8 @@ impl Reconciler {
         true
     }
 
-    /// [`Self::status_patch`], without looking again at a status that was found as wanted: neither the object nor what is
-    /// wanted of it has changed since.
-    pub(super) fn settled_status_patch(
+    /// [`Self::status_patch`], unless the status was in sync with this very outcome at this version of the object.
+    pub(super) fn status_patch_if_changed(
         &mut self,
         key: &Key,
         primary: &Object,
@@ -53,16 +50,16 @@ impl Reconciler {
             return self.status_patch(key, primary, None, generation, cx);
         };
         let version = primary.resource_version;
-        let is_settled = |(at, settled): &(ResourceVersion, Arc<Prepared>)| {
-            *at == version && Arc::ptr_eq(settled, wanted) && state.stalled.is_none()
+        let is_in_sync = |(at, in_sync): &(ResourceVersion, Arc<Prepared>)| {
+            *at == version && Arc::ptr_eq(in_sync, wanted) && state.stalled.is_none()
         };
-        if state.status.settled.as_ref().is_some_and(is_settled) {
+        if state.status.in_sync.as_ref().is_some_and(is_in_sync) {
             return None;
         }
         let patch = self.status_patch(key, primary, Some(wanted), generation, cx);
         if let Some(state) = self.keys.get_mut(key) {
-            let is_settled = patch.is_none() && state.stalled.is_none();
-            state.status.settled = is_settled.then(|| (version, Arc::clone(wanted)));
+            let is_in_sync = patch.is_none() && state.stalled.is_none();
+            state.status.in_sync = is_in_sync.then(|| (version, Arc::clone(wanted)));
         }
         patch
     }
@@ -82,7 +79,7 @@ impl Reconciler {
             fields: prepared.and_then(|prepared| prepared.status.as_ref()),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
-            // One that could not be told from others' would stay for ever.
+            // Without condition types the host could not find its own condition again to remove it.
             tells_progress: controller.shape.conditions_by_type,
             evicting: waits.as_deref(),
             generation,
@@ -91,14 +88,15 @@ impl Reconciler {
         Some(WriteOp::PatchStatus { target: primary.reference(), body })
     }
 
-    /// Says on the object why it gets no further, and tells it once: not when the object says so already, which it does
-    /// after a restart too.
+    /// Sets the Stalled condition, and records it once as an Event: not after a restart, when the object already has
+    /// it.
     pub(super) fn stall(&mut self, key: &Key, primary: &Arc<Object>, stall: StalledReason, cx: &mut Context<'_>) {
-        let can_say = self.controllers.get(&key.controller).is_some_and(|controller| controller.shape.conditions);
+        let has_conditions =
+            self.controllers.get(&key.controller).is_some_and(|controller| controller.shape.conditions);
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.stalled.replace(stall.clone());
-        let says = can_say && status::says_stalled(primary, &stall.reason, &stall.message);
-        if before.as_ref() != Some(&stall) && !says {
+        let is_shown = has_conditions && status::says_stalled(primary, &stall.reason, &stall.message);
+        if before.as_ref() != Some(&stall) && !is_shown {
             self.record(key, primary, true, &stall.reason, &stall.message, cx);
         }
     }
@@ -109,7 +107,7 @@ impl Reconciler {
         }
     }
 
-    /// Writes the Stalled condition where it does not stand yet, and nothing else.
+    /// A run that writes the Stalled condition and nothing else.
     pub(super) fn write_stall_only(
         &mut self,
         key: &Key,
@@ -123,7 +121,6 @@ impl Reconciler {
         self.begin_run(key, Run::new(stage, ending, skipped), cx);
     }
 
-    /// Records an Event about an object.
     pub(super) fn record(
         &self,
         key: &Key,
@@ -138,8 +135,8 @@ impl Reconciler {
         cx.record(Some(Arc::clone(&controller.plugin)), about, record);
     }
 
-    /// The guest's events are told when they differ from the last ones. The first call after a start tells them only
-    /// beside writes: a restart is no news.
+    /// Records the guest's events when they differ from the last ones. After a restart of the host they are recorded
+    /// only if the plan has writes: they may have been recorded before.
     pub(super) fn record_guest_events(
         &mut self,
         key: &Key,
@@ -166,18 +163,16 @@ impl Reconciler {
         }
     }
 
-    /// How a write error reads on the object, or None when it is nothing that a person has to mend.
+    /// The Stalled condition of a write error that only a person can resolve.
     pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<StalledReason> {
-        let what = format!("{} of {} was refused: {}", op.verb(), op.target(), error.message);
-        match error.class {
-            // Nobody waits for an object that is to be patched but the object that wants it patched.
-            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => {
-                Some(StalledReason::new("NotFound", what))
-            }
-            WriteErrorClass::Invalid => Some(StalledReason::new("Invalid", what)),
-            WriteErrorClass::Denied => Some(StalledReason::new("Forbidden", what)),
-            WriteErrorClass::FieldConflict => Some(StalledReason::new("FieldConflict", what)),
-            _ => None,
-        }
+        let reason = match error.class {
+            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => "NotFound",
+            WriteErrorClass::Invalid => "Invalid",
+            WriteErrorClass::Denied => "Forbidden",
+            WriteErrorClass::FieldConflict => "FieldConflict",
+            _ => return None,
+        };
+        let message = format!("{} of {} was refused: {}", op.verb(), op.target(), error.message);
+        Some(StalledReason::new(reason, message))
     }
 }

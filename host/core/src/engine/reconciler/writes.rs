@@ -1,10 +1,10 @@
-//! Carrying a plan out: stage after stage, in bounded batches, with every answer of the API server classified. The first
-//! failure ends the plan; what is left of it is found again by the next diff.
+//! Writes a plan: stage by stage, in bounded batches. The first failure ends the run; the next diff finds what is still
+//! missing.
 
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::key::{KeyState, Run, RunFailure, Turn, Work};
+use super::key::{KeyState, Run, RunFailure, Work};
 use super::live_reads::Reason;
 use crate::backoff::Patience;
 use crate::engine::context::Context;
@@ -24,24 +24,22 @@ impl Reconciler {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         state.turn.work = Work::Writing(Box::new(run));
-        self.writing.begin(&controller.plugin);
+        self.writing.add(&controller.plugin, 1);
         self.pump_run(key, cx);
     }
 
-    /// Sends the next batch when the last one is answered, and ends the run when nothing is left.
+    /// Sends the next batch when the last one has all its responses, and ends the run after the last stage.
     fn pump_run(&mut self, key: &Key, cx: &mut Context<'_>) {
-        let may_write = cx.may_write;
-        let Some(KeyState { turn: Turn { work: Work::Writing(run), .. }, .. }) = self.keys.get_mut(key) else { return };
-        if run.in_flight > 0 {
+        let Some(run) = self.keys.get_mut(key).and_then(KeyState::run_mut).filter(|run| run.in_flight == 0) else {
             return;
-        }
+        };
         while run.stages.front().is_some_and(|stage| stage.writes.is_empty()) {
             run.stages.pop_front();
             run.batch = 1;
         }
-        // X7: what is left of the plan is found again when there is the right to write it.
-        let is_held_back = !may_write && !run.stages.is_empty();
-        run.look_again |= is_held_back;
+        // X7: the rest of the plan is computed again when this host may write.
+        let is_held_back = !cx.may_write && !run.stages.is_empty();
+        run.requeue |= is_held_back;
         if run.failed.is_some() || cx.draining || is_held_back {
             return self.end_run(key, cx);
         }
@@ -53,14 +51,13 @@ impl Reconciler {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         run.in_flight = count;
         run.sent = run.sent.saturating_add(count);
-        let plugin = self.controllers.get(&key.controller).map(|controller| Arc::clone(&controller.plugin));
-        let cause = self.cause(key);
+        let (plugin, cause) = (self.plugin_of(key), self.cause(key));
         for op in batch {
             cx.send(plugin.clone(), cause.clone(), op, Owner::Key(key.clone()));
         }
     }
 
-    /// The object that a key is about, as it is now, as long as it is reconciled.
+    /// The key's object in the cache, if the controller reconciles it.
     pub(super) fn primary_of(&self, key: &Key, cx: &Context<'_>) -> Option<Arc<Object>> {
         let controller = self.controllers.get(&key.controller)?;
         cx.store
@@ -74,14 +71,9 @@ impl Reconciler {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Work::Writing(mut run) = std::mem::take(&mut state.turn.work) else { return };
         self.writing_ended(key);
-        // A key lives no longer than its controller.
-        let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let object = controller.object_of(key);
         let Some(primary) = self.primary_of(key, cx) else {
-            let controller = Arc::clone(&controller.label);
-            cx.observe(Observation::TurnEnded { controller, object });
-            self.drop_key(key, cx);
-            return;
+            self.observe_turn_ended(key, cx);
+            return self.drop_key(key, cx);
         };
         let Some(failure) = run.failed.take() else { return self.end_turn(key, &run, cx) };
         let patience = Patience::after(failure.class);
@@ -92,7 +84,7 @@ impl Reconciler {
         run.ending.result = ReconcileResult::Error;
         run.ending.requeue_ms = Some(requeue_ms);
         if let Some(state) = self.keys.get_mut(key) {
-            // X11 counts anew from the plan that goes through: a status of before it is as old as ever.
+            // X11: the delay counts from the plan that succeeds.
             state.status.deferred_since_ms = None;
         }
         run.ending.hold = patience == Patience::Unreachable;
@@ -101,11 +93,17 @@ impl Reconciler {
         if failure.of_status {
             return self.end_turn(key, &run, cx);
         }
-        // The guest's status stays back, however often this happens: it may well say that the child was made.
+        // The guest's status is not written: it may claim that the child was created.
         self.write_stall_only(key, &primary, run.ending, run.skipped, cx);
     }
 
-    /// What a key's turn is called outside.
+    /// A turn ends without a result, so that metrics do not count it as in progress.
+    pub(super) fn observe_turn_ended(&self, key: &Key, cx: &mut Context<'_>) {
+        if let Some(Cause { controller, object }) = self.cause(key) {
+            cx.observe(Observation::TurnEnded { controller, object });
+        }
+    }
+
     fn cause(&self, key: &Key) -> Option<Cause> {
         let controller = self.controllers.get(&key.controller)?;
         Some(Cause { controller: Arc::clone(&controller.label), object: controller.object_of(key) })
@@ -123,27 +121,26 @@ impl Reconciler {
                 cx.observe(Observation::WriteFailed { cause, target, error: error.clone() });
                 self.note_unknown(key, op, &error, cx);
                 if self.on_write_error(key, op, &error, cx) {
-                    // The answer comes with the live read; until then the write counts as in flight.
-                    return;
+                    return; // The write counts as in flight until the live read is done.
                 }
             }
         }
-        self.write_answered(key, cx);
+        self.write_ended(key, cx);
     }
 
-    /// The API server goes on with a request for as long as one may take, also when nobody waits for its answer any more.
+    /// The API server may carry out a write until its timeout, also when the connection is lost.
     fn note_unknown(&mut self, key: &Key, op: &WriteOp, error: &WriteError, cx: &Context<'_>) {
         if error.class != WriteErrorClass::Unknown {
             return;
         }
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
-        let lands_until_ms = cx.now.mono_ms + WRITE_TIMEOUT_MS;
+        let until_ms = cx.now.mono_ms + WRITE_TIMEOUT_MS;
         match op {
-            WriteOp::PatchStatus { .. } => state.status.unknown_until_ms = lands_until_ms,
+            WriteOp::PatchStatus { .. } => state.status.unknown_until_ms = until_ms,
             WriteOp::Apply { target, .. } | WriteOp::Patch { target, .. } => {
-                state.unknown_writes.until_ms = lands_until_ms;
-                // Children are collected with the object, whenever they land.
+                state.unknown_writes.until_ms = until_ms;
+                // The garbage collector deletes children, however late they are created.
                 if controller.spec.finalize && !state.wants_child(target) {
                     state.unknown_writes.targets.insert(target.clone());
                 }
@@ -152,8 +149,8 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn write_answered(&mut self, key: &Key, cx: &mut Context<'_>) {
-        if let Some(KeyState { turn: Turn { work: Work::Writing(run), .. }, .. }) = self.keys.get_mut(key) {
+    pub(super) fn write_ended(&mut self, key: &Key, cx: &mut Context<'_>) {
+        if let Some(run) = self.keys.get_mut(key).and_then(KeyState::run_mut) {
             run.in_flight = run.in_flight.saturating_sub(1);
             self.pump_run(key, cx);
         }
@@ -170,43 +167,42 @@ impl Reconciler {
             state.status.version = version;
         }
         state.remember(op, written.resource_version);
-        // What is not watched is never shown, so nothing can wait for it.
+        // The cache never shows an object of a kind without an informer.
         if controller.access.readable.contains(&op.target().kind) {
             state.expectations.expect(Expectation { target: op.target().clone(), uid, version });
         }
     }
 
-    /// A budget does not allow an eviction now. That is no failure: what else the plan wants goes on, the object says whom it
-    /// waits for, and the Pod's turn comes again.
+    /// A PodDisruptionBudget does not allow an eviction now. That is no failure: the rest of the plan is written, the
+    /// object's condition names the budget, and the eviction is retried.
     fn on_blocked(&mut self, key: &Key, op: &WriteOp, message: &str, cx: &mut Context<'_>) {
         let now_ms = cx.now.mono_ms;
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.memory.blocked.message();
         state.memory.blocked.refuse(op.target(), message, now_ms);
-        let words = state.memory.blocked.message();
-        if before == words {
+        let after = state.memory.blocked.message();
+        if before == after {
             return;
         }
-        state.status.settled = None;
-        if let Work::Writing(run) = &mut state.turn.work {
-            run.look_again = true;
+        state.status.in_sync = None;
+        if let Some(run) = state.run_mut() {
+            run.requeue = true;
         }
-        let (Some(owner), Some(words)) = (self.primary_of(key, cx), words) else { return };
+        let (Some(owner), Some(message)) = (self.primary_of(key, cx), after) else { return };
         if before.is_none() {
-            self.record(key, &owner, true, "EvictionBlocked", &words, cx);
+            self.record(key, &owner, true, "EvictionBlocked", &message, cx);
         }
     }
 
-    /// True when the answer has to wait for a live read.
+    /// Returns true when a live read decides the result.
     fn on_write_error(&mut self, key: &Key, op: &WriteOp, error: &WriteError, cx: &mut Context<'_>) -> bool {
         match (op, error.class) {
-            // X3: our own first try may have made it. Whose it is decides.
+            // X3: our own first attempt may have created it.
             (WriteOp::Create { target, .. } | WriteOp::Apply { target, .. }, WriteErrorClass::AlreadyExists) => {
                 self.read_live(key, target.clone(), Reason::Exists, cx);
                 return true;
             }
-            // X4: another object of the same name, or none: what we meant to delete is gone. A view that still shows it is
-            // behind, so it is waited for as if the delete had been ours.
+            // X4: the object of this UID is gone. Expect the cache to show that, as if the delete had succeeded.
             (
                 WriteOp::Delete { target, uid, .. } | WriteOp::Evict { target, uid },
                 WriteErrorClass::Conflict | WriteErrorClass::NotFound,
@@ -218,8 +214,8 @@ impl Reconciler {
                 }
                 return false;
             }
-            // The object itself is gone; its own event says the rest. A conflict may as well mean that it changed too often
-            // while it was being patched, so that is tried again.
+            // The object is gone; its event follows. A conflict is retried: it may also mean that the object changed
+            // too often while the API server patched it.
             (WriteOp::PatchStatus { .. }, WriteErrorClass::NotFound) => return false,
             (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, cx),
             _ => {}
@@ -229,7 +225,7 @@ impl Reconciler {
             stall: Self::stall_of(op, error),
             of_status: matches!(op, WriteOp::PatchStatus { .. }),
         };
-        if let Some(KeyState { turn: Turn { work: Work::Writing(run), .. }, .. }) = self.keys.get_mut(key) {
+        if let Some(run) = self.keys.get_mut(key).and_then(KeyState::run_mut) {
             run.failed.get_or_insert(failure);
         }
         false

@@ -1,4 +1,5 @@
-//! A cache that differs from the API server, and an API server whose versions went backwards: both are noticed and mended.
+//! A cache that differs from the API server, and an API server whose versions went backwards: both are noticed and
+//! relisted.
 
 use super::*;
 use crate::audit::{Answer, Listed, Page};
@@ -11,7 +12,7 @@ fn auditing() -> Host {
     host
 }
 
-/// Lets time pass until a kind is audited, and answers that it has these objects.
+/// Lets time pass until a kind is audited. Its live list has these objects.
 fn audit(host: &mut Host, kind: &Kind, objects: &[(&str, u64)]) {
     for _ in 0..10 {
         while let Some(audited) = host.audited.pop() {
@@ -44,48 +45,50 @@ fn found(host: &Host, kind: &Kind) -> Vec<String> {
 }
 
 #[test]
-fn an_event_that_a_watch_has_lost_is_found_and_mended_by_a_list_that_wakes_the_key() {
+fn an_audit_finds_an_event_that_a_watch_has_lost_and_relists_the_kind() {
     let mut host = auditing();
     host.create_objects(0, 1);
     host.end_creates();
-    let (kind, version) = (kind_of(0), host.objects_version("object-0"));
+    let kind = kind_of(0);
+    let version =
+        parsed(host.objects[&object_ref(0)]["metadata"]["resourceVersion"].as_str().unwrap()).as_u64().unwrap();
     audit(&mut host, &kind, &[("object-0", version)]);
-    assert_eq!(found(&host, &kind), [""; 0], "what is as it should be is nothing to tell");
-    // The object has changed, and no event of it has come.
+    assert_eq!(found(&host, &kind), [""; 0]);
+    // The object changes without an event.
     host.listed.clear();
     host.version += 1;
     let newer = host.version;
     audit(&mut host, &kind, &[("object-0", newer)]);
     assert_eq!(found(&host, &kind), ["default/object-0 outdated"]);
-    assert!(host.listed.contains(&kind), "it is listed anew");
+    assert!(host.listed.contains(&kind));
+}
+
+/// The create of the object's child has succeeded, with a version before the restore. The watch does not show it.
+fn end_create(host: &mut Host) {
+    let (id, _) = host.creates.pop().unwrap();
+    host.step(Event::Wrote(id, Ok(Written { uid: "child".into(), resource_version: ResourceVersion(1_000) })));
 }
 
 #[test]
-fn versions_that_went_backwards_are_waited_for_no_more_and_every_kind_is_listed_anew() {
+fn after_a_restore_no_key_waits_for_a_version_and_every_kind_is_relisted() {
     let mut host = auditing();
     host.create_objects(0, 1);
-    // Its child was created, and the watch does not show it.
-    let (id, _) = host.creates.pop().unwrap();
-    let written = Written { uid: "child".into(), resource_version: ResourceVersion(1_000) };
-    host.step(Event::Wrote(id, Ok(written)));
+    end_create(&mut host);
     let calls = host.calls;
     host.listed.clear();
     host.version = 5;
     notice(&mut host);
-    assert!(host.observed.iter().any(|seen| matches!(seen, Observation::Restored { .. })));
+    assert_eq!(host.count_observed(|observation| matches!(observation, Observation::Restored { .. })), 1);
     let others: BTreeSet<Kind> = host.watched.iter().filter(|kind| **kind != kind_of(0)).cloned().collect();
-    assert_eq!(
-        host.listed.iter().cloned().collect::<BTreeSet<_>>(),
-        others,
-        "the one that has noticed lists by itself"
-    );
-    assert_eq!(host.calls, calls, "R4: nothing is called before the kind is listed");
+    let listed: BTreeSet<Kind> = host.listed.iter().cloned().collect();
+    assert_eq!(listed, others, "the informer that noticed the restore relists by itself");
+    assert_eq!(host.calls, calls, "R4: no call before the kind is listed");
     list(&mut host);
-    assert!(host.calls > calls, "and then nothing waits for version 1000");
-    assert!(!host.creates.is_empty(), "the child that was taken back is created again");
+    assert!(host.calls > calls, "the key does not wait for version 1000");
+    assert!(!host.creates.is_empty(), "the undone child is created again");
 }
 
-/// A host whose object's child is being created, and that has just noticed a restore.
+/// A host that notices a restore while it creates the object's child.
 fn restored() -> Host {
     let mut host = auditing();
     host.create_objects(0, 1);
@@ -100,47 +103,45 @@ fn notice(host: &mut Host) {
     host.step(Event::Watch(kind_of(0), restored));
 }
 
-/// The kind that has noticed is listed.
+/// The relist of the kind whose informer noticed the restore.
 fn list(host: &mut Host) {
-    let object = host.objects[&ObjectRef { kind: kind_of(0), name: Name::new("default", "object-0") }].clone();
-    host.step(Event::Watch(kind_of(0), WatchEvent::Listing));
-    host.step(Event::Watch(kind_of(0), WatchEvent::Listed(decoded(&object))));
-    host.step(Event::Watch(kind_of(0), WatchEvent::ListDone(ResourceVersion(5))));
+    let object = decoded(&host.objects[&object_ref(0)]);
+    for event in [WatchEvent::Listing, WatchEvent::Listed(object), WatchEvent::ListDone(ResourceVersion(5))] {
+        host.step(Event::Watch(kind_of(0), event));
+    }
 }
 
 #[test]
-fn what_was_written_before_a_restore_is_not_waited_for_when_its_answer_comes_after_it() {
+fn no_key_waits_for_a_write_sent_before_a_restore_whose_result_comes_afterwards() {
     let mut host = restored();
-    let (id, _) = host.creates.pop().unwrap();
-    host.step(Event::Wrote(id, Ok(Written { uid: "child".into(), resource_version: ResourceVersion(1_000) })));
+    end_create(&mut host);
     list(&mut host);
     host.pass(1_000);
     assert!(!host.creates.is_empty(), "the key waits for version 1000");
 }
 
 #[test]
-fn what_was_called_before_a_restore_is_called_again() {
+fn a_call_that_began_before_a_restore_is_repeated() {
     let mut host = auditing();
     host.slow_guests = true;
     host.create_objects(0, 1);
     host.version = 5;
     notice(&mut host);
     list(&mut host);
-    let (calls, done) = (host.calls, host.answers.pop().expect("a call is under way"));
+    let (calls, done) = (host.calls, host.results.pop().expect("a call is in flight"));
     host.step(done);
-    assert_eq!((host.calls, host.creates.len()), (calls + 1, 0), "its view was of before");
+    assert_eq!((host.calls, host.creates.len()), (calls + 1, 0), "its snapshot is older than the restore");
 }
 
 #[test]
-fn one_restore_that_many_watches_notice_lists_each_kind_once_and_registers_each_definition_anew() {
+fn a_restore_that_many_watches_notice_relists_each_kind_once_and_registers_each_crd_again() {
     let mut host = restored();
-    let listed = host.listed.len();
-    let registered = host.registered;
+    let (listed, registered) = (host.listed.len(), host.registered);
     notice(&mut host);
-    assert_eq!(host.listed.len(), listed, "it is being listed anew already");
+    assert_eq!(host.listed.len(), listed, "the relist is in progress");
     list(&mut host);
     host.pass(10_000);
     assert!(host.registered >= registered + 2, "the host's own and the plugin's");
     notice(&mut host);
-    assert!(host.listed.len() > listed, "and then etcd was restored once more");
+    assert!(host.listed.len() > listed, "this is another restore");
 }

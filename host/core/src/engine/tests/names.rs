@@ -1,21 +1,19 @@
-//! Two hosts in one cluster: neither touches the other's Plugin objects, nor serves a plugin under a name that the other
-//! has.
+//! Two hosts in one cluster: neither writes the other's Plugin objects, nor serves a plugin whose name the other has.
 
 use super::*;
 
-/// The host of another namespace tells of its own plugin.
-fn tell_of_neighbours(host: &mut Host, number: usize) {
+/// The host of another namespace creates a Plugin object.
+fn create_others_object(host: &mut Host, number: usize) {
     let target = plugin_object(&plugin_name(number));
     let object = json!({
         "apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin",
         "metadata": {
-            "name": &*target.name.name, "uid": "uid-neighbours",
-            "labels": {"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": "neighbours"},
+            "name": &*target.name.name, "uid": "uid-other",
+            "labels": {"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": "other"},
         },
-        "spec": {}, "status": {"message": "as the neighbour says"},
+        "spec": {}, "status": {"message": "by the other host"},
     });
-    let shown = host.stored(&target, object);
-    host.step(shown);
+    host.store(&target, object);
 }
 
 fn object_of(host: &Host, number: usize) -> &Value {
@@ -35,31 +33,30 @@ fn is_ready(host: &Host) -> bool {
 }
 
 #[test]
-fn what_another_host_tells_of_its_plugins_is_neither_deleted_nor_changed() {
+fn another_hosts_plugin_object_is_neither_deleted_nor_changed() {
     let mut host = Host::serving(1);
-    tell_of_neighbours(&mut host, 7);
-    let told = object_of(&host, 7).clone();
+    create_others_object(&mut host, 7);
+    let before = object_of(&host, 7).clone();
     host.withdraw(0);
     host.step(Event::SourcesListed);
     host.pass(60_000);
     let deleted: Vec<&Name> = host.deletes.iter().map(|(_, target)| &target.name).collect();
-    assert_eq!(deleted, [&plugin_object(&plugin_name(0)).name], "only its own");
-    assert_eq!(*object_of(&host, 7), told);
+    assert_eq!(deleted, [&plugin_object(&plugin_name(0)).name]);
+    assert_eq!(*object_of(&host, 7), before);
 }
 
 #[test]
-fn a_plugin_whose_name_another_hosts_has_waits_until_that_is_gone_and_says_so() {
+fn a_plugin_whose_name_another_host_has_is_refused_until_the_others_object_is_gone() {
     let mut host = Host::started();
-    tell_of_neighbours(&mut host, 0);
-    let told = object_of(&host, 0).clone();
+    create_others_object(&mut host, 0);
+    let before = object_of(&host, 0).clone();
     host.offer(0);
     host.pass(600_000);
-    assert_eq!(*object_of(&host, 0), told, "nothing is told in the other's object");
-    assert!(!host.watched.contains(&kind_of(0)), "and nothing is done");
-    assert!(!is_ready(&host));
-    let told = "the Plugin object plugin-0000 belongs to the host of namespace neighbours: rename this plugin, or remove \
-                that one; if that host is gone for good, kubectl delete plugin plugin-0000";
-    assert_eq!(refusals(&host), [told], "trying again is no news");
+    assert_eq!(*object_of(&host, 0), before);
+    assert!(!host.watched.contains(&kind_of(0)) && !is_ready(&host));
+    let refusal = "the Plugin object plugin-0000 belongs to the host of namespace other: rename this plugin, or remove that \
+                   one; if that host is gone for good, kubectl delete plugin plugin-0000";
+    assert_eq!(refusals(&host), [refusal], "it is observed once");
     host.show_gone(0);
     assert!(is_ready(&host), "at once");
     assert_eq!(object_of(&host, 0)["metadata"]["labels"]["mortise.dev/host-namespace"], "mortise-system");
@@ -68,14 +65,14 @@ fn a_plugin_whose_name_another_hosts_has_waits_until_that_is_gone_and_says_so() 
 }
 
 #[test]
-fn of_two_hosts_that_begin_with_one_name_the_later_gives_way() {
+fn a_serving_plugin_is_withdrawn_when_another_host_has_created_its_object_first() {
     let mut host = Host::serving(1);
     host.create_objects(0, 1);
     let calls = host.calls;
-    tell_of_neighbours(&mut host, 0);
+    create_others_object(&mut host, 0);
     host.pass(600_000);
     assert!(!is_ready(&host) && refusals(&host).len() == 1, "{:?}", refusals(&host));
-    assert!(!host.watched.contains(&kind_of(0)), "it serves no more");
+    assert!(!host.watched.contains(&kind_of(0)));
     assert_eq!((host.calls, host.deletes.len()), (calls, 0));
     host.show_gone(0);
     assert!(is_ready(&host));
@@ -84,14 +81,14 @@ fn of_two_hosts_that_begin_with_one_name_the_later_gives_way() {
 }
 
 #[test]
-fn a_plugin_object_that_somebody_keeps_deleting_is_created_every_ten_seconds_and_no_faster() {
+fn a_plugin_object_that_another_client_keeps_deleting_is_created_every_ten_seconds_and_no_faster() {
     let mut host = Host::serving(1);
     host.pass(60_000);
     host.show_gone(0);
-    assert!(host.objects.contains_key(&plugin_object(&plugin_name(0))), "the first time at once");
+    assert!(host.has_plugin_object(0), "the first time at once");
     let mut creates = 0;
     for _ in 0..600 {
-        if host.objects.contains_key(&plugin_object(&plugin_name(0))) {
+        if host.has_plugin_object(0) {
             host.show_gone(0);
             creates += 1;
         }
@@ -101,18 +98,14 @@ fn a_plugin_object_that_somebody_keeps_deleting_is_created_every_ten_seconds_and
 }
 
 #[test]
-fn of_two_plugins_of_one_kind_that_wait_for_the_names_the_second_serves_when_the_first_is_gone() {
+fn of_two_plugins_of_one_kind_that_wait_for_the_names_the_second_serves_when_the_first_is_removed() {
     let mut host = Host::new(config());
     host.held_lists = Some(Vec::new());
     host.step(Event::Started);
     host.step(Event::SourcesListed);
     host.manifests.insert(component(1, 1), manifest(&plugin_name(1), &kind_of(0), 1));
     (0..2).for_each(|number| host.offer(number));
-    assert_eq!(
-        (host.compiled, host.crds.len()),
-        (2, 1),
-        "both are compiled, and there is the host's own definition alone"
-    );
+    assert_eq!((host.compiled, host.crds.len()), (2, 1), "both are compiled, and only the host's CRD is registered");
     for kind in host.held_lists.take().unwrap() {
         host.step(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(host.version))));
     }

@@ -1,42 +1,33 @@
-//! Ownership in a circle, which would have objects made without end: it is refused while the other plugin is there.
+//! Ownership in a cycle, which would create objects without end: it is refused until one of the plugins is removed.
 
 use super::*;
 
 /// Offers a plugin of this kind whose children are of other plugins' kinds.
 fn offer(host: &mut Host, number: usize, owns: &[usize]) {
-    let digest = component(number, 1);
-    let mut manifest: Value = serde_json::from_str(&manifest(&plugin_name(number), &kind_of(number), 1)).unwrap();
+    let mut manifest = parsed(&manifest(&plugin_name(number), &kind_of(number), 1));
     let owned = |number: &usize| {
         let kind = kind_of(*number);
         json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind})
     };
     manifest["controllers"][0]["owns"] = owns.iter().map(owned).collect();
-    host.manifests.insert(digest.clone(), manifest.to_string().into());
-    host.offer_component(number, digest);
-}
-
-/// Why a plugin does not serve, if it does not.
-fn refused(host: &Host, number: usize) -> Option<String> {
-    let health = host.engine.health();
-    let plugin = health.plugins.iter().find(|plugin| plugin.name == plugin_name(number)).unwrap();
-    (!plugin.ready).then(|| format!("{}: {}", plugin.reason, plugin.message))
+    host.offer_manifest(number, 1, &manifest);
 }
 
 #[test]
-fn l2_a_plugin_that_closes_a_circle_of_owners_waits_until_another_of_it_is_gone() {
+fn l2_a_plugin_that_closes_a_cycle_of_owners_waits_until_another_plugin_of_it_is_removed() {
     let mut host = Host::started();
     offer(&mut host, 0, &[1]);
     offer(&mut host, 1, &[2]);
-    // Twice the same kind at the end of two ways is no circle.
+    // Two paths to the same kind are no cycle.
     offer(&mut host, 3, &[1, 2]);
     offer(&mut host, 2, &[0]);
-    let ready: Vec<bool> = (0..4).map(|number| refused(&host, number).is_none()).collect();
+    let ready: Vec<bool> = (0..4).map(|number| host.why_unready(number).is_none()).collect();
     assert_eq!(ready, [true, true, false, true]);
-    let why = refused(&host, 2).unwrap();
+    let why = host.why_unready(2).unwrap();
     let path = "Kind0002.example.com owns Kind0000.example.com owns Kind0001.example.com owns Kind0002.example.com";
     assert!(why.starts_with("OwnershipCycle") && why.contains(path), "{why}");
     host.withdraw(1);
-    assert_eq!(refused(&host, 2), None, "the circle is open");
+    assert_eq!(host.why_unready(2), None);
     offer(&mut host, 1, &[2]);
-    assert!(refused(&host, 1).unwrap().contains("OwnershipCycle"), "whoever comes last waits");
+    assert!(host.why_unready(1).unwrap().contains("OwnershipCycle"), "the last one waits");
 }

@@ -1,8 +1,8 @@
-//! `where`: what a controller does not select is no key of its, whatever happens to it.
+//! `where`: an object that a controller does not select has no key.
 
 use super::*;
 
-/// A plugin for Deployments with this `where`, which wants one ConfigMap for each.
+/// Offers a plugin for Deployments with this `where`. The guest wants one ConfigMap for each.
 fn offer(host: &mut Host, version: usize, selection: &Value) {
     let manifest = json!({
         "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "web",
@@ -11,12 +11,10 @@ fn offer(host: &mut Host, version: usize, selection: &Value) {
             "owns": [{"apiVersion": "v1", "kind": "ConfigMap", "update": "recreate"}],
         }],
     });
-    let digest = component(0, version);
-    host.manifests.insert(digest.clone(), manifest.to_string().into());
-    host.offer_component(0, digest);
+    host.offer_manifest(0, version, &manifest);
 }
 
-/// Somebody writes a Deployment with these labels and annotations.
+/// Another client writes a Deployment with these labels and annotations.
 fn write(host: &mut Host, name: &str, labels: &Value, annotations: &Value) {
     let target = ObjectRef { kind: Kind::new("apps/v1", "Deployment"), name: Name::new("default", name) };
     let object = json!({
@@ -24,18 +22,16 @@ fn write(host: &mut Host, name: &str, labels: &Value, annotations: &Value) {
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "generation": 1,
             "labels": labels, "annotations": annotations},
     });
-    let event = host.stored(&target, object);
-    host.step(event);
+    host.store(&target, object);
 }
 
-/// How often something was taken from the queue, and how many keys there are.
+/// How often a key was taken from the queue, and how many keys there are.
 fn work(host: &Host) -> (usize, usize) {
-    let taken = host.observed.iter().filter(|seen| matches!(seen, Observation::Taken { .. })).count();
-    (taken, host.engine.reconciler.key_count())
+    (host.taken(), host.engine.reconciler.key_count())
 }
 
 #[test]
-fn an_object_that_is_not_selected_costs_nothing_until_it_is() {
+fn an_object_costs_nothing_until_it_is_selected() {
     let mut host = Host::started();
     offer(&mut host, 1, &json!({"labels": "tier=web", "annotations": {"example.com/on": "true"}}));
     let (web, on, none) = (json!({"tier": "web"}), json!({"example.com/on": "true"}), json!({}));
@@ -44,22 +40,22 @@ fn an_object_that_is_not_selected_costs_nothing_until_it_is() {
     write(&mut host, "b", &web, &none);
     assert_eq!((work(&host), host.creates.len()), ((0, 0), 0));
     write(&mut host, "b", &web, &on);
-    assert_eq!((work(&host), host.creates.len()), ((1, 1), 1), "it begins to match");
+    assert_eq!((work(&host), host.creates.len()), ((1, 1), 1));
 }
 
 #[test]
-fn what_ceases_to_match_loses_its_key_and_keeps_its_children() {
+fn an_object_that_is_no_longer_selected_loses_its_key_and_keeps_its_children() {
     let mut host = Host::started();
     offer(&mut host, 1, &json!({"labels": "tier=web"}));
     let (web, none) = (json!({"tier": "web"}), json!({}));
     write(&mut host, "a", &web, &none);
-    // It ceases to match while its child is being created: that comes to its end, and nothing follows.
+    // It stops matching while its child is being created: the create ends, and nothing follows.
     write(&mut host, "a", &none, &none);
     assert_eq!(work(&host), (1, 1));
     host.end_creates();
     assert_eq!((work(&host), host.creates.len(), host.deletes.len()), ((1, 0), 0, 0));
-    assert_eq!(host.engine.queue_depths().iter().map(|(_, depth)| depth).sum::<usize>(), 0, "nor will anything");
-    // It matches again, is at rest, and ceases to match: its key is gone at once.
+    assert_eq!(host.engine.queue_depths().iter().map(|(_, depth)| depth).sum::<usize>(), 0);
+    // It stops matching while its key is idle: the key is dropped at once.
     write(&mut host, "a", &web, &none);
     host.end_creates();
     host.pass(10_000);
@@ -69,7 +65,7 @@ fn what_ceases_to_match_loses_its_key_and_keeps_its_children() {
 }
 
 #[test]
-fn w1_a_version_that_selects_otherwise_looks_at_what_it_selects_alone() {
+fn w1_a_version_with_another_predicate_reconciles_only_what_it_selects() {
     let mut host = Host::started();
     offer(&mut host, 1, &json!({}));
     let none = json!({});
