@@ -90,8 +90,8 @@ pub fn content_hash(parts: &[&str]) -> String {
 
 /// What texts are remembered by where many are and long ones: sixteen bytes, whatever they say.
 pub fn fingerprint(parts: &[&str]) -> u128 {
-    let (head, _) = sha256(parts).split_at(16);
-    u128::from_le_bytes(head.try_into().expect("split_at(16) gives sixteen bytes"))
+    let hash = sha256(parts);
+    u128::from_le_bytes(hash[..16].try_into().expect("the range has sixteen bytes"))
 }
 
 /// A number in 0..bound that only depends on the parts: jitter without a random generator.
