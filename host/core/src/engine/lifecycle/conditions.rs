@@ -10,6 +10,7 @@ use crate::contract::{Condition, ConditionStatus};
 use crate::manifest::Manifest;
 use crate::object::Kind;
 use crate::permission::{Permission, missing_text};
+use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
 use crate::watch::WatchError;
 
@@ -54,7 +55,7 @@ impl Conditions {
 }
 
 impl Lifecycle {
-    pub(super) fn status_fields(&self, plugin: &Plugin) -> Map<String, Value> {
+    pub(super) fn status_fields(&self, plugin: &Plugin, shown: &Shown) -> Map<String, Value> {
         let mut fields = Map::new();
         if let Some(active) = &plugin.active {
             let digest = &active.version.digest;
@@ -66,6 +67,10 @@ impl Lifecycle {
             if let Some(accepted) = self.accepted(digest) {
                 fields.insert("componentBytes".to_owned(), json!(accepted.component_bytes));
             }
+        }
+        let claims = claims(plugin, shown);
+        if !claims.is_empty() {
+            fields.insert("claims".to_owned(), json!(claims));
         }
         fields.extend(plugin.source().map(|source| ("source".to_owned(), json!(&**source))));
         fields
@@ -209,6 +214,15 @@ fn established(plugin: &Plugin) -> Condition {
         }
         None => unknown("Established", "Waiting", "no version of it has come so far"),
     }
+}
+
+/// A plugin whose component is being compiled, as after a restart, keeps the claims that it shows.
+fn claims(plugin: &Plugin, shown: &Shown) -> Vec<String> {
+    let is_compiling = plugin.candidate.as_ref().is_some_and(|candidate| matches!(candidate.stage, Stage::Compiling));
+    if is_compiling && plugin.active.is_none() {
+        return shown.claims.clone();
+    }
+    plugin.requirements.claims.keys().map(ToString::to_string).collect()
 }
 
 fn kinds(manifest: &Manifest) -> Vec<String> {

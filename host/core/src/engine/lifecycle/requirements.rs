@@ -22,7 +22,7 @@ pub(super) struct Requirements {
     /// Components that it is offered as or serves.
     digests: BTreeSet<Digest>,
     /// What is its alone, with the reconciled kind in the version that it named first.
-    claims: BTreeMap<Claim, Kind>,
+    pub claims: BTreeMap<Claim, Kind>,
     /// Which kinds it lets own which.
     edges: BTreeSet<Edge>,
     /// Kinds of the CRDs that it brings.
