@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::kind_owners::Claim;
-use super::plugin::RefusedBy;
+use super::plugin::{Plugin, RefusedBy};
 use crate::engine::context::Context;
 use crate::engine::message::ToLifecycle;
 use crate::object::Object;
@@ -87,7 +87,7 @@ impl Lifecycle {
     /// Withdraws a plugin, or refuses the version that comes up, when an older plugin of another host has one of its claims.
     fn give_up_claims(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get(name).filter(|_| !cx.draining) else { return };
-        if self.owned_elsewhere(name, &plugin.serving_claims(), cx).is_some() {
+        if self.owned_elsewhere(name, &serving_claims(plugin), cx).is_some() {
             return self.give_way(name, cx);
         }
         let all = plugin.requirements.claims.keys().cloned().collect();
@@ -110,7 +110,7 @@ impl Lifecycle {
         let snapshot = cx.store.snapshot();
         let live = snapshot.get(&target.kind, &target.name).filter(|live| !self.is_of_another_host(live));
         let own = live.map(|live| Claims::of(live, &self.namespace));
-        let serving = self.plugins.get(name).map(|plugin| plugin.serving_claims()).unwrap_or_default();
+        let serving = self.plugins.get(name).map(serving_claims).unwrap_or_default();
         let is_ours = |claim: &Claim, oldest: &Age| {
             let own = own.as_ref().filter(|own| own.claims.contains(claim) || serving.contains(claim));
             own.is_some_and(|own| own.age < *oldest)
@@ -130,4 +130,10 @@ impl Lifecycle {
         let message = format!("{conflict}; if that host is gone for good, kubectl delete plugin {other}");
         Some(Refusal::new("KindClaimedElsewhere", message))
     }
+}
+
+/// What the version that serves has for itself.
+fn serving_claims(plugin: &Plugin) -> BTreeSet<Claim> {
+    let controllers = plugin.active.iter().flat_map(|active| &active.manifest.controllers);
+    controllers.flat_map(Claim::all_of).collect()
 }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::kind_owners::Claim;
 use super::requirements::Requirements;
 use crate::component::{Offer, Version};
 use crate::expectation::Expectation;
@@ -181,12 +180,6 @@ impl Plugin {
     /// Whether a CRD is registered with this plugin as its conversion webhook.
     pub fn converts(&self, crd: &str) -> bool {
         self.registered().is_some_and(|(manifest, _)| manifest.conversion.iter().any(|spec| *spec.crd == *crd))
-    }
-
-    /// What the version that serves has for itself.
-    pub fn serving_claims(&self) -> BTreeSet<Claim> {
-        let controllers = self.active.iter().flat_map(|active| &active.manifest.controllers);
-        controllers.flat_map(Claim::all_of).collect()
     }
 
     /// The manifest that is listed before it serves.
