@@ -79,7 +79,7 @@ fn contest(name: &str) -> (World, Witness, Contender, Contender) {
     create_sets(&world, SETS, 1);
     wait_converged(&world, &witness, SETS, 1);
     assert!(leader.leads() && !standby.leads());
-    assert!(leader.says("this host leads") && standby.says("this host stands by: another leads"));
+    assert!(leader.says("this host leads") && standby.says("this host is on standby: another leads"));
     let written = world.writes_by(standby.user);
     assert!(written.is_empty(), "a host that stands by has written: {written:#?}");
     (world, witness, leader, standby)
@@ -133,7 +133,7 @@ fn x7_a_leader_that_is_told_to_end_gives_its_lease_back_and_the_other_goes_on_at
     println!("failover: the first write came {after:?} after the leader was told to end");
     assert!(after <= AFTER_TERM, "{after:?}");
     let status = world.until("the old leader has ended", || leader.host.process.ended().unwrap());
-    assert!(status.success() && leader.says("gave the lead back"), "{status}: {}", leader.host.process.tail());
+    assert!(status.success() && leader.says("released the Lease"), "{status}: {}", leader.host.process.tail());
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 }
 
@@ -156,8 +156,8 @@ fn x7_a_leader_that_was_stopped_and_goes_on_writes_nothing_while_another_leads()
     scale_all(&world, 3);
     leader.host.process.resume().unwrap();
     scale_all(&world, 5);
-    world.until("the old leader knows that it leads no more", || {
-        (leader.says("this host leads no more") && leader.stands_by()).then_some(())
+    world.until("the old leader knows that it does not lead", || {
+        (leader.says("this host no longer leads") && leader.stands_by()).then_some(())
     });
     wait_converged(&world, &witness, SETS, 5);
     let late: Vec<_> = world.writes_by(leader.user).into_iter().filter(|write| received(write) >= took_over).collect();
