@@ -27,8 +27,13 @@ pub fn of(name: &Arc<str>) -> ObjectRef {
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub struct Shown {
+    /// When the object was created, as the API server writes it.
+    #[serde(skip)]
+    pub created: String,
     /// The digest of the serving version.
     pub digest: Option<String>,
+    /// What the plugin has for itself.
+    pub claims: Vec<String>,
     /// Its conditions.
     pub conditions: Vec<ShownCondition>,
 }
@@ -51,9 +56,16 @@ pub struct ShownCondition {
 /// Reads the status; the default if it has another shape.
 pub fn shown(object: &Object) -> Shown {
     #[derive(Deserialize, Default)]
-    struct WithStatus {
-        #[serde(default)]
+    #[serde(default)]
+    struct Parts {
+        metadata: Metadata,
         status: Shown,
     }
-    serde_json::from_str::<WithStatus>(object.json()).unwrap_or_default().status
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Metadata {
+        creation_timestamp: String,
+    }
+    let Parts { metadata, status } = serde_json::from_str(object.json()).unwrap_or_default();
+    Shown { created: metadata.creation_timestamp, ..status }
 }

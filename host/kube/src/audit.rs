@@ -1,8 +1,7 @@
-//! A consistent live list of one kind, of which nothing is read but names, UIDs and versions, for the audit that compares the
-//! cache with it; and the first page of one, by which a watch learns whether the API server's versions went backwards.
+//! A consistent live list of one kind's names, UIDs and versions, which the audit compares with the cache; and the first page
+//! of one, by which a watch notices that the API server's versions went backwards.
 //!
-//! No resourceVersion is asked for, so the API server answers from etcd or from a cache that has caught up with it. What a
-//! list means is for the core to say; a page is dropped once it is told.
+//! The requests have no resourceVersion, so the API server reads from etcd or from a cache that has caught up with it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,19 +20,19 @@ use crate::failure::Failure;
 
 /// Objects of one page; client-go's number. With their managedFields they are one or two MB of JSON.
 const PAGE_OBJECTS: usize = 500;
-/// Longest one page may take: it is the API server's own limit for a request.
+/// Longest one page may take: the API server's own limit for a request.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest a whole list may take. A hundred thousand objects are two hundred pages of a tenth of a second.
 const LIST_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often a list begins anew whose version is compacted, which happens five minutes after it began. One that is twice as
-/// slow as that does not get faster.
+/// How often a list restarts after its version was compacted, five minutes after it began. Two restarts show that the list is
+/// too slow.
 const MAX_RESTARTS: u32 = 2;
-/// Only metadata, where the server knows how.
+/// Only metadata, where the server supports it.
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
 
-/// Lists a kind live and sends it page by page, as `wrap` puts it. A receiver that is slow slows the list down. Dropping the
-/// future gives it up.
+/// Lists a kind live and sends it page by page, converted by `wrap`. A slow receiver slows the list down. Dropping the future
+/// ends it.
 pub async fn run<T, F>(api: ApiServer, kind: Kind, sink: mpsc::Sender<T>, wrap: F)
 where
     F: Fn(Answer) -> T,
@@ -45,7 +44,7 @@ where
         Err(_) => Failure::Lost(format!("the list did not end within {} s", LIST_TIMEOUT.as_secs())),
     };
     tracing::warn!(%kind, "the cache could not be audited: {}", failure.message());
-    // Whoever listens no more needs no answer.
+    // The receiver may be gone.
     let _ = sink.send(wrap(Answer::Failed)).await;
 }
 
@@ -55,8 +54,8 @@ where
 {
     let collection = api.resource(kind).await?.collection(None);
     let (mut restarts, mut objects, mut token) = (0, PAGE_OBJECTS, String::new());
-    let tell = async |answer| sink.send(wrap(answer)).await.is_ok();
-    if !tell(Answer::Begun).await {
+    let send = async |answer| sink.send(wrap(answer)).await.is_ok();
+    if !send(Answer::Begun).await {
         return Ok(());
     }
     loop {
@@ -66,10 +65,10 @@ where
                 objects = (objects / 8).max(1);
                 continue;
             }
-            Err(Failure::Answered(refused)) if refused.is_expired() && restarts < MAX_RESTARTS => {
+            Err(Failure::Response(refused)) if refused.is_expired() && restarts < MAX_RESTARTS => {
                 restarts += 1;
                 token.clear();
-                if !tell(Answer::Begun).await {
+                if !send(Answer::Begun).await {
                     return Ok(());
                 }
                 continue;
@@ -78,14 +77,14 @@ where
         };
         let (page, next) = read(kind, &body)?;
         let is_last = page.is_last;
-        if !tell(Answer::Page(page)).await || is_last {
+        if !send(Answer::Page(page)).await || is_last {
             return Ok(());
         }
         token = next;
     }
 }
 
-/// The newest version of what a list's path selects, from its shortest page.
+/// The API server's newest version, from a list of one object.
 pub(crate) async fn newest_version(api: &ApiServer, kind: &Kind, path: &str) -> Result<ResourceVersion, Failure> {
     let body = page(api, path).await?;
     read(kind, &body).map(|(page, _)| page.version)
@@ -94,7 +93,7 @@ pub(crate) async fn newest_version(api: &ApiServer, kind: &Kind, path: &str) -> 
 async fn page(api: &ApiServer, path: &str) -> Result<Bytes, Failure> {
     let mut request = request(Method::GET, path, None, Bytes::new())?;
     request.headers_mut().insert(header::ACCEPT, METADATA);
-    Ok(api.ask(request, PAGE_TIMEOUT).await?.body)
+    Ok(api.send(request, PAGE_TIMEOUT).await?.body)
 }
 
 #[derive(Deserialize)]
@@ -133,7 +132,7 @@ struct Metadata<'a> {
     resource_version: Cow<'a, str>,
 }
 
-/// A page, and where the next one begins.
+/// A page and the next one's continue token.
 fn read(kind: &Kind, body: &[u8]) -> Result<(Page, String), Failure> {
     let unreadable = |why: String| Failure::Lost(format!("a page of {kind} cannot be read: {why}"));
     let version = |text: &str| {

@@ -1,8 +1,8 @@
-//! The connection to the API server: how it is found, what every request carries, how long an answer may take and how
-//! much of it is read. Requests go in as method, path and body; status and bytes, or a [`Failure`], come out.
+//! The client of the API server: how it is found, the headers, deadlines and bounds of all requests. Method, path and body
+//! come in; the response's body, or a [`Failure`], comes out.
 //!
-//! kube's client brings TLS, credentials and their renewal. Its own retries are off (X8): they repeat every method, also
-//! after answers that leave open whether a write happened, and only the driver knows what is safe to repeat.
+//! kube's client has TLS, credentials and their renewal. Its retries are off (X8): they repeat every method, even after
+//! responses that leave open whether a write took effect, and only the engine knows what may be repeated.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,19 +23,20 @@ use crate::counts::RequestCounts;
 use crate::discovery::{Discovery, Resource};
 use crate::failure::{Failure, Refused};
 use crate::limiter::{ReadLimiter, WriteLimiter};
+use crate::traffic::Class;
 
-/// Every request says who asks, so that audit logs and flow control can tell.
+/// For audit logs and flow control.
 const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
-/// A connection within a cluster takes milliseconds; an address that swallows packets must not hold a retry for long.
+/// A connection within a cluster takes milliseconds; an address that drops packets must not delay a retry for long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for the bytes of a request to leave. Bodies are at most a few MiB.
+/// Longest that sending a request may take. Bodies have a few MiB at most.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest a read of one object, of a discovery document or of a page's first byte may take.
+/// Longest that a read of one object or document, or the response to a watch, may take.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// Most bytes of an answer that is no watch.
-pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// The largest response that is not a watch.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// Where the API server is to be found.
+/// How the API server is found.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// A kubeconfig file. None: the files in `$KUBECONFIG`, then the cluster that this process runs in, then
@@ -45,10 +46,10 @@ pub struct Access {
     pub context: Option<String>,
 }
 
-/// Why there is no connection to begin with.
+/// Why the client cannot be set up.
 #[derive(Debug, Error)]
 pub enum AccessError {
-    /// The file that was named cannot be used.
+    /// The given file cannot be used.
     #[error("cannot use the kubeconfig {path}")]
     Kubeconfig {
         /// The file.
@@ -56,7 +57,7 @@ pub enum AccessError {
         /// Why.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// Neither `$KUBECONFIG` nor `~/.kube/config` can be used, and this is no Pod.
+    /// Neither `$KUBECONFIG` nor `~/.kube/config` can be used, and the host does not run in a Pod.
     #[error(
         "found no cluster: not running in one, and the kubeconfig in $KUBECONFIG or ~/.kube/config cannot be used; name one with --kubeconfig"
     )]
@@ -70,7 +71,7 @@ pub enum AccessError {
         /// Why.
         source: Box<kube::config::InClusterError>,
     },
-    /// Certificates or credentials are unusable.
+    /// The certificates or credentials are unusable.
     #[error("cannot set up the connection to {host}")]
     Client {
         /// The API server's address.
@@ -80,14 +81,14 @@ pub enum AccessError {
     },
 }
 
-/// The API server as this host reaches it. Clones share everything.
+/// A client of the API server. Clones share everything.
 #[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// For everything that is answered at once.
+    /// For all requests but watches.
     client: Client,
     watches: Client,
     host: String,
@@ -97,16 +98,19 @@ struct Inner {
     live_reads: ReadLimiter,
 }
 
-/// An answer that is a success.
-pub(crate) struct Answer {
+/// A successful response.
+pub(crate) struct Response {
     pub body: Bytes,
 }
 
 impl ApiServer {
-    /// Sets the connection up. Nothing is sent yet, so an API server that is down is no error here. Must be called
-    /// within a tokio runtime, and after the process has installed its rustls crypto provider.
+    /// Sets the client up. Nothing is sent yet, so an API server that is down is no error here. Must be called within a tokio
+    /// runtime, and after the process has installed its rustls crypto provider.
     pub async fn connect(access: &Access) -> Result<Self, AccessError> {
-        let mut config = access.config().await?;
+        Self::with_config(access.config().await?)
+    }
+
+    pub(crate) fn with_config(mut config: Config) -> Result<Self, AccessError> {
         config.default_retry = false;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.write_timeout = Some(SEND_TIMEOUT);
@@ -125,24 +129,24 @@ impl ApiServer {
         &self.inner.host
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn counts(&self) -> &RequestCounts {
         &self.inner.counts
     }
 
-    /// Which kinds the API server serves, and where.
+    /// The kinds that the API server serves, with their paths.
     pub(crate) fn discovery(&self) -> &Discovery {
         &self.inner.discovery
     }
 
-    /// Where a kind's objects are.
+    /// The resource of a kind.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Arc<Resource>, Failure> {
-        let ask = async |path: String| match self.get(&path, READ_TIMEOUT).await {
-            Ok(answer) => Ok(Some(answer.body)),
-            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+        let get = async |path: String| match self.get(&path, READ_TIMEOUT).await {
+            Ok(response) => Ok(Some(response.body)),
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure),
         };
-        self.inner.discovery.resource(kind, ask).await
+        self.inner.discovery.resource(kind, get).await
     }
 
     /// Permits for writes.
@@ -155,48 +159,53 @@ impl ApiServer {
         &self.inner.live_reads
     }
 
-    /// Whether the API server answers and calls itself ready; for probes and messages.
+    /// Whether the API server responds that it is ready; for probes and messages.
     pub async fn is_ready(&self) -> bool {
         self.get("/readyz", READ_TIMEOUT).await.is_ok()
     }
 
-    /// A read that has to be answered completely within its time.
-    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Answer, Failure> {
-        self.ask(request(Method::GET, path, None, Bytes::new())?, within).await
+    /// Sends a GET and reads the whole response within a time.
+    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Response, Failure> {
+        self.send(request(Method::GET, path, None, Bytes::new())?, within).await
     }
 
-    /// Any request that has to be answered completely within its time.
-    pub(crate) async fn ask(&self, request: Request<Body>, within: Duration) -> Result<Answer, Failure> {
+    /// Sends a request and reads the whole response within a time.
+    pub(crate) async fn send(&self, request: Request<Body>, within: Duration) -> Result<Response, Failure> {
         let deadline = Instant::now() + within;
-        let mut body = self.send(&self.inner.client, request, deadline).await?;
-        Ok(Answer { body: read_all(&mut body, deadline).await? })
+        let mut body = self.open(&self.inner.client, request, deadline).await?;
+        Ok(Response { body: read_all(&mut body, deadline).await? })
     }
 
-    /// Opens a watch. It lasts until the body is dropped, which gives up its place on a connection too.
-    pub(crate) async fn watch(&self, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
-        self.send(&self.inner.watches, request, deadline).await
+    /// Opens a watch. It lasts until the body is dropped, which frees its place on a connection too.
+    pub(crate) async fn watch(
+        &self,
+        mut request: Request<Body>,
+        deadline: Instant,
+        class: Class,
+    ) -> Result<Body, Failure> {
+        request.extensions_mut().insert(class);
+        self.open(&self.inner.watches, request, deadline).await
     }
 
-    /// Sends a request and returns the body of its answer, unread, once the answer is known to be a success.
-    async fn send(&self, client: &Client, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
+    /// Sends a request and returns the unread body of a successful response.
+    async fn open(&self, client: &Client, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
         let method = request.method().clone();
-        // In a box of its own for as long as it takes: within the future of a watch it would take its room for good, which is
-        // some KiB for each.
+        // In a box: the future of a watch, which lives on, would be some KiB larger.
         let sent = Box::pin(timeout_at(deadline, client.send(request))).await;
-        let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|answer| answer.status().as_u16());
+        let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|response| response.status().as_u16());
         self.inner.counts.add(method, code);
-        let answer = match sent {
-            Ok(Ok(answer)) => answer,
+        let response = match sent {
+            Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Failure::of_client(&error).during(&self.inner.host)),
-            Err(_) => return Err(Failure::Lost(format!("{} did not answer in time", self.inner.host))),
+            Err(_) => return Err(Failure::Lost(format!("{} did not respond in time", self.inner.host))),
         };
-        if answer.status().is_success() {
-            return Ok(answer.into_body());
+        if response.status().is_success() {
+            return Ok(response.into_body());
         }
-        let (head, mut body) = answer.into_parts();
-        // An error without its words is still an error with a code.
-        let words = read_all(&mut body, deadline).await.unwrap_or_default();
-        Err(Failure::Answered(Refused::read(head.status, &head.headers, &words)))
+        let (head, mut body) = response.into_parts();
+        // The status code is an error even without a body.
+        let body = read_all(&mut body, deadline).await.unwrap_or_default();
+        Err(Failure::Response(Refused::read(head.status, &head.headers, &body)))
     }
 }
 
@@ -222,13 +231,13 @@ async fn read_all(body: &mut Body, deadline: Instant) -> Result<Bytes, Failure> 
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) => return Err(Failure::of_client(&error)),
-            Err(_) => return Err(Failure::Lost("the answer did not end in time".to_owned())),
+            Err(_) => return Err(Failure::Lost("the response did not end in time".to_owned())),
         };
         let Ok(data) = frame.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > MAX_ANSWER_BYTES {
+        if first.len() + rest.len() + data.len() > MAX_RESPONSE_BYTES {
             return Err(Failure::TooLarge);
         }
-        // Most answers are one chunk and need no copy.
+        // Most responses are one chunk and need no copy.
         if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
@@ -239,7 +248,7 @@ async fn read_all(body: &mut Body, deadline: Instant) -> Result<Bytes, Failure> 
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-/// Where a connection is described.
+/// The source of the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place<'a> {
     File(&'a Path),
@@ -254,7 +263,7 @@ impl Access {
         self.place(is_set("KUBECONFIG"), is_set("KUBERNETES_SERVICE_HOST")) == Place::Pod
     }
 
-    /// The one order in which every command of mortise looks.
+    /// The order of all commands of mortise.
     fn place(&self, names_kubeconfig: bool, in_pod: bool) -> Place<'_> {
         match &self.kubeconfig {
             Some(path) => Place::File(path),
@@ -264,7 +273,7 @@ impl Access {
         }
     }
 
-    /// How the API server is reached, as far as files and the environment say; nothing is sent.
+    /// Reads the configuration from files and the environment; nothing is sent.
     pub async fn config(&self) -> Result<Config, AccessError> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         match self.place(is_set("KUBECONFIG"), is_set("KUBERNETES_SERVICE_HOST")) {
@@ -285,7 +294,7 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// A status of the API server that a caller compares with.
+/// 404.
 pub(crate) const NOT_FOUND: u16 = StatusCode::NOT_FOUND.as_u16();
 
 #[cfg(test)]
@@ -293,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_named_file_goes_before_the_environment_that_before_the_pod_and_the_home_folder_is_last() {
+    fn a_given_file_precedes_the_environment_which_precedes_the_pod_and_the_home_folder_is_last() {
         let named = Access { kubeconfig: Some("a".into()), context: None };
         assert_eq!(named.place(true, true), Place::File(Path::new("a")));
         let unnamed = Access::default();

@@ -1,20 +1,19 @@
-//! The one clock that claims are measured by: of the event loop, which tells the driver the time, of the Lease, and of the
-//! last look before a write is sent. All of them must read the same one, or what one promises the other does not keep.
+//! The clock of claims. The event loop, the Lease and the last check before a write all read this one: a moment of one clock
+//! means nothing on another.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_BOOTTIME` and not `CLOCK_MONOTONIC`, which Rust's `Instant` reads: that one stands still while the machine is
-/// suspended. A leader that slept for an hour would find its claim as fresh as before, while another host has led for long.
-/// While a process alone is stopped (SIGSTOP, a debugger, a frozen cgroup) both go on. Neither sees that a virtual machine
-/// was frozen by its hypervisor, unless the guest is told; what then is sent late is caught by the UIDs and versions in every
-/// write, as with any other controller.
+/// `CLOCK_BOOTTIME` and not `CLOCK_MONOTONIC`, which Rust's `Instant` reads: the latter does not advance while the machine is
+/// suspended, so a leader that slept for an hour would find its claim valid. Both advance while only the process is stopped
+/// (SIGSTOP, a debugger, a frozen cgroup). Neither notices that a hypervisor froze the virtual machine; a write that is sent
+/// late then fails by the UIDs and versions in it, as with any other controller.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
-/// Where there is no such clock, the monotonic one goes on during a sleep.
+/// Other systems have no such clock; their monotonic one advances during a sleep.
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Milliseconds on a clock that never goes back and stands still for nothing; its zero is some moment before this process.
+/// Milliseconds since some moment before this process; never decreases and never pauses.
 pub fn now_ms() -> u64 {
     let now = clock_gettime(CLOCK);
     let (seconds, nanos) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
@@ -28,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_on_as_fast_as_the_monotonic_clock() {
+    fn it_advances_as_fast_as_the_monotonic_clock() {
         let (began_ms, began) = (now_ms(), Instant::now());
         std::thread::sleep(Duration::from_millis(50));
         let elapsed_ms = now_ms() - began_ms;

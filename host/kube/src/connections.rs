@@ -1,8 +1,8 @@
-//! The connections that watches share. A watch is open for minutes and says little, so many of them go over one HTTP/2
-//! connection; an API server, or a proxy in front of it, that speaks HTTP/1.1 only is given a connection by each.
+//! The connections of watches. A watch is open for minutes and mostly silent, so many share one HTTP/2 connection; one with
+//! many events has a connection of its own, as `traffic.rs` decides. An API server or a proxy that speaks HTTP/1.1 only gets
+//! a connection for each.
 //!
-//! Requests go in and answers come out, their bodies unread; what a watch asks and says is not known here. Everything
-//! else that the host asks is short and goes over kube's own client.
+//! Requests come in, responses go out with their bodies unread. All other requests use kube's own client.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,31 +21,35 @@ use kube::{Client, Config};
 use tower::BoxError;
 use tower::util::option_layer;
 
-/// Watches of one connection. Servers are advised to allow at least a hundred (RFC 9113 §6.5.2); where one allows fewer,
-/// those beyond are not answered, and tried again over another connection.
+use crate::traffic::Class;
+
+/// Watches of one connection. RFC 9113 (§6.5.2) advises servers to allow at least a hundred; where one allows fewer, the
+/// others get no response and are retried over another connection.
 const WATCHES: u16 = 64;
-/// A connection that has brought nothing for this long is asked whether it is alive, as client-go asks.
+/// Connections with a single watch; busier watches beyond this bound share. Eight of them are all that one I/O thread can read.
+const MAX_OWN: usize = 8;
+/// A connection that is silent for this long gets a ping, as in client-go.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// How long that may take to be answered before all its watches are opened anew; client-go's number.
+/// Without a response to the ping for this long, the connection is closed and its watches are reopened; client-go's number.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes of one watch that may lie unread, a few of the largest objects: what a watch does not take while the host is busy
-/// stays with the API server.
+/// Unread bytes of one watch, a few of the largest objects: while the host is busy, further ones stay in the API server.
 const WATCH_WINDOW: u32 = 2 << 20;
-/// Bytes of a connection that may lie unread: all of its watches', so that one that stands still holds up no other.
+/// Unread bytes of a connection: enough for all its watches, so that one that is not read blocks no other.
 const CONNECTION_WINDOW: u32 = WATCH_WINDOW * WATCHES as u32;
 
 type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
-/// One connection over HTTP/2, or as many as it is asked for over HTTP/1.1; made when it is first needed.
+/// One connection over HTTP/2, or one per request over HTTP/1.1; opened at the first request.
 type HttpClient = legacy::Client<Connector, Body>;
 
-/// A connection, as those who watch over it hold it, by which they are counted.
+/// A connection. Each of its watches holds a reference, and the references are counted.
 struct Connection<C> {
     client: C,
-    /// A watch got no answer: those that have one stay, and no other is opened over it. It may be dead, which shows late.
+    class: Class,
+    /// A watch got no response over it: it may be dead. No further watch is opened over it; those that it has stay.
     avoided: AtomicBool,
 }
 
-/// Connections with room for some watches each.
+/// The connections in use.
 struct Connections<C, F> {
     open: Mutex<Vec<Arc<Connection<C>>>>,
     make: F,
@@ -56,32 +60,36 @@ impl<C, F: Fn() -> C> Connections<C, F> {
         Self { open: Mutex::default(), make }
     }
 
-    /// A connection with room for one more watch, the oldest first, so that those that came with a burst empty again.
-    fn take(&self) -> Opening<C> {
+    /// A connection for one more watch. Of those that are shared the oldest with room, so that those of a burst become empty.
+    fn take(&self, class: Class) -> Opening<C> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|connection| watches(connection) > 0);
+        let own = open.iter().filter(|connection| connection.class == Class::Own).count();
+        let class = if own < MAX_OWN { class } else { Class::Shared };
         let has_room = |connection: &&Arc<Connection<C>>| {
-            watches(connection) < usize::from(WATCHES) && !connection.avoided.load(Ordering::Relaxed)
+            connection.class == Class::Shared
+                && watches(connection) < usize::from(WATCHES)
+                && !connection.avoided.load(Ordering::Relaxed)
         };
-        if let Some(connection) = open.iter().find(has_room) {
+        if let Some(connection) = open.iter().find(has_room).filter(|_| class == Class::Shared) {
             return Opening(Some(Arc::clone(connection)));
         }
-        let connection = Arc::new(Connection { client: (self.make)(), avoided: AtomicBool::new(false) });
+        let connection = Arc::new(Connection { client: (self.make)(), class, avoided: AtomicBool::new(false) });
         open.push(Arc::clone(&connection));
         Opening(Some(connection))
     }
 }
 
-/// Everyone who holds a connection, without the list of all.
+/// The references to a connection, without that of the list.
 fn watches<C>(connection: &Arc<Connection<C>>) -> usize {
     Arc::strong_count(connection) - 1
 }
 
-/// A watch that waits for its answer. One that ends without, however that may be, has its connection avoided.
+/// A watch that waits for its response. If it is dropped without one, its connection is avoided.
 struct Opening<C>(Option<Arc<Connection<C>>>);
 
 impl<C> Opening<C> {
-    fn answered(mut self) -> Option<Arc<Connection<C>>> {
+    fn responded(mut self) -> Option<Arc<Connection<C>>> {
         self.0.take()
     }
 }
@@ -98,21 +106,22 @@ impl<C> Deref for Opening<C> {
     type Target = C;
 
     fn deref(&self) -> &C {
-        &self.0.as_ref().expect("there until it is answered").client
+        &self.0.as_ref().expect("there until it has responded").client
     }
 }
 
-/// A client for watches, with the credentials and headers of `config`.
+/// A client for watches, with the credentials and headers of `config`. The extension [`Class`] of a request says which
+/// connection it gets.
 pub(crate) fn client(config: &Config, connect_timeout: Duration) -> Result<Client, kube::Error> {
     let connector = connector(config, connect_timeout)?;
     let connections = Arc::new(Connections::new(move || http_client(connector.clone())));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let opening = connections.take();
+        let opening = connections.take(request.extensions().get().copied().unwrap_or_default());
         async move {
-            let answer = opening.request(request).await?;
-            let held = opening.answered();
+            let response = opening.request(request).await?;
+            let held = opening.responded();
             // The watch holds its connection until its body is dropped.
-            Ok::<_, BoxError>(answer.map(|body| {
+            Ok::<_, BoxError>(response.map(|body| {
                 body.map_frame(move |frame| {
                     let _held = &held;
                     frame
@@ -144,11 +153,11 @@ fn connector(config: &Config, connect_timeout: Duration) -> Result<Connector, ku
 fn http_client(connector: Connector) -> HttpClient {
     legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
-        // By default a connection takes no further watch when it has not taken one for 90 s.
+        // By default a connection accepts no request when it got none for 90 s.
         .pool_idle_timeout(None::<Duration>)
         .http2_keep_alive_interval(PING_AFTER)
         .http2_keep_alive_timeout(PING_TIMEOUT)
-        // The last watch of a connection that takes no others counts as idle.
+        // A connection counts as idle when it accepts no further requests, though its last watch is open.
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(WATCH_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)

@@ -1,15 +1,15 @@
-//! Counts of requests by method and status code, as client-go counts them for `rest_client_requests_total`. The
-//! connection counts, the runtime exports; nothing decides by them.
+//! Requests by method and status code, as client-go counts them for `rest_client_requests_total`. The client counts, the
+//! runtime exports.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use http::Method;
 
-/// The code of a request that got no answer: client-go's own word.
-const NO_ANSWER: &str = "<error>";
+/// The code of a request without a response, as in client-go.
+const NO_RESPONSE: &str = "<error>";
 
-/// How many requests were answered how. A handful of methods times a handful of codes, so it stays small.
+/// The counts. Methods and codes are few, so this stays small.
 #[derive(Debug, Default)]
 pub struct RequestCounts {
     counts: Mutex<BTreeMap<(Method, Option<u16>), u64>>,
@@ -20,28 +20,28 @@ pub struct RequestCounts {
 pub struct RequestCount {
     /// "GET".
     pub method: String,
-    /// "200", or "<error>" for a request that got no answer.
+    /// "200", or "<error>" for a request without a response.
     pub code: String,
     /// How many since the process started.
     pub count: u64,
 }
 
 impl RequestCounts {
-    /// Counts one request; no code when it got no answer.
+    /// Counts one request; no code when there was no response.
     pub(crate) fn add(&self, method: Method, code: Option<u16>) {
         // A panic while a number is added leaves the numbers usable.
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry((method, code)).or_default() += 1;
     }
 
-    /// What was counted so far, sorted.
+    /// All counts, sorted.
     pub fn all(&self) -> Vec<RequestCount> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts
             .iter()
             .map(|((method, code), count)| RequestCount {
                 method: method.to_string(),
-                code: code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string()),
+                code: code.map_or_else(|| NO_RESPONSE.to_owned(), |code| code.to_string()),
                 count: *count,
             })
             .collect()

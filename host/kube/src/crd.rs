@@ -1,5 +1,4 @@
-//! Brings a CRD to where `core::crd` wants it and waits until the API server serves it. A definition comes in, "served"
-//! or the reason why not goes out; what is allowed is decided in the core.
+//! Writes a CRD as `core::crd` plans it and waits until the API server serves it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +20,14 @@ use crate::discovery::escape;
 use crate::execute::SERVER_TIMEOUT_SECONDS;
 use crate::failure::Failure;
 
-/// Longest that one registration may take. An API server establishes a definition within a second, and five seconds
-/// later where several of them run; whatever is not done by then is tried again by the driver.
+/// Longest that one registration may take. An API server establishes a definition within a second, and within five more where
+/// several of them run; the engine retries after that.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The first look after a write comes this soon, and each next one twice as late up to [`LAST_DELAY`].
+/// The delay before the first read after a write; it doubles up to [`LAST_DELAY`].
 const FIRST_DELAY: Duration = Duration::from_millis(25);
-/// Two looks a second at most.
+/// Two reads a second at most.
 const LAST_DELAY: Duration = Duration::from_millis(500);
-/// Rounds of read, plan and write, when others write in between.
+/// Rounds of read, plan and write, while others write in between.
 const MAX_ROUNDS: usize = 5;
 
 const COLLECTION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -72,37 +71,37 @@ impl Definition {
 
 impl ApiServer {
     /// Creates or updates a CRD as the core plans it (L4), and waits until every version is served. `body` carries the
-    /// host's label and annotations. An unchanged definition costs two reads and no write. One that would have to be written
-    /// after `not_after_ms` is "unavailable" (X7): whoever may write it will.
+    /// host's label and annotations. An unchanged definition costs two reads and no write. After `not_after_ms` nothing is
+    /// written, and a definition that needs it is `Unavailable` (X7).
     pub async fn register_crd(&self, body: &str, not_after_ms: Option<u64>) -> Result<(), CrdError> {
         let wanted: Definition = serde_json::from_str(body).map_err(|error| {
             CrdError::Refused(Refusal::new("CrdInvalid", format!("the CRD cannot be read: {error}")))
         })?;
         let deadline = Instant::now() + DEADLINE;
         let registering = format!("registering CRD {}", wanted.metadata.name);
-        let seen = self.bring_about(&wanted, body, not_after_ms).await.map_err(|error| match error {
+        let seen = self.reconcile(&wanted, body, not_after_ms).await.map_err(|error| match error {
             Stopped::Failure(failure) => failure.during(&registering).into_crd_error(),
             Stopped::Refusal(refusal) => CrdError::Refused(refusal),
         })?;
         self.wait_until_served(&wanted, seen, deadline).await
     }
 
-    /// A definition as it stands in the cluster, by its name.
+    /// Reads a definition.
     ///
     /// # Errors
-    /// The API server's words.
+    /// The API server's error.
     pub async fn read_definition(&self, name: &str) -> Result<Option<Value>, WriteError> {
         let read = async {
             let Some(text) = self.read_text(&format!("{COLLECTION}/{}", escape(name))).await? else { return Ok(None) };
             let live = serde_json::from_str(&text);
-            live.map(Some).map_err(|error| Failure::Lost(format!("the answer cannot be read: {error}")))
+            live.map(Some).map_err(|error| Failure::Lost(format!("the response cannot be read: {error}")))
         };
         read.await.map_err(|failure: Failure| failure.during(&format!("reading CRD {name}")).into_write_error())
     }
 
-    /// Reads, plans and writes; again when somebody else wrote in between. Gives back the state of a definition that was
-    /// left as it is.
-    async fn bring_about(
+    /// Reads, plans and writes; again when somebody else wrote in between. Returns the state of a definition that was not
+    /// written.
+    async fn reconcile(
         &self,
         wanted: &Definition,
         body: &str,
@@ -112,7 +111,7 @@ impl ApiServer {
         let mut last = None;
         for _ in 0..MAX_ROUNDS {
             let live = self.read_text(&path).await?;
-            // A definition that is being deleted takes no changes; the driver comes back when it is gone.
+            // A definition that is being deleted cannot be changed; the engine retries.
             let seen = live.as_deref().map(establishment);
             if seen == Some(Establishment::Terminating) {
                 return Err(Failure::Lost("the one that exists is being deleted".to_owned()).into());
@@ -128,8 +127,8 @@ impl ApiServer {
                 CrdPlan::Nothing => return Ok(seen),
                 CrdPlan::Refuse(refusal) => return Err(Stopped::Refusal(refusal)),
                 CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text, not_after_ms).await,
-                // PUT and not server-side apply: it carries the version that was compared, so nothing that was not
-                // looked at is narrowed, and what the new definition leaves out is gone instead of kept.
+                // PUT and not server-side apply: it carries the version that was compared, so nothing else is narrowed,
+                // and it removes what the new definition leaves out.
                 CrdPlan::Update(text) => self.write(Method::PUT, &path, &text, not_after_ms).await,
             };
             match written {
@@ -137,7 +136,7 @@ impl ApiServer {
                     tracing::info!(crd = %wanted.metadata.name, "wrote the CustomResourceDefinition");
                     return Ok(None);
                 }
-                Err(Failure::Answered(refused)) if refused.code == 409 => last = Some(Failure::Answered(refused)),
+                Err(Failure::Response(refused)) if refused.code == 409 => last = Some(Failure::Response(refused)),
                 Err(failure) => return Err(failure.into()),
             }
         }
@@ -154,7 +153,7 @@ impl ApiServer {
         let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = request(method, &path, Some("application/json"), body)?;
-        self.ask_while_claimed(request, None, not_after_ms).await?;
+        self.send_while_claimed(request, None, not_after_ms).await?;
         Ok(())
     }
 
@@ -162,13 +161,13 @@ impl ApiServer {
         let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         let _permit = self.live_reads().enter(kind).await;
         match self.get(path, READ_TIMEOUT).await {
-            Ok(answer) => Ok(Some(String::from_utf8_lossy(&answer.body).into_owned())),
-            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Ok(response) => Ok(Some(String::from_utf8_lossy(&response.body).into_owned())),
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Whether any object of a live CRD exists, in any version. Where the host may not look, there may be some.
+    /// Whether any object of a live CRD exists, in any version. True where the host may not list them.
     async fn objects_exist(&self, live: &str) -> Result<bool, Failure> {
         let live: Definition = serde_json::from_str(live)
             .map_err(|error| Failure::Lost(format!("the one that exists cannot be read: {error}")))?;
@@ -185,18 +184,18 @@ impl ApiServer {
             items: Option<Vec<serde::de::IgnoredAny>>,
         }
         match self.get(&path, READ_TIMEOUT).await {
-            Ok(answer) => {
-                let list: List = serde_json::from_slice(&answer.body)
+            Ok(response) => {
+                let list: List = serde_json::from_slice(&response.body)
                     .map_err(|error| Failure::Lost(format!("its objects cannot be listed: {error}")))?;
                 Ok(list.items.is_none_or(|items| !items.is_empty()))
             }
-            Err(Failure::Answered(refused)) if refused.code == 403 => Ok(true),
+            Err(Failure::Response(refused)) if refused.code == 403 => Ok(true),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Established is not enough: the API server serves a definition a moment after it says so, and a watch that came in
-    /// between would be answered 404.
+    /// Established is not enough: the API server serves a definition a moment later, and a watch that came before would get
+    /// a 404.
     async fn wait_until_served(
         &self,
         wanted: &Definition,
@@ -233,7 +232,7 @@ impl ApiServer {
     async fn serves(&self, wanted: &Definition) -> bool {
         for version in wanted.served() {
             let kind = Kind::new(&format!("{}/{}", wanted.spec.group, version.name), &wanted.spec.names.kind);
-            // What was known before the definition was written is not asked.
+            // The cached document may be older than the definition.
             self.discovery().forget(&kind.api_version);
             if self.resource(&kind).await.is_err() {
                 return false;
@@ -243,7 +242,7 @@ impl ApiServer {
     }
 }
 
-/// Why a definition was not brought about.
+/// Why a definition was not written.
 enum Stopped {
     Failure(Failure),
     Refusal(Refusal),

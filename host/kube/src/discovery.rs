@@ -1,5 +1,5 @@
-//! Where a kind's objects are: its resource name and whether it lives in namespaces. Asked of the API server once per
-//! group and version, when first needed, and forgotten when an answer or a new CRD says that it may have changed.
+//! The paths of a kind's objects: its resource name and whether it is namespaced. Read once per group and version, when first
+//! needed, and forgotten when a response or a new CRD shows that it may have changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,14 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// A group that does not have a kind, or is not served at all, is asked again after this long, by whoever comes first for
-/// all: many writes of an unknown kind cost one request a second together.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// The document of a group that lacks a kind, or is not served, is read again after this long, once for all callers: many
+/// writes of an unknown kind cost one request a second together.
+const REREAD_AFTER: Duration = Duration::from_secs(1);
 
-/// What stays as it is in a segment of a path or a value of a query.
+/// Characters that are not escaped in a segment of a path or a value of a query.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What is known of each group and version.
+/// The documents that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Discovery {
     groups: Mutex<HashMap<Arc<str>, Arc<OnceCell<Group>>>>,
@@ -29,18 +29,18 @@ pub(crate) struct Discovery {
 
 #[derive(Debug)]
 struct Group {
-    asked: Instant,
+    read_at: Instant,
     resources: HashMap<String, Arc<Resource>>,
 }
 
-/// Where the objects of one kind are.
+/// The resource of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Resource {
     /// "/api/v1", "/apis/apps/v1".
     root: String,
     /// "pods".
     plural: String,
-    /// Whether objects live in namespaces.
+    /// Whether its objects have namespaces.
     namespaced: bool,
     kind: Kind,
 }
@@ -60,21 +60,21 @@ struct RawResource {
 }
 
 impl Discovery {
-    /// The resource behind a kind. `ask` gets the document at a path, None when the API server has none there.
-    pub(crate) async fn resource<Answer: Future<Output = Result<Option<Bytes>, Failure>>>(
+    /// The resource of a kind. `get` reads the document at a path; None when there is none.
+    pub(crate) async fn resource<Document: Future<Output = Result<Option<Bytes>, Failure>>>(
         &self,
         kind: &Kind,
-        ask: impl Fn(String) -> Answer,
+        get: impl Fn(String) -> Document,
     ) -> Result<Arc<Resource>, Failure> {
         let cell = self.cell(&kind.api_version);
-        let group = cell.get_or_try_init(|| Group::read(&kind.api_version, &ask)).await?;
+        let group = cell.get_or_try_init(|| Group::read(&kind.api_version, &get)).await?;
         if let Some(resource) = group.resources.get(&*kind.kind) {
             return Ok(resource.clone());
         }
-        if group.asked.elapsed() >= ASK_AGAIN_AFTER {
+        if group.read_at.elapsed() >= REREAD_AFTER {
             self.forget_this(&kind.api_version, &cell);
             let cell = self.cell(&kind.api_version);
-            let group = cell.get_or_try_init(|| Group::read(&kind.api_version, &ask)).await?;
+            let group = cell.get_or_try_init(|| Group::read(&kind.api_version, &get)).await?;
             if let Some(resource) = group.resources.get(&*kind.kind) {
                 return Ok(resource.clone());
             }
@@ -82,18 +82,18 @@ impl Discovery {
         Err(Failure::NotServed(format!("the API server does not serve {kind}; is its CRD installed?")))
     }
 
-    /// Forgets what is known of a group and version.
+    /// Forgets the document of a group and version.
     pub(crate) fn forget(&self, api_version: &str) {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).remove(api_version);
     }
 
-    /// The cell of a group and version, which whoever comes first fills for all.
+    /// The cell of a group and version; the first caller fills it for all.
     fn cell(&self, api_version: &Arc<str>) -> Arc<OnceCell<Group>> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.entry(api_version.clone()).or_default().clone()
     }
 
-    /// Forgets one answer, unless another has already taken its place.
+    /// Forgets one document, unless it was already read again.
     fn forget_this(&self, api_version: &str, cell: &Arc<OnceCell<Group>>) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if groups.get(api_version).is_some_and(|known| Arc::ptr_eq(known, cell)) {
@@ -103,23 +103,23 @@ impl Discovery {
 }
 
 impl Group {
-    async fn read<Answer: Future<Output = Result<Option<Bytes>, Failure>>>(
+    async fn read<Document: Future<Output = Result<Option<Bytes>, Failure>>>(
         api_version: &Arc<str>,
-        ask: impl Fn(String) -> Answer,
+        get: impl Fn(String) -> Document,
     ) -> Result<Self, Failure> {
-        let (root, asking) = (root(api_version), format!("asking for the resources of {api_version}"));
-        let answer = ask(root.clone()).await.map_err(|failure| failure.during(&asking))?;
-        // A group that is not served is an answer like any other: it has nothing.
-        let Some(document) = answer else { return Ok(Self { asked: Instant::now(), resources: HashMap::new() }) };
+        let (root, reading) = (root(api_version), format!("reading the resources of {api_version}"));
+        let document = get(root.clone()).await.map_err(|failure| failure.during(&reading))?;
+        // A group that is not served has no resources.
+        let Some(document) = document else { return Ok(Self { read_at: Instant::now(), resources: HashMap::new() }) };
         let list: ResourceList = serde_json::from_slice(&document)
             .map_err(|error| Failure::Lost(format!("the resources of {api_version} cannot be read: {error}")))?;
-        Ok(Self { asked: Instant::now(), resources: resources(&root, api_version, list) })
+        Ok(Self { read_at: Instant::now(), resources: resources(&root, api_version, list) })
     }
 }
 
 fn resources(root: &str, api_version: &Arc<str>, list: ResourceList) -> HashMap<String, Arc<Resource>> {
     let mut found = HashMap::new();
-    // Names with a slash are subresources, whose kind may be that of another resource ("pods/eviction").
+    // Names with a slash are subresources, some with the kind of another resource ("pods/eviction").
     for raw in list.resources.into_iter().filter(|raw| !raw.name.contains('/')) {
         let kind = Kind { api_version: api_version.clone(), kind: raw.kind.as_str().into() };
         let resource = Resource { root: root.to_owned(), plural: raw.name, namespaced: raw.namespaced, kind };
@@ -154,21 +154,21 @@ impl Resource {
         }
     }
 
-    /// The path of the collection that an object is created in. A kind and a name that do not fit each other are
-    /// refused here: "no name" and "no namespace" would address all objects at once.
+    /// The path of the collection that an object is created in. A name or namespace that does not fit the kind is refused
+    /// here: without them the path would address all objects at once.
     pub(crate) fn collection_of(&self, name: &Name) -> Result<String, Failure> {
         if name.name.is_empty() || name.name.contains('/') || matches!(&*name.name, "." | "..") {
-            return Err(Failure::Invalid(format!("{} {:?}: that is no name of an object", self.kind, name.name)));
+            return Err(Failure::Invalid(format!("{} {:?} is not a name of an object", self.kind, name.name)));
         }
         match (self.namespaced, name.namespace.is_empty()) {
             (true, true) => Err(Failure::Invalid(format!(
-                "{} {name}: the kind lives in namespaces, so metadata.namespace has to say in which; a child has its \
-                 owner's, when that has one",
+                "{} {name}: the kind is namespaced, so metadata.namespace is required; a child has its owner's, when that has \
+                 one",
                 self.kind
             ))),
             (false, false) => Err(Failure::Invalid(format!(
-                "{} {name}: the kind has no namespaces, so the object is in none; a child outside namespaces has an owner \
-                 outside namespaces",
+                "{} {name}: the kind is not namespaced, so metadata.namespace must be empty; a cluster-scoped child needs a \
+                 cluster-scoped owner",
                 self.kind
             ))),
             (true, false) => Ok(self.collection(Some(&name.namespace))),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_address_something_else_is_refused() {
+    fn a_name_that_would_address_another_path_is_refused() {
         let pod =
             resource(&Kind::new("v1", "Pod"), r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true}]}"#);
         for (namespace, name) in [("ns", ""), ("", "a"), ("ns", ".."), ("ns", "a/status")] {
@@ -221,13 +221,13 @@ mod tests {
         assert_eq!(pod.object(&Name::new("n?s", "a#b")).unwrap(), "/api/v1/namespaces/n%3Fs/pods/a%23b");
     }
 
-    /// An API server that serves `v1` without any resources and nothing else, and the number of requests that it had.
-    async fn barren() -> (ApiServer, Arc<AtomicUsize>) {
+    /// An API server that serves `v1` without resources and nothing else, and the number of requests.
+    async fn empty() -> (ApiServer, Arc<AtomicUsize>) {
         let requests = Arc::new(AtomicUsize::new(0));
         let count = requests.clone();
-        let api = serve(move |asked| {
+        let api = serve(move |request| {
             count.fetch_add(1, Ordering::SeqCst);
-            match &*asked.path {
+            match &*request.path {
                 "/api/v1" => ("200 OK", r#"{"resources":[]}"#.to_owned()),
                 _ => ("404 Not Found", String::new()),
             }
@@ -236,27 +236,27 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn many_who_want_an_unknown_kind_ask_once_a_second_together() {
-        let (api, requests) = barren().await;
+    async fn many_callers_of_an_unknown_kind_send_one_request_a_second_together() {
+        let (api, requests) = empty().await;
         for kind in [Kind::new("v1", "Pod"), Kind::new("acme.example.com/v1", "Anvil")] {
-            let all_ask = async || {
+            let call_all = async || {
                 let before = requests.load(Ordering::SeqCst);
-                let asking = (0..50).map(|_| {
+                let calls = (0..50).map(|_| {
                     let (api, kind) = (api.clone(), kind.clone());
                     tokio::spawn(async move { api.resource(&kind).await })
                 });
-                for asked in asking.collect::<Vec<_>>() {
-                    let failure = asked.await.unwrap().unwrap_err();
+                for call in calls.collect::<Vec<_>>() {
+                    let failure = call.await.unwrap().unwrap_err();
                     assert!(
-                        matches!(&failure, Failure::NotServed(words) if words.contains(&kind.to_string())),
+                        matches!(&failure, Failure::NotServed(message) if message.contains(&kind.to_string())),
                         "{failure:?}"
                     );
                 }
                 requests.load(Ordering::SeqCst) - before
             };
-            assert_eq!(all_ask().await, 1, "{kind}");
-            tokio::time::sleep(ASK_AGAIN_AFTER).await;
-            assert_eq!(all_ask().await, 1, "{kind}, after a second");
+            assert_eq!(call_all().await, 1, "{kind}");
+            tokio::time::sleep(REREAD_AFTER).await;
+            assert_eq!(call_all().await, 1, "{kind}, after a second");
         }
     }
 }

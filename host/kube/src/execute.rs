@@ -1,5 +1,5 @@
-//! Performs one write, or one live read, and says what the API server made of it. A [`Write`] comes in; the object's UID
-//! and version, or a classified error, go out. Nothing is tried twice here (X8).
+//! Performs one write or one live read. A [`Write`] comes in; the object's UID and version, or a classified error, come out.
+//! Nothing is retried here (X8).
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -17,15 +17,15 @@ use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
 use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use serde::Deserialize;
 
-use crate::client::{Answer, ApiServer, NOT_FOUND, READ_TIMEOUT, request};
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, Response, request};
 use crate::clock;
 use crate::discovery::escape;
 use crate::failure::{Failure, Refused};
 
-/// Longest a write may take as the host sees it.
+/// The host's deadline for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(WRITE_TIMEOUT_MS);
-/// The deadline that the API server is given, in seconds. It is shorter than the host's, so that a write which the host
-/// has given up on does not land later.
+/// The API server's deadline for a write, in seconds. It is shorter than the host's, so that a write which the host gave up on
+/// is not applied later.
 pub(crate) const SERVER_TIMEOUT_SECONDS: u64 = 9;
 const _: () = assert!(SERVER_TIMEOUT_SECONDS * 1_000 < WRITE_TIMEOUT_MS);
 /// The API server's limit for the name of a field manager.
@@ -34,19 +34,19 @@ const MAX_MANAGER_CHARS: usize = 128;
 /// 409.
 const CONFLICT: u16 = 409;
 
-/// What is said of a write that stayed here.
-const UNCLAIMED: &str = "not sent: this host stands by, or could not renew its Lease in time";
-/// What is said of a write that was under way when this process was stopped.
-const CLAIM_ENDED: &str = "given up: this host's claim to write ended before the answer came";
+/// The error of a write without a claim.
+const UNCLAIMED: &str = "not sent: this host does not lead, or could not renew its Lease in time";
+/// The error of a write in flight when its claim ended, as after a stop of this process.
+const CLAIM_ENDED: &str = "given up: this host's claim to write ended before the response came";
 
 const JSON: &str = "application/json";
-/// JSON is YAML, so an apply body in JSON goes under the type that every supported API server knows.
+/// JSON is YAML, and every supported API server accepts this type.
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// What is read of an answer: a Status when an object is gone at once, else the object.
+/// What is read of a response: a Status when an object is deleted at once, else the object.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow, default)]
@@ -73,8 +73,8 @@ struct Details<'a> {
 }
 
 impl ApiServer {
-    /// Sends a write and waits for its answer, ten seconds at most. Writes beyond those that may be in flight wait for a
-    /// permit; how many wait is the caller's to bound.
+    /// Sends a write and waits for its response, ten seconds at most. Writes beyond those that may be in flight wait for a
+    /// permit; the caller bounds how many wait.
     pub async fn execute(&self, write: &Write) -> Result<Written, WriteError> {
         match self.send_write(write).await {
             Ok(written) => Ok(written),
@@ -85,8 +85,8 @@ impl ApiServer {
         }
     }
 
-    /// Reads one object from the API server's newest state; None when there is none. Reads beyond those that may be in
-    /// flight wait for a permit; how many wait is the caller's to bound.
+    /// Reads one object from the API server's newest state; None when it does not exist. Reads beyond those that may be in
+    /// flight wait for a permit; the caller bounds how many wait.
     pub async fn read_live(&self, target: &ObjectRef) -> Result<Option<Arc<Object>>, WriteError> {
         let read = async {
             let path = self.resource(&target.kind).await?.object(&target.name)?;
@@ -95,11 +95,11 @@ impl ApiServer {
         };
         match read.await {
             // Interning would save nothing for one object.
-            Ok(answer) => match Object::decode_as(&target.kind, &answer.body, &mut Interner::default()) {
+            Ok(response) => match Object::decode_as(&target.kind, &response.body, &mut Interner::default()) {
                 Ok(object) => Ok(Some(Arc::new(object))),
                 Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
             },
-            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure.into_write_error()),
         }
     }
@@ -109,7 +109,7 @@ impl ApiServer {
         let target = write.op.target();
         let resource = self.resource(&target.kind).await?;
         let query = |more: &str| format!("fieldManager={manager}&timeout={SERVER_TIMEOUT_SECONDS}s{more}");
-        // kubectl's own default: a field that the API server does not know is an error, not a silent loss.
+        // kubectl's default: a field that the schema does not have is an error instead of being dropped.
         let strict = "&fieldValidation=Strict";
         let body = |text: &Arc<str>| Bytes::copy_from_slice(text.as_bytes());
         let request = match &write.op {
@@ -144,57 +144,57 @@ impl ApiServer {
                 request(Method::POST, &path, Some(JSON), Bytes::from(eviction(target, uid)))
             }
         }?;
-        match (self.ask_while_claimed(request, write.plugin.clone(), write.not_after_ms).await, &write.op) {
-            (Ok(answer), _) => written(&answer.body),
-            (Err(Failure::Answered(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })
+        match (self.send_while_claimed(request, write.plugin.clone(), write.not_after_ms).await, &write.op) {
+            (Ok(response), _) => written(&response.body),
+            (Err(Failure::Response(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })
                 if refused.code == NOT_FOUND && refused.names_object =>
             {
                 Ok(Written { uid: "".into(), resource_version: ResourceVersion(0) })
             }
-            // What is to be absent has fields of nobody's, so whatever conflicts is an object that is there.
-            (Err(Failure::Answered(refused)), WriteOp::Apply { only_if: Precondition::Absent, .. })
+            // Only an object that exists conflicts with an apply that must create it.
+            (Err(Failure::Response(refused)), WriteOp::Apply { only_if: Precondition::Absent, .. })
                 if refused.code == CONFLICT =>
             {
                 let reason = "AlreadyExists".to_owned();
-                Err(Failure::Answered(Refused { reason, field_conflict: false, ..refused }))
+                Err(Failure::Response(Refused { reason, field_conflict: false, ..refused }))
             }
             (Err(failure), _) => Err(failure),
         }
     }
 
-    /// X7: any request that changes something, for a plugin or for the host itself. It is sent until `not_after_ms` and no
-    /// later, however long it has waited for its permit or this process was stopped, and given up before the claim ends, which
-    /// is a write's time later.
+    /// X7: sends a request that changes something, for a plugin or for the host itself. It is not sent after `not_after_ms`,
+    /// however long it waited for its permit or this process was stopped, and given up when the claim ends, which is the
+    /// timeout of a write later.
     ///
-    /// The clock is looked at each time that the request is gone on with: before the connection for it is asked for, and again
-    /// after each step of a new one. Between the last look and the bytes in the socket there are some instructions and no
-    /// waiting. A process that is stopped just there for longer than its claim sends one write late; against that there are
-    /// only the UIDs and versions in every write, as no API server knows who leads.
-    pub(crate) async fn ask_while_claimed(
+    /// Each poll of the request checks the clock: before a connection is requested, and after each step of opening one.
+    /// Between the last check and the bytes in the socket there is no waiting. A process that is stopped just there for longer
+    /// than its claim sends one write late; only the UIDs and versions in every write protect against that, since an API
+    /// server does not know who leads.
+    pub(crate) async fn send_while_claimed(
         &self,
         request: Request<Body>,
         plugin: Option<Arc<str>>,
         not_after_ms: Option<u64>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         let _permit = self.writes().enter(plugin).await;
-        let Some(not_after_ms) = not_after_ms else { return self.ask(request, WRITE_TIMEOUT).await };
+        let Some(not_after_ms) = not_after_ms else { return self.send(request, WRITE_TIMEOUT).await };
         if clock::now_ms() > not_after_ms {
             return Err(Failure::NotSent(UNCLAIMED.to_owned()));
         }
         let claim_ends_ms = not_after_ms.saturating_add(WRITE_TIMEOUT_MS);
-        let mut asked = pin!(self.ask(request, WRITE_TIMEOUT));
+        let mut sending = pin!(self.send(request, WRITE_TIMEOUT));
         poll_fn(|context| {
             if clock::now_ms() > claim_ends_ms {
                 return Poll::Ready(Err(Failure::Lost(CLAIM_ENDED.to_owned())));
             }
-            asked.as_mut().poll(context)
+            sending.as_mut().poll(context)
         })
         .await
     }
 
-    /// A 404 that names no object is about the path: the kind went away, or moved.
+    /// A 404 that names no object is about the path: the kind is no longer served there.
     fn forget_if_gone(&self, op: &WriteOp, failure: &Failure) {
-        if let Failure::Answered(refused) = failure
+        if let Failure::Response(refused) = failure
             && refused.code == NOT_FOUND
             && !refused.names_object
         {
@@ -203,23 +203,23 @@ impl ApiServer {
     }
 }
 
-/// The field manager as a query's value; the API server's rules are checked here, because its answer to a name that
-/// breaks them would look like a fault of the object.
+/// The field manager as a query's value. The API server's rules are checked here, because its error for an invalid name would
+/// look like a fault of the object.
 fn field_manager(write: &Write) -> Result<String, Failure> {
     let manager = write.manager();
     let printable = manager.chars().all(|char| !char.is_control());
     if manager.chars().count() > MAX_MANAGER_CHARS || !printable {
         return Err(Failure::Invalid(format!(
-            "the field manager {manager:?} has to be printable and of at most {MAX_MANAGER_CHARS} characters; \
-             give the plugin a shorter name"
+            "the field manager {manager:?} must be printable and have at most {MAX_MANAGER_CHARS} characters; give the \
+             plugin a shorter name"
         )));
     }
     Ok(escape(&manager))
 }
 
-/// The body of an apply or a patch with its precondition in the metadata. An API server creates what is not there whatever
-/// resourceVersion the body names, and refuses to change what is there when it has another one; no object has the first
-/// version of all, so that one says "only if there is none".
+/// The body of an apply or a patch with its precondition in the metadata. The API server creates an absent object whatever
+/// resourceVersion the body has, and does not change an existing one that has another version. No object has version 1, so
+/// that one means "only if absent".
 fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure> {
     let (field, value) = match only_if {
         Precondition::None => return Ok(Bytes::copy_from_slice(text.as_bytes())),
@@ -232,7 +232,6 @@ fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure
     Ok(body.to_string().into())
 }
 
-/// How the API server is told what a patch is.
 fn media_type(patch_kind: PatchKind) -> &'static str {
     match patch_kind {
         PatchKind::Merge => MERGE,
@@ -241,7 +240,7 @@ fn media_type(patch_kind: PatchKind) -> &'static str {
     }
 }
 
-/// A patch with its precondition: the UID stands in the metadata that it changes, or is tested by its first operation.
+/// A patch with its precondition: the UID is in the metadata of the patch, or its first operation tests it.
 fn conditioned_patch(text: &Arc<str>, patch_kind: PatchKind, only_if: &Precondition) -> Result<Bytes, Failure> {
     match (only_if, patch_kind) {
         (Precondition::Is(uid), PatchKind::Json) => {
@@ -251,7 +250,7 @@ fn conditioned_patch(text: &Arc<str>, patch_kind: PatchKind, only_if: &Precondit
             Ok(serde_json::Value::Array(operations).to_string().into())
         }
         (Precondition::Is(_), _) => conditioned(text, only_if),
-        // A patch creates nothing, so there is nothing to be said of what is absent.
+        // A patch never creates.
         (Precondition::Absent | Precondition::None, _) => Ok(Bytes::copy_from_slice(text.as_bytes())),
     }
 }
@@ -278,9 +277,10 @@ fn eviction(pod: &ObjectRef, uid: &str) -> String {
     .to_string()
 }
 
-/// UID and version of what was written. The Status that answers a delete has no version: the watch will tell it.
+/// UID and version of the written object. The Status after a delete has no version; the watch will show it.
 fn written(body: &[u8]) -> Result<Written, Failure> {
-    let unreadable = |why: &str| Failure::Lost(format!("the write was accepted, but its answer cannot be read: {why}"));
+    let unreadable =
+        |why: &str| Failure::Lost(format!("the write was accepted, but the response cannot be read: {why}"));
     let head: Head<'_> = serde_json::from_slice(body).map_err(|error| unreadable(&error.to_string()))?;
     if head.kind == "Status" {
         let uid = head.details.map(|details| details.uid).unwrap_or_default();
@@ -318,12 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn answers_give_uid_and_version_and_a_status_gives_the_uid() {
+    fn responses_have_uid_and_version_and_a_status_has_the_uid() {
         let object = br#"{"kind":"Pod","metadata":{"name":"a","uid":"u-1","resourceVersion":"12"},"spec":{}}"#;
         let status = br#"{"kind":"Status","metadata":{},"status":"Success","details":{"name":"a","uid":"u-1"}}"#;
-        let answer = |uid: &str, version| Written { uid: uid.into(), resource_version: ResourceVersion(version) };
-        assert_eq!(written(object), Ok(answer("u-1", 12)));
-        assert_eq!(written(status), Ok(answer("u-1", 0)));
+        let of = |uid: &str, version| Written { uid: uid.into(), resource_version: ResourceVersion(version) };
+        assert_eq!(written(object), Ok(of("u-1", 12)));
+        assert_eq!(written(status), Ok(of("u-1", 0)));
         for broken in [&b"{"[..], b"{}", br#"{"metadata":{"resourceVersion":"x"}}"#] {
             assert!(matches!(written(broken), Err(Failure::Lost(_))), "the write happened, so it is not refused");
         }
@@ -332,16 +332,16 @@ mod tests {
     const PODS_AND_NODES: &str = r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true},
         {"name":"nodes","kind":"Node","namespaced":false}]}"#;
 
-    /// An API server that takes everything and counts what it was asked to change.
-    async fn willing() -> (ApiServer, Arc<AtomicUsize>) {
+    /// An API server that accepts every write, and the number of writes.
+    async fn accepting() -> (ApiServer, Arc<AtomicUsize>) {
         let writes = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&writes);
-        let api = serve(move |asked| {
-            if asked.method != "GET" {
+        let api = serve(move |request| {
+            if request.method != "GET" {
                 count.fetch_add(1, Ordering::SeqCst);
                 return ("200 OK", r#"{"kind":"Status","status":"Success","details":{"uid":"u"}}"#.to_owned());
             }
-            match &*asked.path {
+            match &*request.path {
                 "/api/v1" => ("200 OK", PODS_AND_NODES.to_owned()),
                 _ => ("404 Not Found", r#"{"kind":"Status","code":404,"details":{"name":"x"}}"#.to_owned()),
             }
@@ -350,13 +350,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn x7_a_write_leaves_while_the_claim_has_room_for_it_and_no_later() {
-        let (api, writes) = willing().await;
+    async fn x7_a_write_is_sent_while_the_claim_outlasts_it_and_no_later() {
+        let (api, writes) = accepting().await;
         let with = |not_after_ms| Write { not_after_ms, ..write(Some("podset")) };
         for not_after_ms in [Some(0), Some(clock::now_ms() - 1)] {
             let error = api.execute(&with(not_after_ms)).await.unwrap_err();
             assert_eq!(error.class, WriteErrorClass::Unavailable, "it did not happen");
-            assert!(error.message.contains("stands by"), "{}", error.message);
+            assert!(error.message.contains("does not lead"), "{}", error.message);
         }
         assert_eq!(writes.load(Ordering::SeqCst), 0);
         for not_after_ms in [None, Some(clock::now_ms() + 5_000)] {
@@ -366,10 +366,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn x7_a_write_that_has_waited_for_its_permit_until_the_claim_was_short_is_not_sent() {
-        let (api, writes) = willing().await;
+    async fn x7_a_write_that_waited_for_its_permit_for_too_long_is_not_sent() {
+        let (api, writes) = accepting().await;
         let plugin: Arc<str> = "podset".into();
-        // Every permit that it may have is taken, by writes that hang.
+        // Writes that hang hold every permit of the plugin.
         let mut permits = Vec::new();
         while let Some(permit) = api.writes().enter(Some(Arc::clone(&plugin))).now_or_never() {
             permits.push(permit);
@@ -389,7 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn live_reads_of_a_kind_wait_for_a_permit_and_those_of_another_do_not() {
-        let (api, _) = willing().await;
+        let (api, _) = accepting().await;
         let [pod, node] =
             ["Pod", "Node"].map(|kind| ObjectRef { kind: Kind::new("v1", kind), name: Name::new("", "a") });
         let pod = ObjectRef { name: Name::new("ns", "a"), ..pod };
@@ -408,8 +408,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn x7_a_crd_is_looked_at_without_a_claim_and_not_written() {
-        let (api, writes) = willing().await;
+    async fn x7_without_a_claim_a_crd_is_read_and_not_written() {
+        let (api, writes) = accepting().await;
         let crd = serde_json::json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "webs.example.com"},
@@ -418,12 +418,12 @@ mod tests {
         });
         let error = api.register_crd(&crd.to_string(), Some(0)).await.unwrap_err();
         let CrdError::Unavailable(message) = error else { panic!("{error:?}") };
-        assert!(message.contains("webs.example.com") && message.contains("stands by"), "{message}");
+        assert!(message.contains("webs.example.com") && message.contains("does not lead"), "{message}");
         assert_eq!(writes.load(Ordering::SeqCst), 0);
     }
 
     #[test]
-    fn field_managers_that_the_api_server_would_refuse_are_refused_here() {
+    fn invalid_field_managers_are_refused_before_the_request() {
         assert_eq!(field_manager(&write(Some("podset"))).unwrap(), "mortise%2Fpodset");
         assert_eq!(field_manager(&write(None)).unwrap(), "mortise");
         assert!(field_manager(&write(Some(&"x".repeat(121)))).is_err());

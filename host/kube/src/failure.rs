@@ -1,6 +1,6 @@
-//! Why a request did not bring what it was sent for, and what that means to a writer, a watcher or a registration. The
-//! one question that matters is whether the request may have taken effect: [`Failure::NotSent`] and an answer say no
-//! or yes, [`Failure::Lost`] does not know.
+//! Why a request failed, and which error a write, a watch or a registration returns for it. What matters most is whether the
+//! request may have taken effect: after [`Failure::NotSent`] it did not, an error response says so, and after
+//! [`Failure::Lost`] it is unknown.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -12,40 +12,39 @@ use mortise_core::watch::WatchError;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use serde::Deserialize;
 
-/// Longest message that is kept: an API server behind a proxy may answer with a page of HTML.
+/// Longest message that is kept: a proxy may respond with a page of HTML.
 const MAX_MESSAGE_CHARS: usize = 1_024;
-/// The longest wait that an answer may ask for. The API server's own flow control asks for seconds, and a drain for a
-/// minute; five minutes are more than either means, and whoever asks for more, such as a proxy that counts in other units,
-/// must not put a key to sleep for good.
+/// The longest `Retry-After` that is honoured. The API server's flow control sends seconds, an eviction a minute; a proxy that
+/// sends more, in other units perhaps, must not stop a key for good.
 const MAX_RETRY_AFTER_MS: u64 = 5 * 60 * 1_000;
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// It never left: no connection, no credentials, or it cannot be put into words.
+    /// It was not sent: no connection, or no credentials.
     NotSent(String),
-    /// It left, and no complete answer came back.
+    /// It was sent, and no complete response came back.
     Lost(String),
-    /// The API server, or something in front of it, answered with an error.
-    Answered(Refused),
+    /// The API server, or a proxy before it, responded with an error.
+    Response(Refused),
     /// The API server serves no such kind.
     NotServed(String),
-    /// The request itself is wrong, so it was not sent.
+    /// The request is invalid and was not sent.
     Invalid(String),
-    /// The answer is larger than the host reads at once.
+    /// The response is larger than the host reads at once.
     TooLarge,
 }
 
-/// An error that the API server answered with.
+/// An error response.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Refused {
     /// The HTTP status.
     pub code: u16,
     /// The Status object's reason, empty when there is none.
     pub reason: String,
-    /// The API server's own words.
+    /// The API server's message.
     pub message: String,
-    /// What it asks to wait, as far as that is believed.
+    /// Its `Retry-After`, up to [`MAX_RETRY_AFTER_MS`].
     pub retry_after_ms: Option<u64>,
     /// The Status names an object, so the path exists and the object does not.
     pub names_object: bool,
@@ -88,14 +87,14 @@ struct Cause<'a> {
 }
 
 impl Refused {
-    /// Reads an answer that is no success. The delay of a 429 of the API server's own flow control stands in the header
-    /// only, its body is plain text; other delays stand in the Status.
+    /// Reads an error response. A 429 of the API server's flow control has its delay in the header only, since its body is
+    /// plain text; other delays are in the Status.
     pub(crate) fn read(code: StatusCode, headers: &HeaderMap, body: &Bytes) -> Self {
         let header_ms = headers
             .get(header::RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.parse::<u64>().ok())
-            .map(believed_ms);
+            .map(bounded_ms);
         let mut refused = Self::from_status(body)
             .unwrap_or_else(|| Self { message: cut(String::from_utf8_lossy(body).trim()), ..Self::default() });
         refused.code = code.as_u16();
@@ -116,7 +115,7 @@ impl Refused {
             return None;
         }
         let details = status.details.unwrap_or_default();
-        // The message says that there is a budget, its cause which one.
+        // Only the cause names the budget.
         let budget = details.causes.iter().find(|cause| cause.reason == "DisruptionBudget");
         let message = budget.map(|cause| &cause.message).filter(|message| !message.is_empty());
         Some(Self {
@@ -124,20 +123,20 @@ impl Refused {
             reason: status.reason.into_owned(),
             message: cut(message.unwrap_or(&status.message)),
             by_budget: budget.is_some(),
-            retry_after_ms: (details.retry_after_seconds > 0).then(|| believed_ms(details.retry_after_seconds)),
+            retry_after_ms: (details.retry_after_seconds > 0).then(|| bounded_ms(details.retry_after_seconds)),
             names_object: !details.name.is_empty(),
             field_conflict: details.causes.iter().any(|cause| cause.reason == "FieldManagerConflict"),
         })
     }
 
-    /// A version that is no longer, or not yet, known: only a new list helps. "Not yet" is a cluster that was restored
-    /// from a backup, or an API server whose cache does not catch up.
+    /// The version is no longer known, or not yet, so the kind must be listed. "Not yet": the cluster was restored from a
+    /// backup, or the API server's cache does not catch up.
     pub(crate) fn is_expired(&self) -> bool {
         self.code == 410 || self.reason == "Expired" || self.message.contains("Too large resource version")
     }
 
-    /// The API server is up and its cache of this kind is not yet filled, which takes it a moment; it asks for a whole
-    /// second of patience, as it does when it is overloaded.
+    /// The API server's cache of this kind is not yet filled, which takes a moment; its `Retry-After` is a second, as under
+    /// overload.
     pub(crate) fn is_starting(&self) -> bool {
         self.code == 429 && self.message.contains("storage is (re)initializing")
     }
@@ -147,19 +146,19 @@ impl Refused {
             409 if self.reason == "AlreadyExists" => WriteErrorClass::AlreadyExists,
             409 if self.field_conflict => WriteErrorClass::FieldConflict,
             409 => WriteErrorClass::Conflict,
-            // A built-in kind's status patch that carries another UID; "immutable" is not what the writer did wrong.
+            // A status patch with the UID of a predecessor.
             422 if self.message.contains("metadata.uid: Invalid value") => WriteErrorClass::Conflict,
-            // How server-side apply answers to a field of the wrong type.
+            // Server-side apply's response to a field of the wrong type.
             500 if self.message.starts_with("failed to create typed patch object") => WriteErrorClass::Invalid,
             404 => WriteErrorClass::NotFound,
-            // Nobody knows who asked, so no rule is missing: renewed credentials are what helps, for every kind at once.
+            // The credentials are invalid, so no RBAC rule is missing.
             401 => WriteErrorClass::Unavailable,
             403 => WriteErrorClass::Denied,
             429 if self.by_budget => WriteErrorClass::Blocked,
-            // Two budgets for one Pod, which the API server refuses to weigh: it waits for a person as the others do.
+            // Two budgets for one Pod: the API server evicts it under neither.
             500 if self.message.contains("more than one PodDisruptionBudget") => WriteErrorClass::Blocked,
             429 => WriteErrorClass::TooManyRequests { retry_after_ms: self.retry_after_ms.unwrap_or(0) },
-            // A gateway that lost its backend, or the API server's own deadline: the write may be in etcd.
+            // A gateway lost its backend, or the API server's deadline passed: the write may be in etcd.
             502 | 504 => WriteErrorClass::Unknown,
             // A 500 can come after the write reached etcd ("etcdserver: request timed out" is one), a 503 cannot.
             500 => WriteErrorClass::Unknown,
@@ -170,9 +169,9 @@ impl Refused {
 }
 
 impl Failure {
-    /// What kube's client says when no answer came back.
+    /// From an error of kube's client: there is no response.
     pub(crate) fn of_client(error: &kube::Error) -> Self {
-        // The name of kube's own layer tells a reader nothing.
+        // Without the name of kube's layer.
         let message = match error {
             kube::Error::Service(inner) => chain(&**inner),
             other => chain(other),
@@ -180,24 +179,24 @@ impl Failure {
         if never_sent(error) { Self::NotSent(message) } else { Self::Lost(message) }
     }
 
-    /// The words for a person.
+    /// For people.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::NotSent(message) | Self::Lost(message) | Self::NotServed(message) | Self::Invalid(message) => {
                 message.clone()
             }
-            Self::Answered(refused) => refused.message.clone(),
-            Self::TooLarge => "the answer is larger than the host reads at once".to_owned(),
+            Self::Response(refused) => refused.message.clone(),
+            Self::TooLarge => "the response is larger than the host reads at once".to_owned(),
         }
     }
 
-    /// The same failure, with what was being done in front of its words.
+    /// Prefixes the message with the operation.
     pub(crate) fn during(mut self, operation: &str) -> Self {
         match &mut self {
             Self::NotSent(message) | Self::Lost(message) | Self::NotServed(message) | Self::Invalid(message) => {
                 *message = format!("{operation}: {message}");
             }
-            Self::Answered(refused) => refused.message = format!("{operation}: {}", refused.message),
+            Self::Response(refused) => refused.message = format!("{operation}: {}", refused.message),
             Self::TooLarge => {}
         }
         self
@@ -207,7 +206,7 @@ impl Failure {
         let class = match &self {
             Self::NotSent(_) => WriteErrorClass::Unavailable,
             Self::Lost(_) | Self::TooLarge => WriteErrorClass::Unknown,
-            Self::Answered(refused) => refused.class(),
+            Self::Response(refused) => refused.class(),
             Self::NotServed(_) => WriteErrorClass::NotFound,
             Self::Invalid(_) => WriteErrorClass::Invalid,
         };
@@ -217,8 +216,8 @@ impl Failure {
     pub(crate) fn to_watch_error(&self) -> WatchError {
         let message = self.message();
         match self {
-            Self::Answered(refused) if refused.code == 403 => WatchError::Denied(message),
-            Self::Answered(refused) if refused.code == 404 => WatchError::NotServed(message),
+            Self::Response(refused) if refused.code == 403 => WatchError::Denied(message),
+            Self::Response(refused) if refused.code == 404 => WatchError::NotServed(message),
             Self::NotServed(_) => WatchError::NotServed(message),
             _ => WatchError::Unavailable(message),
         }
@@ -227,7 +226,7 @@ impl Failure {
     pub(crate) fn into_crd_error(self) -> CrdError {
         let message = self.message();
         match self {
-            Self::Answered(refused) => match refused.class() {
+            Self::Response(refused) => match refused.class() {
                 WriteErrorClass::Denied => CrdError::Denied(message),
                 WriteErrorClass::Invalid => {
                     CrdError::Refused(mortise_core::refusal::Refusal::new("CrdInvalid", message))
@@ -240,7 +239,7 @@ impl Failure {
     }
 }
 
-/// Whether the request cannot have reached the API server: there was no connection, or no credentials to send with it.
+/// Whether the request cannot have reached the API server: there was no connection, or there were no credentials.
 fn never_sent(error: &kube::Error) -> bool {
     if matches!(error, kube::Error::Auth(_) | kube::Error::HttpError(_)) {
         return true;
@@ -252,7 +251,7 @@ fn never_sent(error: &kube::Error) -> bool {
         }
         source = error.source();
     }
-    // kube keeps the connection's error as a boxed one, which is not among its own sources.
+    // kube boxes the connection's error, which is then not among the sources.
     match error {
         kube::Error::Service(error) => {
             error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect())
@@ -261,11 +260,11 @@ fn never_sent(error: &kube::Error) -> bool {
     }
 }
 
-fn believed_ms(seconds: u64) -> u64 {
+fn bounded_ms(seconds: u64) -> u64 {
     seconds.saturating_mul(1_000).min(MAX_RETRY_AFTER_MS)
 }
 
-/// The API server's own word for it, "Unauthorized", is read as a missing right by most.
+/// Many read the API server's "Unauthorized" as a missing right.
 fn credentials_not_accepted(message: &str) -> String {
     format!(
         "the host's credentials were not accepted ({message}): its token or certificate has expired or is of another \
@@ -273,7 +272,7 @@ fn credentials_not_accepted(message: &str) -> String {
     )
 }
 
-/// An error and everything under it, in one line and without repetitions.
+/// An error and its sources, in one line and without repetitions.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -288,8 +287,8 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     cut(&text)
 }
 
-/// The beginning of a message that is too long, which says what failed, and its end, which says why: the API server puts the
-/// whole object between the two when a patch does not fit.
+/// Shortens a long message to its beginning, which says what failed, and its end, which says why: the API server puts the
+/// whole object between them when a patch does not fit.
 fn cut(message: &str) -> String {
     const GAP: &str = " ... ";
     let chars = message.chars().count();
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_its_class() {
+    fn each_error_response_has_its_class() {
         use WriteErrorClass as Class;
         let status = |reason: &str| format!(r#"{{"kind":"Status","message":"why","reason":"{reason}"}}"#);
         let table = [
@@ -337,16 +336,16 @@ mod tests {
             (422, r#"{"message":"Pod \"a\" is invalid: metadata.uid: Invalid value: \"u\""}"#.into(), Class::Conflict),
         ];
         for (code, body, class) in table {
-            let error = Failure::Answered(refused(code, None, &body)).into_write_error();
+            let error = Failure::Response(refused(code, None, &body)).into_write_error();
             assert_eq!(error.class, class, "{code}");
-            assert!(!error.message.is_empty(), "{code} has words");
+            assert!(!error.message.is_empty(), "{code} has a message");
         }
     }
 
     #[test]
     fn the_delay_of_a_429_is_read_from_the_header_or_the_status() {
         use WriteErrorClass::TooManyRequests;
-        let class = |refused: Refused| Failure::Answered(refused).into_write_error().class;
+        let class = |refused: Refused| Failure::Response(refused).into_write_error().class;
         let plain = refused(429, Some("7"), "Too many requests, please try again later.\n");
         assert_eq!(plain.message, "Too many requests, please try again later.");
         assert_eq!(class(plain), TooManyRequests { retry_after_ms: 7_000 });
@@ -356,25 +355,25 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_that_a_budget_does_not_allow_is_told_with_the_budgets_name() {
+    fn an_eviction_that_a_budget_does_not_allow_names_the_budget() {
         let cause =
             r#"{"reason":"DisruptionBudget","message":"The disruption budget web needs 2 healthy pods and has 2"}"#;
         let body = format!(
             r#"{{"message":"Cannot evict pod as it would violate the pod's disruption budget.",
                 "reason":"TooManyRequests","details":{{"causes":[{cause}]}}}}"#
         );
-        let error = Failure::Answered(refused(429, None, &body)).into_write_error();
+        let error = Failure::Response(refused(429, None, &body)).into_write_error();
         assert_eq!(error.class, WriteErrorClass::Blocked);
         assert_eq!(error.message, "The disruption budget web needs 2 healthy pods and has 2");
         let two = r#"{"message":"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}"#;
-        assert_eq!(Failure::Answered(refused(500, None, two)).into_write_error().class, WriteErrorClass::Blocked);
+        assert_eq!(Failure::Response(refused(500, None, two)).into_write_error().class, WriteErrorClass::Blocked);
         let busy = r#"{"message":"too many requests","reason":"TooManyRequests"}"#;
-        let class = Failure::Answered(refused(429, None, busy)).into_write_error().class;
-        assert_eq!(class, WriteErrorClass::TooManyRequests { retry_after_ms: 0 }, "no budget has been asked");
+        let class = Failure::Response(refused(429, None, busy)).into_write_error().class;
+        assert_eq!(class, WriteErrorClass::TooManyRequests { retry_after_ms: 0 }, "no budget is involved");
     }
 
     #[test]
-    fn a_delay_beyond_all_reason_is_not_believed() {
+    fn retry_after_is_bounded() {
         let delay = |refused: Refused| refused.retry_after_ms;
         let greatest = u64::MAX.to_string();
         let status = format!(r#"{{"message":"m","details":{{"retryAfterSeconds":{greatest}}}}}"#);
@@ -386,11 +385,11 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_are_not_accepted_are_no_missing_right() {
+    fn rejected_credentials_are_no_missing_right() {
         let unauthorized = || {
             let body =
                 r#"{"kind":"Status","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
-            Failure::Answered(refused(401, None, body))
+            Failure::Response(refused(401, None, body))
         };
         let write = unauthorized().into_write_error();
         assert_eq!(write.class, WriteErrorClass::Unavailable);
@@ -402,15 +401,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_never_left_is_unavailable_and_one_that_may_have_is_unknown() {
+    fn a_request_that_was_not_sent_is_unavailable_and_a_lost_one_is_unknown() {
         let class = |failure: Failure| failure.into_write_error().class;
         assert_eq!(class(Failure::NotSent("refused".into())), WriteErrorClass::Unavailable);
         assert_eq!(class(Failure::Lost("reset".into())), WriteErrorClass::Unknown);
     }
 
     #[test]
-    fn watches_tell_denied_and_not_served_from_what_passes() {
-        let error = |code| Failure::Answered(refused(code, None, r#"{"message":"m"}"#)).to_watch_error();
+    fn watches_distinguish_denied_and_not_served_from_passing_errors() {
+        let error = |code| Failure::Response(refused(code, None, r#"{"message":"m"}"#)).to_watch_error();
         assert_eq!(error(403), WatchError::Denied("m".into()));
         assert_eq!(error(404), WatchError::NotServed("m".into()));
         assert_eq!(error(503), WatchError::Unavailable("m".into()));

@@ -1,14 +1,12 @@
-//! A watch's bytes to its frames: lines, and within a line its type and its object. Bytes come in as the connection
-//! delivers them; a line that lies within one chunk is never copied.
-//!
-//! Nothing here knows objects or connections.
+//! Splits a watch's bytes into frames: lines, and in each line the type and the object. A line within one chunk is not
+//! copied.
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Longest line. etcd takes requests of up to 1.5 MiB, and JSON writes base64 and names more at length than what etcd
-/// holds; five times as much is no Kubernetes object.
+/// Longest line. etcd accepts requests of up to 1.5 MiB, and JSON is longer than what etcd stores; no Kubernetes object is five
+/// times as long.
 pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// One line of a stream.
@@ -18,7 +16,7 @@ pub(crate) enum Line {
     Whole(Bytes),
     /// A line longer than the limit, which was skipped.
     TooLong {
-        /// How it began, to tell which object it was.
+        /// Its beginning, to identify the object.
         start: Bytes,
     },
 }
@@ -26,19 +24,19 @@ pub(crate) enum Line {
 /// Cuts a stream into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// The newest chunk, as far as it has not been read.
+    /// The unread rest of the newest chunk.
     chunk: Bytes,
-    /// The beginning of a line whose end has not arrived.
+    /// The beginning of an incomplete line.
     carry: BytesMut,
     /// A line that is too long is being skipped.
     skipping: bool,
 }
 
-/// How much of a line that is too long is kept: metadata stands at its beginning.
+/// How much of a line that is too long is kept: metadata comes first.
 const START_BYTES: usize = 512;
 
 impl Lines {
-    /// Takes the next chunk. Every line of the one before has to be taken first.
+    /// Adds the next chunk. Every line of the previous one must be popped first.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -76,7 +74,7 @@ impl Lines {
             return;
         }
         if self.carry.len() + chunk.len() > MAX_LINE_BYTES {
-            // A fresh buffer, so that the large one is given back.
+            // A new buffer, so that the large one is freed.
             let mut start = BytesMut::with_capacity(START_BYTES);
             start.extend_from_slice(&self.carry[..self.carry.len().min(START_BYTES)]);
             let missing = START_BYTES - start.len();
@@ -89,7 +87,7 @@ impl Lines {
     }
 }
 
-/// What a frame says about its object.
+/// The type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameKind {
     Added,
@@ -112,8 +110,8 @@ impl FrameKind {
     }
 }
 
-/// Finds a line's type and object. The API server writes both in this order and without blanks, so the object is found
-/// without reading it; whatever else calls itself an API server may write valid JSON of any form.
+/// Finds a line's type and object. The API server writes them in this order and without blanks, so the object is found
+/// without parsing it; other servers may write any valid JSON.
 pub(crate) fn split(line: &[u8]) -> Option<(FrameKind, &[u8])> {
     split_as_written(line).or_else(|| split_any_form(line))
 }

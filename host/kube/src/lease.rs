@@ -1,9 +1,8 @@
 //! The host's Lease: reads, creates and updates it as [`mortise_core::lease`] decides, and publishes until when this host
-//! leads. It knows of no write but its own, and nothing of what leading is for.
+//! leads.
 //!
-//! It is meant to run on a thread and a connection of its own, so that neither a busy host nor connections that are all
-//! taken delay a renewal. A watch tells what happens to the Lease between two looks, which is how a host that stands by
-//! learns at once that the leader has given it back; without the right to watch, it learns it at its next look.
+//! It runs on a thread and a connection of its own, so that neither a busy host nor its other requests delay a renewal. By a
+//! watch, a standby host notices at once that the leader released the Lease; without the right to watch, at its next read.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,47 +30,46 @@ use crate::watch::{Scope, run as keep_watched};
 #[cfg(test)]
 mod tests;
 
-/// Longest a request about the Lease may take: client-go's own, half of the time in which a leader has to renew, so that one
-/// connection that has died without a word leaves time for another.
+/// Longest a request may take: client-go's, half of the time in which a leader must renew, so that after a dead connection
+/// there is time for another.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The deadline that the API server is given, so that a renewal that was given up on does not land later.
+/// The API server's deadline, so that a renewal that the host gave up on is not applied later.
 const SERVER_TIMEOUT_SECONDS: u64 = 4;
-/// News of the Lease that wait to be looked at; the watch waits for room.
-const NEWS: usize = 4;
+/// Events of the watch that wait; then the watch waits.
+const EVENTS: usize = 4;
 /// 403.
 const FORBIDDEN: u16 = 403;
 /// 409.
 const CONFLICT: u16 = 409;
 
-/// Which Lease, and who asks for it.
+/// A Lease, and a host that wants it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     /// The namespace of the Lease.
     pub namespace: Arc<str>,
     /// The name of the Lease.
     pub name: Arc<str>,
-    /// The host; no two may have the same, not even one after the other. See [`identity`].
+    /// The host; unique, also among its predecessors. See [`identity`].
     pub identity: Arc<str>,
 }
 
 /// Whether this host leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
-    /// Until when, on [`clock`], if nothing else is heard; None when it does not.
+    /// Until when, on [`clock`], unless it is renewed; None when it does not lead.
     pub claim_until_ms: Option<u64>,
 }
 
-/// The wish that the lead be given back, which is answered when that is done, or cannot be. Only for a host that writes no
-/// more.
+/// A request to release the Lease, answered when that is done or has failed. Only for a host that no longer writes.
 pub type Release = oneshot::Sender<()>;
 
-/// No random bytes could be had.
+/// The system gives no random bytes.
 #[derive(Debug, Error)]
 #[error("cannot make an identity for the leader election: the system gives no random bytes")]
 pub struct NoIdentity(#[from] getrandom::Error);
 
-/// `hostname_uuid`, as client-go's users make it: two hosts on one machine differ, and so does a host from the one that it
-/// takes the place of. The first half is for people.
+/// `hostname_uuid`, as client-go's users make it: two hosts on one machine differ, and so do a host and its predecessor. The
+/// hostname is for people.
 ///
 /// # Errors
 /// When the system gives no random bytes.
@@ -81,15 +79,14 @@ pub fn identity(hostname: &str) -> Result<Arc<str>, NoIdentity> {
     Ok(format!("{hostname}_{}", uuid::Builder::from_random_bytes(bytes).into_uuid()).into())
 }
 
-/// Takes part in the election for as long as the process lives, and publishes where this host stands whenever that
-/// changes. Leading ends for good when `release` is asked for.
+/// Takes part in the election until a request arrives on `release`, and publishes each change of this host's standing.
 pub async fn run(
     api: ApiServer,
     candidate: Candidate,
     standing: watch::Sender<Standing>,
     release: mpsc::Receiver<Release>,
 ) {
-    let (sink, news) = mpsc::channel(NEWS);
+    let (sink, events) = mpsc::channel(EVENTS);
     let scope = Scope {
         kind: Kind::new("coordination.k8s.io/v1", "Lease"),
         namespace: Some(Arc::clone(&candidate.namespace)),
@@ -100,8 +97,7 @@ pub async fn run(
     let Candidate { namespace, name, identity } = &candidate;
     let election = Election::new(namespace, name, identity);
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace));
-    let mut part = Part { api, candidate, collection, election, standing, news, told: Announced::default() };
-    // One task: what the one waits for, the other does meanwhile.
+    let mut part = Part { api, candidate, collection, election, standing, events, logged: Logged::default() };
     tokio::join!(watched, part.run(release));
 }
 
@@ -112,13 +108,13 @@ struct Part {
     collection: String,
     election: Election,
     standing: watch::Sender<Standing>,
-    news: mpsc::Receiver<WatchEvent>,
-    told: Announced,
+    events: mpsc::Receiver<WatchEvent>,
+    logged: Logged,
 }
 
-/// What the log says already.
+/// What was logged last, to log changes only.
 #[derive(Default)]
-struct Announced {
+struct Logged {
     leads: bool,
     holder: Option<Arc<str>>,
     failure: Option<String>,
@@ -141,10 +137,10 @@ impl Part {
                     let delay = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
                     tokio::select! {
                         () = sleep(delay) => {}
-                        Some(event) = self.news.recv() => self.hear(&event),
+                        Some(event) = self.events.recv() => self.on_watch_event(&event),
                         Some(done) = release.recv() => {
-                            self.give_back().await;
-                            // Whoever asked may have given up by now.
+                            self.release().await;
+                            // The requester may have stopped waiting.
                             let _ = done.send(());
                             return;
                         }
@@ -154,13 +150,13 @@ impl Part {
         }
     }
 
-    fn hear(&mut self, event: &WatchEvent) {
+    fn on_watch_event(&mut self, event: &WatchEvent) {
         match event {
             WatchEvent::Listed(object) | WatchEvent::Applied(object) => {
                 self.election.on_heard(clock::now_ms(), Some(&holder_of(object)));
             }
             WatchEvent::Deleted(_) => self.election.on_heard(clock::now_ms(), None),
-            // What cannot be watched is looked at.
+            // Without a watch the Lease is read.
             _ => {}
         }
     }
@@ -169,26 +165,26 @@ impl Part {
         let sent_ms = clock::now_ms();
         let written = self.send(method, &path, lease).await.map_err(|failure| {
             let refused =
-                matches!(&failure, Failure::Answered(refused) if [CONFLICT, NOT_FOUND].contains(&refused.code));
+                matches!(&failure, Failure::Response(refused) if [CONFLICT, NOT_FOUND].contains(&refused.code));
             self.failed(&failure.during("writing"));
             if refused { Unwritten::Refused } else { Unwritten::Unknown }
         });
         if written.is_ok() {
-            self.told.failure = None;
+            self.logged.failure = None;
         }
         self.election.on_written(sent_ms, clock::now_ms(), random(), written);
     }
 
-    /// For whoever is next, so that it need not wait until the Lease has run out.
-    async fn give_back(&mut self) {
+    /// Releases the Lease, so that the next host need not wait until it expires.
+    async fn release(&mut self) {
         let Some(lease) = self.election.release(now()) else { return };
-        self.told.leads = false;
+        self.logged.leads = false;
         self.publish();
         match self.send(Method::PUT, &self.path(), &lease).await {
-            Ok(_) => tracing::info!(lease = %self.lease(), "gave the lead back"),
+            Ok(_) => tracing::info!(lease = %self.lease(), "released the Lease"),
             Err(failure) => tracing::warn!(
                 lease = %self.lease(),
-                "could not give the lead back, so the next host takes it when the Lease has run out: {}",
+                "could not release the Lease, so the next host leads when it has expired: {}",
                 failure.message()
             ),
         }
@@ -196,8 +192,8 @@ impl Part {
 
     async fn read(&self) -> Result<Option<Lease>, Failure> {
         match self.api.get(&self.path(), TIMEOUT).await {
-            Ok(answer) => parse(&answer.body).map(Some),
-            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Ok(response) => parse(&response.body).map(Some),
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -205,7 +201,7 @@ impl Part {
     async fn send(&self, method: Method, path: &str, lease: &Value) -> Result<Lease, Failure> {
         let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let request = request(method, &path, Some("application/json"), Bytes::from(lease.to_string()))?;
-        parse(&self.api.ask(request, TIMEOUT).await?.body)
+        parse(&self.api.send(request, TIMEOUT).await?.body)
     }
 
     fn path(&self) -> String {
@@ -216,40 +212,40 @@ impl Part {
         format!("{}/{}", self.candidate.namespace, self.candidate.name)
     }
 
-    /// Tells where this host stands, to the log in words.
+    /// Publishes this host's standing, and logs its changes.
     fn publish(&mut self) {
         let standing = Standing { claim_until_ms: self.election.claim_until_ms() };
         self.standing.send_if_modified(|before| std::mem::replace(before, standing) != standing);
         let leads = standing.claim_until_ms.is_some();
-        let led = std::mem::replace(&mut self.told.leads, leads);
+        let led = std::mem::replace(&mut self.logged.leads, leads);
         let holder = self.election.holder().filter(|holder| !holder.is_empty());
-        let is_new_holder = self.told.holder.as_ref() != holder;
-        self.told.holder = holder.cloned();
+        let is_new_holder = self.logged.holder.as_ref() != holder;
+        self.logged.holder = holder.cloned();
         let lease = self.lease();
         match (led, leads) {
             (false, true) => tracing::info!(%lease, identity = %self.candidate.identity, "this host leads"),
             (true, false) => tracing::warn!(
                 %lease,
-                "this host leads no more: its Lease was not renewed in time, or taken; it stands by"
+                "this host no longer leads: its Lease was not renewed in time, or another host took it"
             ),
             (false, false) if is_new_holder => {
                 if let Some(leader) = holder {
-                    tracing::info!(%lease, %leader, "this host stands by: another leads");
+                    tracing::info!(%lease, %leader, "this host is on standby: another leads");
                 }
             }
             _ => {}
         }
     }
 
-    /// Tells what went wrong, once.
+    /// Logs a failure once.
     fn failed(&mut self, failure: &Failure) {
         let mut message = failure.message();
-        if matches!(failure, Failure::Answered(refused) if refused.code == FORBIDDEN) {
+        if matches!(failure, Failure::Response(refused) if refused.code == FORBIDDEN) {
             message.push_str("; `mortise rbac --host` prints the rights that a host needs");
         }
-        if self.told.failure.as_ref() != Some(&message) {
+        if self.logged.failure.as_ref() != Some(&message) {
             tracing::warn!(lease = %self.lease(), "the Lease of the leader election: {message}");
-            self.told.failure = Some(message);
+            self.logged.failure = Some(message);
         }
     }
 }
@@ -258,7 +254,7 @@ fn parse(json: &[u8]) -> Result<Lease, Failure> {
     Lease::parse(json).map_err(|error| Failure::Lost(crate::failure::chain(&error)))
 }
 
-/// Who has a Lease, in an object that a watch has brought.
+/// The holder of a Lease.
 fn holder_of(lease: &Object) -> String {
     #[derive(Deserialize, Default)]
     #[serde(default)]

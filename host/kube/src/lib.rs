@@ -1,7 +1,7 @@
-//! Everything that speaks to the API server: the connection, watches, writes, CRD registration, the host's Lease and its webhook
-//! configurations. It performs what the core decided and reports what came of it in the core's own types.
+//! All traffic with the API server: connections, watches, writes, CRD registration, the host's Lease and its webhook
+//! configurations. It performs what the core decided and returns results in the core's types.
 //!
-//! Nothing here decides: no plugin, no queue and no cache is known here. Read `client.rs` first, then `watch.rs`.
+//! It knows no plugin, no queue and no cache. Read `client.rs` first, then `watch.rs`.
 
 pub mod audit;
 pub mod client;
@@ -18,5 +18,6 @@ mod limiter;
 mod retry;
 #[cfg(test)]
 mod testing;
+mod traffic;
 pub mod watch;
 pub mod webhook;

@@ -1,6 +1,6 @@
-//! How many requests may be in flight, in all and of one flow. A request enters with its flow, waits for its permit, and holds
-//! that until it has been answered; what is asked is not known here. A flow is what hangs as one: the writes of a plugin,
-//! whose kinds may have a webhook that is away, or the reads of a kind, which may be converted by one.
+//! Bounds the requests in flight, in all and by flow. A request enters with its flow, waits for a permit, and holds it until its
+//! response. Requests of one flow hang together: the writes of a plugin, whose kinds may have a webhook that does not respond,
+//! or the reads of a kind, which a webhook may convert.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,25 +17,25 @@ mod tests;
 
 /// Writes, by plugin; None is the host itself.
 ///
-/// In flight are at most 64 + 8 + P, where P is the number of plugins that write: the shared pool, the host's own permits and
-/// one of each plugin. Each takes a connection, since kube's client speaks HTTP/1.1. The shared pool is a third of the 200
+/// At most 64 + 8 + P are in flight, where P is the number of plugins that write: the shared pool, the host's own permits and
+/// one per plugin. Each takes a connection, since kube's client speaks HTTP/1.1. The shared pool is a third of the 200
 /// mutating requests that an API server runs at once for all its clients.
 pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 
 /// Live reads, by kind.
 ///
-/// In flight are at most 32 + K, where K is the number of kinds that are read. At some milliseconds a read, ten thousand keys
-/// that ask at once wait for two seconds, and the API server, which runs 400 reads at once, has room for others.
+/// At most 32 + K are in flight, where K is the number of kinds that are read. At some milliseconds a read, the reads of ten
+/// thousand keys take two seconds, and the API server, which runs 400 reads at once, can still serve others.
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
 /// At four milliseconds a write, a plugin alone writes six thousand a second, which no API server takes. The host writes the
 /// status of plugins and Events; it needs few, and must not wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> =
     Limits { own: |plugin| if plugin.is_none() { 8 } else { 1 }, shared: 64, of_one: 24 };
-/// Half of the pool: two kinds that hang at once leave the others their own permits, until they are known to hang.
+/// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
 const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16 };
 
-/// Hands out permits in order. Clones share them.
+/// Grants permits in order. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter<F: Ord + Clone>(Arc<Mutex<State<F>>>);
 
@@ -45,7 +45,7 @@ struct State<F> {
     waiting: BTreeMap<Ticket, oneshot::Sender<()>>,
 }
 
-/// A request's permit, or its place among those that wait, until it is dropped.
+/// A request's permit, or its place in the queue, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit<F: Ord + Clone> {
     limiter: Limiter<F>,
@@ -103,7 +103,7 @@ impl<F: Ord + Clone> Drop for Permit<F> {
         state.waiting.remove(&self.ticket);
         for ticket in state.permits.leave(Instant::now(), &self.flow, self.ticket) {
             if let Some(waiting) = state.waiting.remove(&ticket) {
-                // Whoever stopped waiting drops the permit next.
+                // A caller that stopped waiting drops its permit next.
                 let _ = waiting.send(());
             }
         }

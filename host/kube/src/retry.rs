@@ -1,32 +1,31 @@
-//! How long to wait before the next try. Failures come in, delays go out; nobody sleeps here.
+//! The delay before the next try. Failures come in, delays come out; nothing sleeps here.
 
 use std::time::Duration;
 
 /// The first delay. Most breaks are a connection that a load balancer or a restarting API server closed.
 const FIRST_MS: u64 = 100;
-/// The longest delay while nothing answers: an attempt then costs nobody anything, and the API server's return is seen
-/// within about a second.
+/// The longest delay while there is no connection: a try costs the API server nothing, and its return is seen within about a
+/// second.
 const UNREACHABLE_CAP_MS: u64 = 1_000;
-/// The longest delay while the API server answers with errors: it is up and in trouble, so it is asked less often.
+/// The longest delay while the API server responds with errors: it is up and may be overloaded.
 const ERROR_CAP_MS: u64 = 5_000;
-/// How often permission, or a kind that is not served, is asked for again: once given it shows within five seconds,
-/// the jitter included.
+/// The delay after a missing permission or kind: once granted or served it is noticed within five seconds, with jitter.
 const REFUSED_MS: u64 = 3_500;
-/// The longest delay that an answer may ask for; more would keep a kind blind at the word of any proxy.
+/// The longest `Retry-After` that is honoured: any proxy may send one, and the kind is not watched meanwhile.
 const RETRY_AFTER_CAP_MS: u64 = 30_000;
 
-/// What stood in the way.
+/// Why a try failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Obstacle {
     /// No connection.
     Unreachable,
-    /// An answer that is an error, with the delay that it asks for.
+    /// An error response, with its `Retry-After`.
     Error { retry_after_ms: u64 },
     /// No permission, or no such kind.
     Refused,
 }
 
-/// Failures of one sort in a row.
+/// Consecutive failures with the same obstacle.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     failures: u32,
@@ -34,19 +33,19 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Something worked.
+    /// After a success.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// How many tries failed one after the other.
+    /// Consecutive failures.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// The delay after one more failure. `random` spreads many watches that failed together by a quarter up and down.
-    /// Another sort of obstacle begins anew: an API server that has just come back answers with errors for a moment,
-    /// and how long it was away says nothing about how long that takes.
+    /// The delay after one more failure. `random` adds jitter of a quarter up or down, since many watches fail together.
+    /// Another obstacle starts from the first delay: an API server that has just come back responds with errors for a
+    /// moment, however long it was away.
     pub(crate) fn next(&mut self, obstacle: Obstacle, random: u64) -> Duration {
         if self.last.is_some_and(|last| std::mem::discriminant(&last) != std::mem::discriminant(&obstacle)) {
             self.failures = 0;
@@ -63,7 +62,7 @@ impl Retry {
     }
 }
 
-/// A number for jitter; the system's generator failing only means that nothing is spread.
+/// A number for jitter; without the system's generator there is no jitter.
 pub(crate) fn random() -> u64 {
     getrandom::u64().unwrap_or(0)
 }
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_their_cap_and_begin_anew_after_success() {
+    fn delays_double_up_to_their_cap_and_restart_after_success() {
         let delays = |obstacle| {
             let mut retry = Retry::default();
             // Half of the jitter's span is the delay itself.
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_server_that_is_back_is_not_made_to_wait_for_how_long_it_was_away() {
+    fn a_long_outage_does_not_lengthen_the_delays_after_the_api_servers_return() {
         let mut retry = Retry::default();
         for _ in 0..60 {
             retry.next(Obstacle::Unreachable, 0);
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_within_a_quarter_and_refusals_are_asked_again_within_five_seconds() {
+    fn jitter_stays_within_a_quarter_and_refusals_are_retried_within_five_seconds() {
         for random in [0, 1, 777, u64::MAX] {
             let delay = Retry::default().next(Obstacle::Refused, random).as_millis();
             assert!((2_600..=4_400).contains(&delay), "{delay}");
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_the_api_server_asks_for_is_kept_up_to_a_bound() {
+    fn retry_after_is_honoured_up_to_a_bound() {
         let next = |retry_after_ms| Retry::default().next(Obstacle::Error { retry_after_ms }, 0).as_millis() * 4 / 3;
         assert_eq!(next(2_000), 2_000);
         assert_eq!(next(600_000), 30_000);

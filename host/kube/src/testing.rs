@@ -1,5 +1,5 @@
-//! An API server for this crate's tests: a listener on loopback that answers as a test tells it to, and a connection to it.
-//! It knows HTTP/1.1 with a Content-Length, and nothing of Kubernetes.
+//! An API server for this crate's tests: a loopback listener whose responses a test chooses, and a client for it. It speaks
+//! HTTP/1.1 with a Content-Length and knows nothing of Kubernetes.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::{Access, ApiServer};
 
-/// What was asked.
+/// A request.
 pub(crate) struct Received {
     /// "GET".
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// The header of that name.
+    /// The Accept header.
     pub accept: String,
     pub body: String,
 }
 
-/// Answers every request by a status, such as "200 OK", and a body.
-pub(crate) async fn serve<F>(answer: F) -> ApiServer
+/// Responds to every request with a status, such as "200 OK", and a body.
+pub(crate) async fn serve<F>(respond: F) -> ApiServer
 where
     F: Fn(&Received) -> (&'static str, String) + Send + Sync + 'static,
 {
@@ -35,24 +35,24 @@ where
     );
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), kubeconfig).unwrap();
-    let answer = Arc::new(answer);
+    let respond = Arc::new(respond);
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(converse(stream, Arc::clone(&answer)));
+            tokio::spawn(converse(stream, Arc::clone(&respond)));
         }
     });
     ApiServer::connect(&Access { kubeconfig: Some(file.path().to_owned()), context: None }).await.unwrap()
 }
 
-async fn converse<F>(mut stream: TcpStream, answer: Arc<F>)
+async fn converse<F>(mut stream: TcpStream, respond: Arc<F>)
 where
     F: Fn(&Received) -> (&'static str, String),
 {
     let mut bytes = Vec::new();
     loop {
-        let Some(asked) = next(&mut stream, &mut bytes).await else { return };
-        let (status, body) = answer(&asked);
+        let Some(request) = next(&mut stream, &mut bytes).await else { return };
+        let (status, body) = respond(&request);
         let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         if stream.write_all(text.as_bytes()).await.is_err() {
             return;
@@ -74,14 +74,14 @@ async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Received> {
             if rest.len() >= length {
                 let mut words = head.split(' ');
                 let mut word = || words.next().unwrap().to_owned();
-                let asked = Received {
+                let received = Received {
                     method: word(),
                     path: word(),
                     accept: header("accept").unwrap_or_default(),
                     body: rest[..length].to_owned(),
                 };
                 bytes.drain(..head.len() + 4 + length);
-                return Some(asked);
+                return Some(received);
             }
         }
         if stream.read_buf(bytes).await.ok()? == 0 {

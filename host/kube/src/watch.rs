@@ -1,19 +1,17 @@
-//! Keeps one kind listed and watched, and tells what happens to it as [`WatchEvent`]s, until nobody listens any more.
+//! Lists and watches one kind, and sends its [`WatchEvent`]s until the receiver is gone.
 //!
-//! The loop is our own and not kube-runtime's watcher, because the store's promises rest on what that one does not give:
-//! its streaming list starts at resourceVersion "0", which any stale cache of the API server may answer (R4), it keeps
-//! the versions of lists and bookmarks to itself, by which the host knows that it has seen its own writes (R2), and it
-//! copies and parses each line into trees.
+//! It is not kube-runtime's watcher, whose streaming list starts at resourceVersion "0", which a stale cache of the API server
+//! may serve (R4), which hides the versions of lists and bookmarks, by which the host knows that it has seen its own writes
+//! (R2), and which copies and parses each line into trees.
 //!
 //! ```text
 //!            +--> streaming list --(end of initial events)--+
 //!   no       |         | refused, or silent                 v
 //!   position +--> list page by page -------------------> watch from the position --(closed, idle)--> watch again
 //!      ^                                                    |
-//!      +------------------- version expired (410) ----------+      everything else: wait, then go on from where it was
+//!      +------------------- version expired (410) ----------+      everything else: wait, then resume from the position
 //! ```
-//! Objects are decoded here and nothing else is known of them. A list that breaks off begins anew with another
-//! `Listing`; its objects so far stand.
+//! A list that breaks off begins again with another `Listing`; its objects so far remain.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,47 +34,48 @@ use crate::discovery::{Resource, escape};
 use crate::failure::{Failure, Refused, chain};
 use crate::frames::{FrameKind, Line, Lines, MAX_LINE_BYTES, split};
 use crate::retry::{Obstacle, Retry, random};
+use crate::traffic::Class;
 
-/// How long the API server keeps one watch open, with up to a quarter less, so that watches that began together do not
-/// end together. Loss of permission shows when a watch is opened anew, so this is how late it shows at the latest.
+/// How long the API server keeps a watch open, less up to a quarter, so that watches that began together do not end together.
+/// A lost permission is noticed when the watch is reopened, so after this time at the latest.
 const WATCH_SECONDS: u64 = 290;
-/// The shortest time for which a watch is asked for. One that is closed after it has ended as it was to.
+/// The shortest `timeoutSeconds` of a watch. One that is closed after it ended normally.
 const SHORTEST_WATCH: Duration = Duration::from_secs(WATCH_SECONDS - WATCH_SECONDS / 4);
-/// A watch that is silent for this long is opened anew. The API server sends a bookmark a minute when anything at
-/// all happens in its store, so two missing ones are a quiet cluster, for which one more request in two minutes is
-/// nothing, or a connection that died without a word: over HTTP/1.1 nothing else tells before [`WATCH_SECONDS`].
+/// A watch that is silent for this long is reopened. The API server sends a bookmark a minute while its store changes, so two
+/// are missing in a quiet cluster, where a request in two minutes is cheap, or on a dead connection, which over HTTP/1.1 nothing
+/// else shows before [`WATCH_SECONDS`].
 const IDLE: Duration = Duration::from_secs(150);
-/// A streaming list that says nothing for this long is given up for a list page by page: an API server that does not
-/// know streaming lists ignores what it was asked and never says that the list is complete.
+/// A streaming list that is silent for this long is replaced by a list page by page: an API server without streaming lists
+/// ignores the parameters and never ends the list.
 const LIST_SILENCE: Duration = Duration::from_secs(30);
-/// Objects of one page of a list; client-go's number. Half a thousand of the largest objects would not fit into an
-/// answer, so a page that is too large is asked for again in eighths.
+/// Objects of one page of a list; client-go's number. Five hundred of the largest objects exceed a response's bound, so a page
+/// that is too large is requested again with an eighth of the objects.
 const PAGE_OBJECTS: usize = 500;
 /// Longest one page may take.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
-/// A watch that lived this long has worked, even if nothing happened in it.
+/// A watch that was open for this long worked, even without events.
 const LIVED: Duration = Duration::from_secs(5);
-/// An API server that was away denies everybody everything until it has read its roles again, and it serves before that.
-/// A denial this soon after an outage is asked again before it is believed.
+/// An API server that restarts denies everything until it has read its roles. A denial this soon after an outage is retried
+/// before it is reported.
 const DOUBTFUL_AFTER_OUTAGE: Duration = Duration::from_secs(5);
-/// Tries that a kind's cache in the API server has to fill itself, as it does when its CRD is new, before that is told:
-/// one and a half seconds by the delays between them.
+/// Tries before an unfilled cache of the API server is reported, as when the kind's CRD is new: one and a half seconds by the
+/// delays between them.
 const STARTING_TRIES: u32 = 4;
-/// Lists that expire sooner than this after the last one are a fault and not the passing of time.
+/// A version that expires sooner than this after a list is a failure, not age.
 const SOON_AFTER_LIST: Duration = Duration::from_secs(10);
 /// The annotation of the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Which objects are watched.
+/// The objects to watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// Of which kind.
+    /// Their kind.
     pub kind: Kind,
-    /// In which namespace; None: in all.
+    /// Their namespace; None: all.
     pub namespace: Option<Arc<str>>,
-    /// Which labels they have, as the API server reads selectors; None: any.
+    /// A label selector; None: all.
     pub selector: Option<Arc<str>>,
-    /// The only object that is wanted; None: all.
+    /// The name of a single object; None: all.
     pub name: Option<Arc<str>>,
 }
 
@@ -87,10 +86,10 @@ impl Scope {
     }
 }
 
-/// Watches a scope and sends what happens, as `wrap` puts it, until the receiver is gone. A receiver that is slow slows
-/// the watch down: nothing is queued here, and the bound of the channel is the bound of what waits.
+/// Watches a scope and sends its events, converted by `wrap`, until the receiver is gone. A slow receiver slows the watch down:
+/// only the channel queues events.
 ///
-/// `Failed` is sent when the reason changes, not at every try; whatever comes after it says that the watch works again.
+/// `Failed` is sent when the reason changes, not at every try; the next event after it means that the watch works again.
 pub async fn run<T, F>(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap: F)
 where
     F: Fn(WatchEvent) -> T,
@@ -103,7 +102,7 @@ where
             Err(stop) => stop,
         };
         let delay = match stop {
-            Stop::Unheard => return,
+            Stop::ReceiverGone => return,
             stop => watch.after(stop, began.elapsed()).await,
         };
         let Ok(delay) = delay else { return };
@@ -114,31 +113,31 @@ where
     }
 }
 
-/// Why an attempt ended; the watch itself never ends.
+/// Why an attempt ended.
 #[derive(Debug)]
 enum Stop {
-    /// Nobody listens any more.
-    Unheard,
-    /// The API server closed the watch: go on from the position.
+    /// The receiver is gone.
+    ReceiverGone,
+    /// The API server closed the watch: resume from the position.
     Closed,
     /// It was silent for too long.
     Silent,
-    /// The position is no longer known: list again.
+    /// The API server no longer knows the position: list again.
     Expired(String),
-    /// This API server streams no lists.
+    /// The API server does not support streaming lists.
     NoStreaming,
     /// A page of a list is too large.
     PageTooLarge,
     /// The stream broke after it had begun.
     Broken(Failure),
-    /// Nothing could be had.
+    /// A request failed.
     Failed(Failure),
 }
 
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Answered(refused) if refused.is_expired() => Self::Expired(refused.message),
+            Failure::Response(refused) if refused.is_expired() => Self::Expired(refused.message),
             other => Self::Failed(other),
         }
     }
@@ -152,22 +151,33 @@ struct Watch<T, F> {
     sink: mpsc::Sender<T>,
     wrap: F,
     interner: Interner,
-    /// Everything up to here was sent. None: a list has to come first.
+    /// All events up to this version were sent. None: a list is needed.
     position: Option<ResourceVersion>,
-    /// The highest version that was seen.
+    /// The highest version seen.
     newest: ResourceVersion,
     /// Whether etcd may have been restored since.
     is_doubtful: bool,
-    /// Whether this API server is thought to stream lists. Once it has not, it is not asked again.
+    /// Whether the API server supports streaming lists, as far as known.
     streaming: bool,
     page_objects: usize,
-    /// The failure that was sent last, until something works.
+    /// The last reported failure, until the watch works.
     failed: Option<WatchError>,
     retry: Retry,
-    /// When there was no connection last.
+    /// When a connection last failed.
     unreachable_at: Option<Instant>,
-    /// When a list was complete last.
+    /// When a list was last complete.
     listed_at: Option<Instant>,
+    /// The stream that is open, or ended last.
+    stream: Option<Stream>,
+    /// How the next stream is opened, if the last one was.
+    class: Class,
+}
+
+/// A stream, from the end of its list.
+struct Stream {
+    class: Class,
+    since: Instant,
+    bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -220,12 +230,14 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             retry: Retry::default(),
             unreachable_at: None,
             listed_at: None,
+            stream: None,
+            class: Class::Shared,
         }
     }
 
-    /// Lists if need be, then watches for as long as it goes.
+    /// Lists if needed, then watches until it ends.
     async fn attempt(&mut self) -> Result<Never, Stop> {
-        // What is over before the watch begins stands in boxes of its own, so that a watch at rest is small.
+        // In boxes: what is over before the watch begins takes no memory while it is open.
         let resource = Box::pin(self.api.resource(&self.scope.kind)).await?;
         if std::mem::take(&mut self.is_doubtful) {
             Box::pin(self.compare_versions(&resource)).await?;
@@ -243,7 +255,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         self.follow(body, false).await
     }
 
-    /// Lists anew when the API server's newest version is lower than one that was seen.
+    /// Forgets the position when the API server's newest version is lower than one that was seen.
     async fn compare_versions(&mut self, resource: &Resource) -> Result<(), Stop> {
         let path = self.path(resource, "limit=1");
         let now = newest_version(&self.api, &self.scope.kind, &path).await?;
@@ -255,30 +267,30 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         self.send(WatchEvent::Restored { before, now }).await
     }
 
-    /// A list from the newest state that arrives as a watch and goes on as one. Without a resourceVersion the API server
-    /// waits until its cache has caught up with etcd, so nothing older than this request is shown (R4).
+    /// Opens a watch that begins with a list of the newest state. Without a resourceVersion the API server waits until its
+    /// cache has caught up with etcd, so nothing older than this request is shown (R4).
     async fn stream_list(&mut self, resource: &Resource) -> Result<Never, Stop> {
         let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         let body = match self.open(resource, query).await {
-            Err(Failure::Answered(refused)) if matches!(refused.code, 400 | 422) => return Err(Stop::NoStreaming),
+            Err(Failure::Response(refused)) if matches!(refused.code, 400 | 422) => return Err(Stop::NoStreaming),
             other => other?,
         };
         self.send(WatchEvent::Listing).await?;
         self.follow(body, true).await
     }
 
-    /// A list page by page, consistent because it names no version.
+    /// Lists page by page; consistent, because the request has no version.
     async fn list(&mut self, resource: &Resource) -> Result<ResourceVersion, Stop> {
         let mut token = String::new();
         let mut begun = false;
         loop {
             let query = format!("limit={}&continue={}", self.page_objects, escape(&token));
             let path = self.path(resource, &query);
-            let answer = match self.api.get(&path, PAGE_TIMEOUT).await {
+            let response = match self.api.get(&path, PAGE_TIMEOUT).await {
                 Err(Failure::TooLarge) if self.page_objects > 1 => return Err(Stop::PageTooLarge),
                 other => other?,
             };
-            let page: Page<'_> = serde_json::from_slice(&answer.body)
+            let page: Page<'_> = serde_json::from_slice(&response.body)
                 .map_err(|error| Failure::Lost(format!("a page of {} cannot be read: {error}", self.scope.kind)))?;
             if !std::mem::replace(&mut begun, true) {
                 self.send(WatchEvent::Listing).await?;
@@ -300,10 +312,15 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         }
     }
 
-    async fn open(&self, resource: &Resource, query: &str) -> Result<Body, Failure> {
+    async fn open(&mut self, resource: &Resource, query: &str) -> Result<Body, Failure> {
         let seconds = WATCH_SECONDS - random() % (WATCH_SECONDS / 4);
         let path = self.path(resource, &format!("{query}&timeoutSeconds={seconds}"));
-        self.api.watch(request(Method::GET, &path, None, Bytes::new())?, Instant::now() + READ_TIMEOUT).await
+        let request = request(Method::GET, &path, None, Bytes::new())?;
+        // A watch that cannot be opened on a connection of its own is retried on a shared one.
+        let class = std::mem::take(&mut self.class);
+        let body = self.api.watch(request, Instant::now() + READ_TIMEOUT, class).await?;
+        self.stream = Some(Stream { class, since: Instant::now(), bytes: 0 });
+        Ok(body)
     }
 
     fn path(&self, resource: &Resource, query: &str) -> String {
@@ -319,7 +336,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         path
     }
 
-    /// Sends every frame of a stream on until it ends.
+    /// Sends the events of a stream until it ends.
     async fn follow(&mut self, mut body: Body, mut listing: bool) -> Result<Never, Stop> {
         let mut lines = Lines::default();
         loop {
@@ -333,6 +350,9 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             match timeout(silence, body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
+                        if let Some(stream) = self.stream.as_mut().filter(|_| !listing) {
+                            stream.bytes += data.len() as u64;
+                        }
                         lines.push(data);
                     }
                 }
@@ -350,7 +370,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     async fn frame(&mut self, line: &[u8], listing: &mut bool) -> Result<(), Stop> {
         let Some((kind, text)) = split(line) else {
             let start = String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned();
-            return Err(Stop::Broken(Failure::Lost(format!("a line is no frame of a watch: {start}"))));
+            return Err(Stop::Broken(Failure::Lost(format!("a line is not a frame of a watch: {start}"))));
         };
         match kind {
             FrameKind::Bookmark => return self.bookmark(text, listing).await,
@@ -359,7 +379,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 return Err(if refused.is_expired() {
                     Stop::Expired(refused.message)
                 } else {
-                    Stop::Broken(Failure::Answered(refused))
+                    Stop::Broken(Failure::Response(refused))
                 });
             }
             FrameKind::Added | FrameKind::Modified | FrameKind::Deleted => {}
@@ -389,6 +409,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 return Ok(());
             }
             *listing = false;
+            self.stream.iter_mut().for_each(|stream| stream.since = Instant::now());
             self.position = Some(version);
             return self.send(WatchEvent::ListDone(version)).await;
         }
@@ -411,14 +432,11 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
 
     fn version(&self, text: &str) -> Result<ResourceVersion, Failure> {
         text.parse().map(ResourceVersion).map_err(|_| {
-            Failure::Lost(format!(
-                "{} has the resourceVersion {text:?}, and versions that are no numbers cannot be compared",
-                self.scope.kind
-            ))
+            Failure::Lost(format!("{} has the resourceVersion {text:?}; only numbers can be compared", self.scope.kind))
         })
     }
 
-    /// Whatever is sent outside of a list says that the watch works.
+    /// Sends an event. Every event but those of a list means that the watch works.
     async fn send(&mut self, event: WatchEvent) -> Result<(), Stop> {
         let version = match &event {
             WatchEvent::Applied(object) | WatchEvent::Deleted(object) => Some(object.resource_version),
@@ -437,24 +455,31 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         if matches!(event, WatchEvent::ListDone(_)) {
             self.listed_at = Some(Instant::now());
         }
-        self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::Unheard)
+        self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::ReceiverGone)
     }
 
-    /// Takes note of why an attempt ended, tells it when it is a failure, and says how long to wait before the next.
+    /// Handles the end of an attempt, reports a failure, and returns the delay before the next.
     async fn after(&mut self, stop: Stop, lived: Duration) -> Result<Duration, Stop> {
         if lived >= LIVED && self.position.is_some() {
             self.retry.reset();
+        }
+        if let Some(stream) = self.stream.take() {
+            self.class = stream.class.after(stream.bytes, stream.since.elapsed());
+            if self.class != stream.class {
+                let (kind, class) = (&self.scope.kind, self.class);
+                tracing::debug!(%kind, ?class, bytes = stream.bytes, "the watch changes its connection");
+            }
         }
         let kind = &self.scope.kind;
         let again = Obstacle::Error { retry_after_ms: 0 };
         let ended_in_time = matches!(stop, Stop::Closed) && lived >= SHORTEST_WATCH;
         self.is_doubtful = !ended_in_time && self.newest > ResourceVersion::default();
         match stop {
-            Stop::Unheard => Err(Stop::Unheard),
+            Stop::ReceiverGone => Err(Stop::ReceiverGone),
             Stop::Closed | Stop::Silent if lived >= LIVED => Ok(Duration::ZERO),
             Stop::Closed | Stop::Silent => Ok(self.retry.next(again, random())),
             Stop::Expired(message) => {
-                tracing::info!(%kind, "the watch's version is no longer known, listing again: {message}");
+                tracing::info!(%kind, "the API server no longer knows the watch's version, listing again: {message}");
                 self.position = None;
                 if self.listed_at.is_none_or(|at| at.elapsed() > SOON_AFTER_LIST) {
                     self.retry.reset();
@@ -462,7 +487,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 Ok(self.retry.next(again, random()))
             }
             Stop::NoStreaming => {
-                tracing::info!(%kind, "the API server streams no lists, listing page by page");
+                tracing::info!(%kind, "the API server does not support streaming lists, listing page by page");
                 self.streaming = false;
                 Ok(Duration::ZERO)
             }
@@ -470,8 +495,8 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 self.page_objects = (self.page_objects / 8).max(1);
                 Ok(Duration::ZERO)
             }
-            // One break is how every restart of an API server and every load balancer's timeout looks, and going on
-            // from the position loses nothing: it is a failure when going on fails too.
+            // API servers that restart and load balancers' timeouts break a watch, and resuming from the position loses
+            // nothing: it is a failure when that fails too.
             Stop::Broken(failure) if self.retry.failures() == 0 && self.position.is_some() => {
                 tracing::debug!(%kind, "the watch broke: {}", failure.message());
                 Ok(self.retry.next(again, random()))
@@ -483,7 +508,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     async fn after_failure(&mut self, failure: &Failure) -> Result<Duration, Stop> {
         let error = failure.to_watch_error();
         let after_outage = self.unreachable_at.is_some_and(|at| at.elapsed() < DOUBTFUL_AFTER_OUTAGE);
-        let (obstacle, believed) = match (failure, &error) {
+        let (obstacle, is_reported) = match (failure, &error) {
             (_, WatchError::Denied(_) | WatchError::NotServed(_)) if after_outage => {
                 (Obstacle::Error { retry_after_ms: 0 }, false)
             }
@@ -492,22 +517,22 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 self.unreachable_at = Some(Instant::now());
                 (Obstacle::Unreachable, true)
             }
-            (Failure::Answered(refused), _) if refused.is_starting() => {
+            (Failure::Response(refused), _) if refused.is_starting() => {
                 (Obstacle::Error { retry_after_ms: 0 }, self.retry.failures() >= STARTING_TRIES)
             }
-            (Failure::Answered(refused), _) => {
+            (Failure::Response(refused), _) => {
                 (Obstacle::Error { retry_after_ms: refused.retry_after_ms.unwrap_or(0) }, true)
             }
             _ => (Obstacle::Error { retry_after_ms: 0 }, true),
         };
         if matches!(error, WatchError::NotServed(_)) {
-            // Where the kind is may have been known, and is no longer so.
+            // The cached path may be outdated.
             self.api.discovery().forget(&self.scope.kind.api_version);
         }
-        if believed && self.failed.as_ref() != Some(&error) {
+        if is_reported && self.failed.as_ref() != Some(&error) {
             self.failed = Some(error.clone());
             let event = (self.wrap)(WatchEvent::Failed(error));
-            self.sink.send(event).await.map_err(|_| Stop::Unheard)?;
+            self.sink.send(event).await.map_err(|_| Stop::ReceiverGone)?;
         }
         Ok(self.retry.next(obstacle, random()))
     }

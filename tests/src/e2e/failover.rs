@@ -78,7 +78,7 @@ fn contest(name: &str) -> (World, Witness, Contender, Contender) {
     create_sets(&world, SETS, 1);
     wait_converged(&world, &witness, SETS, 1);
     assert!(leader.leads() && !standby.leads());
-    assert!(leader.has_logged("this host leads") && standby.has_logged("this host stands by: another leads"));
+    assert!(leader.has_logged("this host leads") && standby.has_logged("this host is on standby: another leads"));
     let written = world.writes_by(standby.user);
     assert!(written.is_empty(), "a standby has written: {written:#?}");
     (world, witness, leader, standby)
@@ -132,7 +132,7 @@ fn x7_a_leader_that_shuts_down_releases_its_lease_and_the_other_leads_at_once() 
     println!("failover: the first write came {after:?} after the leader's SIGTERM");
     assert!(after <= AFTER_TERM, "{after:?}");
     let status = world.until("the old leader has ended", || leader.host.process.ended().unwrap());
-    assert!(status.success() && leader.has_logged("gave the lead back"), "{status}: {}", leader.host.process.tail());
+    assert!(status.success() && leader.has_logged("released the Lease"), "{status}: {}", leader.host.process.tail());
     assert!(witness.with(|seen| seen.doubles.clone()).is_empty());
 }
 
@@ -155,8 +155,8 @@ fn x7_a_paused_leader_that_continues_writes_nothing_while_another_leads() {
     scale_all(&world, 3);
     leader.host.process.resume().unwrap();
     scale_all(&world, 5);
-    world.until("the old leader knows that it leads no more", || {
-        (leader.has_logged("this host leads no more") && leader.is_standby()).then_some(())
+    world.until("the old leader knows that it does not lead", || {
+        (leader.has_logged("this host no longer leads") && leader.is_standby()).then_some(())
     });
     wait_converged(&world, &witness, SETS, 5);
     let late: Vec<_> = world.writes_by(leader.user).into_iter().filter(|write| received(write) >= took_over).collect();

@@ -200,7 +200,7 @@ fn a_cluster_scoped_object_has_children_in_the_namespaces_that_it_lists() {
     wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Stalled\")].reason", "Invalid");
     let path = "jsonpath={.status.conditions[?(@.type==\"Stalled\")].message}";
     let message = world.kubectl(&["get", "binder", "law", "-o", path]);
-    assert!(message.contains("the kind lives in namespaces, so metadata.namespace has to say in which"), "{message}");
+    assert!(message.contains("the kind is namespaced, so metadata.namespace is required"), "{message}");
     world.apply(&binder(&["default"], "three"));
     wait_texts(&world, "default=three");
     wait_field(&world, "binder/law", ".status.conditions[?(@.type==\"Stalled\")].reason", "");

@@ -30,6 +30,7 @@ mod kind_owners;
 mod leftovers;
 mod names;
 mod orphans;
+mod other_hosts;
 mod plugin;
 mod plugin_status;
 mod requirements;
@@ -41,6 +42,7 @@ use crds::{HostCrd, Registration};
 use informers::Informer;
 use kind_owners::KindOwners;
 use orphans::Orphan;
+use other_hosts::OtherHosts;
 use plugin::Plugin;
 use timers::{Timer, Timers};
 
@@ -51,6 +53,7 @@ pub(super) struct Lifecycle {
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
+    other_hosts: OtherHosts,
     informers: BTreeMap<Kind, Informer>,
     audits: Audits,
     /// Which plugins bring the CRD of a kind.
@@ -73,6 +76,7 @@ impl Lifecycle {
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
+            other_hosts: OtherHosts::default(),
             informers: BTreeMap::new(),
             audits: Audits::new(audit_interval_ms),
             definitions: BTreeMap::new(),
@@ -140,6 +144,7 @@ impl Lifecycle {
     pub fn on_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
+        self.on_claims_changed(&name, change, cx);
         if self.plugins.contains_key(&name) {
             self.retry_name(&name, cx);
             self.mark_dirty(&name);

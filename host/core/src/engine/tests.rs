@@ -20,7 +20,7 @@ use crate::event::{Effect, Event};
 use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::observation::Observation;
 use crate::plugin_object;
-use crate::time::Now;
+use crate::time::{self, Now};
 use crate::watch::WatchEvent;
 use crate::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
@@ -35,6 +35,7 @@ mod host_crd;
 mod leading;
 mod names;
 mod orphans;
+mod other_hosts;
 mod ownership;
 mod predicates;
 mod requirements;
@@ -380,6 +381,7 @@ impl Host {
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
                 let mut object = parsed(&body);
                 object["metadata"]["uid"] = json!(format!("uid-{}", target.name));
+                object["metadata"]["creationTimestamp"] = json!(time::seconds(1_700_000_000_000 + self.now_ms));
                 self.written(write.id, target, object, events);
             }
             WriteOp::PatchStatus { .. } if write.cause.is_some() && self.loses_statuses => {
@@ -494,10 +496,13 @@ impl Host {
 
     /// The watch shows that a Plugin object is deleted.
     fn show_gone(&mut self, number: usize) {
-        let target = plugin_object(&plugin_name(number));
+        self.show_object_gone(&plugin_object(&plugin_name(number)));
+    }
+
+    fn show_object_gone(&mut self, target: &ObjectRef) {
         self.version += 1;
-        let mut object = self.objects.remove(&target).expect("it exists");
+        let mut object = self.objects.remove(target).expect("it exists");
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.step(Event::Watch(target.kind, WatchEvent::Deleted(decoded(&object))));
+        self.step(Event::Watch(target.kind.clone(), WatchEvent::Deleted(decoded(&object))));
     }
 }

@@ -1,27 +1,27 @@
-//! What is asked of the API server for an audit, and what is made of its answers.
+//! The requests of an audit, and what is read of the responses.
 
 use std::sync::Mutex;
 
 use super::*;
 use crate::testing::serve;
 
-/// Paths that were asked for, and what an audit of Pods told meanwhile.
-async fn audited(answer: impl Fn(&str, usize) -> (&'static str, String) + Send + Sync + 'static) -> Vec<String> {
+/// What an audit of Pods sends.
+async fn audited(respond: impl Fn(&str, usize) -> (&'static str, String) + Send + Sync + 'static) -> Vec<String> {
     let lists = Mutex::new(0);
-    let api = serve(move |asked| {
-        let Some(query) = asked.path.strip_prefix("/api/v1/pods?") else {
+    let api = serve(move |request| {
+        let Some(query) = request.path.strip_prefix("/api/v1/pods?") else {
             return ("200 OK", r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true}]}"#.to_owned());
         };
-        assert!(asked.accept.contains("as=PartialObjectMetadataList"), "{}", asked.accept);
+        assert!(request.accept.contains("as=PartialObjectMetadataList"), "{}", request.accept);
         let mut lists = lists.lock().unwrap();
         *lists += 1;
-        answer(query, *lists)
+        respond(query, *lists)
     });
-    let (sink, mut told) = mpsc::channel(1);
+    let (sink, mut answers) = mpsc::channel(1);
     let listing = tokio::spawn(run(api.await, Kind::new("v1", "Pod"), sink, |answer| answer));
-    let mut words = Vec::new();
-    while let Some(answer) = told.recv().await {
-        words.push(match answer {
+    let mut sent = Vec::new();
+    while let Some(answer) = answers.recv().await {
+        sent.push(match answer {
             Answer::Begun => "begun".to_owned(),
             Answer::Failed => "failed".to_owned(),
             Answer::Page(page) => {
@@ -32,7 +32,7 @@ async fn audited(answer: impl Fn(&str, usize) -> (&'static str, String) + Send +
         });
     }
     listing.await.unwrap();
-    words
+    sent
 }
 
 fn page_of(names: &[&str], next: &str) -> String {
@@ -50,8 +50,8 @@ const GONE: &str =
     r#"{"kind":"Status","code":410,"reason":"Expired","message":"The provided continue parameter is too old"}"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_comes_page_by_page_and_asks_for_no_version() {
-    let told = audited(|query, _| {
+async fn a_list_is_read_page_by_page_without_a_resource_version() {
+    let sent = audited(|query, _| {
         let page = match query {
             "limit=500&continue=" => page_of(&["a", "b"], "next%"),
             "limit=500&continue=next%25" => page_of(&["c"], ""),
@@ -59,25 +59,25 @@ async fn a_list_comes_page_by_page_and_asks_for_no_version() {
         };
         ("200 OK", page)
     });
-    assert_eq!(told.await, ["begun", "90: ns/a of-a@7 ns/b of-b@7", "90: ns/c of-c@7."]);
-    let told = audited(|_, _| ("200 OK", r#"{"metadata":{"resourceVersion":"90"},"items":null}"#.to_owned()));
-    assert_eq!(told.await, ["begun", "90:."], "Go writes an empty list as null");
+    assert_eq!(sent.await, ["begun", "90: ns/a of-a@7 ns/b of-b@7", "90: ns/c of-c@7."]);
+    let sent = audited(|_, _| ("200 OK", r#"{"metadata":{"resourceVersion":"90"},"items":null}"#.to_owned()));
+    assert_eq!(sent.await, ["begun", "90:."], "Go writes an empty list as null");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_whose_version_is_compacted_begins_anew_and_not_for_ever() {
-    let told = audited(|query, lists| match (query, lists) {
+async fn a_list_whose_version_is_compacted_restarts_twice_at_most() {
+    let sent = audited(|query, lists| match (query, lists) {
         (_, 2) => ("410 Gone", GONE.to_owned()),
         ("limit=500&continue=", 1 | 3) => ("200 OK", page_of(&["a"], "next")),
         ("limit=500&continue=next", 4) => ("200 OK", page_of(&["b"], "")),
         other => panic!("{other:?}"),
     });
-    assert_eq!(told.await, ["begun", "90: ns/a of-a@7", "begun", "90: ns/a of-a@7", "90: ns/b of-b@7."]);
+    assert_eq!(sent.await, ["begun", "90: ns/a of-a@7", "begun", "90: ns/a of-a@7", "90: ns/b of-b@7."]);
     assert_eq!(audited(|_, _| ("410 Gone", GONE.to_owned())).await, ["begun", "begun", "begun", "failed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_refused_or_that_nobody_can_read_is_a_failed_audit() {
+async fn a_list_that_is_refused_or_cannot_be_parsed_is_a_failed_audit() {
     assert_eq!(audited(|_, _| ("403 Forbidden", String::new())).await, ["begun", "failed"]);
     let of_another = r#"{"metadata":{"resourceVersion":"v1"},"items":[]}"#;
     assert_eq!(audited(|_, _| ("200 OK", of_another.to_owned())).await, ["begun", "failed"]);

@@ -1,4 +1,4 @@
-//! How many connections watches take, against a server that speaks TLS and says which HTTP it speaks.
+//! How many connections watches take, with a server that speaks TLS and one version of HTTP.
 
 use std::convert::Infallible;
 
@@ -18,24 +18,25 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::client::ApiServer;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy)]
 enum Http {
     One,
-    /// With so many answers at once over one connection.
+    /// With so many streams per connection.
     Two(u32),
 }
 
-/// More than anybody asks for here.
+/// More streams than any test opens.
 const HTTP_2: Http = Http::Two(1_000);
 
-/// A server whose every answer is one line and never ends.
+/// A server whose every response is one line and never ends.
 struct Server {
     config: Config,
-    /// What serves the connections that were asked anything, one entry for each.
-    asked: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    /// The task of each connection that got a request.
+    used: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Server {
@@ -55,29 +56,29 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut config = Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
         config.root_cert = Some(vec![own.cert.der().to_vec()]);
-        let asked = Arc::default();
-        let log = Arc::clone(&asked);
+        let used = Arc::default();
+        let log = Arc::clone(&used);
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 tokio::spawn(converse(stream, tls.clone(), http, Arc::clone(&log)));
             }
         });
-        Self { config, asked }
+        Self { config, used }
     }
 
     async fn connections(&self) -> usize {
-        self.asked.lock().await.len()
+        self.used.lock().await.len()
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, http: Http, asked: Arc<Mutex<Vec<JoinHandle<()>>>>) {
-    // A client that ends meanwhile breaks off.
+async fn converse(stream: TcpStream, tls: TlsAcceptor, http: Http, used: Arc<Mutex<Vec<JoinHandle<()>>>>) {
+    // The client may have ended.
     let Ok(stream) = tls.accept(stream).await else { return };
-    let (told, mut requests) = mpsc::unbounded_channel();
+    let (sender, mut requests) = mpsc::unbounded_channel();
     let service = service_fn(move |_request| {
-        // Only the first of a connection is listened for.
-        let _ = told.send(());
+        // Only the first request of a connection is received.
+        let _ = sender.send(());
         async {
             let line = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{}\n")))]);
             let endless = futures::StreamExt::chain(line, futures::stream::pending());
@@ -95,11 +96,11 @@ async fn converse(stream: TcpStream, tls: TlsAcceptor, http: Http, asked: Arc<Mu
         };
     });
     if requests.recv().await.is_some() {
-        asked.lock().await.push(serving);
+        used.lock().await.push(serving);
     }
 }
 
-/// A watch that has said something.
+/// A watch that has delivered a line.
 async fn watch(client: &Client) -> Result<Body, kube::Error> {
     let request = Request::get("/api/v1/pods?watch=true").body(Body::empty()).unwrap();
     let mut body = client.send(request).await?.into_body();
@@ -107,23 +108,23 @@ async fn watch(client: &Client) -> Result<Body, kube::Error> {
     Ok(body)
 }
 
-/// So many watches, opened one after another.
+/// Watches opened one after another.
 async fn watches_of(client: &Client, count: u16) -> Vec<Body> {
     let mut all = Vec::new();
     for _ in 0..count {
-        all.push(timeout(DEADLINE, watch(client)).await.expect("it is answered").unwrap());
+        all.push(timeout(DEADLINE, watch(client)).await.expect("there is a response").unwrap());
     }
     all
 }
 
 #[test]
-fn watches_fill_the_oldest_connection_and_one_without_any_is_given_up() {
+fn watches_fill_the_oldest_connection_and_one_without_any_is_dropped() {
     let connections = Connections::new(|| ());
-    let take = || connections.take().answered().unwrap();
+    let take = || connections.take(Class::Shared).responded().unwrap();
     let mut held: Vec<_> = (0..=2 * WATCHES).map(|_| take()).collect();
     assert_eq!(connections.open.lock().unwrap().len(), 3);
     drop(held.remove(0));
-    assert!(Arc::ptr_eq(&held[0], &take()), "the place that has become free is taken first");
+    assert!(Arc::ptr_eq(&held[0], &take()), "the free place is taken first");
 
     let third = Arc::downgrade(&held.pop().unwrap());
     drop(take());
@@ -131,11 +132,11 @@ fn watches_fill_the_oldest_connection_and_one_without_any_is_given_up() {
 }
 
 #[test]
-fn a_connection_over_which_no_answer_came_takes_no_other_watch_and_keeps_those_it_has() {
+fn a_connection_without_a_response_takes_no_other_watch_and_keeps_those_it_has() {
     let connections = Connections::new(|| ());
-    let first = connections.take().answered().unwrap();
-    drop(connections.take());
-    let second = connections.take().answered().unwrap();
+    let first = connections.take(Class::Shared).responded().unwrap();
+    drop(connections.take(Class::Shared));
+    let second = connections.take(Class::Shared).responded().unwrap();
     assert!(!Arc::ptr_eq(&first, &second));
     assert_eq!(connections.open.lock().unwrap().len(), 2);
 }
@@ -148,13 +149,13 @@ async fn over_http_2_watches_share_connections_and_outlive_the_loss_of_one() {
     assert_eq!(server.connections().await, 2);
     drop(all.remove(0));
     all.extend(watches_of(&client, 1).await);
-    assert_eq!(server.connections().await, 2, "one that ends makes room");
+    assert_eq!(server.connections().await, 2, "a watch that ends leaves its place");
 
-    for serving in server.asked.lock().await.drain(..) {
+    for serving in server.used.lock().await.drain(..) {
         serving.abort();
     }
     for body in &mut all {
-        let frame = timeout(DEADLINE, body.frame()).await.expect("a watch whose connection is gone ends");
+        let frame = timeout(DEADLINE, body.frame()).await.expect("a watch whose connection is lost ends");
         assert!(frame.is_none_or(|frame| frame.is_err()));
     }
     all.extend(watches_of(&client, 1).await);
@@ -162,11 +163,11 @@ async fn over_http_2_watches_share_connections_and_outlive_the_loss_of_one() {
 }
 
 #[tokio::test]
-async fn over_http_2_watches_that_begin_together_share_one_connection() {
+async fn over_http_2_watches_that_are_opened_together_share_one_connection() {
     let server = Server::speaking(HTTP_2).await;
     let client = client(&server.config, DEADLINE).unwrap();
     let all = try_join_all((0..WATCHES).map(|_| watch(&client)));
-    let _all = timeout(DEADLINE, all).await.expect("all are answered").unwrap();
+    let _all = timeout(DEADLINE, all).await.expect("all get a response").unwrap();
     assert_eq!(server.connections().await, 1);
 }
 
@@ -178,11 +179,38 @@ async fn watches_beyond_what_a_server_allows_go_over_another_connection() {
     let (mut beyond, mut tries) = (None, 0);
     while beyond.is_none() && tries < 3 {
         tries += 1;
-        // The caller's patience, which is over at some time.
+        // The caller's deadline.
         beyond = timeout(Duration::from_millis(200), watch(&client)).await.ok();
     }
-    assert!(beyond.is_some_and(|answer| answer.is_ok()));
+    assert!(beyond.is_some_and(|watch| watch.is_ok()));
     assert_eq!(server.connections().await, 2);
+}
+
+#[tokio::test]
+async fn busy_watches_have_connections_of_their_own_up_to_a_bound_and_the_others_share() {
+    let server = Server::speaking(HTTP_2).await;
+    let api = ApiServer::with_config(server.config.clone()).unwrap();
+    let open = async |class| {
+        let request = Request::get("/api/v1/pods?watch=true").body(Body::empty()).unwrap();
+        let mut body = api.watch(request, tokio::time::Instant::now() + DEADLINE, class).await.unwrap();
+        body.frame().await.unwrap().unwrap();
+        body
+    };
+    let mut shared = Vec::new();
+    let mut own = Vec::new();
+    for _ in 0..3 {
+        shared.push(open(Class::Shared).await);
+        own.push(open(Class::Own).await);
+    }
+    assert_eq!(server.connections().await, 1 + 3);
+    while own.len() < MAX_OWN {
+        own.push(open(Class::Own).await);
+    }
+    shared.push(open(Class::Own).await);
+    assert_eq!(server.connections().await, 1 + MAX_OWN, "one beyond the bound shares");
+    own.pop();
+    own.push(open(Class::Own).await);
+    assert_eq!(server.connections().await, 1 + MAX_OWN + 1, "one that ends makes room");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Hosts in an election before an API server that keeps one Lease as the real one does, and lets nobody watch it.
+//! Hosts in an election, with an API server that stores one Lease as the real one does and denies watches.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -9,36 +9,36 @@ use serde_json::json;
 use super::*;
 use crate::testing::{Received, serve};
 
-/// Longer than anything here takes on a busy machine; only a failing test waits for it.
+/// Only a failing test waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the API server holds.
+/// The API server's state.
 #[derive(Default)]
-struct Kept {
+struct Server {
     lease: Option<Value>,
     version: u64,
-    /// Whether it answers with errors.
-    ill: bool,
+    /// Whether it responds with errors.
+    is_failing: bool,
     requests: Vec<String>,
 }
 
-impl Kept {
-    fn answer(&mut self, asked: &Received) -> (&'static str, String) {
-        if asked.path.contains("watch=true") || asked.path == "/apis/coordination.k8s.io/v1" {
+impl Server {
+    fn respond(&mut self, request: &Received) -> (&'static str, String) {
+        if request.path.contains("watch=true") || request.path == "/apis/coordination.k8s.io/v1" {
             return ("403 Forbidden", json!({"kind": "Status", "message": "no", "code": 403}).to_string());
         }
-        self.requests.push(format!("{} {}", asked.method, asked.path));
-        if self.ill {
+        self.requests.push(format!("{} {}", request.method, request.path));
+        if self.is_failing {
             return ("500 Internal Server Error", String::new());
         }
         let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
-        match (&*asked.method, &self.lease) {
+        match (&*request.method, &self.lease) {
             ("GET", Some(lease)) => return ("200 OK", lease.to_string()),
             ("GET" | "PUT", None) => return ("404 Not Found", json!({"kind": "Status", "code": 404}).to_string()),
             ("POST", Some(_)) => return ("409 Conflict", json!({"reason": "AlreadyExists", "code": 409}).to_string()),
             _ => {}
         }
-        let mut lease: Value = serde_json::from_str(&asked.body).unwrap();
+        let mut lease: Value = serde_json::from_str(&request.body).unwrap();
         if self.lease.as_ref().is_some_and(|before| version(before) != version(&lease)) {
             return ("409 Conflict", json!({"reason": "Conflict", "code": 409}).to_string());
         }
@@ -50,7 +50,7 @@ impl Kept {
 }
 
 struct Cluster {
-    kept: Arc<Mutex<Kept>>,
+    server: Arc<Mutex<Server>>,
     api: ApiServer,
 }
 
@@ -61,28 +61,28 @@ struct Host {
 
 impl Cluster {
     async fn new() -> Self {
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let shared = Arc::clone(&kept);
-        Self { kept, api: serve(move |asked| shared.lock().unwrap().answer(asked)).await }
+        let server = Arc::new(Mutex::new(Server::default()));
+        let shared = Arc::clone(&server);
+        Self { server, api: serve(move |request| shared.lock().unwrap().respond(request)).await }
     }
 
     fn host(&self, identity: &str) -> Host {
         let (sender, standing) = watch::channel(Standing::default());
-        let (release, asked) = mpsc::channel(1);
+        let (release, requests) = mpsc::channel(1);
         let candidate = Candidate { namespace: "ns".into(), name: "mortise".into(), identity: identity.into() };
-        tokio::spawn(run(self.api.clone(), candidate, sender, asked));
+        tokio::spawn(run(self.api.clone(), candidate, sender, requests));
         Host { standing, release }
     }
 
     fn spec(&self) -> Value {
-        self.kept.lock().unwrap().lease.as_ref().map_or(Value::Null, |lease| lease["spec"].clone())
+        self.server.lock().unwrap().lease.as_ref().map_or(Value::Null, |lease| lease["spec"].clone())
     }
 }
 
 impl Host {
     async fn until(&mut self, what: &str, holds: impl FnMut(&Standing) -> bool) -> Standing {
         let waited = tokio::time::timeout(DEADLINE, self.standing.wait_for(holds)).await;
-        *waited.unwrap_or_else(|_| panic!("it did not come to be that {what}")).unwrap()
+        *waited.unwrap_or_else(|_| panic!("waited in vain until {what}")).unwrap()
     }
 
     async fn leads(&mut self) -> Standing {
@@ -102,7 +102,7 @@ async fn a_free_lease_is_taken_and_renewed_and_the_claim_counts_from_before_the_
     let renewed = host.until("it is renewed", |standing| standing.claim_until_ms > Some(first)).await;
     assert!(renewed.claim_until_ms.unwrap() - first < 2 * 2_000 + 1_000, "it is renewed every two seconds");
     assert_eq!((&cluster.spec()["acquireTime"], &cluster.spec()["leaseTransitions"]), (&acquired, &json!(0)));
-    let requests = cluster.kept.lock().unwrap().requests.clone();
+    let requests = cluster.server.lock().unwrap().requests.clone();
     let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/mortise";
     assert_eq!(requests[0], format!("GET {lease}"));
     assert!(requests[1].starts_with("POST /apis/coordination.k8s.io/v1/namespaces/ns/leases?"), "{requests:?}");
@@ -110,64 +110,64 @@ async fn a_free_lease_is_taken_and_renewed_and_the_claim_counts_from_before_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lead_that_is_given_back_is_taken_by_the_next_look_of_another() {
+async fn a_released_lease_is_taken_at_the_next_read_of_another_host() {
     let cluster = Cluster::new().await;
     let mut a = cluster.host("a");
     a.leads().await;
     let mut b = cluster.host("b");
     let (done, released) = oneshot::channel();
     a.release.send(done).await.unwrap();
-    tokio::time::timeout(DEADLINE, released).await.expect("it is given back").unwrap();
-    assert_eq!(a.standing.borrow().claim_until_ms, None, "who has given it back leads no more");
+    tokio::time::timeout(DEADLINE, released).await.expect("it is released").unwrap();
+    assert_eq!(a.standing.borrow().claim_until_ms, None, "the host that released it does not lead");
     let began = Instant::now();
     b.leads().await;
-    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a Lease that was given back to run out");
+    assert!(began.elapsed() < Duration::from_secs(10), "no host waits until a released Lease expires");
     assert_eq!((&cluster.spec()["holderIdentity"], &cluster.spec()["leaseTransitions"]), (&json!("b"), &json!(1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_lease_is_taken_stands_by_and_one_that_stands_by_gives_nothing_back() {
+async fn a_leader_whose_lease_is_taken_does_not_lead_and_a_standby_releases_nothing() {
     let cluster = Cluster::new().await;
     let mut host = cluster.host("a");
     host.leads().await;
     {
-        let mut kept = cluster.kept.lock().unwrap();
-        kept.version += 1;
-        let version = kept.version.to_string();
-        let lease = kept.lease.as_mut().unwrap();
+        let mut server = cluster.server.lock().unwrap();
+        server.version += 1;
+        let version = server.version.to_string();
+        let lease = server.lease.as_mut().unwrap();
         lease["spec"]["holderIdentity"] = json!("somebody");
         lease["metadata"]["resourceVersion"] = json!(version);
     }
-    host.until("it leads no more", |standing| standing.claim_until_ms.is_none()).await;
+    host.until("it does not lead", |standing| standing.claim_until_ms.is_none()).await;
     let (done, released) = oneshot::channel();
     host.release.send(done).await.unwrap();
-    tokio::time::timeout(DEADLINE, released).await.expect("it is answered").unwrap();
+    tokio::time::timeout(DEADLINE, released).await.expect("the request is answered").unwrap();
     assert_eq!(cluster.spec()["holderIdentity"], "somebody");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_is_ill_for_a_moment_costs_no_lead() {
+async fn a_short_failure_of_the_api_server_does_not_change_the_leader() {
     let cluster = Cluster::new().await;
     let mut host = cluster.host("a");
     let first = host.leads().await.claim_until_ms;
-    cluster.kept.lock().unwrap().ill = true;
-    let asked = || cluster.kept.lock().unwrap().requests.len();
-    let before = asked();
+    cluster.server.lock().unwrap().is_failing = true;
+    let requests = || cluster.server.lock().unwrap().requests.len();
+    let before = requests();
     tokio::time::timeout(DEADLINE, async {
-        while asked() == before {
+        while requests() == before {
             sleep(Duration::from_millis(20)).await;
         }
     })
     .await
     .expect("a renewal fails");
     assert_eq!(host.standing.borrow().claim_until_ms, first, "a renewal that failed renews nothing");
-    cluster.kept.lock().unwrap().ill = false;
+    cluster.server.lock().unwrap().is_failing = false;
     host.until("it is renewed", |standing| standing.claim_until_ms > first).await;
     assert_eq!(cluster.spec()["leaseTransitions"], 0);
 }
 
 #[test]
-fn each_start_of_a_host_has_an_identity_of_its_own() {
+fn each_start_of_a_host_has_its_own_identity() {
     let (one, other) = (identity("mortise-0").unwrap(), identity("mortise-0").unwrap());
     assert_ne!(one, other);
     let (machine, uuid) = one.rsplit_once('_').unwrap();

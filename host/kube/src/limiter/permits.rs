@@ -1,10 +1,9 @@
-//! Who gets a permit next. Requests enter and leave by their flows; the tickets of those that may be sent come out. Nothing waits
-//! here, and time is an argument.
+//! Which request gets a permit next. Requests enter and leave by their flows; the tickets of those that may be sent come out.
+//! Nothing waits here, and time is an argument.
 //!
-//! Each flow has permits of its own. What it has in flight beyond them it takes from a shared pool, of which it gets a part at
-//! most, and nothing more while one of its requests hangs. So flows that hang, however many, hold what they had and their own
-//! permits, and every other flow has at least its own. Of those that wait for the pool the flow that has least of it is next,
-//! then the one that waits longest.
+//! Each flow has permits of its own. Beyond them it takes permits from a shared pool: at most its part, and none while one of
+//! its requests hangs. So flows that hang, however many, keep what they had, and every other flow has at least its own
+//! permits. Among flows that wait for the pool, the one with the fewest permits of it is next, then the longest waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,39 +11,39 @@ use std::time::{Duration, Instant};
 #[cfg(test)]
 mod tests;
 
-/// A request in flight for longer hangs. An answer takes milliseconds; of an API server that takes a second for it, it is
-/// better to ask less.
+/// A request in flight for longer hangs. A response takes milliseconds; an API server that takes a second for one should get
+/// fewer requests.
 pub(super) const HANGS: Duration = Duration::from_secs(1);
-/// A request that took longer hung until it was given up, as its successors will: its flow gets nothing of the pool until others
-/// have ended in time, each of which doubles its part. Half of the timeout of a write.
+/// A request that took longer hung until its timeout, and the next ones of its flow will too: the flow gets nothing of the pool
+/// until requests end in time, each of which doubles its part. Half of the timeout of a write.
 pub(super) const HUNG: Duration = Duration::from_secs(5);
-/// Flows that are remembered without a request because they hung. Beyond that all of those are forgotten and have their whole
-/// part again. Four times the plugins that a host is made for.
+/// Flows without a request that are remembered because they hung. Beyond that all of them are forgotten and have their whole
+/// part again. Four times the plugins that a host is built for.
 pub(super) const REMEMBERED: usize = 4_096;
 
 /// How many requests may be in flight.
 #[derive(Debug)]
 pub(super) struct Limits<F> {
-    /// Of one flow, whatever the others do.
+    /// For each flow, whatever the others do.
     pub(super) own: fn(&F) -> usize,
-    /// Of all flows together, beyond their own.
+    /// For all flows together, beyond their own.
     pub(super) shared: usize,
-    /// Of the shared ones, those of one flow.
+    /// The most that one flow takes of the shared ones.
     pub(super) of_one: usize,
 }
 
-/// A request, by the order in which it came.
+/// A request, numbered in order of arrival.
 pub(super) type Ticket = u64;
 
-/// The requests that are in flight or wait to be.
+/// The requests in flight and those that wait.
 #[derive(Debug)]
 pub(super) struct Permits<F> {
     limits: Limits<F>,
     flows: BTreeMap<F, Flow>,
-    /// Flows that wait for the pool, the next one first: what they have of it, and their first request that waits. One that was
-    /// found to hang is out of it until its next request ends.
+    /// Flows that wait for the pool, the next one first: their permits of it, and their first request that waits. A flow that
+    /// was found to hang leaves it until its next request ends.
     ready: BTreeMap<(usize, Ticket), F>,
-    /// What is taken of the pool.
+    /// Permits of the pool in use.
     taken: usize,
     tickets: Ticket,
 }
@@ -52,9 +51,9 @@ pub(super) struct Permits<F> {
 #[derive(Debug)]
 struct Flow {
     own: usize,
-    /// The most that it may take of the pool.
+    /// The most that it takes of the pool.
     part: usize,
-    /// Since when, the oldest first: permits are granted in the order of tickets.
+    /// With their start, the oldest first: permits are granted in the order of tickets.
     in_flight: BTreeMap<Ticket, Instant>,
     waiting: BTreeSet<Ticket>,
 }
@@ -72,7 +71,7 @@ impl Flow {
         self.in_flight.first_key_value().is_some_and(|(_, since)| now.saturating_duration_since(*since) > HANGS)
     }
 
-    /// Its place among those that wait for the pool.
+    /// Its place among the flows that wait for the pool.
     fn order(&self) -> Option<(usize, Ticket)> {
         let first = *self.waiting.first()?;
         (self.taken() < self.part).then_some((self.taken(), first))
@@ -84,7 +83,7 @@ impl Flow {
         Some(first)
     }
 
-    /// Ends a request, or stops it from waiting.
+    /// A request ends, or stops waiting.
     fn end(&mut self, now: Instant, ticket: Ticket, most: usize) {
         self.waiting.remove(&ticket);
         let Some(since) = self.in_flight.remove(&ticket) else { return };
@@ -117,7 +116,7 @@ impl<F: Ord + Clone> Permits<F> {
         (ticket, is_granted || self.grant(now).contains(&ticket))
     }
 
-    /// A request ends or stops waiting. Those that may be sent now.
+    /// A request ends or stops waiting. Returns those that may be sent now.
     pub(super) fn leave(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Vec<Ticket> {
         let most = self.limits.of_one;
         let (own, is_idle) = self.update(flow, |flow| {
@@ -135,7 +134,7 @@ impl<F: Ord + Clone> Permits<F> {
         granted
     }
 
-    /// Hands out the pool.
+    /// Grants permits of the pool.
     fn grant(&mut self, now: Instant) -> Vec<Ticket> {
         let mut granted = Vec::new();
         while self.taken < self.limits.shared {
@@ -147,7 +146,7 @@ impl<F: Ord + Clone> Permits<F> {
         granted
     }
 
-    /// Changes a flow, and what is counted and ordered by it.
+    /// Changes a flow, and brings `taken` and `ready` in line.
     fn update<R>(&mut self, key: &F, change: impl FnOnce(&mut Flow) -> R) -> R {
         let flow = self.flows.get_mut(key).expect("a flow with a request has an entry");
         self.taken -= flow.taken();

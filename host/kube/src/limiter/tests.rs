@@ -1,4 +1,4 @@
-//! Permits through futures: who waits, and what becomes of those that stop.
+//! Permits through futures: who waits, and callers that stop waiting.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -39,7 +39,7 @@ fn a_permit_that_is_dropped_wakes_the_next() {
 }
 
 #[test]
-fn whoever_stops_waiting_holds_nobody_up_also_after_the_permit_was_granted() {
+fn a_caller_that_stops_waiting_delays_no_other_even_after_its_permit_was_granted() {
     let limiter = WriteLimiter::of_writes();
     let mut permits = hanging(&limiter, "one");
     let mut context = Context::from_waker(Waker::noop());

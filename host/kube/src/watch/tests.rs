@@ -1,4 +1,4 @@
-//! How a watch goes on after it broke: from where it was, unless the API server's versions went backwards.
+//! How a watch resumes after it broke: from its position, unless the API server's versions went backwards.
 
 use std::sync::Mutex;
 
@@ -34,34 +34,34 @@ fn shown(event: &WatchEvent) -> String {
     }
 }
 
-/// What a watch of Pods reports until it has been asked for this many streams, and the queries that it sent. A stream is what
-/// the answer to it says, and ends at once.
-async fn watched(streams: usize, answer: fn(&str, usize) -> String) -> (Vec<String>, Vec<String>) {
+/// The events of a watch of Pods until it has opened this many streams, and the queries that it sent. Each stream ends after
+/// its response.
+async fn watched(streams: usize, respond: fn(&str, usize) -> String) -> (Vec<String>, Vec<String>) {
     let queries = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&queries);
-    let api = serve(move |asked| {
-        let Some(query) = asked.path.strip_prefix("/api/v1/pods?") else {
+    let api = serve(move |request| {
+        let Some(query) = request.path.strip_prefix("/api/v1/pods?") else {
             return ("200 OK", r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true}]}"#.to_owned());
         };
         let query = query.split("&timeoutSeconds").next().unwrap().to_owned();
         let mut queries = log.lock().unwrap();
         queries.push(query.clone());
         let watches = queries.iter().filter(|query| query.starts_with("watch")).count();
-        ("200 OK", answer(&query, watches))
+        ("200 OK", respond(&query, watches))
     });
     let (sink, mut events) = mpsc::channel(1);
     let watch = tokio::spawn(run(api.await, Scope::all(Kind::new("v1", "Pod")), sink, |event| event));
-    let mut told = Vec::new();
+    let mut shown_events = Vec::new();
     let is_open = |queries: &Mutex<Vec<String>>| {
         queries.lock().unwrap().iter().filter(|query| query.starts_with("watch")).count() < streams
     };
     while is_open(&queries) {
         let event = timeout(DEADLINE, events.recv()).await.unwrap().unwrap();
-        told.push(shown(&event));
+        shown_events.push(shown(&event));
     }
     watch.abort();
     let queries = queries.lock().unwrap().clone();
-    (told, queries)
+    (shown_events, queries)
 }
 
 const LIST: &str = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
@@ -71,8 +71,8 @@ fn newest(version: u64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_broke_goes_on_from_where_it_was() {
-    let (told, queries) = watched(3, |query, watches| match (query, watches) {
+async fn a_watch_that_broke_resumes_from_its_position() {
+    let (events, queries) = watched(3, |query, watches| match (query, watches) {
         ("limit=1", 1) => newest(200),
         ("limit=1", _) => newest(300),
         (LIST, 1) => [frame("ADDED", &pod("a", 5)), list_end(200)].concat(),
@@ -81,18 +81,18 @@ async fn a_watch_that_broke_goes_on_from_where_it_was() {
     })
     .await;
     assert_eq!(
-        told[..5],
+        events[..5],
         ["Listing", "listed ns/a@5", "list done@200", "progress@200", "applied ns/a@201"],
-        "{told:?}"
+        "{events:?}"
     );
     let from = |version: u64| format!("watch=true&allowWatchBookmarks=true&resourceVersion={version}");
     assert_eq!(queries, [LIST, "limit=1", &from(200), "limit=1", &from(201)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_whose_api_server_has_lower_versions_now_says_so_and_lists_anew() {
-    let (told, queries) = watched(3, |query, watches| match (query, watches) {
-        // The first answer is of before the restore, so there is something to be seen of its end.
+async fn a_watch_whose_api_server_has_lower_versions_now_reports_that_and_lists_again() {
+    let (events, queries) = watched(3, |query, watches| match (query, watches) {
+        // The first watch ends before the restore.
         ("limit=1", 1) => newest(120),
         ("limit=1", _) => newest(130),
         (LIST, 1) => [frame("ADDED", &pod("a", 5)), frame("ADDED", &pod("b", 150)), list_end(200)].concat(),
@@ -101,7 +101,7 @@ async fn a_watch_whose_api_server_has_lower_versions_now_says_so_and_lists_anew(
     })
     .await;
     assert_eq!(
-        told[..7],
+        events[..7],
         [
             "Listing",
             "listed ns/a@5",
@@ -111,14 +111,14 @@ async fn a_watch_whose_api_server_has_lower_versions_now_says_so_and_lists_anew(
             "Listing",
             "listed ns/a@5"
         ],
-        "{told:?}"
+        "{events:?}"
     );
     let from = "watch=true&allowWatchBookmarks=true&resourceVersion=125".to_owned();
-    assert_eq!(queries, [LIST, "limit=1", LIST, "limit=1", &from], "and then as ever");
+    assert_eq!(queries, [LIST, "limit=1", LIST, "limit=1", &from], "and resumes from the list");
 }
 
 #[tokio::test]
-async fn only_a_watch_that_ended_before_its_time_is_in_doubt() {
+async fn only_a_watch_that_ended_early_compares_versions() {
     let (sink, _events) = mpsc::channel(1);
     let mut watch =
         Watch::new(serve(|_| ("200 OK", String::new())).await, Scope::all(Kind::new("v1", "Pod")), sink, |event| event);
@@ -130,8 +130,26 @@ async fn only_a_watch_that_ended_before_its_time_is_in_doubt() {
     assert!(!is_doubtful(9, Stop::Closed, WATCH_SECONDS).await);
     assert!(!is_doubtful(9, Stop::Closed, SHORTEST_WATCH.as_secs()).await);
     assert!(is_doubtful(9, Stop::Closed, 60).await);
-    assert!(is_doubtful(9, Stop::Silent, WATCH_SECONDS).await, "what a version that is too high looks like");
+    assert!(is_doubtful(9, Stop::Silent, WATCH_SECONDS).await, "a version from the future is silent");
     assert!(is_doubtful(9, Stop::Expired(String::new()), WATCH_SECONDS).await);
     assert!(is_doubtful(9, Stop::Failed(Failure::NotSent(String::new())), 0).await);
-    assert!(!is_doubtful(0, Stop::Closed, 1).await, "nothing was seen that could go backwards");
+    assert!(!is_doubtful(0, Stop::Closed, 1).await, "no version was seen");
+}
+
+#[tokio::test]
+async fn a_watch_with_many_events_is_opened_on_a_connection_of_its_own_the_next_time() {
+    let (sink, _events) = mpsc::channel(1);
+    let api = serve(|_| ("200 OK", String::new())).await;
+    let mut watch = Watch::new(api, Scope::all(Kind::new("v1", "Pod")), sink, |event| event);
+    let since = Instant::now().checked_sub(Duration::from_secs(290)).unwrap();
+    let mut ended = async |bytes| {
+        let class = watch.class;
+        watch.stream = Some(Stream { class, since, bytes });
+        watch.after(Stop::Closed, Duration::from_secs(290)).await.unwrap();
+        watch.class
+    };
+    assert_eq!(ended(1 << 10).await, Class::Shared);
+    assert_eq!(ended(1 << 40).await, Class::Own);
+    assert_eq!(ended(1 << 10).await, Class::Shared);
+    assert_eq!(ended(1 << 40).await, Class::Own);
 }

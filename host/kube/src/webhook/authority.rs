@@ -1,5 +1,5 @@
-//! Certificates: an authority of the host's own, what it issues, and certificates that somebody else keeps in files. When
-//! they change is decided in `core::certificates`.
+//! Certificates: the host's own authority, what it issues, and certificates from files. `core::certificates` decides when they
+//! change.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use x509_parser::time::ASN1Time;
 /// Why there is no certificate.
 #[derive(Debug, Error)]
 pub enum CertificateError {
-    /// It cannot be made.
+    /// It cannot be generated.
     #[error("cannot make {what}")]
     Make {
         /// "the webhooks' certificate authority".
@@ -29,7 +29,7 @@ pub enum CertificateError {
         /// Why.
         source: rcgen::Error,
     },
-    /// What is kept cannot be read.
+    /// The stored one cannot be parsed.
     #[error("cannot read {what}: {why}")]
     Read {
         /// "the certificate authority of Secret mortise-webhook-ca".
@@ -54,7 +54,7 @@ pub struct Authority {
     pub certificate: String,
     /// The private key.
     pub key: String,
-    /// How long it lives.
+    /// When it is valid.
     pub validity: Validity,
 }
 
@@ -65,14 +65,14 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// A new one.
+    /// Generates an authority.
     ///
     /// # Errors
-    /// When this machine has no randomness.
+    /// When the system gives no random bytes.
     pub fn create(validity: Validity) -> Result<Self, CertificateError> {
         let made = |source| CertificateError::Make { what: "a certificate authority for the webhooks", source };
         let mut params = params(Vec::new(), validity).map_err(made)?;
-        // Named apart, so that whoever verifies with two of them at hand tries the right one first.
+        // Distinct names, so that a verifier that trusts two of them tries the right one first.
         params.distinguished_name.push(DnType::CommonName, format!("mortise-webhook-ca-{}", validity.from_ms));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -82,13 +82,13 @@ impl Authority {
         Ok(Self { certificate, key: key.serialize_pem(), validity })
     }
 
-    /// One that was kept.
+    /// Parses a stored authority.
     ///
     /// # Errors
-    /// When either is not what it should be, or they do not belong together.
+    /// When either part is invalid, or the key is not the certificate's.
     pub fn read(certificate: String, key: String) -> Result<Self, CertificateError> {
         let validity = validity_of(&certificate)?;
-        let made = |source| CertificateError::Make { what: "certificates by the authority that is kept", source };
+        let made = |source| CertificateError::Make { what: "certificates by the stored authority", source };
         let pair = KeyPair::from_pem(&key).map_err(made)?;
         if public_key_of(&certificate)? != pair.subject_public_key_info() {
             return Err(unreadable("its key is another's".to_owned()));
@@ -97,16 +97,16 @@ impl Authority {
         Ok(Self { certificate, key, validity })
     }
 
-    /// A certificate for a server that is reached by these names and addresses.
+    /// Issues a certificate for a server with these names and addresses.
     ///
     /// # Errors
-    /// When the authority's own key or certificate is unusable, or a name is none.
+    /// When the authority's key or certificate is unusable, or a name is invalid.
     pub fn issue(&self, names: &[String], validity: Validity) -> Result<Arc<CertifiedKey>, CertificateError> {
         let what = "a certificate for the webhooks' server";
         let made = |source| CertificateError::Make { what, source };
         let key = KeyPair::from_pem(&self.key).map_err(made)?;
         let issuer = Issuer::from_ca_cert_pem(&self.certificate, key).map_err(made)?;
-        // What outlives its authority is believed no longer than it.
+        // Nobody accepts a certificate after its authority has expired.
         let validity = Validity { until_ms: validity.until_ms.min(self.validity.until_ms), ..validity };
         let mut params = params(names.to_vec(), validity).map_err(made)?;
         params.distinguished_name.push(DnType::CommonName, "mortise-webhook");
@@ -119,10 +119,10 @@ impl Authority {
     }
 }
 
-/// A certificate chain and its key, as a cert-manager Certificate keeps them.
+/// Parses a certificate chain and its key, as cert-manager writes them.
 ///
 /// # Errors
-/// When either is not what it should be, or they do not belong together.
+/// When either is invalid, or the key is not the certificate's.
 pub fn from_files(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, CertificateError> {
     let what = "the certificate of --webhook-cert-path";
     let unreadable = |why: String| CertificateError::Read { what, why };
@@ -154,16 +154,16 @@ fn params(names: Vec<String>, validity: Validity) -> Result<CertificateParams, r
     Ok(params)
 }
 
-/// Certificates know whole seconds.
+/// Certificates have a resolution of seconds.
 fn moment(unix_ms: u64) -> OffsetDateTime {
     let seconds = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-/// From when until when a certificate says it is valid.
+/// When a certificate is valid.
 ///
 /// # Errors
-/// When it is none.
+/// When it cannot be parsed.
 pub fn validity_of(certificate: &str) -> Result<Validity, CertificateError> {
     read(certificate, |parsed| {
         let unix_ms = |time: ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0) * 1_000;
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_of_another_keeper_is_used_with_its_key_only() {
+    fn certificates_from_files_are_used_with_their_own_key_only() {
         let validity = Validity { from_ms: 0, until_ms: 1_000_000_000_000 };
         let authority = Authority::create(validity).unwrap();
         let (certificate, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());

@@ -1,5 +1,4 @@
-//! The webhook configurations of the cluster, read and written. What they have to be is said in
-//! `core::admission::configuration`.
+//! Reads and writes webhook configurations. `core::admission::configuration` decides their content.
 
 use std::sync::Arc;
 
@@ -23,19 +22,19 @@ struct List {
 }
 
 impl ApiServer {
-    /// Every configuration of one kind that carries the host's label, or the one of this name: by a list too, which takes no
+    /// Lists the configurations of one kind with the host's label, or the one of this name: by a list too, which takes no
     /// further right.
     ///
     /// # Errors
-    /// The API server's words.
+    /// The API server's error.
     pub async fn list_configurations(&self, of: Configuration, name: Option<&str>) -> Result<Vec<Value>, WriteError> {
         let label = escape(&format!("{MANAGED_BY_LABEL}={HOST}"));
         let name = name.map(|name| format!("&fieldSelector={}", escape(&format!("metadata.name={name}"))));
         let path = format!("{}?labelSelector={label}{}", collection(of), name.unwrap_or_default());
         let list = async {
-            let answer = self.get(&path, READ_TIMEOUT).await?;
-            let list: List = serde_json::from_slice(&answer.body)
-                .map_err(|error| Failure::Lost(format!("the answer cannot be read: {error}")))?;
+            let response = self.get(&path, READ_TIMEOUT).await?;
+            let list: List = serde_json::from_slice(&response.body)
+                .map_err(|error| Failure::Lost(format!("the response cannot be read: {error}")))?;
             Ok(list.items)
         };
         list.await.map_err(|failure: Failure| failure.during(&format!("listing {}", of.resource())).into_write_error())
@@ -44,7 +43,7 @@ impl ApiServer {
     /// The name of a kind's resource; None when the API server serves no such kind.
     ///
     /// # Errors
-    /// The API server's words.
+    /// The API server's error.
     pub async fn resource_name(&self, kind: &Kind) -> Result<Option<Arc<str>>, WriteError> {
         match self.resource(kind).await {
             Ok(resource) => Ok(Some(resource.plural().into())),
@@ -53,10 +52,10 @@ impl ApiServer {
         }
     }
 
-    /// Writes one change, until this moment of the claim to write (X7).
+    /// Writes one change, not after this moment (X7).
     ///
     /// # Errors
-    /// The API server's words; a conflict when what was compared has changed.
+    /// The API server's error; a conflict when the configuration changed since it was read.
     pub async fn change_configuration(
         &self,
         of: Configuration,
@@ -82,10 +81,10 @@ impl ApiServer {
                 request(Method::DELETE, &path, json, Bytes::from(options.to_string()))
             }
         };
-        let write = async { self.ask_while_claimed(request?, None, not_after_ms).await };
+        let write = async { self.send_while_claimed(request?, None, not_after_ms).await };
         match (write.await, change) {
             (Ok(_), _) => Ok(()),
-            (Err(Failure::Answered(refused)), Change::Delete { .. }) if refused.code == NOT_FOUND => Ok(()),
+            (Err(Failure::Response(refused)), Change::Delete { .. }) if refused.code == NOT_FOUND => Ok(()),
             (Err(failure), _) => Err(failure.during(&format!("writing {}", of.resource())).into_write_error()),
         }
     }

@@ -1,5 +1,5 @@
-//! The Secret in which the webhooks' certificate authority is kept, so that a restart finds it and replicas share it. Data
-//! goes in and comes out; every write carries the version that was read, so of two hosts that write at once one is refused.
+//! The Secret that stores the webhooks' certificate authority, so that a restart finds it and replicas share it. Every write
+//! carries the version that was read, so of two hosts that write at once one gets a conflict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +19,14 @@ use crate::discovery::escape;
 use crate::execute::SERVER_TIMEOUT_SECONDS;
 use crate::failure::Failure;
 
-/// What is kept. Its keys never reach a log.
+/// The authorities that the Secret stores. Their keys are never logged.
 #[derive(Clone, PartialEq, Default)]
 pub struct Kept {
     /// The authority that issues.
     pub issuing: Option<Authority>,
-    /// The one that will.
+    /// The one that will issue next.
     pub next: Option<Authority>,
-    /// The certificate of the one before, which is still trusted.
+    /// The previous one's certificate, which is still trusted.
     pub previous: Option<(String, Validity)>,
     /// The Secret as it was read, with its version; None when there is none.
     read: Option<Secret>,
@@ -39,7 +39,7 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// What is to be decided by.
+    /// Their validity, for the core to decide by.
     pub fn authorities(&self, next_is_trusted: bool) -> Authorities {
         let validity = |authority: &Authority| authority.validity;
         Authorities {
@@ -50,19 +50,19 @@ impl Kept {
         }
     }
 
-    /// The next one issues from now on.
+    /// Makes the next authority the issuing one.
     pub fn promote(&mut self) {
         self.previous = self.issuing.take().map(|before| (before.certificate, before.validity));
         self.issuing = self.next.take();
     }
 
-    /// Every certificate that is trusted, as PEM.
+    /// All trusted certificates, as PEM.
     pub fn bundle(&self) -> String {
         let authorities = self.issuing.iter().chain(&self.next).map(|authority| &authority.certificate);
         authorities.chain(self.previous.as_ref().map(|(certificate, _)| certificate)).map(String::as_str).collect()
     }
 
-    /// Reads a Secret. What cannot be read is left out: a new authority takes its place.
+    /// Parses a Secret. An authority that cannot be parsed is left out: a new one replaces it.
     fn of(secret: Secret) -> (Self, Vec<CertificateError>) {
         let mut data = secret.data.clone().unwrap_or_default();
         let mut text = |key: &str| data.remove(key).map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
@@ -113,34 +113,34 @@ const NEXT: (&str, &str) = ("next.crt", "next.key");
 const PREVIOUS: &str = "previous.crt";
 
 impl ApiServer {
-    /// What is kept in a namespace.
+    /// Reads the Secret of a namespace.
     ///
     /// # Errors
-    /// The API server's words.
+    /// The API server's error.
     pub async fn read_authorities(&self, namespace: &str) -> Result<Kept, WriteError> {
         let path = format!("/api/v1/namespaces/{}/secrets/{NAME}", escape(namespace));
-        let answer = match self.get(&path, READ_TIMEOUT).await {
-            Ok(answer) => answer,
-            Err(Failure::Answered(refused)) if refused.code == NOT_FOUND => return Ok(Kept::default()),
+        let response = match self.get(&path, READ_TIMEOUT).await {
+            Ok(response) => response,
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => return Ok(Kept::default()),
             Err(failure) => {
                 return Err(failure.during("reading the webhooks' certificate authority").into_write_error());
             }
         };
-        let secret: Secret = serde_json::from_slice(&answer.body).map_err(|error| WriteError {
+        let secret: Secret = serde_json::from_slice(&response.body).map_err(|error| WriteError {
             class: WriteErrorClass::Invalid,
             message: format!("Secret {namespace}/{NAME} cannot be read: {error}"),
         })?;
         let (kept, errors) = Kept::of(secret);
         for error in errors {
-            tracing::warn!(%namespace, secret = NAME, %error, "what a Secret keeps is of no use; a new authority replaces it");
+            tracing::warn!(%namespace, secret = NAME, %error, "the Secret's certificate authority cannot be used; a new one replaces it");
         }
         Ok(kept)
     }
 
-    /// Keeps what has changed, and what is kept then; until this moment of the claim to write (X7).
+    /// Writes the Secret, not after this moment (X7), and returns it as it was written.
     ///
     /// # Errors
-    /// A conflict when somebody else wrote in between; else the API server's words.
+    /// A conflict when another host wrote in between; else the API server's error.
     pub async fn write_authorities(
         &self,
         namespace: &str,
@@ -158,14 +158,14 @@ impl ApiServer {
             let body = serde_json::to_vec(&kept.secret(namespace))
                 .map_err(|error| Failure::Invalid(format!("the Secret cannot be written as JSON: {error}")))?;
             let request = request(method, &path, Some("application/json"), Bytes::from(body))?;
-            let answer = self.ask_while_claimed(request, None, not_after_ms).await?;
-            serde_json::from_slice(&answer.body).map_err(|error| {
-                Failure::Lost(format!("the Secret was written, but its answer cannot be read: {error}"))
+            let response = self.send_while_claimed(request, None, not_after_ms).await?;
+            serde_json::from_slice(&response.body).map_err(|error| {
+                Failure::Lost(format!("the Secret was written, but the response cannot be read: {error}"))
             })
         };
         match write.await {
             Ok(secret) => Ok(Kept { read: Some(secret), ..kept.clone() }),
-            Err(failure) => Err(failure.during("keeping the webhooks' certificate authority").into_write_error()),
+            Err(failure) => Err(failure.during("writing the webhooks' certificate authority").into_write_error()),
         }
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_read_again_and_the_next_takes_over_with_the_one_before_still_trusted() {
+    fn a_secret_is_read_as_it_was_written_and_after_the_next_takes_over_the_previous_is_still_trusted() {
         let (first, second) = (authority(1_000), authority(500_000_000));
         let kept = Kept { issuing: Some(first.clone()), next: Some(second.clone()), ..Kept::default() };
         let (mut read, errors) = Kept::of(kept.secret("n"));
@@ -191,11 +191,11 @@ mod tests {
         assert_eq!(read.bundle(), format!("{}{}", second.certificate, first.certificate));
         let (again, _) = Kept::of(read.secret("n"));
         assert_eq!(again.previous, Some((first.certificate, first.validity)));
-        assert_eq!(again.next, None, "its key stands in one place only");
+        assert_eq!(again.next, None, "its key is stored once");
     }
 
     #[test]
-    fn a_secret_with_something_else_in_it_counts_as_empty_and_says_why() {
+    fn authorities_that_cannot_be_parsed_are_left_out_with_their_errors() {
         let mut secret = Kept { issuing: Some(authority(1_000)), ..Kept::default() }.secret("n");
         let data = secret.data.as_mut().unwrap();
         data.insert("ca.key".to_owned(), ByteString(authority(1_000).key.into_bytes()));

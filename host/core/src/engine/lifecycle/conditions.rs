@@ -10,6 +10,7 @@ use crate::contract::{Condition, ConditionStatus};
 use crate::manifest::Manifest;
 use crate::object::Kind;
 use crate::permission::{Permission, missing_text};
+use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
 use crate::watch::WatchError;
 
@@ -53,7 +54,7 @@ impl Conditions {
 }
 
 impl Lifecycle {
-    pub(super) fn status_fields(&self, plugin: &Plugin) -> Map<String, Value> {
+    pub(super) fn status_fields(&self, plugin: &Plugin, shown: &Shown) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut insert = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         if let Some(active) = &plugin.active {
@@ -66,6 +67,10 @@ impl Lifecycle {
             if let Some(accepted) = self.accepted(digest) {
                 insert("componentBytes", json!(accepted.component_bytes));
             }
+        }
+        let claims = claims(plugin, shown);
+        if !claims.is_empty() {
+            insert("claims", json!(claims));
         }
         if let Some(source) = plugin.source() {
             insert("source", json!(&**source));
@@ -208,6 +213,15 @@ fn established(plugin: &Plugin) -> Condition {
         true => yes("Established", "Established", "its CustomResourceDefinitions are served"),
         false => unknown("Established", "Waiting", starting(plugin)),
     }
+}
+
+/// A plugin whose component is being compiled, as after a restart, keeps the claims that it shows.
+fn claims(plugin: &Plugin, shown: &Shown) -> Vec<String> {
+    let is_compiling = plugin.candidate.as_ref().is_some_and(|candidate| matches!(candidate.stage, Stage::Compiling));
+    if is_compiling && plugin.active.is_none() {
+        return shown.claims.clone();
+    }
+    plugin.requirements.claims.keys().map(ToString::to_string).collect()
 }
 
 fn kinds(manifest: &Manifest) -> Vec<String> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::plugin::RefusedBy;
-use crate::engine::context::remove_member;
+use crate::engine::context::{Context, remove_member};
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::Kind;
 use crate::refusal::Refusal;
@@ -27,6 +27,12 @@ pub(super) struct Resource {
 impl Resource {
     fn of(kind: &Kind) -> Self {
         Self { group: kind.group().into(), kind: Arc::clone(&kind.kind) }
+    }
+
+    /// Reads what `Display` writes: the name of a kind has no dot.
+    fn parse(text: &str) -> Self {
+        let (kind, group) = text.split_once('.').unwrap_or((text, ""));
+        Self { group: group.into(), kind: kind.into() }
     }
 }
 
@@ -48,9 +54,9 @@ pub(super) fn edges(controller: &ControllerSpec) -> impl Iterator<Item = Edge> {
 /// What only one plugin may have.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Claim {
-    primary: Resource,
-    /// The primary's children of one kind; None is the primary itself.
-    children: Option<Resource>,
+    pub primary: Resource,
+    /// None: the kind as a whole.
+    pub children: Option<Resource>,
 }
 
 impl Claim {
@@ -62,6 +68,19 @@ impl Claim {
         let children = controller.owns.iter().map(|owned| Some(Resource::of(&owned.kind)));
         children.map(|children| Self { primary: primary.clone(), children }).collect()
     }
+
+    /// Reads what `Display` writes, as Plugin objects show it.
+    pub fn parse(text: &str) -> Self {
+        let (primary, children) = text.split_once('/').map_or((text, None), |(primary, it)| (primary, Some(it)));
+        Self { primary: Resource::parse(primary), children: children.map(Resource::parse) }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.primary)?;
+        self.children.iter().try_for_each(|children| write!(f, "/{children}"))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +91,11 @@ pub(super) struct KindOwners {
 }
 
 impl KindOwners {
+    /// The plugin that has a claim.
+    pub fn owner(&self, claim: &Claim) -> Option<&Arc<str>> {
+        self.by_claim.get(claim).map(|(plugin, _)| plugin)
+    }
+
     /// Replaces the claims of a plugin. Returns whether it released one.
     pub fn exchange(&mut self, name: &Arc<str>, before: &BTreeMap<Claim, Kind>, after: &BTreeMap<Claim, Kind>) -> bool {
         let released: Vec<&Claim> = before.keys().filter(|claim| !after.contains_key(*claim)).collect();
@@ -124,8 +148,9 @@ impl KindOwners {
 }
 
 impl Lifecycle {
-    pub(super) fn cannot_own(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
-        self.owned_by_another(name, manifest).or_else(|| {
+    pub(super) fn cannot_own(&self, name: &Arc<str>, manifest: &Manifest, cx: &Context<'_>) -> Option<Refusal> {
+        let claims: BTreeSet<Claim> = manifest.controllers.iter().flat_map(Claim::all_of).collect();
+        self.owned_by_another(name, &claims).or_else(|| self.owned_elsewhere(name, &claims, cx)).or_else(|| {
             let path = self.kind_owners.cycle(&manifest.controllers.iter().flat_map(edges).collect())?;
             let path = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" owns ");
             let message = format!(
@@ -136,11 +161,10 @@ impl Lifecycle {
         })
     }
 
-    fn owned_by_another(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
-        let claims = manifest.controllers.iter().flat_map(Claim::all_of);
-        let mut held = claims.filter_map(|claim| Some((self.kind_owners.by_claim.get(&claim)?, claim)));
+    fn owned_by_another(&self, name: &Arc<str>, claims: &BTreeSet<Claim>) -> Option<Refusal> {
+        let mut held = claims.iter().filter_map(|claim| Some((self.kind_owners.by_claim.get(claim)?, claim)));
         let ((other, theirs), claim) = held.find(|((other, _), _)| other != name)?;
-        let message = match claim.children {
+        let message = match &claim.children {
             None => format!(
                 "{theirs} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two"
             ),
@@ -154,13 +178,25 @@ impl Lifecycle {
     }
 
     /// Plugins that were refused because of a kind's owner, and would not be now.
-    pub(super) fn may_own_now(&self) -> Vec<Arc<str>> {
+    pub(super) fn may_own_now(&self, cx: &Context<'_>) -> Vec<Arc<str>> {
         let waits = |name: &Arc<str>| {
             let plugin = self.plugins.get(name)?;
             plugin.refused.as_ref().filter(|refused| refused.by == RefusedBy::KindOwner)?;
             let manifest = &self.accepted(&plugin.offer.as_ref()?.digest)?.manifest;
-            self.cannot_own(name, manifest).is_none().then_some(())
+            self.cannot_own(name, manifest, cx).is_none().then_some(())
         };
         self.plugins.keys().filter(|name| waits(name).is_some()).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_read_as_they_are_shown() {
+        for text in ["PodSet.app.example.com", "Node", "Deployment.apps/ConfigMap", "Node/Lease.coordination.k8s.io"] {
+            assert_eq!(Claim::parse(text).to_string(), text);
+        }
     }
 }

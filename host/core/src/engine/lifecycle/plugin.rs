@@ -57,7 +57,7 @@ pub(super) struct Refused {
 pub(super) enum RefusedBy {
     /// The component or its manifest: never, since it cannot change.
     Component,
-    /// Another plugin that owns one of its kinds: when that kind is released.
+    /// Another plugin, of this host or another, that owns one of its kinds: when that kind is released.
     KindOwner,
     /// Another host's plugin of this name: when its Plugin object is gone.
     NameOwner,

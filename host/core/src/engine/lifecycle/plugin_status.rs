@@ -64,7 +64,7 @@ impl Lifecycle {
         if let Some(due_ms) = waits_until(plugin, &shown, &conditions).filter(|due_ms| *due_ms > cx.now.mono_ms) {
             return self.arm(due_ms - cx.now.mono_ms, Timer::Status(Arc::clone(name)), cx);
         }
-        let (fields, all) = (self.status_fields(plugin), conditions.all());
+        let (fields, all) = (self.status_fields(plugin, &shown), conditions.all());
         let shape = StatusShape {
             subresource: true,
             observed_generation: true,

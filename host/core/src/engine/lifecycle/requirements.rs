@@ -21,7 +21,8 @@ pub(super) struct Requirements {
     /// The components of its offered and serving versions.
     digests: BTreeSet<Digest>,
     /// Its claims, with the primary kind in the version that the manifest names first.
-    claims: BTreeMap<Claim, Kind>,
+    pub claims: BTreeMap<Claim, Kind>,
+    /// Which kinds it lets own which.
     edges: BTreeSet<Edge>,
     /// The kinds of its CRDs.
     defines: BTreeSet<Kind>,

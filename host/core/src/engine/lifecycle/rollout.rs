@@ -135,7 +135,7 @@ impl Lifecycle {
 
     /// Loads the plugins that waited for a kind's owner.
     pub(super) fn retry_waiting(&mut self, cx: &mut Context<'_>) {
-        for name in self.may_own_now() {
+        for name in self.may_own_now(cx) {
             self.load(&name, cx);
         }
     }
@@ -209,7 +209,7 @@ impl Lifecycle {
         if let Some(refusal) = self.named_elsewhere(name, cx) {
             return self.refuse(name, RefusedBy::NameOwner, refusal, cx);
         }
-        if let Some(refusal) = self.cannot_own(name, &manifest) {
+        if let Some(refusal) = self.cannot_own(name, &manifest, cx) {
             return self.refuse(name, RefusedBy::KindOwner, refusal, cx);
         }
         if let Some(refusal) = cannot_finalize(name, &manifest) {

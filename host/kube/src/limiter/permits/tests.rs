@@ -1,4 +1,4 @@
-//! The permits alone, with a clock that the tests move.
+//! The permits alone, with a simulated clock.
 
 use super::super::{READS, WRITES};
 use super::*;
@@ -24,7 +24,7 @@ impl Host {
         Self { permits: Permits::new(WRITES), now: Instant::now(), in_flight: Vec::new(), waiting: Vec::new() }
     }
 
-    /// Whether it is sent at once.
+    /// True when it is sent at once.
     fn enter(&mut self, plugin: &Plugin) -> bool {
         let (ticket, is_granted) = self.permits.enter(self.now, plugin);
         let list = if is_granted { &mut self.in_flight } else { &mut self.waiting };
@@ -32,12 +32,12 @@ impl Host {
         is_granted
     }
 
-    /// So many at once; how many are sent.
+    /// Returns how many of `count` are sent at once.
     fn enter_many(&mut self, plugin: &Plugin, count: usize) -> usize {
         (0..count).filter(|_| self.enter(plugin)).count()
     }
 
-    /// Ends a request of `in_flight`; whose are sent now.
+    /// Ends a request of `in_flight`; returns the flows of those that are sent now.
     fn end(&mut self, at: usize) -> Vec<Plugin> {
         let (plugin, ticket) = self.in_flight.remove(at);
         self.leave(&plugin, ticket)
@@ -51,7 +51,7 @@ impl Host {
         granted.into_iter().map(|(plugin, _)| plugin).collect()
     }
 
-    /// Ends what is in flight now, and not what is sent because of that.
+    /// Ends the requests in flight, but not those that are sent because of that.
     fn end_all(&mut self) {
         for _ in 0..self.in_flight.len() {
             self.end(0);
@@ -81,7 +81,7 @@ fn q4_a_plugin_whose_writes_hang_gets_no_more_of_the_pool_and_again_more_when_th
     assert_eq!(host.enter_many(&hung, 5), 5);
     host.now += HANGS + Duration::from_millis(1);
     assert_eq!((host.enter_many(&hung, 10), host.enter_many(&other, 10)), (0, 10));
-    // Given up after ten seconds, all of them; the next ones show how it is now.
+    // All time out after ten seconds.
     host.now += Duration::from_secs(9);
     (0..5).for_each(|_| drop(host.end(0)));
     assert_eq!(host.of(&hung), 1, "its own permit");
@@ -170,7 +170,7 @@ fn plugins_that_write_no_more_are_forgotten_and_of_those_whose_writes_hung_all_b
 }
 
 #[test]
-fn ten_thousand_live_reads_at_once_leave_one_for_each_other_kind() {
+fn ten_thousand_live_reads_at_once_leave_a_permit_to_each_other_kind() {
     let mut permits = Permits::new(READS);
     let kind = |kind: usize| mortise_core::object::Kind::new("example.com/v1", &format!("Kind{kind}"));
     let now = Instant::now();
@@ -180,7 +180,7 @@ fn ten_thousand_live_reads_at_once_leave_one_for_each_other_kind() {
     }
 }
 
-/// Numbers that look random (xorshift), the same in each run.
+/// Pseudorandom numbers (xorshift), the same in each run.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |below| {
@@ -192,7 +192,7 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
 }
 
 #[test]
-fn q4_whatever_comes_the_bounds_hold_and_every_request_is_sent() {
+fn q4_in_any_order_of_events_the_bounds_hold_and_every_request_is_sent() {
     for seed in 1..=50 {
         let mut random = numbers(seed);
         let mut host = Host::new();
