@@ -102,3 +102,6 @@ impl Reconciler {
         (self.writing.total(), self.calling.total())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,8 +40,12 @@ impl Reconciler {
         let permission = op.permission();
         state.denied.insert(permission.clone());
         let denied = &mut self.faults.entry(Arc::clone(&plugin)).or_default().denied;
-        denied.entry(permission.clone()).or_default().insert(key.clone());
-        cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
+        let keys = denied.entry(permission.clone()).or_default();
+        let is_first = keys.is_empty();
+        keys.insert(key.clone());
+        if is_first {
+            cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
+        }
     }
 
     /// A write succeeded, so its permission is not denied any more.

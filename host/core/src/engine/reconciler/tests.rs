@@ -1,0 +1,489 @@
+//! The Reconciler alone: messages, changes and results go in; calls, live reads and messages for the other machines come out.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::call::{Call, CallDone};
+use crate::component::Version;
+use crate::contract::{CallResult, Child, Failure, GuestFault, Outcome};
+use crate::digest::Digest;
+use crate::engine::message::{Message, Owner, ToLifecycle, ToOutbox};
+use crate::event::Effect;
+use crate::finalizer;
+use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
+use crate::manifest::Manifest;
+use crate::object::{Interner, Name, Object, ResourceVersion};
+use crate::observation::Observation;
+use crate::store::Store;
+use crate::time::Now;
+use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
+
+mod faults;
+mod writes;
+
+/// The message of an authorizer.
+const DENIED: &str =
+    r#"User "system:serviceaccount:a:b" cannot patch resource "configmaps" in API group "" in the namespace "default""#;
+
+type Sent = (Key, WriteOp);
+
+/// A Reconciler, the cache that it reads, and what it has put out.
+struct Alone {
+    reconciler: Reconciler,
+    now: Now,
+    store: Store,
+    version: u64,
+    may_write: bool,
+    /// Its controllers finalize.
+    finalizes: bool,
+    /// Calls that have not returned.
+    calls: VecDeque<Call>,
+    /// Writes without a result.
+    sent: VecDeque<Sent>,
+    live_reads: Vec<ObjectRef>,
+    /// Messages to the Lifecycle since [`Self::reported`] took them.
+    reported: Vec<String>,
+    /// Reasons of the Events.
+    recorded: Vec<String>,
+    observed: Vec<Observation>,
+}
+
+fn kind(name: &str) -> Kind {
+    let api_version = match name {
+        "ConfigMap" | "Secret" => "v1",
+        "Deployment" => "apps/v1",
+        _ => "example.com/v1",
+    };
+    Kind::new(api_version, name)
+}
+
+fn object(of: &str, name: &str) -> Value {
+    let uid = format!("uid-{name}");
+    let metadata = json!({"name": name, "namespace": "default", "uid": uid, "generation": 1, "resourceVersion": "1"});
+    json!({"apiVersion": &*kind(of).api_version, "kind": of, "metadata": metadata})
+}
+
+/// An outcome with so many ConfigMaps as children.
+fn wants(children: usize) -> CallResult {
+    let object: Arc<str> = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
+    let child = |key: usize| Child { key: key.to_string().into(), object: Arc::clone(&object) };
+    CallResult::Done(Outcome { children: Some((0..children).map(child).collect()), ..Outcome::default() })
+}
+
+fn phase(phase: &str) -> CallResult {
+    let status = Some(json!({"phase": phase}).to_string().into());
+    CallResult::Done(Outcome { status, ..Outcome::default() })
+}
+
+fn trap(message: &str) -> CallResult {
+    CallResult::Fault(GuestFault::BadOutcome { message: message.to_owned() })
+}
+
+impl Alone {
+    /// One that serves nothing. Every kind of these tests is listed.
+    fn new() -> Self {
+        let mut store = Store::default();
+        for of in ["PodSet", "CronSet", "Deployment", "ConfigMap", "Secret"] {
+            store.begin_list(&kind(of));
+            store.end_list(&kind(of), ResourceVersion(1));
+        }
+        Self {
+            reconciler: Reconciler::new(16),
+            now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
+            store,
+            version: 1,
+            may_write: true,
+            finalizes: false,
+            calls: VecDeque::new(),
+            sent: VecDeque::new(),
+            live_reads: Vec::new(),
+            reported: Vec::new(),
+            recorded: Vec::new(),
+            observed: Vec::new(),
+        }
+    }
+
+    /// One that serves the plugin "podset", whose informers are current, for these objects.
+    fn serving(objects: &[&str]) -> Self {
+        let mut alone = Self::new();
+        alone.serve("podset", "1", &["PodSet"]);
+        alone.ready("podset", "PodSet", true);
+        objects.iter().for_each(|name| alone.put(object("PodSet", name)));
+        alone
+    }
+
+    /// An input, and then the queue, as in a step of the engine.
+    fn with(&mut self, input: impl FnOnce(&mut Reconciler, &mut Context<'_>)) {
+        let (mut effects, mut messages) = (Vec::new(), VecDeque::new());
+        let mut cx = Context {
+            now: self.now,
+            store: &self.store,
+            may_write: self.may_write,
+            draining: false,
+            effects: &mut effects,
+            messages: &mut messages,
+        };
+        input(&mut self.reconciler, &mut cx);
+        self.reconciler.run_queue(&mut cx);
+        for effect in effects {
+            match effect {
+                Effect::Call(call) => self.calls.push_back(*call),
+                Effect::ReadLive(target) => self.live_reads.push(target),
+                Effect::Observe(observation) => self.observed.push(observation),
+                effect => panic!("this is not the Reconciler's: {effect:?}"),
+            }
+        }
+        for message in messages {
+            match message {
+                Message::ToOutbox(ToOutbox::Send(outgoing)) => {
+                    let Owner::Key(key) = outgoing.owner else { panic!("its write is of a key: {outgoing:?}") };
+                    assert!(self.may_write, "X7: {:?}", outgoing.op);
+                    self.sent.push_back((key, outgoing.op));
+                }
+                Message::ToOutbox(ToOutbox::Record { record, .. }) => self.recorded.push(record.reason),
+                Message::ToLifecycle(message) => self.reported.push(match message {
+                    ToLifecycle::Denied { plugin, permission, .. } => format!("{plugin} denied {}", permission.verb),
+                    ToLifecycle::Permitted { plugin, permission } => format!("{plugin} permitted {}", permission.verb),
+                    ToLifecycle::Faulted { plugin, message } => format!("{plugin} faulted: {message}"),
+                    ToLifecycle::Recovered { plugin } => format!("{plugin} recovered"),
+                    message => panic!("this is not the Reconciler's: {message:?}"),
+                }),
+                message => panic!("this is not the Reconciler's: {message:?}"),
+            }
+        }
+    }
+
+    fn take(&mut self, message: ToReconciler) {
+        self.with(|reconciler, cx| reconciler.take(message, cx));
+    }
+
+    fn serve(&mut self, plugin: &str, digest: &str, primaries: &[&str]) {
+        let controller = |primary: &&str| {
+            json!({
+                "for": {"apiVersion": &*kind(primary).api_version, "kind": primary}, "finalize": self.finalizes,
+                "owns": [{"apiVersion": "v1", "kind": "ConfigMap"}], "reads": [{"apiVersion": "v1", "kind": "Secret"}],
+            })
+        };
+        let controllers: Vec<Value> = primaries.iter().map(controller).collect();
+        let manifest = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": plugin, "controllers": controllers,
+        });
+        let manifest = Manifest::parse(&manifest.to_string()).unwrap().into();
+        let version = Version { digest: Digest(digest.into()), config: "{}".into() };
+        self.take(ToReconciler::Serve { plugin: plugin.into(), version, manifest });
+    }
+
+    fn ready(&mut self, plugin: &str, primary: &str, ready: bool) {
+        self.take(ToReconciler::SetReady { plugin: plugin.into(), primary: kind(primary), ready });
+    }
+
+    fn withdraw(&mut self, plugin: &str) {
+        self.take(ToReconciler::Withdraw { plugin: plugin.into() });
+    }
+
+    fn pass(&mut self, milliseconds: u64) {
+        self.now.mono_ms += milliseconds;
+        self.with(|_, _| {});
+    }
+
+    /// Somebody creates or changes an object, and its watch shows it.
+    fn put(&mut self, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.show(&object);
+    }
+
+    /// Somebody changes the Secret that the calls for an object read.
+    fn change_secret(&mut self, name: &str) {
+        let mut secret = object("Secret", name);
+        secret["data"] = json!({"version": self.version});
+        self.put(secret);
+    }
+
+    fn show(&mut self, object: &Value) {
+        let object = Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap();
+        let change = self.store.apply(object);
+        self.with(|reconciler, cx| reconciler.on_change(&change, false, cx));
+    }
+
+    fn delete(&mut self, of: &str, name: &str) {
+        self.version += 1;
+        let change = self.store.remove(&kind(of), &Name::new("default", name), ResourceVersion(self.version));
+        self.with(|reconciler, cx| reconciler.on_change(&change, false, cx));
+    }
+
+    /// The calls that are under way: controller, digest and object.
+    fn called(&self) -> Vec<String> {
+        let text = |call: &Call| format!("{} {} {}", call.controller, call.digest, call.object.name.name);
+        self.calls.iter().map(text).collect()
+    }
+
+    /// The first call returns. Every guest reads the Secret that has the name of its object.
+    fn returns(&mut self, result: CallResult) {
+        let mut call = self.calls.pop_front().expect("a call is under way");
+        call.view.get(&ObjectRef { kind: kind("Secret"), name: call.object.name.clone() }).unwrap();
+        let conclusion = call.check.conclude(&call.object, result);
+        let done = CallDone { conclusion, reads: call.view.into_dependencies(), elapsed_us: 1 };
+        self.with(|reconciler, cx| reconciler.on_call_done(call.id, done, cx));
+    }
+
+    /// The writes without a result: the verb and the kind, and the object that they are for.
+    fn writes(&self) -> Vec<String> {
+        let text = |(key, op): &Sent| format!("{} {} {}", op.verb(), op.target().kind.kind, key.name.name);
+        self.sent.iter().map(text).collect()
+    }
+
+    fn wrote(&mut self, (key, op): Sent, result: Result<Written, WriteErrorClass>) {
+        let result = result.map_err(|class| WriteError { class, message: DENIED.to_owned() });
+        self.take(ToReconciler::Wrote { key, op, result });
+    }
+
+    /// The first write fails.
+    fn fail(&mut self, class: WriteErrorClass) {
+        let write = self.sent.pop_front().expect("a write was sent");
+        self.wrote(write, Err(class));
+    }
+
+    /// The first write succeeds; what it made comes back, and is not shown.
+    fn accept(&mut self) -> Value {
+        let (key, op) = self.sent.pop_front().expect("a write was sent");
+        self.version += 1;
+        let name = &op.target().name.name;
+        let mut made = match &op {
+            WriteOp::Apply { body, .. } => serde_json::from_str(body).unwrap(),
+            WriteOp::Patch { body, .. } | WriteOp::PatchStatus { body, .. } => {
+                let (mut made, patch): (_, Value) = (object("PodSet", name), serde_json::from_str(body).unwrap());
+                if let Some(finalizers) = patch["metadata"].get("finalizers") {
+                    made["metadata"]["finalizers"] = finalizers.clone();
+                } else {
+                    made["status"] = patch["status"].clone();
+                }
+                made
+            }
+            op => object(&op.target().kind.kind, name),
+        };
+        made["metadata"]["uid"] = json!(format!("uid-{name}"));
+        made["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let written = Written { uid: format!("uid-{name}").into(), resource_version: ResourceVersion(self.version) };
+        self.wrote((key, op), Ok(written));
+        made
+    }
+
+    /// Every write succeeds and is shown, and so is what follows from that.
+    fn settle(&mut self) {
+        while !self.sent.is_empty() {
+            let made = self.accept();
+            self.show(&made);
+        }
+    }
+
+    fn live_read(&mut self, found: Option<Value>) {
+        let target = self.live_reads.pop().expect("an object is read live");
+        let object = |found: Value| Object::decode(found.to_string().as_bytes(), &mut Interner::default()).unwrap();
+        let result = Ok(found.map(|found| Arc::new(object(found))));
+        self.with(|reconciler, cx| reconciler.on_live_read(&target, &result, cx));
+    }
+
+    fn reported(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.reported)
+    }
+
+    /// How often a key was taken.
+    fn taken(&self) -> usize {
+        self.observed.iter().filter(|seen| matches!(seen, Observation::Taken { .. })).count()
+    }
+
+    /// In how many milliseconds something is due.
+    fn due_in_ms(&self) -> Option<u64> {
+        Some(self.reconciler.next_due_ms()? - self.now.mono_ms)
+    }
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn r4_keys_are_called_when_their_controller_is_ready_and_wait_while_it_is_not() {
+    let mut alone = Alone::new();
+    alone.put(object("PodSet", "web"));
+    alone.ready("podset", "PodSet", true);
+    alone.serve("podset", "1", &["PodSet"]);
+    assert_eq!(alone.called(), NONE, "readiness is of a controller, and there was none");
+    alone.ready("podset", "PodSet", false);
+    alone.ready("other", "PodSet", true);
+    alone.ready("podset", "CronSet", true);
+    assert_eq!(alone.called(), NONE);
+    assert_eq!(alone.reconciler.queue_depths(), [("podset/PodSet".into(), 1)]);
+    alone.ready("podset", "PodSet", true);
+    assert_eq!(alone.called(), ["podset/PodSet 1 web"]);
+    alone.ready("podset", "PodSet", false);
+    alone.returns(wants(1));
+    assert_eq!(alone.writes(), ["patch ConfigMap web"], "a call that has begun counts");
+    alone.settle();
+    alone.change_secret("web");
+    assert_eq!(alone.called(), NONE);
+    alone.ready("podset", "PodSet", true);
+    assert_eq!(alone.called(), ["podset/PodSet 1 web"]);
+}
+
+#[test]
+fn l2_readiness_is_each_plugins_own_where_several_have_one_kind() {
+    let mut alone = Alone::new();
+    alone.serve("a", "1", &["Deployment"]);
+    alone.serve("b", "2", &["Deployment"]);
+    alone.ready("b", "Deployment", true);
+    alone.put(object("Deployment", "web"));
+    assert_eq!(alone.called(), ["b/Deployment 2 web"]);
+    alone.withdraw("b");
+    assert_eq!(alone.reconciler.queue_depths(), [("a/Deployment".into(), 1)], "the other keeps its key");
+    alone.ready("a", "Deployment", true);
+    assert_eq!(alone.called(), ["b/Deployment 2 web", "a/Deployment 1 web"]);
+}
+
+#[test]
+fn l1_a_version_takes_over_between_two_calls_and_keeps_what_was_ready() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.serve("podset", "2", &["PodSet"]);
+    assert_eq!(alone.called(), ["podset/PodSet 1 web"], "one turn of a key at a time");
+    alone.returns(wants(1));
+    assert_eq!((alone.writes(), alone.called()), (vec![], vec!["podset/PodSet 2 web".to_owned()]));
+    alone.returns(wants(1));
+    assert_eq!(alone.writes(), ["patch ConfigMap web"]);
+    alone.settle();
+    // W1: a version is a reason to call, also where nothing else has changed.
+    alone.serve("podset", "3", &["PodSet"]);
+    assert_eq!(alone.called(), ["podset/PodSet 3 web"]);
+}
+
+#[test]
+fn a_version_without_one_of_the_controllers_ends_its_keys_and_no_others() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.serve("podset", "2", &["PodSet", "CronSet"]);
+    alone.ready("podset", "CronSet", true);
+    alone.put(object("CronSet", "nightly"));
+    alone.returns(wants(0));
+    assert_eq!(alone.called(), ["podset/CronSet 2 nightly", "podset/PodSet 2 web"]);
+    alone.serve("podset", "3", &["PodSet"]);
+    alone.returns(wants(1));
+    assert_eq!((alone.writes(), alone.reconciler.key_count()), (vec![], 1), "nobody wants this any more");
+    alone.put(object("CronSet", "nightly"));
+    assert_eq!(alone.called(), ["podset/PodSet 2 web"]);
+}
+
+#[test]
+fn l3_withdraw_ends_keys_and_timers_and_nothing_is_kept_of_them() {
+    let names = ["calling", "exists", "faulted", "settled", "waiting", "denied", "writing"];
+    let mut alone = Alone::serving(&names);
+    alone.calls.rotate_left(1);
+    alone.returns(wants(1));
+    alone.fail(WriteErrorClass::AlreadyExists);
+    alone.returns(trap("it traps"));
+    alone.returns(wants(0));
+    alone.returns(wants(1));
+    alone.accept();
+    alone.returns(wants(1));
+    alone.fail(WriteErrorClass::Denied);
+    alone.returns(wants(3));
+    assert_eq!(
+        (alone.called(), alone.writes()),
+        (vec!["podset/PodSet 1 calling".to_owned()], vec!["patch ConfigMap writing".to_owned()])
+    );
+    alone.ready("podset", "PodSet", false);
+    alone.put(object("PodSet", "queued"));
+    alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms: alone.now.mono_ms + 60_000 });
+    assert_eq!((alone.reconciler.under_way(), alone.reported().len()), ((2, 1), 2), "one denied, one faulted");
+
+    alone.withdraw("podset");
+    assert_eq!((alone.reconciler.next_due_ms(), alone.reconciler.queue_depths()), (None, vec![]));
+    assert_eq!(alone.reconciler.under_way(), (0, 1));
+    // Results that come late are nobody's.
+    alone.returns(wants(1));
+    alone.accept();
+    alone.live_read(Some(object("ConfigMap", "exists")));
+    alone.change_secret("settled");
+    alone.take(ToReconciler::Resync);
+    alone.pass(24 * 3_600_000);
+    assert_eq!((alone.called(), alone.writes(), alone.reported()), (vec![], vec![], vec![]));
+    assert_eq!(alone.reconciler.under_way(), (0, 0));
+    let left = format!("{:?}", alone.reconciler);
+    for part in ["podset", "default/", "v1/"] {
+        assert!(!left.contains(part), "no plugin, object or kind is named: {left}");
+    }
+}
+
+#[test]
+fn x7_a_resync_looks_at_every_object_once_and_x5_writes_nothing_that_is_there() {
+    let mut alone = Alone::serving(&["a", "b"]);
+    for _ in 0..2 {
+        alone.returns(wants(1));
+    }
+    alone.settle();
+    alone.pass(2_000);
+    let before = alone.taken();
+    alone.take(ToReconciler::Resync);
+    assert_eq!((alone.taken() - before, alone.called(), alone.writes()), (2, vec![], vec![]));
+    let last = alone.observed.iter().rev().find(|seen| matches!(seen, Observation::Reconciled { .. }));
+    assert!(matches!(last, Some(Observation::Reconciled { skipped: true, .. })), "W2: {last:?}");
+    alone.ready("podset", "PodSet", false);
+    alone.take(ToReconciler::Resync);
+    assert_eq!(alone.taken() - before, 2, "R4");
+}
+
+#[test]
+fn x1_after_a_resync_a_finalizer_stays_while_a_write_of_the_host_before_may_land() {
+    for resyncs in [false, true] {
+        let mut alone = Alone::new();
+        alone.finalizes = true;
+        alone.serve("podset", "1", &["PodSet"]);
+        alone.ready("podset", "PodSet", true);
+        alone.put(object("PodSet", "web"));
+        alone.returns(wants(0));
+        alone.settle();
+        while !alone.calls.is_empty() {
+            alone.returns(wants(0));
+        }
+        if resyncs {
+            alone.take(ToReconciler::Resync);
+        }
+        let mut deleted = object("PodSet", "web");
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        deleted["metadata"]["finalizers"] = json!([finalizer::name("podset")]);
+        alone.put(deleted);
+        alone.returns(CallResult::Done(Outcome { finalized: true, ..Outcome::default() }));
+        if resyncs {
+            alone.pass(WRITE_TIMEOUT_MS - 1);
+            assert_eq!(alone.writes(), NONE);
+            alone.pass(1);
+            // What its guest looked at may be what the other host has written.
+            alone.live_read(None);
+        }
+        assert_eq!(alone.writes(), ["patch PodSet web"], "resyncs: {resyncs}");
+    }
+}
+
+#[test]
+fn q4_a_throttled_plugin_ends_what_it_began_and_waits_and_others_do_not() {
+    let throttle = |alone: &mut Alone| {
+        let until_ms = alone.now.mono_ms + 5_000;
+        alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms });
+    };
+    let mut idle = Alone::serving(&[]);
+    throttle(&mut idle);
+    assert_eq!(idle.due_in_ms(), Some(5_000));
+    let mut alone = Alone::serving(&["web"]);
+    alone.serve("cron", "2", &["CronSet"]);
+    alone.ready("cron", "CronSet", true);
+    alone.returns(wants(3));
+    throttle(&mut alone);
+    alone.settle();
+    let of_web = alone.store.snapshot().owned(&kind("ConfigMap"), "uid-web").count();
+    assert_eq!(of_web, 3, "its plan was begun");
+    alone.change_secret("web");
+    alone.put(object("CronSet", "nightly"));
+    assert_eq!(alone.called(), ["cron/CronSet 2 nightly"]);
+    alone.pass(4_999);
+    assert_eq!(alone.called().len(), 1);
+    alone.pass(1);
+    assert_eq!(alone.called(), ["cron/CronSet 2 nightly", "podset/PodSet 1 web"]);
+}

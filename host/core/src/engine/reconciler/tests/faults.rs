@@ -1,0 +1,70 @@
+//! What the Lifecycle receives of the keys of a plugin: each right and fault once when it begins and once when it ends.
+
+use super::*;
+
+#[test]
+fn l5_a_right_is_reported_once_when_it_is_refused_and_once_when_no_key_is_refused_it() {
+    let denied = || {
+        let mut alone = Alone::serving(&["a", "b"]);
+        for _ in 0..2 {
+            alone.returns(wants(1));
+            alone.fail(WriteErrorClass::Denied);
+        }
+        assert_eq!(alone.reported(), ["podset denied patch"], "for both keys");
+        alone.pass(10);
+        alone.fail(WriteErrorClass::Denied);
+        alone.fail(WriteErrorClass::Denied);
+        assert_eq!(alone.reported(), NONE, "the same again");
+        alone
+    };
+    let mut used = denied();
+    used.pass(20);
+    used.accept();
+    assert_eq!(used.reported(), ["podset permitted patch"], "one key has used it");
+    used.accept();
+    assert_eq!(used.reported(), NONE);
+
+    let mut unneeded = denied();
+    unneeded.delete("PodSet", "a");
+    assert_eq!(unneeded.reported(), NONE, "the other needs it still");
+    unneeded.change_secret("b");
+    unneeded.returns(wants(0));
+    assert_eq!(unneeded.reported(), ["podset permitted patch"]);
+
+    let mut replaced = denied();
+    replaced.serve("podset", "2", &["PodSet"]);
+    replaced.returns(wants(1));
+    assert_eq!(replaced.reported(), NONE, "the Lifecycle has forgotten it as well");
+    replaced.fail(WriteErrorClass::Denied);
+    assert_eq!(replaced.reported(), ["podset denied patch"]);
+}
+
+#[test]
+fn l5_faults_are_reported_once_when_the_first_key_has_one_and_once_when_none_has() {
+    let mut alone = Alone::serving(&["a", "b"]);
+    alone.returns(trap(&"x".repeat(10_000)));
+    let [faulted] = &alone.reported()[..] else { panic!("one message") };
+    assert!(faulted.starts_with("podset faulted: PodSet default/a: "), "{faulted}");
+    assert!(faulted.len() < 1_100, "it becomes part of a condition: {}", faulted.len());
+    alone.returns(trap("it traps"));
+    alone.pass(10);
+    alone.returns(trap("it traps again"));
+    assert_eq!(alone.reported(), NONE);
+    alone.returns(CallResult::Failed(Failure::Retry("not yet".to_owned())));
+    assert_eq!(alone.reported(), NONE, "one of two has recovered");
+    let other = if alone.reconciler.keys.get(&key_of(&alone, "a")).unwrap().is_faulted { "a" } else { "b" };
+    alone.delete("PodSet", other);
+    assert_eq!(alone.reported(), ["podset recovered"]);
+    alone.put(object("PodSet", "c"));
+    alone.returns(trap("it traps"));
+    alone.reported();
+    alone.serve("podset", "2", &["PodSet"]);
+    while !alone.calls.is_empty() {
+        alone.returns(wants(0));
+    }
+    assert_eq!(alone.reported(), NONE, "the Lifecycle has forgotten it as well");
+}
+
+fn key_of(alone: &Alone, name: &str) -> Key {
+    Key { controller: alone.reconciler.reconcilers_of(&kind("PodSet"))[0], name: Name::new("default", name) }
+}

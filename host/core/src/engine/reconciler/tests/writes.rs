@@ -1,0 +1,180 @@
+//! Results of writes: what each means for its plan and its key.
+
+use super::*;
+
+#[test]
+fn r2_a_key_is_not_called_before_its_write_is_shown() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(wants(1));
+    let child = alone.accept();
+    alone.change_secret("web");
+    alone.put(object("Secret", "another"));
+    assert_eq!(alone.called(), NONE);
+    alone.show(&child);
+    assert_eq!(alone.called(), ["podset/PodSet 1 web"]);
+    let view = &mut alone.calls[0].view;
+    let owned = view.owned(&kind("ConfigMap"), &["metadata.uid".to_owned()]).unwrap();
+    assert!(owned.contains(child["metadata"]["uid"].as_str().unwrap()), "{owned}");
+}
+
+#[test]
+fn r2_a_write_that_is_not_shown_in_time_is_read_live_and_one_that_was_undone_is_repeated() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(wants(1));
+    let child = alone.accept();
+    alone.pass(CONSISTENCY_TIMEOUT_MS - 1);
+    assert_eq!(alone.live_reads, []);
+    alone.pass(1);
+    assert_eq!(alone.live_reads.len(), 1);
+    alone.live_read(Some(child));
+    assert_eq!((alone.called(), alone.writes()), (vec![], vec![]), "it is there, so the view is behind");
+    alone.pass(CONSISTENCY_TIMEOUT_MS);
+    alone.live_read(None);
+    assert_eq!(alone.writes(), ["patch ConfigMap web"], "somebody has deleted it");
+}
+
+#[test]
+fn q3_a_failed_write_ends_its_plan_and_the_key_comes_back_with_backoff() {
+    for (class, least_ms) in [
+        (WriteErrorClass::Conflict, 5),
+        (WriteErrorClass::Invalid, 5),
+        (WriteErrorClass::Unknown, 5),
+        (WriteErrorClass::TooManyRequests { retry_after_ms: 7_000 }, 7_000),
+    ] {
+        let mut alone = Alone::serving(&["web"]);
+        alone.returns(wants(3));
+        alone.fail(class);
+        let due_ms = alone.due_in_ms().unwrap();
+        assert!(alone.writes().is_empty() && (least_ms..=least_ms + 1).contains(&due_ms), "{class:?}: {due_ms} ms");
+        alone.pass(due_ms - 1);
+        assert_eq!(alone.writes(), NONE);
+        alone.pass(1);
+        assert_eq!((alone.writes(), alone.called()), (vec!["patch ConfigMap web".to_owned()], vec![]), "{class:?}");
+    }
+}
+
+#[test]
+fn x4_a_delete_that_finds_another_object_or_none_has_succeeded_and_is_waited_for() {
+    for class in [WriteErrorClass::Conflict, WriteErrorClass::NotFound] {
+        let mut alone = Alone::serving(&["web"]);
+        alone.returns(wants(1));
+        let child = alone.accept();
+        alone.show(&child);
+        alone.change_secret("web");
+        alone.returns(wants(0));
+        assert_eq!(alone.writes(), ["delete ConfigMap web"]);
+        alone.fail(class);
+        alone.change_secret("web");
+        assert_eq!((alone.called(), alone.writes(), alone.due_in_ms()), (vec![], vec![], Some(CONSISTENCY_TIMEOUT_MS)));
+        alone.delete("ConfigMap", child["metadata"]["name"].as_str().unwrap());
+        assert_eq!(alone.called(), ["podset/PodSet 1 web"]);
+    }
+}
+
+#[test]
+fn x3_a_create_that_meets_an_object_reads_live_whose_it_is() {
+    let exists = || {
+        let mut alone = Alone::serving(&["web"]);
+        alone.returns(wants(1));
+        let (_, op) = alone.sent[0].clone();
+        let WriteOp::Apply { body, .. } = op else { panic!("an apply: {op:?}") };
+        let mut child: Value = serde_json::from_str(&body).unwrap();
+        child["metadata"]["uid"] = json!("uid-first-try");
+        child["metadata"]["resourceVersion"] = json!("2");
+        alone.fail(WriteErrorClass::AlreadyExists);
+        assert_eq!((alone.live_reads.len(), alone.reconciler.under_way()), (1, (1, 0)), "the plan waits for the read");
+        (alone, child)
+    };
+    let (mut ours, child) = exists();
+    ours.live_read(Some(child.clone()));
+    assert_eq!((ours.writes(), ours.recorded.len(), ours.due_in_ms()), (vec![], 0, Some(CONSISTENCY_TIMEOUT_MS)));
+    ours.show(&child);
+    assert!(ours.reconciler.waiting.is_empty());
+
+    let (mut of_another, mut child) = exists();
+    child["metadata"]["ownerReferences"] = json!([]);
+    of_another.live_read(Some(child));
+    assert_eq!(of_another.recorded, ["ChildExists"]);
+    assert!(of_another.due_in_ms().is_some_and(|due_ms| due_ms < 10), "it comes back with backoff");
+
+    let (mut gone, _) = exists();
+    gone.live_read(None);
+    gone.pass(10);
+    assert_eq!((gone.recorded.len(), gone.writes()), (0, vec!["patch ConfigMap web".to_owned()]));
+}
+
+#[test]
+fn w3_the_own_status_wakes_nobody_unless_one_of_unknown_result_may_show_with_it() {
+    let mut alone = Alone::serving(&["web"]);
+    let looks_at_own_status = |alone: &mut Alone| {
+        let (shown, before) = (alone.accept(), alone.taken());
+        alone.show(&shown);
+        alone.taken() - before
+    };
+    alone.returns(phase("First"));
+    assert_eq!(looks_at_own_status(&mut alone), 0);
+    alone.change_secret("web");
+    alone.returns(phase("Second"));
+    alone.fail(WriteErrorClass::Unknown);
+    alone.pass(10);
+    assert_eq!(looks_at_own_status(&mut alone), 1, "the first try may have landed between two looks of the watch");
+    alone.returns(phase("Second"));
+    alone.pass(WRITE_TIMEOUT_MS);
+    alone.change_secret("web");
+    alone.returns(phase("Third"));
+    assert_eq!(looks_at_own_status(&mut alone), 0, "it cannot land any more");
+}
+
+#[test]
+fn a_result_for_an_object_that_is_gone_ends_its_key() {
+    let mut alone = Alone::serving(&["calling", "writing"]);
+    alone.calls.swap(0, 1);
+    alone.returns(wants(1));
+    alone.delete("PodSet", "writing");
+    alone.delete("PodSet", "calling");
+    assert_eq!(alone.reconciler.key_count(), 2);
+    alone.accept();
+    alone.returns(wants(1));
+    assert_eq!((alone.reconciler.key_count(), alone.reconciler.under_way(), alone.writes()), (0, (0, 0), vec![]));
+    let ended = alone.observed.iter().filter(|seen| matches!(seen, Observation::TurnEnded { .. })).count();
+    assert_eq!(ended, 2);
+}
+
+#[test]
+fn r6_after_a_restore_nothing_waits_for_a_version_and_what_was_called_or_read_before_is_void() {
+    let mut alone = Alone::serving(&["calling", "reading", "waiting"]);
+    alone.calls.rotate_left(1);
+    alone.returns(wants(1));
+    alone.fail(WriteErrorClass::AlreadyExists);
+    alone.returns(wants(1));
+    alone.accept();
+    alone.with(Reconciler::on_restored);
+    assert_eq!(alone.called(), ["podset/PodSet 1 calling"], "one turn of a key at a time");
+    assert_eq!(alone.writes(), ["patch ConfigMap waiting"], "its write may have been taken back");
+    alone.returns(wants(1));
+    assert_eq!((alone.called(), alone.writes().len()), (vec!["podset/PodSet 1 calling".to_owned()], 1));
+    alone.live_read(Some(object("ConfigMap", "of-another")));
+    assert_eq!(alone.recorded, NONE, "it may be another's no more");
+    alone.pass(10);
+    assert_eq!(alone.writes(), ["patch ConfigMap waiting", "patch ConfigMap reading"]);
+}
+
+#[test]
+fn x7_without_the_right_to_write_no_key_is_taken_and_a_plan_ends_between_two_writes() {
+    let mut alone = Alone::serving(&["calling", "writing"]);
+    alone.calls.swap(0, 1);
+    alone.returns(wants(3));
+    alone.may_write = false;
+    let child = alone.accept();
+    alone.show(&child);
+    alone.returns(wants(1));
+    alone.put(object("PodSet", "new"));
+    alone.pass(60_000);
+    assert_eq!((alone.called(), alone.writes()), (vec![], vec![]));
+    alone.may_write = true;
+    alone.pass(0);
+    let mut called = alone.called();
+    called.sort();
+    assert_eq!(called, ["podset/PodSet 1 calling", "podset/PodSet 1 new"], "what it returned meanwhile is void");
+    assert_eq!(alone.writes(), ["patch ConfigMap writing"], "the plan goes on where it ended");
+}
