@@ -1,9 +1,9 @@
-//! The components that the engine refers to: their origins until they are compiled, then the loaded plugins, until the engine
-//! unloads them. Compilations run on their own threads, each with one child process.
+//! The components that the engine refers to: their origins until they are compiled, then the loaded plugins, until the
+//! engine unloads them. Compilations run on their own threads, each with one child process.
 //!
-//! A component's bytes are not kept: a compile thread reads them when it compiles them, and not at all on a hit of the compile
-//! cache. So memory holds, for each compile thread, at most one component of [`mortise_core::limits::MAX_COMPONENT_BYTES`] and
-//! its packed form, for any number of components.
+//! A component's bytes are not kept: a compile thread reads them when it compiles them, and not at all on a hit of the
+//! compile cache. So memory holds, for each compile thread, at most one component of
+//! [`mortise_core::limits::MAX_COMPONENT_BYTES`] and its packed form, for any number of components.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,8 +33,8 @@ mod origin;
 #[cfg(test)]
 mod tests;
 
-/// Compile threads. A compiler uses all cores and some hundred MiB, so more would not be faster; a second one lets a cached
-/// component pass a slow one.
+/// Compile threads. A compiler uses all cores and some hundred MiB, so more would not be faster; a second one lets a
+/// cached component pass a slow one.
 const COMPILERS: usize = 2;
 /// Pause of a compile thread after the API server did not return a ConfigMap: the next job would most likely fail too.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(5);
@@ -122,8 +122,8 @@ impl Components {
         None
     }
 
-    /// Takes the result of a compile thread; returns the engine's event. None when the engine has unloaded the component, or
-    /// another thread was faster.
+    /// Takes the result of a compile thread; returns the engine's event. None when the engine has unloaded the
+    /// component, or another thread was faster.
     pub(crate) fn loaded(&mut self, digest: Digest, loaded: Loaded) -> Option<Event> {
         let known = self.known.get_mut(&digest)?;
         let Stage::Compiling { offered_again } = known.stage else { return None };

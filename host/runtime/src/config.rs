@@ -47,8 +47,8 @@ pub struct Config {
     pub webhook: WebhookConfig,
 }
 
-/// The threads that run reconciles: the requested number, else the cores and one more, since one plugin never has all threads
-/// but should have all cores when it is alone. At least [`MIN_WORKERS`].
+/// The threads that run reconciles: the requested number, else the cores and one more, since one plugin never has all
+/// threads but should have all cores when it is alone. At least [`MIN_WORKERS`].
 pub fn workers(requested: Option<NonZeroUsize>) -> NonZeroUsize {
     let cores = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let fewest = NonZeroUsize::new(MIN_WORKERS).unwrap_or(NonZeroUsize::MIN);
@@ -62,7 +62,8 @@ pub struct WebhookConfig {
     pub address: Address,
     /// The DNS names and IP addresses of the certificate.
     pub names: Vec<String>,
-    /// A folder with tls.crt, tls.key and optionally ca.crt, which somebody else writes. None: the host's own authority.
+    /// A folder with tls.crt, tls.key and optionally ca.crt, which somebody else writes. None: the host's own
+    /// authority.
     pub certificate_dir: Option<PathBuf>,
     /// The server's listener.
     pub bind: BindAddress,

@@ -1,8 +1,8 @@
-//! Performs the engine's effects: starts and stops watches, submits calls to the workers, sends writes to the API server, and
-//! counts and logs observations. Every result comes back as an input of the event loop.
+//! Performs the engine's effects: starts and stops watches, submits calls to the workers, sends writes to the API
+//! server, and counts and logs observations. Every result comes back as an input of the event loop.
 //!
-//! Nothing here waits: writes and live reads wait for their permits in tasks of their own. The engine bounds what is in flight:
-//! one call for each key, as many calls as it has slots, and its plans' writes.
+//! Nothing here waits: writes and live reads wait for their permits in tasks of their own. The engine bounds what is in
+//! flight: one call for each key, as many calls as it has slots, and its plans' writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

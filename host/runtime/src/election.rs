@@ -1,5 +1,5 @@
-//! The host's part in the leader election: a thread, a runtime and a connection of their own, so that a busy host delays no
-//! renewal. Whether the host leads is reported to the event loop and in a metric.
+//! The host's part in the leader election: a thread, a runtime and a connection of their own, so that a busy host
+//! delays no renewal. Whether the host leads is reported to the event loop and in a metric.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::input::Input;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
 
-/// How long the release of the Lease may take. It is one request; without it the next host waits until the Lease expires, for
-/// which this host should not delay its end.
+/// How long the release of the Lease may take. It is one request; without it the next host waits until the Lease
+/// expires, for which this host should not delay its end.
 const RELEASE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Election {
@@ -79,8 +79,8 @@ impl Election {
     }
 }
 
-/// Reports each change, or the newest of several when the loop is busy. The election never waits for the loop; meanwhile the
-/// claim of each write bounds it.
+/// Reports each change, or the newest of several when the loop is busy. The election never waits for the loop;
+/// meanwhile the claim of each write bounds it.
 async fn report(
     mut standing: watch::Receiver<Standing>,
     lease: Arc<str>,

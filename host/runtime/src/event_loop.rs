@@ -1,8 +1,9 @@
 //! The one event loop. It takes inputs, steps the engine with each and performs the effects before the next. It decides
 //! nothing and does no I/O itself. It owns the engine, so nothing is locked.
 //!
-//! Inputs come through one bounded channel: a watch that lists faster than the engine steps waits. No effect waits for an
-//! input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that it waits for no input.
+//! Inputs come through one bounded channel: a watch that lists faster than the engine steps waits. No effect waits for
+//! an input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that it waits for no
+//! input.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,19 +25,19 @@ use crate::state::{HostState, Publisher};
 #[cfg(test)]
 mod tests;
 
-/// Inputs in the channel. Some milliseconds of work: enough that a list keeps the loop busy, few enough that a result behind
-/// it is not late.
+/// Inputs in the channel. Some milliseconds of work: enough that a list keeps the loop busy, few enough that a result
+/// behind it is not late.
 pub(crate) const INPUTS: usize = 1_024;
 /// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is.
 const BATCH: usize = 256;
-/// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond more.
-/// Longer than the usual requeues of a plugin with work.
+/// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond
+/// more. Longer than the usual requeues of a plugin with work.
 const UNUSED: Duration = Duration::from_secs(300);
 /// How often the loop looks for such plugins.
 const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
 
-/// How long a host is not ready because of plugins that start. They take seconds; one that does not must not keep the others
-/// out of their Service.
+/// How long a host is not ready because of plugins that start. They take seconds; one that does not must not keep the
+/// others out of their Service.
 const START_MS: u64 = 60_000;
 
 pub(crate) struct EventLoop {
@@ -148,9 +149,9 @@ impl EventLoop {
         }
     }
 
-    /// Steps the engine, performs its effects, and steps it with the results that some have at once. Terminates, because such
-    /// a result is a refusal, and the engine retries later. The effects of one event are performed before the next event: a
-    /// component that is unloaded and offered again in one round depends on this order.
+    /// Steps the engine, performs its effects, and steps it with the results that some have at once. Terminates,
+    /// because such a result is a refusal, and the engine retries later. The effects of one event are performed before
+    /// the next event: a component that is unloaded and offered again in one round depends on this order.
     fn step(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {

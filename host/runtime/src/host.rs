@@ -1,5 +1,5 @@
-//! Starts every part of the host, and ends them in order: after a signal the writes in flight finish, a second signal ends the
-//! process at once, and a part that fails ends it with its name.
+//! Starts every part of the host, and ends them in order: after a signal the writes in flight finish, a second signal
+//! ends the process at once, and a part that fails ends it with its name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,9 +39,9 @@ use crate::webhooks::review::Reviewer;
 
 /// Time for writes in flight after a signal: their own timeout. Kubernetes waits 30 s before it kills.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Threads of the I/O runtime. It moves bytes between sockets and channels and decodes watch events, more than a hundred
-/// thousand a second; longer work has its own threads. A second I/O thread makes nothing faster and costs a tenth more CPU
-/// (measured): the two wake each other for short work.
+/// Threads of the I/O runtime. It moves bytes between sockets and channels and decodes watch events, more than a
+/// hundred thousand a second; longer work has its own threads. A second I/O thread makes nothing faster and costs a
+/// tenth more CPU (measured): the two wake each other for short work.
 const IO_THREADS: usize = 1;
 
 /// Runs the host until a signal ends it.

@@ -1,5 +1,5 @@
-//! A running host: connects the pure engine of mortise-core with the crates that do I/O. Read `event_loop.rs` first: it is the
-//! only loop. `effects.rs` performs the engine's effects, `host.rs` starts and ends the parts.
+//! A running host: connects the pure engine of mortise-core with the crates that do I/O. Read `event_loop.rs` first: it
+//! is the only loop. `effects.rs` performs the engine's effects, `host.rs` starts and ends the parts.
 //!
 //! This crate decides nothing about plugins or objects, and knows neither wasmtime nor the Kubernetes API.
 

@@ -1,6 +1,6 @@
-//! From a digest to a component that can be called. A component that this host accepted before comes from the compile cache,
-//! without a read of its bytes. Any other passes the scan, the compiler in its child process and the trial. `mortise inspect`
-//! takes the same steps and refuses with the same messages.
+//! From a digest to a component that can be called. A component that this host accepted before comes from the compile
+//! cache, without a read of its bytes. Any other passes the scan, the compiler in its child process and the trial.
+//! `mortise inspect` takes the same steps and refuses with the same messages.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,8 +20,8 @@ use mortise_wasm::scan::prescan;
 
 /// The subcommand of this binary that is the compiler's child process.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
-/// Pauses before retries when the machine cannot run the compiler (no process, disk space or processor time). After the last
-/// one the plugin is refused until it changes or the host restarts; the refusal is not cached.
+/// Pauses before retries when the machine cannot run the compiler (no process, disk space or processor time). After the
+/// last one the plugin is refused until it changes or the host restarts; the refusal is not cached.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The engine, and the compiler for it.
@@ -53,8 +53,8 @@ impl Loader {
         Ok(Self { engine, compiler })
     }
 
-    /// Loads the component of a digest; calls `read` for its bytes unless the compile cache has its trial. Blocks while the
-    /// compiler runs.
+    /// Loads the component of a digest; calls `read` for its bytes unless the compile cache has its trial. Blocks while
+    /// the compiler runs.
     ///
     /// # Errors
     /// The refusal that the Plugin object's conditions show, or the error of `read`.

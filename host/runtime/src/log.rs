@@ -1,7 +1,9 @@
-//! The log on standard error, as text or JSON. A guest's lines and faults, the writes of its outcome and the end of its reconcile
-//! are in one span with the controller, the object and the digest. The host's own writes, such as Events, have no span.
+//! The log on standard error, as text or JSON. A guest's lines and faults, the writes of its outcome and the end of its
+//! reconcile are in one span with the controller, the object and the digest. The host's own writes, such as Events,
+//! have no span.
 //!
-//! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there twice.
+//! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there
+//! twice.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -50,8 +52,8 @@ impl FromStr for Level {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A level alone is for this program: libraries log too much, so they only warn. The API client logs every refused
-        // connection as an error, which the host logs with its request.
+        // A level alone is for this program: libraries log too much, so they only warn. The API client logs every
+        // refused connection as an error, which the host logs with its request.
         let directives = match text.parse::<LevelFilter>() {
             Ok(level) => format!("warn,kube_client=off,mortise={level},{GUEST_TARGET}={level}"),
             // The filter would take any word for the name of a crate, and log nothing.
@@ -85,8 +87,8 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 /// A controller and the object that it reconciles.
 type ReconcileKey = (Arc<str>, ObjectRef);
 
-/// The reconciles in progress, so that each line of one has its digest on any thread. It has an entry for each key from its call
-/// to the end of its turn. Spans are created only for lines.
+/// The reconciles in progress, so that each line of one has its digest on any thread. It has an entry for each key from
+/// its call to the end of its turn. Spans are created only for lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reconciles {
     digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,

@@ -1,8 +1,8 @@
 //! Metrics: controller-runtime's and client-go's own series, so that existing dashboards work with
 //! `controller=<plugin>/<kind>`, and mortise's series beside them.
 //!
-//! Observations, calls and writes come in; the text of `/metrics` comes out. No label has an object's name: the number of
-//! series grows with plugins, never with objects, and shrinks when plugins are removed.
+//! Observations, calls and writes come in; the text of `/metrics` comes out. No label has an object's name: the number
+//! of series grows with plugins, never with objects, and shrinks when plugins are removed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +33,8 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-/// Reconciles in progress of one controller whose start is remembered for `longest_running_processor_seconds`. Four times the
-/// highest concurrency of a manifest; beyond it the oldest is dropped, and a graph is less exact.
+/// Reconciles in progress of one controller whose start is remembered for `longest_running_processor_seconds`. Four
+/// times the highest concurrency of a manifest; beyond it the oldest is dropped, and a graph is less exact.
 const MAX_RUNNING: usize = 1_024;
 
 /// Every series of the process. Cheap to share; all methods are callable from any thread.
@@ -43,7 +43,8 @@ pub(crate) struct Metrics {
     all: AllSeries,
     families: Families,
     leads: Series<LeaseLabels, Gauge>,
-    /// The starts of reconciles in progress, by controller. A scrape computes series from them, so an idle host needs no timer.
+    /// The starts of reconciles in progress, by controller. A scrape computes series from them, so an idle host needs
+    /// no timer.
     running: Mutex<BTreeMap<Arc<str>, VecDeque<Instant>>>,
 }
 
@@ -312,8 +313,8 @@ impl Metrics {
         self.ended(at, controller, Some(elapsed_ms));
     }
 
-    /// Removes the start of the reconcile that ended. Observations have no identity, so it is the one whose age is closest to
-    /// the reconcile's duration, or the oldest without one.
+    /// Removes the start of the reconcile that ended. Observations have no identity, so it is the one whose age is
+    /// closest to the reconcile's duration, or the oldest without one.
     fn ended(&self, at: Instant, controller: &Arc<str>, elapsed_ms: Option<u64>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(starts) = running.get_mut(controller) else { return };

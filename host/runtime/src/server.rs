@@ -1,7 +1,7 @@
 //! The HTTP/1.1 server for metrics, probes and webhooks: connections, TLS and their bounds. It knows no paths.
 //!
-//! Every connection has a task. At its bound a listener closes the connection that has been idle longest, so idle connections
-//! do not exclude new ones, and no request in progress is cut off.
+//! Every connection has a task. At its bound a listener closes the connection that has been idle longest, so idle
+//! connections do not exclude new ones, and no request in progress is cut off.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use tokio_rustls::TlsAcceptor;
 mod tests;
 pub(crate) mod tls;
 
-/// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none; three
-/// listeners take less than half of the 1,024 files that a process may open by default.
+/// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none;
+/// three listeners take less than half of the 1,024 files that a process may open by default.
 const MAX_CONNECTIONS: usize = 128;
 /// A handshake takes milliseconds.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// From one request to the end of the next one's head. API servers close their connections after 90 s and scrapes come every
-/// minute, so this never closes one that is about to be used.
+/// From one request to the end of the next one's head. API servers close their connections after 90 s and scrapes come
+/// every minute, so this never closes one that is about to be used.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest body. An AdmissionReview holds an object twice; etcd takes objects of 1.5 MiB, the API server of 3 MiB.

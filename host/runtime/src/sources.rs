@@ -1,5 +1,5 @@
-//! Merges the sources of plugins. Where two have a plugin of one name, the first of [`Source`] takes precedence; the other is
-//! used once the first no longer has it.
+//! Merges the sources of plugins. Where two have a plugin of one name, the first of [`Source`] takes precedence; the
+//! other is used once the first no longer has it.
 //!
 //! Events of sources come in, events for the engine come out, with the origins of their components.
 
@@ -25,8 +25,8 @@ mod config_maps;
 #[cfg(test)]
 mod tests;
 
-/// How long the other sources wait for the first list of one with precedence. A folder is read every ten seconds and counts as
-/// listed three seconds after it could be read: one that is not listed by now is unreadable.
+/// How long the other sources wait for the first list of one with precedence. A folder is read every ten seconds and
+/// counts as listed three seconds after it could be read: one that is not listed by now is unreadable.
 const FIRST_LISTING: Duration = Duration::from_secs(15);
 
 pub(crate) fn of(config: &Config) -> Vec<Source> {
@@ -69,15 +69,16 @@ pub(crate) struct Offers {
     by_name: BTreeMap<Arc<str>, BTreeMap<Source, Reading>>,
     /// Sources that have not been listed yet.
     unlisted: Vec<Source>,
-    /// Those of them that lower ones wait for, no longer than [`FIRST_LISTING`]; else a restart would begin with the wrong one
-    /// of two plugins.
+    /// Those of them that lower ones wait for, no longer than [`FIRST_LISTING`]; else a restart would begin with the
+    /// wrong one of two plugins.
     waited_for: Vec<Source>,
     /// Of the sources that wait, each plugin's newest event.
     held: BTreeMap<(Source, Arc<str>), SourceEvent>,
     /// Sources that were listed while they waited.
     held_listed: Vec<Source>,
     listed_sent: bool,
-    /// Plugins that their first source has lost, with their place there. They serve until the next source is read again.
+    /// Plugins that their first source has lost, with their place there. They serve until the next source is read
+    /// again.
     leaving: BTreeMap<Arc<str>, Arc<str>>,
 }
 
@@ -123,8 +124,8 @@ impl Offers {
         outputs
     }
 
-    /// The deadline of a source's first list. If it was not listed, the others stop waiting. It still counts as unlisted, and
-    /// its plugins are taken later.
+    /// The deadline of a source's first list. If it was not listed, the others stop waiting. It still counts as
+    /// unlisted, and its plugins are taken later.
     pub(crate) fn listing_due(&mut self, source: Source) -> Vec<SourceOutput> {
         if !self.waited_for.contains(&source) {
             return Vec::new();

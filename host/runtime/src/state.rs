@@ -1,4 +1,5 @@
-//! The state that the event loop publishes. Probes and scrapes read it; they give the loop no work and never wait for it.
+//! The state that the event loop publishes. Probes and scrapes read it; they give the loop no work and never wait for
+//! it.
 //!
 //! Time comes in as milliseconds of [`mortise_kube::clock`].
 
@@ -16,8 +17,8 @@ use crate::probes::Phase;
 
 /// How soon a change of plugins is published. Kubelets probe every few seconds.
 const SOON_MS: u64 = 250;
-/// How soon a change of objects is. They change all the time, scrapes come every 15 s or more, and gathering the state of a
-/// thousand plugins takes milliseconds.
+/// How soon a change of objects is. They change all the time, scrapes come every 15 s or more, and gathering the state
+/// of a thousand plugins takes milliseconds.
 const LATER_MS: u64 = 5_000;
 /// Publishing takes at most a hundredth of the loop's time, unless the state would get older than [`LATER_MS`].
 const PAUSE_PER_COST: u64 = 100;

@@ -1,6 +1,6 @@
-//! No task or thread dies unnoticed: each is started here or holds a [`PanicGuard`], and the first that panics, or ends though
-//! it should not, ends the process. A restarted host lists everything again; one that lacks a part would look alive and
-//! do nothing.
+//! No task or thread dies unnoticed: each is started here or holds a [`PanicGuard`], and the first that panics, or ends
+//! though it should not, ends the process. A restarted host lists everything again; one that lacks a part would look
+//! alive and do nothing.
 
 use std::borrow::Cow;
 use std::thread;

@@ -1,6 +1,6 @@
 //! Admission and conversion webhooks. `webhooks/review.rs` and `webhooks/convert.rs` respond to one request,
-//! `webhooks/registrar.rs` registers the webhooks with the API server; this file has what they share: the backend of each
-//! plugin.
+//! `webhooks/registrar.rs` registers the webhooks with the API server; this file has what they share: the backend of
+//! each plugin.
 //!
 //! The engine chooses the backends: a version serves until the next one does.
 
@@ -68,7 +68,8 @@ type Routes<B> = Arc<RwLock<BTreeMap<Arc<str>, Route<B>>>>;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Webhooks {
     routes: Routes<admission::AdmissionBackend>,
-    /// A CRD stays when its plugin is removed, and still names the webhook: the last backend converts until the host ends.
+    /// A CRD stays when its plugin is removed, and still names the webhook: the last backend converts until the host
+    /// ends.
     converters: Routes<conversion::ConversionBackend>,
     wanted: Arc<Mutex<AllWanted>>,
     changed: Arc<Notify>,

@@ -1,8 +1,8 @@
-//! The optional export `admission`: found by its name, called by its index. A request and its result are of mortise-core's
-//! types.
+//! The optional export `admission`: found by its name, called by its index. A request and its result are of
+//! mortise-core's types.
 //!
-//! A component that exports it with other types than the contract's is refused at its trial. The types are written by hand,
-//! because a generated world either requires an export or does not know it.
+//! A component that exports it with other types than the contract's is refused at its trial. The types are written by
+//! hand, because a generated world either requires an export or does not know it.
 
 use mortise_core::admission::{self, AdmissionRequest, Verdict};
 use mortise_core::webhook::Purpose;

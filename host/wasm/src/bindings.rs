@@ -1,5 +1,6 @@
-//! Version 0.1 of the contract, generated from wit/, and its translation into mortise-core's types. Generated types stay in
-//! this crate: a later minor version of the contract gets a module like this one, and mortise-core does not change.
+//! Version 0.1 of the contract, generated from wit/, and its translation into mortise-core's types. Generated types
+//! stay in this crate: a later minor version of the contract gets a module like this one, and mortise-core does not
+//! change.
 
 use mortise_core::contract;
 use mortise_core::field_selector::FieldValue;

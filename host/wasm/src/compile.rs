@@ -1,14 +1,14 @@
-//! From bytes to native code, in a child process that may die (G3). A component goes in; an artifact for [`Engine::load`]
-//! comes out, from the cache when it was compiled before. A digest that this host has tried before comes out with its
-//! [`Trial`], without a read of the component.
+//! From bytes to native code, in a child process that may die (G3). A component goes in; an artifact for
+//! [`Engine::load`] comes out, from the cache when it was compiled before. A digest that this host has tried before
+//! comes out with its [`Trial`], without a read of the component.
 //!
-//! A few kilobytes of input can make a compiler take minutes and gigabytes, and a failed allocation aborts its process. So
-//! the child limits its own memory and processor time, and the host waits for it. A component that does not compile is
-//! remembered and not compiled again; an error of the machine (no process, disk space or processor time) is not.
+//! A few kilobytes of input can make a compiler take minutes and gigabytes, and a failed allocation aborts its process.
+//! So the child limits its own memory and processor time, and the host waits for it. A component that does not compile
+//! is remembered and not compiled again; an error of the machine (no process, disk space or processor time) is not.
 //!
-//! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more than the
-//! container leaves (`memory.rs`, `slots.rs`), and the cache records an attempt before it begins, so that a component that
-//! kills the host is not compiled at every restart.
+//! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more
+//! than the container leaves (`memory.rs`, `slots.rs`), and the cache records an attempt before it begins, so that a
+//! component that kills the host is not compiled at every restart.
 //!
 //! The host has a component's bytes in memory, and a chunk of its native code at a time.
 
@@ -52,15 +52,15 @@ use crate::engine::{Engine, Profile};
 const MAX_ARTIFACT_BYTES: u64 = 256 << 20;
 /// Bytes of the child's stderr. It writes one line at most, unless it crashes.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
-/// Bytes of an error in a refusal, which is in memory, in the cache and in the Plugin object. Errors have a line or two, but a
-/// name in one may be as long as the component.
+/// Bytes of an error in a refusal, which is in memory, in the cache and in the Plugin object. Errors have a line or
+/// two, but a name in one may be as long as the component.
 const MAX_REASON_BYTES: usize = 4 << 10;
 /// Threads of one compiler: more bring little, and each takes address space.
 const MAX_THREADS: usize = 4;
 /// The least address space of a compiler: its own code and its threads' stacks take half of it.
 const MIN_MEMORY_BYTES: u64 = 256 * MIB;
-/// Times that the host may die while it compiles the same bytes. One or two may be a coincidence: a drained node, a restart by
-/// hand.
+/// Times that the host may die while it compiles the same bytes. One or two may be a coincidence: a drained node, a
+/// restart by hand.
 const MAX_DEATHS: u32 = 3;
 const MIB: u64 = 1 << 20;
 
@@ -77,8 +77,8 @@ pub struct CompileLimits {
 }
 
 impl CompileLimits {
-    /// The defaults: 1 GiB and 20 s up to 4 MiB (Rust takes a third of a second, JavaScript 3 s, Go 7 s), then 64 MiB and
-    /// 4 s more for each MiB (Python's 18 MiB take 23 s).
+    /// The defaults: 1 GiB and 20 s up to 4 MiB (Rust takes a third of a second, JavaScript 3 s, Go 7 s), then 64 MiB
+    /// and 4 s more for each MiB (Python's 18 MiB take 23 s).
     pub fn for_size(component_bytes: u64) -> Self {
         let more = component_bytes.div_ceil(MIB).saturating_sub(4);
         let cpu_seconds = 20 + 4 * more;
@@ -374,8 +374,8 @@ fn death(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Dea
     }
 }
 
-/// Identifies a build of a program: a trial by another build is void, since that may link and refuse differently. The ctime
-/// is part of it, because archives set the mtime. An unreadable program equals no other.
+/// Identifies a build of a program: a trial by another build is void, since that may link and refuse differently. The
+/// ctime is part of it, because archives set the mtime. An unreadable program equals no other.
 fn build_of(program: &Path) -> String {
     let file = match std::fs::metadata(program) {
         Ok(file) => file,

@@ -1,6 +1,6 @@
-//! The optional export `conversion`: found by its name, called by its index. An object and the wanted version go in, the
-//! object in that version or the guest's reason against it comes out. mortise-core checks that the guest kept the rules. As in
-//! `admission.rs`, the types are written by hand.
+//! The optional export `conversion`: found by its name, called by its index. An object and the wanted version go in,
+//! the object in that version or the guest's reason against it comes out. mortise-core checks that the guest kept the
+//! rules. As in `admission.rs`, the types are written by hand.
 
 use mortise_core::conversion::{self, ConversionRequest};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, TypedFunc};

@@ -1,8 +1,8 @@
 //! The one wasmtime engine of the host: a narrow profile of WebAssembly, memory pools where the machine allows them,
 //! and a ticker that ends calls at their deadline. Compiled artifacts go in, [`Plugin`]s come out.
 //!
-//! The compile child builds an engine of the same [`Profile`] without pools, which do not affect the code, so its artifacts
-//! load here. `plugin.rs` runs guest code; this file does not.
+//! The compile child builds an engine of the same [`Profile`] without pools, which do not affect the code, so its
+//! artifacts load here. `plugin.rs` runs guest code; this file does not.
 
 mod pool;
 pub(crate) mod ticker;
@@ -23,8 +23,8 @@ use crate::state::CallState;
 
 /// Frames of a backtrace. A panic's own frames take about eight; the author's functions follow.
 const BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(24).expect("24 is not zero");
-/// Stack of a guest, beside the one in its memory. Half of wasmtime's default, because worker threads have ordinary stacks;
-/// deeper recursion is a bug.
+/// Stack of a guest, beside the one in its memory. Half of wasmtime's default, because worker threads have ordinary
+/// stacks; deeper recursion is a bug.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Where instances live.
@@ -33,8 +33,8 @@ pub enum Pooling {
     /// Pools when they can be reserved, else on demand. Pools make a fresh instance several times cheaper.
     #[default]
     Probe,
-    /// As [`Self::Probe`], with room for one instance: for a program that tries one component and must refuse what a host's
-    /// pools refuse.
+    /// As [`Self::Probe`], with room for one instance: for a program that tries one component and must refuse what a
+    /// host's pools refuse.
     ProbeForOne,
     /// No pools: each instance maps its own memory.
     OnDemand,
@@ -116,10 +116,10 @@ impl Engine {
     pub(crate) fn component(&self, artifact: &File) -> wasmtime::Result<Component> {
         // The path of an open file of this process, also when its own path is gone.
         let path = format!("/dev/fd/{}", artifact.as_raw_fd());
-        // SAFETY: the file is native code that will run, so it must be what wasmtime's compiler wrote. It is: only the compile
-        // child of this binary makes artifacts, through a pipe into a directory that only this user can write, and
-        // `compile::Compiler` compares their sha256 with what the child delivered before it hands them out. Files are
-        // replaced by rename and never changed in place, so the mapping does not change.
+        // SAFETY: the file is native code that will run, so it must be what wasmtime's compiler wrote. It is: only the
+        // compile child of this binary makes artifacts, through a pipe into a directory that only this user can write,
+        // and `compile::Compiler` compares their sha256 with what the child delivered before it hands them out. Files
+        // are replaced by rename and never changed in place, so the mapping does not change.
         unsafe { Component::deserialize_file(&self.inner.wasmtime, path) }
     }
 
@@ -173,8 +173,8 @@ fn build(profile: Profile, pools: Option<wasmtime::PoolingAllocationConfig>) -> 
     wasmtime::Engine::new(&config).map_err(EngineError::Setup)
 }
 
-/// The narrow profile: every proposal that guests in Rust, JavaScript, Go and Python do not need is off, because most of
-/// wasmtime's past advisories were in those.
+/// The narrow profile: every proposal that guests in Rust, JavaScript, Go and Python do not need is off, because most
+/// of wasmtime's past advisories were in those.
 fn profile_config(profile: Profile) -> Config {
     let mut config = Config::new();
     config

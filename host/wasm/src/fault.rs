@@ -1,5 +1,5 @@
-//! From wasmtime's errors and the call's state to mortise-core's [`GuestFault`]: which bound the call exceeded, or where the
-//! guest trapped.
+//! From wasmtime's errors and the call's state to mortise-core's [`GuestFault`]: which bound the call exceeded, or
+//! where the guest trapped.
 
 use mortise_core::contract::GuestFault;
 use mortise_core::limits::CallLimits;
@@ -44,8 +44,8 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     }
     let trapped = backtrace.is_some() || error.is::<Trap>() || error.is::<I32Exit>();
     if !trapped {
-        // No guest code was running: what it returned breaks the contract (bad UTF-8, pointers outside its memory, unknown
-        // variants).
+        // No guest code was running: what it returned breaks the contract (bad UTF-8, pointers outside its memory,
+        // unknown variants).
         return GuestFault::BadOutcome { message: line(&format!("{error:#}")) };
     }
     let stderr = state.wasi.stderr();
@@ -56,8 +56,8 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     GuestFault::Trap { message, detail: detail(backtrace, &stderr) }
 }
 
-/// True when one function fills the top of the stack. A guest's own stack is in its memory, so overflowing it shows as an
-/// access out of bounds, and its author would look for a wrong pointer.
+/// True when one function fills the top of the stack. A guest's own stack is in its memory, so overflowing it shows as
+/// an access out of bounds, and its author would look for a wrong pointer.
 fn is_recursion(backtrace: &WasmBacktrace) -> bool {
     let mut functions = backtrace.frames().iter().map(wasmtime::FrameInfo::func_index);
     let top = functions.next();

@@ -1,5 +1,5 @@
-//! The store's limiter: how much memory and table space one call may have. It remembers a refusal, because a guest that runs
-//! out of memory traps with `unreachable`, which alone would look like a bug of the guest.
+//! The store's limiter: how much memory and table space one call may have. It remembers a refusal, because a guest that
+//! runs out of memory traps with `unreachable`, which alone would look like a bug of the guest.
 
 use wasmtime::ResourceLimiter;
 

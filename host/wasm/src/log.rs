@@ -1,5 +1,5 @@
-//! A guest's log lines, and its text on stdout and stderr. Everything is cut to a bound, and control characters are removed,
-//! because it ends up in other people's terminals and log files.
+//! A guest's log lines, and its text on stdout and stderr. Everything is cut to a bound, and control characters are
+//! removed, because it ends up in other people's terminals and log files.
 
 use mortise_core::limits::CallLimits;
 

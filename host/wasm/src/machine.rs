@@ -1,5 +1,5 @@
-//! The virtual machine of one call: seeded randomness, and what the guest writes to stdout and stderr. `wasi.rs` gives it to
-//! guests.
+//! The virtual machine of one call: seeded randomness, and what the guest writes to stdout and stderr. `wasi.rs` gives
+//! it to guests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

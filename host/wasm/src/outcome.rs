@@ -1,8 +1,8 @@
 //! The call of `reconcile`: its outcome is lifted straight into the strings that mortise-core keeps.
 //!
-//! The types of `bindgen!` would copy every text into a `String` and from there into an `Arc<str>`: with ten children that is
-//! most of the host's own work in a call. So the two records that carry many texts are written by hand; wasmtime checks
-//! them against the guest's types as it checks generated ones.
+//! The types of `bindgen!` would copy every text into a `String` and from there into an `Arc<str>`: with ten children
+//! that is most of the host's own work in a call. So the two records that carry many texts are written by hand;
+//! wasmtime checks them against the guest's types as it checks generated ones.
 
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ impl From<Outcome> for contract::Outcome {
     }
 }
 
-/// Consecutive children with the same text share one copy: replicas of a template are all the same, and the host keeps an
-/// outcome for as long as it may be diffed again.
+/// Consecutive children with the same text share one copy: replicas of a template are all the same, and the host keeps
+/// an outcome for as long as it may be diffed again.
 fn shared(children: Vec<Child>) -> Vec<contract::Child> {
     let mut last: Option<Arc<str>> = None;
     let share = |Child { key, object }| {

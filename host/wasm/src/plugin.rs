@@ -1,6 +1,6 @@
-//! A loaded plugin and one call of it, bounded, in a fresh store and instance (G1, G2). An object's JSON and a view go in, or
-//! a request of the API server; a [`Completion`] in mortise-core's types comes out. A call runs on the caller's thread;
-//! nothing here schedules it.
+//! A loaded plugin and one call of it, bounded, in a fresh store and instance (G1, G2). An object's JSON and a view go
+//! in, or a request of the API server; a [`Completion`] in mortise-core's types comes out. A call runs on the caller's
+//! thread; nothing here schedules it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,12 +31,12 @@ pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
-/// Wall time in which a component must return its manifest. Longer than a call's deadline: its code is mapped from disk for
-/// the first time, perhaps on a machine that is busy compiling others.
+/// Wall time in which a component must return its manifest. Longer than a call's deadline: its code is mapped from disk
+/// for the first time, perhaps on a machine that is busy compiling others.
 const MANIFEST_DEADLINE_MS: u64 = 5_000;
 
-/// A component that linked, instantiated and returned its manifest. It takes memory only while it is called: its code is
-/// mapped from a file.
+/// A component that linked, instantiated and returned its manifest. It takes memory only while it is called: its code
+/// is mapped from a file.
 pub struct Plugin {
     engine: Engine,
     digest: Digest,
@@ -105,7 +105,8 @@ impl Engine {
         Ok(plugin)
     }
 
-    /// A component that was tried before; see [`compile::Compiler::tried`]. Nothing of it is in memory until it is called.
+    /// A component that was tried before; see [`compile::Compiler::tried`]. Nothing of it is in memory until it is
+    /// called.
     pub fn load_tried(&self, artifact: compile::Artifact, trial: &Trial) -> Plugin {
         let (digest, artifact) = (artifact.digest, Artifact::new(artifact.file));
         let manifest = Arc::clone(&trial.manifest);
@@ -114,7 +115,8 @@ impl Engine {
 }
 
 impl Plugin {
-    /// Frees the memory that calls need, if the last call is at least this long ago. The next call takes a millisecond more.
+    /// Frees the memory that calls need, if the last call is at least this long ago. The next call takes a millisecond
+    /// more.
     pub fn release(&self, unused_for: Duration) {
         self.artifact.release(unused_for);
     }

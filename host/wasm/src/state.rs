@@ -1,5 +1,5 @@
-//! The state of one call: its inputs, handles and log, and what it has used of its bounds. `host.rs` and `wasi.rs` implement
-//! the guest's imports on it.
+//! The state of one call: its inputs, handles and log, and what it has used of its bounds. `host.rs` and `wasi.rs`
+//! implement the guest's imports on it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::machine::Virtual;
 /// Handles that one call may hold at once: its snapshot, streams, pollables. Real guests hold fewer than ten.
 const MAX_HANDLES: usize = 64;
 
-/// Added to the length of each string, so that many empty ones are not free: its pointer and length in the guest's memory.
+/// Added to the length of each string, so that many empty ones are not free: its pointer and length in the guest's
+/// memory.
 const TEXT_BYTES: u64 = 8;
 
 /// Ends the call.

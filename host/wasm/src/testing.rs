@@ -28,9 +28,9 @@ pub(crate) fn check() -> Check {
     Check { spec: Arc::new(manifest.controllers[0].clone()), before: None }
 }
 
-/// A component whose functions have these bodies, in core WebAssembly text. Both return a pointer into memory, which is zero
-/// but for the manifest `{}` at 0 with its pointer and length at 8, the apiVersion and kind of [`OBJECT`] at 1024, and a cron
-/// expression and a zone at 1048. A reconcile that returns 64 returns an empty outcome.
+/// A component whose functions have these bodies, in core WebAssembly text. Both return a pointer into memory, which is
+/// zero but for the manifest `{}` at 0 with its pointer and length at 8, the apiVersion and kind of [`OBJECT`] at 1024,
+/// and a cron expression and a zone at 1048. A reconcile that returns 64 returns an empty outcome.
 pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
     wat::parse_str(text_of("0.1.0", manifest, reconcile)).unwrap()
 }

@@ -1,9 +1,10 @@
-//! The threads that guests run on. Submitting a [`Job`] never blocks; its [`JobDone`] comes out through a callback on the
-//! worker's thread. Guests never run on the threads that talk to the API server, and a panic of the host during a call costs
-//! that call alone.
+//! The threads that guests run on. Submitting a [`Job`] never blocks; its [`JobDone`] comes out through a callback on
+//! the worker's thread. Guests never run on the threads that talk to the API server, and a panic of the host during a
+//! call costs that call alone.
 //!
-//! Reconciles have their own workers; admission and conversion have others, so that neither waits for the other. `schedule.rs`
-//! decides which job a worker takes (Q4). Plugins have no affinity to workers: a component's warm pool slots serve them all.
+//! Reconciles have their own workers; admission and conversion have others, so that neither waits for the other.
+//! `schedule.rs` decides which job a worker takes (Q4). Plugins have no affinity to workers: a component's warm pool
+//! slots serve them all.
 
 use std::fmt;
 use std::io;
@@ -355,8 +356,8 @@ fn hurried(limits: &CallLimits, pace: Pace) -> Option<CallLimits> {
     (deadline_ms < limits.deadline_ms).then_some(CallLimits { deadline_ms, ..*limits })
 }
 
-/// Runs a call; a panic of the host becomes a host fault, never the guest's trap. The call's store is its own, so nothing that
-/// it touched is used again.
+/// Runs a call; a panic of the host becomes a host fault, never the guest's trap. The call's store is its own, so
+/// nothing that it touched is used again.
 fn guarded<R>(call: impl FnOnce() -> R, host_fault: impl FnOnce(String) -> R) -> R {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,8 +1,8 @@
-//! The queue of the compile threads, first in, first out. The event loop withdraws what is not needed any more, so of a plugin
-//! that is replaced a hundred times only the newest version is queued.
+//! The queue of the compile threads, first in, first out. The event loop withdraws what is not needed any more, so of a
+//! plugin that is replaced a hundred times only the newest version is queued.
 //!
-//! A digest is queued once at most, and only while it is a plugin's, so there are no more entries than plugins; each has some
-//! 200 bytes, without the component's.
+//! A digest is queued once at most, and only while it is a plugin's, so there are no more entries than plugins; each
+//! has some 200 bytes, without the component's.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! The real loop, engine and servers, without an API server: what probes and metrics show meanwhile, and how the host ends.
+//! The real loop, engine and servers, without an API server: what probes and metrics show meanwhile, and how the host
+//! ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The names, labels and buckets of every series. Those of controller-runtime and client-go are exactly theirs (without the
-//! `priority` of `workqueue_depth`, whose empty value is the same series to Prometheus).
+//! The names, labels and buckets of every series. Those of controller-runtime and client-go are exactly theirs (without
+//! the `priority` of `workqueue_depth`, whose empty value is the same series to Prometheus).
 //!
 //! prometheus-client appends `_total` to counters, so no name here ends in it.
 
@@ -249,8 +249,8 @@ fn guest_buckets() -> Histogram {
     ])
 }
 
-/// From 100 us to 30 s, the longest timeout of a webhook. controller-runtime has the client's defaults, whose first bucket is
-/// 5 ms, in which every healthy request would be.
+/// From 100 us to 30 s, the longest timeout of a webhook. controller-runtime has the client's defaults, whose first
+/// bucket is 5 ms, in which every healthy request would be.
 fn webhook_buckets() -> Histogram {
     Histogram::new([
         1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,

@@ -10,7 +10,8 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
 
-/// Label sets of all families together. A plugin with one controller has some forty, so this is enough for two thousand.
+/// Label sets of all families together. A plugin with one controller has some forty, so this is enough for two
+/// thousand.
 pub(super) const MAX_SERIES: usize = 100_000;
 
 /// Labels whose values can be read by name.

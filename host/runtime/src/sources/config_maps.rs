@@ -1,5 +1,5 @@
-//! The source of labelled ConfigMaps in the host's namespace: mortise-kube watches them, mortise-source reads them, and this
-//! file finds what a relist no longer shows.
+//! The source of labelled ConfigMaps in the host's namespace: mortise-kube watches them, mortise-source reads them, and
+//! this file finds what a relist no longer shows.
 //!
 //! Reading one decodes, decompresses and hashes up to 40 MiB, so it has its own thread. Nothing of a ConfigMap is kept.
 
@@ -61,8 +61,8 @@ pub(super) fn start(
     })
 }
 
-/// An API server lists a namespace that does not exist without an error, so a mistyped one would show nothing. A host without
-/// the right to read namespaces skips this: in a cluster it mostly runs in that namespace.
+/// An API server lists a namespace that does not exist without an error, so a mistyped one would show nothing. A host
+/// without the right to read namespaces skips this: in a cluster it mostly runs in that namespace.
 async fn warn_if_missing(namespace: Namespace, api: ApiServer) {
     let name = Name { namespace: "".into(), name: namespace.as_str().into() };
     let target = ObjectRef { kind: Kind::new("v1", "Namespace"), name };

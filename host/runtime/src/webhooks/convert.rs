@@ -1,5 +1,5 @@
-//! Converts objects for the API server: one call for each object, some at once, and one response for all of them within the
-//! time that the API server waits. ConversionReviews come in and go out.
+//! Converts objects for the API server: one call for each object, some at once, and one response for all of them within
+//! the time that the API server waits. ConversionReviews come in and go out.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,8 +16,8 @@ use crate::clock::now;
 use crate::log;
 use crate::server::{Request, Response, text};
 
-/// Objects of one request that are submitted at once: enough for every worker of a large machine, and few enough that a long
-/// list leaves space in the queue for other requests.
+/// Objects of one request that are submitted at once: enough for every worker of a large machine, and few enough that a
+/// long list leaves space in the queue for other requests.
 const AT_ONCE: usize = 32;
 
 impl Reviewer {

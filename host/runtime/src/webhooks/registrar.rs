@@ -1,9 +1,10 @@
-//! Registers the webhooks with the API server: the serving certificate, the server, and each plugin's webhook configurations.
-//! A round compares them with what is wanted, writes the difference and reports the result to the engine. The engine writes
-//! the CRDs of kinds that are converted: it gets the [`Endpoint`] as soon as the server listens.
+//! Registers the webhooks with the API server: the serving certificate, the server, and each plugin's webhook
+//! configurations. A round compares them with what is wanted, writes the difference and reports the result to the
+//! engine. The engine writes the CRDs of kinds that are converted: it gets the [`Endpoint`] as soon as the server
+//! listens.
 //!
-//! A round handles the plugins that changed, or that failed and are due again; once a minute all of them. While no plugin has
-//! admission or conversion, there is no request to the API server and no open port.
+//! A round handles the plugins that changed, or that failed and are due again; once a minute all of them. While no
+//! plugin has admission or conversion, there is no request to the API server and no open port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -38,10 +39,11 @@ mod progress;
 #[cfg(test)]
 mod tests;
 
-/// How often a full round runs without a known change: somebody may have deleted a configuration, or another replica may have
-/// changed the authority. It costs three requests.
+/// How often a full round runs without a known change: somebody may have deleted a configuration, or another replica
+/// may have changed the authority. It costs three requests.
 const RESYNC: Duration = Duration::from_secs(60);
-/// The first and the longest pause of the exponential backoff. A person who grants a missing right should see it work at once.
+/// The first and the longest pause of the exponential backoff. A person who grants a missing right should see it work
+/// at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long a backend serves after its configuration is deleted: API servers notice that within a second or two.

@@ -1,6 +1,6 @@
-//! Responds to the requests of the API server: finds the plugin, submits a call to the workers and waits for its result as
-//! long as the API server does. AdmissionReviews come in and go out; `convert.rs` has the ConversionReviews. The body is read
-//! only for a path that is served.
+//! Responds to the requests of the API server: finds the plugin, submits a call to the workers and waits for its result
+//! as long as the API server does. AdmissionReviews come in and go out; `convert.rs` has the ConversionReviews. The
+//! body is read only for a path that is served.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -103,8 +103,8 @@ impl Reviewer {
         json(response.text)
     }
 
-    /// None when the plugin does not admit such objects: its version before did, and the webhook configuration has not been
-    /// updated yet.
+    /// None when the plugin does not admit such objects: its version before did, and the webhook configuration has not
+    /// been updated yet.
     async fn review(
         &self,
         purpose: Purpose,

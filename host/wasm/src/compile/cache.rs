@@ -1,6 +1,7 @@
-//! The compile cache on disk: artifacts with their components' trials, refusals, and compilations that have begun. Native code
-//! runs as it is found, so the folder belongs to this user alone, and an artifact's sha256 is verified before use, unless
-//! the kernel shows that the file has not changed since the last time. An artifact that does not match is compiled again.
+//! The compile cache on disk: artifacts with their components' trials, refusals, and compilations that have begun.
+//! Native code runs as it is found, so the folder belongs to this user alone, and an artifact's sha256 is verified
+//! before use, unless the kernel shows that the file has not changed since the last time. An artifact that does not
+//! match is compiled again.
 //!
 //! The folder is bounded in bytes and entries; `eviction.rs` decides what a full one loses.
 
@@ -188,8 +189,8 @@ impl Cache {
         Ok(Draft { file, hasher: Hasher::default(), bytes: 0 })
     }
 
-    /// Stores an artifact: first the code, then the record with its sha256. Without space the artifact is returned and not
-    /// kept.
+    /// Stores an artifact: first the code, then the record with its sha256. Without space the artifact is returned and
+    /// not kept.
     pub(super) fn store(&self, digest: &Digest, draft: Draft) -> Result<Arc<File>, CompileError> {
         let Draft { file: draft, hasher, bytes } = draft;
         let path = self.artifact_path(digest);

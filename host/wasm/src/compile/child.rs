@@ -1,5 +1,5 @@
-//! The compiler process: a component on stdin, native code on stdout, one JSON line on stderr when it does not compile. It
-//! limits itself before it reads a byte; some inputs kill it.
+//! The compiler process: a component on stdin, native code on stdout, one JSON line on stderr when it does not compile.
+//! It limits itself before it reads a byte; some inputs kill it.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -70,8 +70,8 @@ fn unusable(message: &str) -> ExitCode {
 
 /// The hard limit of processor time is a second later, because the soft one only sends a signal.
 fn limit(order: &Order) -> io::Result<()> {
-    // A kernel that kills one process of a container out of memory should kill this one. Errors are harmless: other kernels
-    // kill all of them, or have no such file.
+    // A kernel that kills one process of a container out of memory should kill this one. Errors are harmless: other
+    // kernels kill all of them, or have no such file.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let exactly = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     setrlimit(Resource::As, exactly(order.memory_bytes))?;

@@ -1,9 +1,9 @@
 //! Which entries a full compile cache evicts. Entries come in, the evicted ones come out; no file is touched here.
 //!
-//! A host loads its plugins in the same order at each start, so the entry used longest ago is the one needed next: a slightly
-//! too small LRU cache would never hit. So entries in use are never evicted, and of those that earlier runs used the newest,
-//! which is needed last, is evicted first. When all entries are in use, a new artifact is not kept: the same part of the
-//! plugins hits at each start.
+//! A host loads its plugins in the same order at each start, so the entry used longest ago is the one needed next: a
+//! slightly too small LRU cache would never hit. So entries in use are never evicted, and of those that earlier runs
+//! used the newest, which is needed last, is evicted first. When all entries are in use, a new artifact is not kept:
+//! the same part of the plugins hits at each start.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -16,9 +16,10 @@ pub(super) struct Bounds {
     pub(super) bytes: u64,
 }
 
-/// Artifacts have 0.6 MiB (Rust) to 35 MiB (Python): space for three thousand Rust plugins, three times what a host is built
-/// for. The folder's volume in deploy/ has 3 GiB, because a Pod with a full volume is evicted; the rest is for artifacts that
-/// were removed but are still mapped. The number of entries bounds the directory walk that each new one costs.
+/// Artifacts have 0.6 MiB (Rust) to 35 MiB (Python): space for three thousand Rust plugins, three times what a host is
+/// built for. The folder's volume in deploy/ has 3 GiB, because a Pod with a full volume is evicted; the rest is for
+/// artifacts that were removed but are still mapped. The number of entries bounds the directory walk that each new one
+/// costs.
 pub(super) const BOUNDS: Bounds = Bounds { entries: 8_000, bytes: 2 << 30 };
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,8 +75,8 @@ pub(super) fn for_artifact(
     Some(free.into_iter().take_while(over).map(|entry| entry.record.clone()).collect())
 }
 
-/// The records without an artifact that are over the bound, the least recently used ones. A lost record costs a compilation at
-/// most. The newest, which may be an attempt that kills the host, is never evicted for an older refusal.
+/// The records without an artifact that are over the bound, the least recently used ones. A lost record costs a
+/// compilation at most. The newest, which may be an attempt that kills the host, is never evicted for an older refusal.
 pub(super) fn for_record(entries: &[Candidate], bounds: Bounds) -> Vec<PathBuf> {
     let mut records: Vec<&Candidate> = entries.iter().filter(|entry| !entry.has_artifact).collect();
     records.sort_by_key(|entry| entry.used);

@@ -1,5 +1,5 @@
-//! The memory that the container leaves: beyond it the kernel kills, since Kubernetes 1.28, all processes of the container.
-//! Files of the cgroup (version 2) come in, bytes come out. Nothing here knows what the memory is for.
+//! The memory that the container leaves: beyond it the kernel kills, since Kubernetes 1.28, all processes of the
+//! container. Files of the cgroup (version 2) come in, bytes come out. Nothing here knows what the memory is for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ impl Default for Cgroup {
 }
 
 impl Cgroup {
-    /// Bytes that this process and its children may still take together; None when unbounded. In a container the group's name
-    /// may be the machine's, which is not mounted there: then the root of the mount, which is read last, is the container's
-    /// own group.
+    /// Bytes that this process and its children may still take together; None when unbounded. In a container the
+    /// group's name may be the machine's, which is not mounted there: then the root of the mount, which is read last,
+    /// is the container's own group.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         let membership = fs::read_to_string(&self.membership).ok()?;
         let group = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;

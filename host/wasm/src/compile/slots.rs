@@ -5,7 +5,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::memory::Cgroup;
 
-/// Two, so that one slow component does not delay all others, and a hundred plugins at a start are not a hundred processes.
+/// Two, so that one slow component does not delay all others, and a hundred plugins at a start are not a hundred
+/// processes.
 const PARALLEL: usize = 2;
 /// Memory that compilers leave to the host: two guests with the default memory.
 pub(super) const RESERVE_BYTES: u64 = 128 << 20;
@@ -53,8 +54,8 @@ impl Slots {
     /// The memory for one more compiler; None when it must wait for another to end.
     fn grant(&self, running: &Running, wanted_bytes: u64) -> Option<u64> {
         let free_bytes = self.cgroup.free_bytes().map(|free| free.saturating_sub(RESERVE_BYTES));
-        // Counts what running compilers have already taken twice, since it is missing from the free bytes too: an unneeded
-        // wait costs less than a killed container.
+        // Counts what running compilers have already taken twice, since it is missing from the free bytes too: an
+        // unneeded wait costs less than a killed container.
         let fits = free_bytes.is_none_or(|free| free >= running.bytes.saturating_add(wanted_bytes));
         let may_run = running.count == 0 || (running.count < PARALLEL && fits);
         may_run.then(|| free_bytes.map_or(wanted_bytes, |free| free.min(wanted_bytes)))

@@ -1,5 +1,5 @@
-//! The compiler with child processes that end in every possible way, as shell scripts. The binary's own tests run the real
-//! child.
+//! The compiler with child processes that end in every possible way, as shell scripts. The binary's own tests run the
+//! real child.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -17,7 +17,8 @@ fn engine() -> Engine {
     Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap()
 }
 
-/// A compiler whose child is this shell script, and the folder with its cache and a file `runs` with a line for each child.
+/// A compiler whose child is this shell script, and the folder with its cache and a file `runs` with a line for each
+/// child.
 fn compiler(script: &str) -> (Compiler, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let compiler = in_folder(script, folder.path());

@@ -10,8 +10,8 @@ use crate::limiter::{MAX_INSTANCES, MAX_MEMORIES, MAX_TABLE_ELEMENTS, MAX_TABLES
 /// Memory slots; each running call needs one. A slot reserves 4 GiB of the 128 TiB of address space, so that guests run
 /// without bounds checks.
 const MEMORY_SLOTS: u32 = 512;
-/// Slots that stay warm for the plugin that used them last. A call without one takes the least recently used, which costs some
-/// microseconds; each keeps resident what its last call wrote, 24 KiB for podset.
+/// Slots that stay warm for the plugin that used them last. A call without one takes the least recently used, which
+/// costs some microseconds; each keeps resident what its last call wrote, 24 KiB for podset.
 const WARM_SLOTS: u32 = 64;
 /// Core instances and tables: a component has a few of each per memory (its shims have no memory).
 const INSTANCES_PER_MEMORY: u32 = 8;
@@ -66,8 +66,8 @@ fn bounds() -> PoolingAllocationConfig {
     config
 }
 
-/// Whether slots may be reset by their dirty pages. Not with swap: the scan misses a dirty page that was swapped out, and the
-/// next instance in the slot would read what the last one left (bytecodealliance/wasmtime#14357).
+/// Whether slots may be reset by their dirty pages. Not with swap: the scan misses a dirty page that was swapped out,
+/// and the next instance in the slot would read what the last one left (bytecodealliance/wasmtime#14357).
 fn can_scan_pages() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let swaps = fs::read_to_string("/proc/swaps");

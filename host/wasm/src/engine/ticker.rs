@@ -1,5 +1,5 @@
-//! The clock of deadlines. Guest code reads a counter, the epoch, at each loop and function; one thread advances it while calls
-//! run, and parks while none do, so that an idle host uses no CPU.
+//! The clock of deadlines. Guest code reads a counter, the epoch, at each loop and function; one thread advances it
+//! while calls run, and parks while none do, so that an idle host uses no CPU.
 
 use std::io;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! A plugin's linked component: mapped from the artifact at the first call and freed after a while without calls, so that an
-//! idle plugin costs next to nothing.
+//! A plugin's linked component: mapped from the artifact at the first call and freed after a while without calls, so
+//! that an idle plugin costs next to nothing.
 //!
-//! The artifact's file is held open, so that pruning the compile cache cannot remove it, and every mapping is of the file that
-//! was verified. Knows nothing of calls.
+//! The artifact's file is held open, so that pruning the compile cache cannot remove it, and every mapping is of the
+//! file that was verified. Knows nothing of calls.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Requests of the API server, admission and conversion: an object, a time and a configuration go in; the response, a fault
-//! of the guest or a fault of the host comes out. `admission.rs` and `conversion.rs` make the calls.
+//! Requests of the API server, admission and conversion: an object, a time and a configuration go in; the response, a
+//! fault of the guest or a fault of the host comes out. `admission.rs` and `conversion.rs` make the calls.
 
 use std::fmt::Debug;
 

@@ -175,7 +175,8 @@ fn g2_the_bytes_of_one_host_call_are_bounded() {
     assert!(matches!(fault, GuestFault::HostCallsTooLarge { .. }), "{fault:?}");
 }
 
-/// A reconcile that reads its children this many times, each time with this many different field paths of a thousand bytes.
+/// A reconcile that reads its children this many times, each time with this many different field paths of a thousand
+/// bytes.
 fn reads(queries: u32, paths: u32) -> String {
     format!(
         "(local $n i32) (local $i i32)

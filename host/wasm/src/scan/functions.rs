@@ -1,6 +1,6 @@
-//! What a function may cost a compiler. Cranelift's time grows with more than the size of its input: 10 KiB of nested loops
-//! over many locals took half a minute. The compile child has limits of its own; these bounds refuse the known bombs without
-//! a process, with a message that names the function.
+//! What a function may cost a compiler. Cranelift's time grows with more than the size of its input: 10 KiB of nested
+//! loops over many locals took half a minute. The compile child has limits of its own; these bounds refuse the known
+//! bombs without a process, with a message that names the function.
 
 use wasmparser::{BinaryReaderError, FunctionBody, Operator};
 
@@ -13,7 +13,8 @@ const MAX_BLOCK_DEPTH: u32 = 5_000;
 /// Locals times the depth of nested loops, for one function: 140 locals under 140 loops compile in under a second, 400
 /// under 400 take half a minute.
 const MAX_COST: u64 = 20_000;
-/// The same, summed over all functions, for each MiB or part of one: 340 functions of a second each would fit in one MiB.
+/// The same, summed over all functions, for each MiB or part of one: 340 functions of a second each would fit in one
+/// MiB.
 const MAX_COST_PER_MIB: u64 = 200_000;
 const MIB: usize = 1 << 20;
 

@@ -1,14 +1,14 @@
-//! Which job an idle worker runs next, and how long it may take. Jobs go in by plugin, and come out one for each idle worker.
-//! Threads, guests and clocks are not known here.
+//! Which job an idle worker runs next, and how long it may take. Jobs go in by plugin, and come out one for each idle
+//! worker. Threads, guests and clocks are not known here.
 //!
-//! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its time. One that takes longer is
-//! given up and queued again with the next pace, to run from its beginning: a guest's call cannot be suspended, but it is a
-//! pure function. Of `n` workers one plugin occupies at most n - 1; slow and long calls of all plugins together at most
-//! n - 1, long ones n - 2. So for any number of plugins that spin, the calls of one worker end after [`QUICK`], and those of
-//! another after [`SLOW`].
+//! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its time. One that takes
+//! longer is given up and queued again with the next pace, to run from its beginning: a guest's call cannot be
+//! suspended, but it is a pure function. Of `n` workers one plugin occupies at most n - 1; slow and long calls of all
+//! plugins together at most n - 1, long ones n - 2. So for any number of plugins that spin, the calls of one worker end
+//! after [`QUICK`], and those of another after [`SLOW`].
 //!
-//! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or added longest
-//! ago; its oldest job runs. A job costs O(log plugins), for any number of jobs.
+//! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or added
+//! longest ago; its oldest job runs. A job costs O(log plugins), for any number of jobs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,19 +17,21 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Queued jobs of one plugin. They have no common bound, which one plugin could exhaust: the engine bounds reconciles, and the
-/// webhook server its requests. This is four times the largest concurrency of a controller, or 32 lists of objects that are
-/// converted at once.
+/// Queued jobs of one plugin. They have no common bound, which one plugin could exhaust: the engine bounds reconciles,
+/// and the webhook server its requests. This is four times the largest concurrency of a controller, or 32 lists of
+/// objects that are converted at once.
 pub(super) const QUEUE_LENGTH: usize = 1_024;
-/// The time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under the tenth of a
-/// second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; deadlines are checked every 10 ms.
+/// The time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under the
+/// tenth of a second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; deadlines are checked
+/// every 10 ms.
 const QUICK: Duration = Duration::from_millis(50);
 /// The time of a call of a slow plugin: half of the default deadline.
 const SLOW: Duration = Duration::from_millis(500);
-/// Consecutive calls after which a plugin that fits the next quicker pace has it again. So at most one call of nine is given up.
+/// Consecutive calls after which a plugin that fits the next quicker pace has it again. So at most one call of nine is
+/// given up.
 const CALLS_TO_RECOVER: u32 = 8;
-/// Plugins without a job whose pace is remembered, four times the plugins that a host is built for. Beyond it the paces of all
-/// of them are dropped, and a slow plugin costs two calls that are given up.
+/// Plugins without a job whose pace is remembered, four times the plugins that a host is built for. Beyond it the paces
+/// of all of them are dropped, and a slow plugin costs two calls that are given up.
 const REMEMBERED: usize = 4_096;
 const PACES: usize = 3;
 /// One worker for each pace.
@@ -164,7 +166,8 @@ impl<J> Schedule<J> {
         })
     }
 
-    /// The next job of an idle worker, and its pace. None while every queued job waits for one of its own plugin or pace to end.
+    /// The next job of an idle worker, and its pace. None while every queued job waits for one of its own plugin or
+    /// pace to end.
     pub(super) fn next(&mut self, worker: usize) -> Option<(J, Pace)> {
         let (pace, plugin) = self.next_plugin()?;
         let plugin = Arc::clone(plugin);

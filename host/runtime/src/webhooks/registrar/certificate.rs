@@ -1,5 +1,5 @@
-//! The webhooks' serving certificate and its CA bundle: from files of the administrator, or issued by the host's own authority,
-//! which a Secret holds. `core::certificates` decides when an authority changes.
+//! The webhooks' serving certificate and its CA bundle: from files of the administrator, or issued by the host's own
+//! authority, which a Secret holds. `core::certificates` decides when an authority changes.
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
@@ -46,8 +46,8 @@ impl Registrar {
         }
     }
 
-    /// Whether every configuration and CRD has the present bundle: no configuration is due, so they have, and the CRDs, which
-    /// the engine writes, are read.
+    /// Whether every configuration and CRD has the present bundle: no configuration is due, so they have, and the CRDs,
+    /// which the engine writes, are read.
     pub(super) async fn is_trusted(&mut self) -> bool {
         if self.state.trusted == self.state.bundle {
             return true;
@@ -106,7 +106,8 @@ impl Registrar {
         for _ in 0..MAX_STEPS {
             let now_ms = now().unix_ms;
             if !self.may_write() {
-                // The replica that leads creates the next authority; this one issues from the present one while it is valid.
+                // The replica that leads creates the next authority; this one issues from the present one while it is
+                // valid.
                 until_ms = u64::MAX;
                 break;
             }

@@ -70,7 +70,8 @@ impl Registrar {
         Ok(found.into_iter().filter_map(by_plugin).collect())
     }
 
-    /// The resource names of the kinds that a plugin admits and does not define. A kind that is not served has no objects.
+    /// The resource names of the kinds that a plugin admits and does not define. A kind that is not served has no
+    /// objects.
     async fn discovered(&self, backend: &AdmissionBackend) -> Result<Resources, (WriteErrorClass, Refusal)> {
         let mut discovered = Resources::new();
         for spec in backend.specs.iter().filter(|spec| !spec.is_own()) {
