@@ -392,11 +392,11 @@ fn l3_withdraw_ends_keys_and_timers_and_nothing_is_kept_of_them() {
     alone.ready("podset", "PodSet", false);
     alone.put(object("PodSet", "queued"));
     alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms: alone.now.mono_ms + 60_000 });
-    assert_eq!((alone.reconciler.under_way(), alone.reported().len()), ((2, 1), 2), "one denied, one faulted");
+    assert_eq!((alone.reconciler.in_flight(), alone.reported().len()), ((2, 1), 2), "one denied, one faulted");
 
     alone.withdraw("podset");
     assert_eq!((alone.reconciler.next_due_ms(), alone.reconciler.queue_depths()), (None, vec![]));
-    assert_eq!(alone.reconciler.under_way(), (0, 1));
+    assert_eq!(alone.reconciler.in_flight(), (0, 1));
     // Results that come late are nobody's.
     alone.returns(wants(1));
     alone.accept();
@@ -405,7 +405,7 @@ fn l3_withdraw_ends_keys_and_timers_and_nothing_is_kept_of_them() {
     alone.take(ToReconciler::Resync);
     alone.pass(24 * 3_600_000);
     assert_eq!((alone.called(), alone.writes(), alone.reported()), (vec![], vec![], vec![]));
-    assert_eq!(alone.reconciler.under_way(), (0, 0));
+    assert_eq!(alone.reconciler.in_flight(), (0, 0));
     let left = format!("{:?}", alone.reconciler);
     for part in ["podset", "default/", "v1/"] {
         assert!(!left.contains(part), "no plugin, object or kind is named: {left}");

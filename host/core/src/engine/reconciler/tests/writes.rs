@@ -82,7 +82,7 @@ fn x3_a_create_that_meets_an_object_reads_live_whose_it_is() {
         child["metadata"]["uid"] = json!("uid-first-try");
         child["metadata"]["resourceVersion"] = json!("2");
         alone.fail(WriteErrorClass::AlreadyExists);
-        assert_eq!((alone.live_reads.len(), alone.reconciler.under_way()), (1, (1, 0)), "the plan waits for the read");
+        assert_eq!((alone.live_reads.len(), alone.reconciler.in_flight()), (1, (1, 0)), "the plan waits for the read");
         (alone, child)
     };
     let (mut ours, child) = exists();
@@ -135,7 +135,7 @@ fn a_result_for_an_object_that_is_gone_ends_its_key() {
     assert_eq!(alone.reconciler.key_count(), 2);
     alone.accept();
     alone.returns(wants(1));
-    assert_eq!((alone.reconciler.key_count(), alone.reconciler.under_way(), alone.writes()), (0, (0, 0), vec![]));
+    assert_eq!((alone.reconciler.key_count(), alone.reconciler.in_flight(), alone.writes()), (0, (0, 0), vec![]));
     let ended = alone.observed.iter().filter(|seen| matches!(seen, Observation::TurnEnded { .. })).count();
     assert_eq!(ended, 2);
 }
