@@ -323,7 +323,7 @@ fn every_rule_of_the_architecture_has_a_test_that_carries_its_number() {
 }
 
 #[test]
-fn a_rule_is_tested_by_a_name_that_begins_with_it_and_goes_on() {
+fn a_rule_is_tested_by_a_name_that_begins_with_it_and_continues() {
     let rules: BTreeSet<String> = ["w2", "w3", "x1"].map(str::to_owned).into();
     let found = |test| rules_in(test, &rules).into_iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(found("x1_children_come_first"), ["x1"]);

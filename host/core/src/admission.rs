@@ -94,7 +94,7 @@ impl AdmissionBackend {
     }
 
     /// The host's own timeout. It is shorter than the API server's, so that the response can name the cause.
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds()) - MARGIN
     }
 }

@@ -10,11 +10,11 @@ pub(crate) struct Count {
     pub(crate) held_bytes: isize,
     pub(crate) allocations: usize,
     /// Of all allocations, freed or not.
-    pub(crate) asked_bytes: usize,
+    pub(crate) allocated_bytes: usize,
 }
 
 thread_local! {
-    static COUNT: Cell<Count> = const { Cell::new(Count { held_bytes: 0, allocations: 0, asked_bytes: 0 }) };
+    static COUNT: Cell<Count> = const { Cell::new(Count { held_bytes: 0, allocations: 0, allocated_bytes: 0 }) };
 }
 
 /// The system's allocator, counted by thread, because tests run in parallel.
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
         count(|count| {
             count.held_bytes += taken(layout.size());
             count.allocations += 1;
-            count.asked_bytes += layout.size();
+            count.allocated_bytes += layout.size();
         });
         // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
@@ -64,7 +64,7 @@ pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
     let count = Count {
         held_bytes: after.held_bytes - before.held_bytes,
         allocations: after.allocations - before.allocations,
-        asked_bytes: after.asked_bytes - before.asked_bytes,
+        allocated_bytes: after.allocated_bytes - before.allocated_bytes,
     };
     (count, result)
 }

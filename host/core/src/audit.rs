@@ -47,7 +47,7 @@ pub struct Listed {
 
 /// A part of the shell's response to [`Act::List`].
 #[derive(Debug)]
-pub enum Answer {
+pub enum Response {
     /// A list begins, or begins anew.
     Begun,
     /// The next page.
@@ -120,7 +120,7 @@ impl Report {
 /// What the caller does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// List the kind live and pass the pages to [`Audits::on_answer`].
+    /// List the kind live and pass the pages to [`Audits::on_response`].
     List(Kind),
     /// An audit is complete. A relist repairs the differences.
     Report(Report),
@@ -182,14 +182,14 @@ impl Audits {
     }
 
     /// Takes a part of the response to [`Act::List`]; late ones are ignored.
-    pub fn on_answer(&mut self, now_ms: u64, kind: &Kind, answer: Answer, store: &Store) {
+    pub fn on_response(&mut self, now_ms: u64, kind: &Kind, answer: Response, store: &Store) {
         let Some(audit) = self.running.as_mut().filter(|audit| audit.kind == *kind && !audit.is_complete) else {
             return;
         };
         match answer {
-            Answer::Begun => *audit = Audit::new(kind.clone(), audit.until_ms),
-            Answer::Page(page) => audit.compare(now_ms, &page, store),
-            Answer::Failed => self.retry(now_ms, AGAIN_MS),
+            Response::Begun => *audit = Audit::new(kind.clone(), audit.until_ms),
+            Response::Page(page) => audit.compare(now_ms, &page, store),
+            Response::Failed => self.retry(now_ms, AGAIN_MS),
         }
     }
 

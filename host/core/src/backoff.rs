@@ -15,7 +15,7 @@ const MAX_DENIED_MS: u64 = 15_000;
 
 /// The cause of a failure, which bounds the delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Patience {
+pub enum FailureCause {
     /// The key itself fails.
     Failed,
     /// The API server is unreachable.
@@ -24,7 +24,7 @@ pub enum Patience {
     Denied,
 }
 
-impl Patience {
+impl FailureCause {
     /// The cause behind a write error of this class.
     pub fn after(class: WriteErrorClass) -> Self {
         match class {
@@ -43,11 +43,11 @@ impl Patience {
 }
 
 /// The delay before attempt `failures + 1` of a key, with up to 10 % jitter to spread keys that failed together.
-pub fn delay_ms(failures: u32, key: &str, patience: Patience) -> u64 {
-    let longest = match patience {
-        Patience::Failed => MAX_MS,
-        Patience::Unreachable => MAX_UNREACHABLE_MS,
-        Patience::Denied => MAX_DENIED_MS,
+pub fn delay_ms(failures: u32, key: &str, cause: FailureCause) -> u64 {
+    let longest = match cause {
+        FailureCause::Failed => MAX_MS,
+        FailureCause::Unreachable => MAX_UNREACHABLE_MS,
+        FailureCause::Denied => MAX_DENIED_MS,
     };
     let exponent = failures.saturating_sub(1).min(32);
     let delay = BASE_MS.saturating_mul(1 << exponent).min(longest);
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn q3_backoff_doubles_from_5_ms_to_1000_s_with_jitter() {
         let within = |failures: u32, expected: u64| {
-            let delay = delay_ms(failures, "default/a", Patience::Failed);
+            let delay = delay_ms(failures, "default/a", FailureCause::Failed);
             assert!((expected..=expected + expected / 10 + 1).contains(&delay), "attempt {failures}: {delay} ms");
         };
         within(1, 5);
@@ -70,13 +70,13 @@ mod tests {
         within(18, 655_360);
         within(19, 1_000_000);
         within(4_000_000_000, 1_000_000);
-        assert_ne!(delay_ms(12, "default/a", Patience::Failed), delay_ms(12, "default/b", Patience::Failed));
+        assert_ne!(delay_ms(12, "default/a", FailureCause::Failed), delay_ms(12, "default/b", FailureCause::Failed));
     }
 
     #[test]
     fn a_key_never_waits_long_for_an_api_server_that_was_away_or_a_right_that_was_taken() {
-        for (patience, longest) in [(Patience::Unreachable, 2_000), (Patience::Denied, 15_000)] {
-            assert!(delay_ms(30, "default/a", patience) <= longest + longest / 10 + 1);
+        for (cause, longest) in [(FailureCause::Unreachable, 2_000), (FailureCause::Denied, 15_000)] {
+            assert!(delay_ms(30, "default/a", cause) <= longest + longest / 10 + 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rotation of the webhooks' certificate authorities. Lifetimes and the time come in, the next step goes out; keys
+//! The rotation of the webhooks' certificate authorities. Lifetimes and the time come in, the next step comes out; keys
 //! and certificates are made and stored elsewhere.
 //!
 //! A new authority is trusted before it issues: every webhook's caBundle first gets both, and the new one issues when

@@ -17,7 +17,7 @@ pub mod review;
 mod tests;
 
 /// The host's timeout for one request. The API server's is 30 s and fixed; one second is left for the network.
-pub const PATIENCE: Duration = Duration::from_secs(29);
+pub const TIMEOUT: Duration = Duration::from_secs(29);
 
 /// The conversion of one object, as the guest gets it.
 #[derive(Clone, PartialEq, Eq, Debug)]

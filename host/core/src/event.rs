@@ -86,7 +86,7 @@ pub enum Event {
     /// The result of [`Effect::ReadLive`]; None when the object does not exist.
     LiveRead(ObjectRef, Result<Option<Arc<Object>>, WriteError>),
     /// A part of the result of [`Effect::Audit`].
-    Audit(Kind, audit::Answer),
+    Audit(Kind, audit::Response),
     /// This host's claim has changed. Only sent with leader election.
     LeaseChanged {
         /// When the claim ends on the monotonic clock unless it is renewed; None when this host does not lead.

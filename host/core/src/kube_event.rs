@@ -81,7 +81,7 @@ impl EventLog {
     }
 
     /// Records an Event about an object, and returns its write unless it exceeds the bounds (X10).
-    pub fn tell(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
+    pub fn record(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
         let EventRecord { warning, reason, mut note } = record;
         note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
         let type_ = if warning { "Warning" } else { "Normal" };
@@ -221,7 +221,7 @@ mod tests {
     /// The name, count and note of the Event, if it is sent.
     fn send(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
-        let op = log.tell(now, Some("podset"), about, record(note))?;
+        let op = log.record(now, Some("podset"), about, record(note))?;
         let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
         let body: Value = serde_json::from_str(&body).unwrap();
         let note = body["note"].as_str().unwrap().to_owned();
@@ -275,14 +275,14 @@ mod tests {
         for number in 0..count as u64 {
             let about = Sample::pod("a", "x").uid(&format!("{plugin}/{number}")).build();
             let record = EventRecord { warning: true, reason: "Trap".to_owned(), note: "x".repeat(1 << 16) };
-            log.tell(Now { mono_ms: number, unix_ms: number }, Some(plugin), &about, record);
+            log.record(Now { mono_ms: number, unix_ms: number }, Some(plugin), &about, record);
         }
     }
 
     #[test]
     fn a_plugin_that_floods_loses_its_own_oldest_events_and_no_others() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
-        log.tell(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
+        log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
         flood(&mut log, "loud", MAX_OF_A_PLUGIN);
         assert_eq!(log.series["loud"].len(), MAX_OF_A_PLUGIN, "at the bound nothing is forgotten");
         let newest = *log.series["loud"].iter().max_by_key(|(_, series)| series.last_ms).unwrap().0;

@@ -188,13 +188,13 @@ pub enum Act {
     Create(Value),
     /// PUT this Lease, with the resourceVersion that was read, and call [`Election::on_written`].
     Replace(Value),
-    /// Call [`Election::next`] again at this time, or after [`Election::on_heard`].
+    /// Call [`Election::next`] again at this time, or after [`Election::on_observed`].
     WaitUntil(u64),
 }
 
 /// Why a write of the Lease returned no Lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unwritten {
+pub enum WriteFailure {
     /// A conflict: somebody else has written or deleted it.
     Refused,
     /// No response: it may have been written or not.
@@ -296,7 +296,7 @@ impl Election {
     }
 
     /// Takes the result of a write that was sent at `sent_ms`.
-    pub fn on_written(&mut self, sent_ms: u64, now_ms: u64, random: u64, written: Result<Lease, Unwritten>) {
+    pub fn on_written(&mut self, sent_ms: u64, now_ms: u64, random: u64, written: Result<Lease, WriteFailure>) {
         match written {
             Ok(lease) => {
                 self.seen = Some(Seen { lease: Some(lease), changed_ms: now_ms, rolled_back: false });
@@ -307,8 +307,8 @@ impl Election {
             Err(why) => {
                 self.read_first = true;
                 self.due_ms = match why {
-                    Unwritten::Refused => now_ms + REFUSED_MS,
-                    Unwritten::Unknown => now_ms + RETRY_MS + random % (SPREAD_MS + 1),
+                    WriteFailure::Refused => now_ms + REFUSED_MS,
+                    WriteFailure::Unknown => now_ms + RETRY_MS + random % (SPREAD_MS + 1),
                 };
             }
         }
@@ -316,7 +316,7 @@ impl Election {
 
     /// Takes the holder from a watch; None when the Lease was deleted. A change is read at once, because the holder may
     /// have released the Lease. Nothing else follows from it, because a watch may be late.
-    pub fn on_heard(&mut self, now_ms: u64, holder: Option<&str>) {
+    pub fn on_observed(&mut self, now_ms: u64, holder: Option<&str>) {
         if self.holder().map(|known| &**known) != holder {
             self.read_first = true;
             self.due_ms = self.due_ms.min(now_ms);

@@ -19,7 +19,7 @@ pub struct CallLimits {
     pub host_calls: u32,
     /// Bytes of the parameters of all reads: names, selectors and field paths. 4 MiB is 400 for each of the most calls
     /// into the host, and a `get` has some 60.
-    pub question_bytes: u64,
+    pub query_bytes: u64,
     /// Bytes that one read may return.
     pub read_bytes: u64,
 }
@@ -34,7 +34,7 @@ impl Default for CallLimits {
             log_bytes: 64 << 10,
             log_lines: 100,
             host_calls: 10_000,
-            question_bytes: 4 << 20,
+            query_bytes: 4 << 20,
             read_bytes: 16 << 20,
         }
     }

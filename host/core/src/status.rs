@@ -80,7 +80,7 @@ pub struct Wanted<'a> {
     /// Reason and message of [`STALLED`], or None.
     pub stalled: Option<(&'a str, &'a str)>,
     /// Whether the host sets [`RECONCILING`] for a `Ready` that is not True.
-    pub tells_progress: bool,
+    pub reports_progress: bool,
     /// The message of [`EVICTING`], which names Pods and budgets, or None.
     pub evicting: Option<&'a str>,
     /// The generation of the object that the guest saw.
@@ -141,7 +141,7 @@ fn is_owned(owned: &Map<String, Value>, name: &str) -> bool {
 }
 
 /// Whether the object has the condition [`STALLED`] with this reason and message.
-pub fn says_stalled(primary: &Object, reason: &str, message: &str) -> bool {
+pub fn shows_stalled(primary: &Object, reason: &str, message: &str) -> bool {
     conditions_of(&live_status(primary)).iter().any(|condition| {
         condition["type"] == STALLED
             && condition["status"] == "True"
@@ -239,7 +239,7 @@ fn conditions(
 /// The guest's `Ready` for which the host sets [`RECONCILING`].
 fn unready<'a>(wanted: &Wanted<'a>) -> Option<&'a Condition> {
     let guests = wanted.conditions.unwrap_or_default();
-    let is_set_by_host = wanted.tells_progress
+    let is_set_by_host = wanted.reports_progress
         && wanted.stalled.is_none()
         && !guests.iter().any(|condition| condition.name == RECONCILING);
     let is_unready = |condition: &&Condition| condition.name == READY && condition.status != ConditionStatus::True;

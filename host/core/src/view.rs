@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::budget::Budget;
-use crate::dependencies::dependency::{self, AnswerHash, UNFINISHED};
+use crate::dependencies::dependency::{self, ResultHash, UNFINISHED};
 use crate::dependencies::quota::MemoryQuota;
 use crate::dependencies::recorder::Recorder;
 use crate::dependencies::{Dependencies, Dependency};
@@ -143,7 +143,7 @@ impl View {
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
         let budget = Budget::unlimited();
         let objects = self.snapshot.select_within(&query, &budget);
-        let mut hash = AnswerHash::default();
+        let mut hash = ResultHash::default();
         let mut bytes = 0;
         let mut keys = Vec::new();
         for object in objects {
@@ -199,7 +199,7 @@ fn array<'a>(
     most_bytes: u64,
 ) -> (Result<String, AccessError>, u64) {
     let mut text = String::from("[");
-    let mut hashes = AnswerHash::default();
+    let mut hashes = ResultHash::default();
     let mut objects = objects.peekable();
     let expected = objects.size_hint().0;
     while let Some(object) = objects.next() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
-use mortise_core::audit::{Answer, Listed, Page};
+use mortise_core::audit::{Listed, Page, Response};
 use mortise_core::object::{Kind, Name, ResourceVersion};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -35,7 +35,7 @@ const METADATA: HeaderValue =
 /// ends it.
 pub async fn run<T, F>(api: ApiServer, kind: Kind, sink: mpsc::Sender<T>, wrap: F)
 where
-    F: Fn(Answer) -> T,
+    F: Fn(Response) -> T,
 {
     let list = timeout(LIST_TIMEOUT, list(&api, &kind, &sink, &wrap));
     let failure = match list.await {
@@ -45,17 +45,17 @@ where
     };
     tracing::warn!(%kind, "the cache could not be audited: {}", failure.message());
     // The receiver may be gone.
-    let _ = sink.send(wrap(Answer::Failed)).await;
+    let _ = sink.send(wrap(Response::Failed)).await;
 }
 
 async fn list<T, F>(api: &ApiServer, kind: &Kind, sink: &mpsc::Sender<T>, wrap: &F) -> Result<(), Failure>
 where
-    F: Fn(Answer) -> T,
+    F: Fn(Response) -> T,
 {
     let collection = api.resource(kind).await?.collection(None);
     let (mut restarts, mut objects, mut token) = (0, PAGE_OBJECTS, String::new());
     let send = async |answer| sink.send(wrap(answer)).await.is_ok();
-    if !send(Answer::Begun).await {
+    if !send(Response::Begun).await {
         return Ok(());
     }
     loop {
@@ -68,7 +68,7 @@ where
             Err(Failure::Response(refused)) if refused.is_expired() && restarts < MAX_RESTARTS => {
                 restarts += 1;
                 token.clear();
-                if !send(Answer::Begun).await {
+                if !send(Response::Begun).await {
                     return Ok(());
                 }
                 continue;
@@ -77,7 +77,7 @@ where
         };
         let (page, next) = read(kind, &body)?;
         let is_last = page.is_last;
-        if !send(Answer::Page(page)).await || is_last {
+        if !send(Response::Page(page)).await || is_last {
             return Ok(());
         }
         token = next;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::Method;
-use mortise_core::lease::{Act, Election, Lease, Unwritten};
+use mortise_core::lease::{Act, Election, Lease, WriteFailure};
 use mortise_core::object::{Kind, Object};
 use mortise_core::time::Now;
 use mortise_core::watch::WatchEvent;
@@ -55,7 +55,7 @@ pub struct Candidate {
 
 /// Whether this host leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Standing {
+pub struct Leadership {
     /// Until when, on [`clock`], unless it is renewed; None when it does not lead.
     pub claim_until_ms: Option<u64>,
 }
@@ -79,11 +79,11 @@ pub fn identity(hostname: &str) -> Result<Arc<str>, NoIdentity> {
     Ok(format!("{hostname}_{}", uuid::Builder::from_random_bytes(bytes).into_uuid()).into())
 }
 
-/// Takes part in the election until a request arrives on `release`, and publishes each change of this host's standing.
+/// Takes part in the election until a request arrives on `release`, and publishes each change of this host's leadership.
 pub async fn run(
     api: ApiServer,
     candidate: Candidate,
-    standing: watch::Sender<Standing>,
+    leadership: watch::Sender<Leadership>,
     release: mpsc::Receiver<Release>,
 ) {
     let (sink, events) = mpsc::channel(EVENTS);
@@ -97,7 +97,7 @@ pub async fn run(
     let Candidate { namespace, name, identity } = &candidate;
     let election = Election::new(namespace, name, identity);
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace));
-    let mut part = Part { api, candidate, collection, election, standing, events, logged: Logged::default() };
+    let mut part = Part { api, candidate, collection, election, leadership, events, logged: Logged::default() };
     tokio::join!(watched, part.run(release));
 }
 
@@ -107,7 +107,7 @@ struct Part {
     candidate: Candidate,
     collection: String,
     election: Election,
-    standing: watch::Sender<Standing>,
+    leadership: watch::Sender<Leadership>,
     events: mpsc::Receiver<WatchEvent>,
     logged: Logged,
 }
@@ -153,9 +153,9 @@ impl Part {
     fn on_watch_event(&mut self, event: &WatchEvent) {
         match event {
             WatchEvent::Listed(object) | WatchEvent::Applied(object) => {
-                self.election.on_heard(clock::now_ms(), Some(&holder_of(object)));
+                self.election.on_observed(clock::now_ms(), Some(&holder_of(object)));
             }
-            WatchEvent::Deleted(_) => self.election.on_heard(clock::now_ms(), None),
+            WatchEvent::Deleted(_) => self.election.on_observed(clock::now_ms(), None),
             // Without a watch the Lease is read.
             _ => {}
         }
@@ -167,7 +167,7 @@ impl Part {
             let refused =
                 matches!(&failure, Failure::Response(refused) if [CONFLICT, NOT_FOUND].contains(&refused.code));
             self.failed(&failure.during("writing"));
-            if refused { Unwritten::Refused } else { Unwritten::Unknown }
+            if refused { WriteFailure::Refused } else { WriteFailure::Unknown }
         });
         if written.is_ok() {
             self.logged.failure = None;
@@ -212,11 +212,11 @@ impl Part {
         format!("{}/{}", self.candidate.namespace, self.candidate.name)
     }
 
-    /// Publishes this host's standing, and logs its changes.
+    /// Publishes this host's leadership, and logs its changes.
     fn publish(&mut self) {
-        let standing = Standing { claim_until_ms: self.election.claim_until_ms() };
-        self.standing.send_if_modified(|before| std::mem::replace(before, standing) != standing);
-        let leads = standing.claim_until_ms.is_some();
+        let leadership = Leadership { claim_until_ms: self.election.claim_until_ms() };
+        self.leadership.send_if_modified(|before| std::mem::replace(before, leadership) != leadership);
+        let leads = leadership.claim_until_ms.is_some();
         let led = std::mem::replace(&mut self.logged.leads, leads);
         let holder = self.election.holder().filter(|holder| !holder.is_empty());
         let is_new_holder = self.logged.holder.as_ref() != holder;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mortise_core::event::Event;
 use mortise_kube::client::{Access, ApiServer};
-use mortise_kube::lease::{self, Candidate, Release, Standing};
+use mortise_kube::lease::{self, Candidate, Leadership, Release};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ const RELEASE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Election {
     release: mpsc::Sender<Release>,
-    standing: watch::Receiver<Standing>,
+    leadership: watch::Receiver<Leadership>,
 }
 
 impl Election {
@@ -40,7 +40,7 @@ impl Election {
             name: config.lease.as_str().into(),
             identity: lease::identity(instance)?,
         };
-        let (sender, standing) = watch::channel(Standing::default());
+        let (sender, leadership) = watch::channel(Leadership::default());
         let (release, released) = mpsc::channel(1);
         tracing::info!(
             lease = %format!("{}/{}", candidate.namespace, candidate.name),
@@ -49,7 +49,7 @@ impl Election {
         );
         supervisor.task(
             "the reports of the leader election",
-            report(standing.clone(), Arc::clone(&candidate.name), inputs.clone(), Arc::clone(metrics)),
+            report(leadership.clone(), Arc::clone(&candidate.name), inputs.clone(), Arc::clone(metrics)),
         );
         supervisor.thread("mortise-lease", move || {
             let runtime = Builder::new_current_thread().enable_all().build().context("starting its I/O")?;
@@ -59,11 +59,11 @@ impl Election {
                 Ok(())
             })
         })?;
-        Ok(Self { release, standing })
+        Ok(Self { release, leadership })
     }
 
-    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.clone()
+    pub(crate) fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
     }
 
     /// Releases the Lease, if this host holds it and the API server responds in time. Must come after the last write.
@@ -82,15 +82,15 @@ impl Election {
 /// Reports each change, or the newest of several when the loop is busy. The election never waits for the loop;
 /// meanwhile the claim of each write bounds it.
 async fn report(
-    mut standing: watch::Receiver<Standing>,
+    mut leadership: watch::Receiver<Leadership>,
     lease: Arc<str>,
     inputs: mpsc::Sender<Input>,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<()> {
     loop {
-        let Standing { claim_until_ms } = *standing.borrow_and_update();
+        let Leadership { claim_until_ms } = *leadership.borrow_and_update();
         metrics.leads(&lease, claim_until_ms.is_some());
         inputs.send(Input::Event(Event::LeaseChanged { claim_until_ms })).await.context("the event loop has ended")?;
-        standing.changed().await.context("the election has ended")?;
+        leadership.changed().await.context("the election has ended")?;
     }
 }

@@ -93,7 +93,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         Some(named) => Some(Election::start(named, &config.instance, access, &inputs, &metrics, &supervisor)?),
         None => None,
     };
-    let registrar = Registrar { standing: election.as_ref().map(Election::standing), ..registrar };
+    let registrar = Registrar { leadership: election.as_ref().map(Election::leadership), ..registrar };
     let registrar = supervisor.task("the registration of the webhooks", registrar.run());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -187,7 +187,7 @@ fn registrar(config: &Config, performer: &Performer) -> Registrar {
         reviewer: Reviewer { webhooks: webhooks.clone(), workers, metrics, faults: Throttle::default() },
         webhooks,
         supervisor: performer.supervisor.clone(),
-        standing: None,
+        leadership: None,
         state: State::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! From bytes to native code, in a child process that may die (G3). A component goes in; an artifact for
+//! From bytes to native code, in a child process that may die (G3). A component comes in; an artifact for
 //! [`Engine::load`] comes out, from the cache when it was compiled before. A digest that this host has tried before
 //! comes out with its [`Trial`], without a read of the component.
 //!

@@ -72,7 +72,7 @@ impl CallState {
             host_calls: 0,
             max_host_calls: limits.host_calls,
             query_bytes: 0,
-            max_query_bytes: limits.question_bytes,
+            max_query_bytes: limits.query_bytes,
         }
     }
 

@@ -44,7 +44,7 @@ pub struct Job {
 /// What a guest is called for.
 #[derive(Debug)]
 pub enum Work {
-    /// A reconcile; its [`JobDone`] goes to the callback of [`Workers::start`].
+    /// A reconcile; its [`JobDone`] is given to the callback of [`Workers::start`].
     Reconcile(Box<Call>),
     /// Admission of an object.
     Admit(Box<WebhookCall<admission::AdmissionRequest, admission::Verdict>>),

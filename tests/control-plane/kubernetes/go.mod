@@ -1,7 +1,7 @@
 // kube-apiserver, kube-controller-manager, kube-scheduler and, for machines without one, kubectl, for the control plane that
-// the tests, the demo and the benchmarks run against. This module only names what is built and pins everything that goes
-// into it; src/binaries.rs builds it, and takes the version that the API server reports from the line below that requires
-// k8s.io/kubernetes. To move to another release, change that version and every replacement (v1.N.P goes with v0.N.P), and
+// the tests, the demo and the benchmarks run against. This module only names what is built and pins all its modules;
+// src/binaries.rs builds it, and takes the version that the API server reports from the line below that requires
+// k8s.io/kubernetes. To move to another release, change that version and every replacement (v1.N.P belongs to v0.N.P), and
 // run `go mod tidy`.
 module mortise.dev/tests/control-plane/kubernetes
 

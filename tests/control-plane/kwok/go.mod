@@ -1,5 +1,5 @@
 // kwok, which plays the kubelets of the control plane that the tests, the demo and the benchmarks run against. This module
-// only names what is built and pins everything that goes into it; src/binaries.rs builds it, and copies kwok's own stage
+// only names what is built and pins all its modules; src/binaries.rs builds it, and copies kwok's own stage
 // files from the module. A module of its own, so that its requirements and Kubernetes' do not pull at each other.
 module mortise.dev/tests/control-plane/kwok
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_core::lease::{Act, Claim, Election, LEASE_DURATION_MS, Lease, RETRY_MS, Unwritten};
+use mortise_core::lease::{Act, Claim, Election, LEASE_DURATION_MS, Lease, RETRY_MS, WriteFailure};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::time::Now;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ const ACCIDENT_MS: u64 = 4_000;
 enum Waits {
     Until(u64),
     Read { answer_ms: u64, answer: Result<Option<Lease>, ()> },
-    Written { sent_ms: u64, answer_ms: u64, answer: Result<Lease, Unwritten> },
+    Written { sent_ms: u64, answer_ms: u64, answer: Result<Lease, WriteFailure> },
 }
 struct Host {
     election: Election,
@@ -213,7 +213,7 @@ impl Contest {
         let answer = if lost {
             // It may take effect now, or long after the sender gave up.
             self.send(landing);
-            Err(Unwritten::Unknown)
+            Err(WriteFailure::Unknown)
         } else {
             self.land(&landing)
         };
@@ -238,14 +238,14 @@ impl Contest {
         }
     }
 
-    fn land(&mut self, landing: &Landing) -> Result<Lease, Unwritten> {
+    fn land(&mut self, landing: &Landing) -> Result<Lease, WriteFailure> {
         let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
         let fits = match &self.lease {
             None => landing.creates,
             Some(live) => !landing.creates && version(live) == version(&landing.lease),
         };
         if !fits {
-            return Err(Unwritten::Refused);
+            return Err(WriteFailure::Refused);
         }
         self.version += 1;
         let mut lease = landing.lease.clone();

@@ -325,7 +325,7 @@ impl World {
     fn audit(&mut self, kind: &Kind) {
         let mut delay = self.random.between(1, 20);
         if self.watch_error(kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
-            return self.deliver_in(delay, Event::Audit(kind.clone(), audit::Answer::Failed));
+            return self.deliver_in(delay, Event::Audit(kind.clone(), audit::Response::Failed));
         }
         let interner = &mut self.interner;
         let mut listed = |live: &Value| {
@@ -334,13 +334,13 @@ impl World {
         };
         let objects: Vec<audit::Listed> = self.cluster.list(kind).map(&mut listed).collect();
         let version = ResourceVersion(self.cluster.version());
-        self.deliver_in(delay, Event::Audit(kind.clone(), audit::Answer::Begun));
+        self.deliver_in(delay, Event::Audit(kind.clone(), audit::Response::Begun));
         let pages = objects.len().div_ceil(AUDIT_PAGE).max(1);
         for number in 0..pages {
             delay += self.random.below(100);
             let page = objects.iter().skip(number * AUDIT_PAGE).take(AUDIT_PAGE).cloned().collect();
             let page = audit::Page { version, objects: page, is_last: number + 1 == pages };
-            self.deliver_in(delay, Event::Audit(kind.clone(), audit::Answer::Page(page)));
+            self.deliver_in(delay, Event::Audit(kind.clone(), audit::Response::Page(page)));
         }
     }
 

@@ -170,7 +170,7 @@ fn among(edges: &Edges) -> Vec<String> {
     let leads = |from: &Path, to: &Path| reached.get(from).is_some_and(|reached| reached.contains(to));
     let in_circles = edges.keys().filter(|from| leads(from, from));
     let members = |from: &Path| edges.keys().filter(|to| leads(from, to) && leads(to, from)).collect::<Vec<_>>();
-    in_circles.map(members).collect::<BTreeSet<_>>().iter().map(|members| told(members, edges)).collect()
+    in_circles.map(members).collect::<BTreeSet<_>>().iter().map(|members| described_circle(members, edges)).collect()
 }
 
 fn reached<'a>(edges: &'a Edges, from: &Path) -> BTreeSet<&'a Path> {
@@ -184,7 +184,7 @@ fn reached<'a>(edges: &'a Edges, from: &Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-fn told(members: &[&Path], edges: &Edges) -> String {
+fn described_circle(members: &[&Path], edges: &Edges) -> String {
     let name = |path: &Path| if path.is_empty() { "the root".to_owned() } else { path.join("::") };
     let inner = members.iter().flat_map(|from| {
         let to = edges.get(*from).into_iter().flatten().filter(|(to, _)| members.contains(to));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_seen_wherever_it_stands() {
+    fn a_path_is_seen_wherever_it_is() {
         for b in [
             "pub struct B; fn f() { crate::a::a() }",
             "pub struct B; fn f() { println!(\"{}\", super::a::a()) }",

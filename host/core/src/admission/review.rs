@@ -131,7 +131,7 @@ impl Review {
     }
 
     /// The guest's request; None when its manifest does not name this kind for this purpose.
-    pub fn question(&self, purpose: Purpose, now_unix_ms: u64) -> Option<AdmissionRequest> {
+    pub fn request(&self, purpose: Purpose, now_unix_ms: u64) -> Option<AdmissionRequest> {
         let spec = self.serving.specs.iter().find(|spec| spec.kind == self.kind)?;
         let is_served = match purpose {
             Purpose::Mutate => spec.mutate && self.operation != Operation::Delete,

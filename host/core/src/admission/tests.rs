@@ -84,16 +84,16 @@ fn checked(violations: Vec<Violation>) -> Verdict {
 #[test]
 fn a_request_has_the_stored_object_and_the_new_one_without_managed_fields() {
     let create = review("CREATE", &greeting(), &Value::Null);
-    let request = create.question(Purpose::Validate, 7).unwrap();
+    let request = create.request(Purpose::Validate, 7).unwrap();
     assert_eq!((request.operation, request.old, request.now_unix_ms), (Operation::Create, None, 7));
     let object: Value = serde_json::from_str(&request.object).unwrap();
     assert_eq!(object["metadata"], json!({"name": "a", "namespace": "n"}));
 
     let with_delete = AdmissionSpec { operations: Operations { delete: true, ..spec().operations }, ..spec() };
     let deleted = review_for(with_delete, "DELETE", &Value::Null, &greeting());
-    let request = deleted.question(Purpose::Validate, 0).unwrap();
+    let request = deleted.request(Purpose::Validate, 0).unwrap();
     assert_eq!((request.operation, Some(&request.object)), (Operation::Delete, request.old.as_ref()));
-    assert_eq!(deleted.question(Purpose::Mutate, 0), None);
+    assert_eq!(deleted.request(Purpose::Mutate, 0), None);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_kind_that_the_new_version_does_not_know_is_admitted_and_another_version_of_
     let admits = |api_version: &str, kind: &str| {
         let spec = AdmissionSpec { kind: Kind::new(api_version, kind), ..spec() };
         let review = review_for(spec, "CREATE", &greeting(), &Value::Null);
-        (review.question(Purpose::Validate, 0).is_some(), review.is_of_another_version())
+        (review.request(Purpose::Validate, 0).is_some(), review.is_of_another_version())
     };
     assert_eq!(admits("example.com/v1", "Greeting"), (true, false));
     assert_eq!(admits("example.com/v1", "Other"), (false, false));
@@ -399,8 +399,8 @@ fn the_host_responds_before_the_api_server_times_out() {
         let serving =
             AdmissionBackend { limits: CallLimits { deadline_ms, ..CallLimits::default() }, ..serving(spec()) };
         assert_eq!(serving.timeout_seconds(), seconds);
-        assert!(serving.patience() > Duration::from_millis(deadline_ms));
-        assert!(serving.patience() < Duration::from_secs(seconds));
+        assert!(serving.timeout() > Duration::from_millis(deadline_ms));
+        assert!(serving.timeout() < Duration::from_secs(seconds));
     }
     assert_eq!(at_path("/mutate/a.b"), Some((Subject::Admission(Purpose::Mutate), "a.b")));
     assert_eq!(at_path("/convert/a"), Some((Subject::Conversion, "a")));

@@ -63,17 +63,17 @@ impl World {
         self.store.remove(&pods(), &name, version);
     }
 
-    fn answer(&mut self, answer: Answer) {
-        self.audits.on_answer(self.now_ms, &pods(), answer, &self.store);
+    fn answer(&mut self, answer: Response) {
+        self.audits.on_response(self.now_ms, &pods(), answer, &self.store);
     }
 
     fn page(&mut self, version: u64, is_last: bool, objects: &[&str]) {
         let objects = objects.iter().map(|object| parse(object)).collect();
-        self.answer(Answer::Page(Page { version: ResourceVersion(version), objects, is_last }));
+        self.answer(Response::Page(Page { version: ResourceVersion(version), objects, is_last }));
     }
 
     fn list(&mut self, version: u64, objects: &[&str]) {
-        self.answer(Answer::Begun);
+        self.answer(Response::Begun);
         self.page(version, true, objects);
     }
 
@@ -111,7 +111,7 @@ fn check(cached: &[&str], live: &[&str], events: &[&str], expected: &str) {
 #[test]
 fn without_a_difference_the_audit_ends_with_its_last_page() {
     let mut world = World::listing(&["a/x@3", "b/y@4"]);
-    world.answer(Answer::Begun);
+    world.answer(Response::Begun);
     world.page(150, false, &["a/x@3"]);
     assert_eq!(world.step(), None, "the list is incomplete");
     world.page(150, true, &["b/y@4"]);
@@ -200,7 +200,7 @@ fn a_kind_that_differed_is_audited_again_soon_and_what_a_relist_does_not_repair_
 #[test]
 fn a_list_that_begins_anew_forgets_what_the_first_one_showed() {
     let mut world = World::listing(&["a/x@3", "a/y@4"]);
-    world.answer(Answer::Begun);
+    world.answer(Response::Begun);
     world.page(110, false, &["a/x@3", "a/z@9"]);
     world.list(120, &["a/y@4"]);
     world.store.progress(&pods(), ResourceVersion(120));
@@ -210,10 +210,10 @@ fn a_list_that_begins_anew_forgets_what_the_first_one_showed() {
 #[test]
 fn a_list_that_fails_is_tried_again_and_one_that_never_ends_is_given_up() {
     let mut world = World::listing(&["a/x@3"]);
-    world.answer(Answer::Failed);
+    world.answer(Response::Failed);
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
     world.next_audit();
-    world.answer(Answer::Begun);
+    world.answer(Response::Begun);
     world.now_ms = world.audits.next_due_ms().unwrap();
     assert_eq!(world.step(), None);
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
@@ -225,7 +225,7 @@ fn a_list_that_fails_is_tried_again_and_one_that_never_ends_is_given_up() {
 #[test]
 fn a_kind_that_is_listed_anew_is_not_audited_meanwhile() {
     let mut world = World::listing(&["a/x@3"]);
-    world.answer(Answer::Begun);
+    world.answer(Response::Begun);
     world.store.rewind(&pods());
     assert_eq!(world.step(), None);
     let postponed = world.now_ms + POSTPONE_MS;
@@ -251,7 +251,7 @@ fn kinds_are_audited_one_at_a_time_and_spread_over_the_interval() {
         let Some(Act::List(kind)) = audits.step(now_ms, &store) else { panic!("nothing is due") };
         assert_eq!(audits.step(now_ms + HOUR_MS / 100, &store), None, "one at a time");
         let page = Page { version: ResourceVersion(1), objects: Vec::new(), is_last: true };
-        audits.on_answer(now_ms, &kind, Answer::Page(page), &store);
+        audits.on_response(now_ms, &kind, Response::Page(page), &store);
         assert!(matches!(audits.step(now_ms, &store), Some(Act::Report(_))));
         begun.push((now_ms, kind));
     }

@@ -74,7 +74,7 @@ impl Review {
     }
 
     /// The guest's request for one object of this review; None when the object already has the wanted version.
-    pub fn question(&self, object: &Value, serving: &ConversionBackend, now_unix_ms: u64) -> Option<ConversionRequest> {
+    pub fn request(&self, object: &Value, serving: &ConversionBackend, now_unix_ms: u64) -> Option<ConversionRequest> {
         if object["apiVersion"] == *self.to_api_version {
             return None;
         }

@@ -42,7 +42,7 @@ fn review(objects: &[Value]) -> Review {
 /// The gauge after the guest's change.
 fn converted(change: impl FnOnce(&mut Value)) -> Result<Value, Box<review::Failure>> {
     let (before, review) = (gauge(), review(&[gauge()]));
-    let request = review.question(&before, &serving(), 0).unwrap();
+    let request = review.request(&before, &serving(), 0).unwrap();
     let mut after: Value = serde_json::from_str(&request.object).unwrap();
     after["apiVersion"] = json!(&*request.to_api_version);
     change(&mut after);
@@ -52,7 +52,7 @@ fn converted(change: impl FnOnce(&mut Value)) -> Result<Value, Box<review::Failu
 #[test]
 fn the_guest_converts_to_the_wanted_version_without_managed_fields_which_the_host_puts_back() {
     let review = review(&[gauge()]);
-    let request = review.question(&review.objects()[0], &serving(), 7).unwrap();
+    let request = review.request(&review.objects()[0], &serving(), 7).unwrap();
     assert_eq!((&*request.to_api_version, request.now_unix_ms), ("example.com/v1", 7));
     assert!(!request.object.contains("managedFields"));
     let made = converted(|after| {
@@ -82,7 +82,7 @@ fn a_backend_converts_any_version_of_its_kinds_and_nothing_else() {
 fn an_object_that_has_the_wanted_version_needs_no_call() {
     let mut object = gauge();
     object["apiVersion"] = json!("example.com/v1");
-    assert_eq!(review(&[]).question(&object, &serving(), 0), None);
+    assert_eq!(review(&[]).request(&object, &serving(), 0), None);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Dependency {
         if !budget.spend(1) {
             return None;
         }
-        let mut result = AnswerHash::default();
+        let mut result = ResultHash::default();
         let mut add = |object: &Object, fields: &Projection| {
             result.add(fields.projected_hash_within(object, budget).unwrap_or(UNFINISHED));
         };
@@ -181,22 +181,22 @@ pub(crate) fn hash_of_one(object: Option<&Object>) -> u64 {
 }
 
 pub(crate) fn hash_of_time(now_unix_ms: u64) -> u64 {
-    let mut result = AnswerHash::default();
+    let mut result = ResultHash::default();
     result.add(now_unix_ms);
     result.hash()
 }
 
 pub(crate) fn hash_of_text(text: &str) -> u64 {
-    let mut result = AnswerHash::default();
+    let mut result = ResultHash::default();
     text.hash(&mut result.0);
     result.hash()
 }
 
 /// The hash of a result of several objects, in their order.
 #[derive(Default)]
-pub(crate) struct AnswerHash(DefaultHasher);
+pub(crate) struct ResultHash(DefaultHasher);
 
-impl AnswerHash {
+impl ResultHash {
     /// Adds an object by the hash of its projection, which is all that the guest sees of it.
     pub(crate) fn add(&mut self, projected_hash: u64) {
         self.0.write_u64(projected_hash);

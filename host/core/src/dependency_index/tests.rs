@@ -177,9 +177,9 @@ fn the_cost_of_a_label_depends_on_neither_the_other_labels_nor_the_other_selecto
     let large = change(many("a"), many("b"));
     let mut index = DependencyIndex::default();
     let affected = |index: &DependencyIndex, change: &Change| {
-        let (Count { asked_bytes, .. }, affected) = counted(|| index.affected(change));
+        let (Count { allocated_bytes, .. }, affected) = counted(|| index.affected(change));
         // Building a key for each label would allocate some megabytes.
-        assert!(asked_bytes < 4_096, "{asked_bytes} bytes");
+        assert!(allocated_bytes < 4_096, "{allocated_bytes} bytes");
         text(&affected)
     };
     assert_eq!(affected(&index, &large), "0/0");

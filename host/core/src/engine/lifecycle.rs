@@ -18,6 +18,7 @@ use crate::store::Change;
 
 mod admission;
 mod audits;
+mod claims;
 mod component;
 mod condition;
 mod conditions;

@@ -54,7 +54,7 @@ impl Outbox {
         match message {
             ToOutbox::Send(outgoing) => self.send(*outgoing, cx),
             ToOutbox::Record { plugin, about, record } => {
-                if let Some(op) = self.events.tell(cx.now, plugin.as_deref(), &about, record) {
+                if let Some(op) = self.events.record(cx.now, plugin.as_deref(), &about, record) {
                     self.send(Outgoing { plugin, cause: None, op, owner: Owner::Nobody }, cx);
                 }
             }

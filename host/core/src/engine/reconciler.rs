@@ -14,6 +14,7 @@ use crate::dependency_index::DependencyIndex;
 use crate::object::{Kind, ObjectRef};
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 
+mod call_in_flight;
 mod controller;
 mod dispatch;
 mod faults;
@@ -28,12 +29,12 @@ mod turn;
 mod wake;
 mod writes;
 
+use call_in_flight::CallInFlight;
 use controller::Controller;
 use faults::PluginFaults;
 use keys::Keys;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
-use turn::CallInFlight;
 
 #[derive(Debug, Default)]
 pub(super) struct Reconciler {

@@ -24,11 +24,11 @@ impl Server {
         self.lease.as_ref().map(|object| Lease::parse(object.to_string().as_bytes()).unwrap())
     }
 
-    fn write(&mut self, act: &Act) -> Result<Lease, Unwritten> {
+    fn write(&mut self, act: &Act) -> Result<Lease, WriteFailure> {
         let (Act::Create(object) | Act::Replace(object)) = act else { panic!("{act:?} is no write") };
         let known = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
         if known(object) != self.lease.as_ref().map_or(Value::Null, known) {
-            return Err(Unwritten::Refused);
+            return Err(WriteFailure::Refused);
         }
         self.version += 1;
         let mut object = object.clone();
@@ -143,7 +143,7 @@ fn x7_a_holder_that_cannot_renew_stops_writing_then_leading_and_only_then_may_an
         match a.next(at(now_ms)) {
             Act::WaitUntil(_) => {}
             Act::Read => a.on_read(now_ms, 0, Err(())),
-            Act::Create(_) | Act::Replace(_) => a.on_written(now_ms, now_ms, 0, Err(Unwritten::Unknown)),
+            Act::Create(_) | Act::Replace(_) => a.on_written(now_ms, now_ms, 0, Err(WriteFailure::Unknown)),
         }
         if may_write(&a, now_ms) {
             wrote_until_ms = now_ms;
@@ -194,9 +194,9 @@ fn a_released_lease_is_taken_as_soon_as_the_watch_shows_it() {
     assert!(a.release(at(now_ms)).is_none(), "it is released");
 
     assert!(now_ms < due_ms);
-    b.on_heard(now_ms, Some("a"));
+    b.on_observed(now_ms, Some("a"));
     assert!(matches!(b.next(at(now_ms)), Act::WaitUntil(_)), "the holder has not changed");
-    b.on_heard(now_ms, Some(""));
+    b.on_observed(now_ms, Some(""));
     server.turn(&mut b, now_ms, 0);
     assert_eq!(&*server.holder(), "b");
     assert_eq!(server.lease.unwrap()["spec"]["leaseDurationSeconds"], json!(15));
@@ -243,7 +243,7 @@ fn a_renewal_whose_response_is_lost_costs_a_read_and_not_the_claim() {
     let mut now_ms = START_MS + RETRY_MS;
     let renewal = a.next(at(now_ms));
     server.write(&renewal).unwrap();
-    a.on_written(now_ms, now_ms, 0, Err(Unwritten::Unknown));
+    a.on_written(now_ms, now_ms, 0, Err(WriteFailure::Unknown));
     assert_eq!(a.claim_until_ms(), Some(START_MS + LEASE_DURATION_MS), "it may have happened or not");
     now_ms += RETRY_MS;
     server.turn(&mut a, now_ms, 0);
@@ -276,7 +276,7 @@ fn a_lease_that_is_taken_away_or_deleted_ends_the_claim_at_once() {
             Some(holder) => server.lease.as_mut().unwrap()["spec"]["holderIdentity"] = json!(holder),
             None => server.lease = None,
         }
-        a.on_heard(START_MS + 10, taken_by);
+        a.on_observed(START_MS + 10, taken_by);
         assert_eq!(a.next(at(START_MS + 10)), Act::Read);
         server.version += 1;
         if let Some(lease) = &mut server.lease {
@@ -313,7 +313,7 @@ fn x7_a_lease_of_a_restored_etcd_gives_nobody_the_lead_while_an_older_claim_may_
             server.lease = None;
         }
         // The leader of the backup finds its own identity before the current leader renews.
-        a.on_heard(restored_ms + 1, if is_gone { None } else { Some("a") });
+        a.on_observed(restored_ms + 1, if is_gone { None } else { Some("a") });
         server.turn(&mut a, restored_ms + 1, 0);
         assert!(a.claim_until_ms().is_none() && may_write(&b, restored_ms + 1));
         // The current leader's renewal is refused; its next read ends its claim unless the Lease is gone.

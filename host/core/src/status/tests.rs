@@ -27,7 +27,7 @@ fn object(status: Value, owned: Value) -> Object {
 
 /// Leaves everything alone.
 const NONE: Wanted<'static> =
-    Wanted { fields: None, conditions: None, stalled: None, tells_progress: false, evicting: None, generation: 3 };
+    Wanted { fields: None, conditions: None, stalled: None, reports_progress: false, evicting: None, generation: 3 };
 
 fn ready(status: ConditionStatus) -> Condition {
     Condition { name: "Ready".into(), status, reason: "R".into(), message: "m".into() }
@@ -108,7 +108,7 @@ fn patched(before: &[Value], guests: Option<&[Condition]>, stalled: Option<(&str
     let keys = before.iter().map(|condition| (format!("k:{}", json!({"type": condition["type"]})), json!({})));
     let owned = json!({"f:conditions": keys.collect::<Map<_, _>>()});
     let live = object(json!({"conditions": before}), owned);
-    let wanted = Wanted { conditions: guests, stalled, tells_progress: true, ..NONE };
+    let wanted = Wanted { conditions: guests, stalled, reports_progress: true, ..NONE };
     let text = patch(&live, "mortise/p", FULL, &wanted, NOW).expect("the conditions change");
     let mut patch: Value = serde_json::from_str(&text).unwrap();
     let Value::Array(after) = patch["status"]["conditions"].take() else { panic!("no conditions in {text}") };

@@ -22,9 +22,9 @@ async fn audited(respond: impl Fn(&str, usize) -> (&'static str, String) + Send 
     let mut sent = Vec::new();
     while let Some(answer) = answers.recv().await {
         sent.push(match answer {
-            Answer::Begun => "begun".to_owned(),
-            Answer::Failed => "failed".to_owned(),
-            Answer::Page(page) => {
+            Response::Begun => "begun".to_owned(),
+            Response::Failed => "failed".to_owned(),
+            Response::Page(page) => {
                 let object = |listed: &Listed| format!(" {} {}@{}", listed.name, listed.uid, listed.version.0);
                 let objects: String = page.objects.iter().map(object).collect();
                 format!("{}:{objects}{}", page.version.0, if page.is_last { "." } else { "" })

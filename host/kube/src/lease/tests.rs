@@ -55,7 +55,7 @@ struct Cluster {
 }
 
 struct Host {
-    standing: watch::Receiver<Standing>,
+    leadership: watch::Receiver<Leadership>,
     release: mpsc::Sender<Release>,
 }
 
@@ -67,11 +67,11 @@ impl Cluster {
     }
 
     fn host(&self, identity: &str) -> Host {
-        let (sender, standing) = watch::channel(Standing::default());
+        let (sender, leadership) = watch::channel(Leadership::default());
         let (release, requests) = mpsc::channel(1);
         let candidate = Candidate { namespace: "ns".into(), name: "mortise".into(), identity: identity.into() };
         tokio::spawn(run(self.api.clone(), candidate, sender, requests));
-        Host { standing, release }
+        Host { leadership, release }
     }
 
     fn spec(&self) -> Value {
@@ -80,13 +80,13 @@ impl Cluster {
 }
 
 impl Host {
-    async fn until(&mut self, what: &str, holds: impl FnMut(&Standing) -> bool) -> Standing {
-        let waited = tokio::time::timeout(DEADLINE, self.standing.wait_for(holds)).await;
+    async fn until(&mut self, what: &str, holds: impl FnMut(&Leadership) -> bool) -> Leadership {
+        let waited = tokio::time::timeout(DEADLINE, self.leadership.wait_for(holds)).await;
         *waited.unwrap_or_else(|_| panic!("waited in vain until {what}")).unwrap()
     }
 
-    async fn leads(&mut self) -> Standing {
-        self.until("the host leads", |standing| standing.claim_until_ms.is_some()).await
+    async fn leads(&mut self) -> Leadership {
+        self.until("the host leads", |leadership| leadership.claim_until_ms.is_some()).await
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_free_lease_is_taken_and_renewed_and_the_claim_counts_from_before_the_
     assert!((before_ms..=clock::now_ms()).contains(&(first - LEASE_DURATION_MS)));
     assert_eq!(cluster.spec()["holderIdentity"], "a");
     let acquired = cluster.spec()["acquireTime"].clone();
-    let renewed = host.until("it is renewed", |standing| standing.claim_until_ms > Some(first)).await;
+    let renewed = host.until("it is renewed", |leadership| leadership.claim_until_ms > Some(first)).await;
     assert!(renewed.claim_until_ms.unwrap() - first < 2 * 2_000 + 1_000, "it is renewed every two seconds");
     assert_eq!((&cluster.spec()["acquireTime"], &cluster.spec()["leaseTransitions"]), (&acquired, &json!(0)));
     let requests = cluster.server.lock().unwrap().requests.clone();
@@ -118,7 +118,7 @@ async fn a_released_lease_is_taken_at_the_next_read_of_another_host() {
     let (done, released) = oneshot::channel();
     a.release.send(done).await.unwrap();
     tokio::time::timeout(DEADLINE, released).await.expect("it is released").unwrap();
-    assert_eq!(a.standing.borrow().claim_until_ms, None, "the host that released it does not lead");
+    assert_eq!(a.leadership.borrow().claim_until_ms, None, "the host that released it does not lead");
     let began = Instant::now();
     b.leads().await;
     assert!(began.elapsed() < Duration::from_secs(10), "no host waits until a released Lease expires");
@@ -138,7 +138,7 @@ async fn a_leader_whose_lease_is_taken_does_not_lead_and_a_standby_releases_noth
         lease["spec"]["holderIdentity"] = json!("somebody");
         lease["metadata"]["resourceVersion"] = json!(version);
     }
-    host.until("it does not lead", |standing| standing.claim_until_ms.is_none()).await;
+    host.until("it does not lead", |leadership| leadership.claim_until_ms.is_none()).await;
     let (done, released) = oneshot::channel();
     host.release.send(done).await.unwrap();
     tokio::time::timeout(DEADLINE, released).await.expect("the request is answered").unwrap();
@@ -160,9 +160,9 @@ async fn a_short_failure_of_the_api_server_does_not_change_the_leader() {
     })
     .await
     .expect("a renewal fails");
-    assert_eq!(host.standing.borrow().claim_until_ms, first, "a renewal that failed renews nothing");
+    assert_eq!(host.leadership.borrow().claim_until_ms, first, "a renewal that failed renews nothing");
     cluster.server.lock().unwrap().is_failing = false;
-    host.until("it is renewed", |standing| standing.claim_until_ms > first).await;
+    host.until("it is renewed", |leadership| leadership.claim_until_ms > first).await;
     assert_eq!(cluster.spec()["leaseTransitions"], 0);
 }
 

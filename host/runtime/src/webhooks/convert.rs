@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use http::StatusCode;
 use mortise_core::conversion::review::{Failure, Review};
-use mortise_core::conversion::{Conversion, ConversionBackend, PATIENCE};
+use mortise_core::conversion::{Conversion, ConversionBackend, TIMEOUT};
 use mortise_wasm::workers::Work;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ impl Reviewer {
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
         let response = match review {
-            Ok(review) => json(self.reviewed(name, &route, &review, begin + PATIENCE).await),
+            Ok(review) => json(self.reviewed(name, &route, &review, begin + TIMEOUT).await),
             Err(why) => text(StatusCode::BAD_REQUEST, why),
         };
         counted.ends(response.status().as_u16(), begin.elapsed());
@@ -70,7 +70,7 @@ impl Reviewer {
     ) -> Result<Vec<Value>, Box<Failure>> {
         let Route { plugin, backend } = route;
         let submit = |object| {
-            let request = review.question(object, backend, now().unix_ms)?;
+            let request = review.request(object, backend, now().unix_ms)?;
             Some(self.submit((name, plugin), request, backend.limits, until, Work::Convert))
         };
         let mut converted = Vec::with_capacity(review.objects().len());
@@ -97,7 +97,7 @@ async fn wait(name: &str, object: &Value, pending: Pending<Conversion>, until: I
         format!(
             "the plugin {name:?} did not convert the objects within {} s, its own calls and those before them \
              together; try again, or request fewer objects",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         )
     };
     match completion(pending, until, late).await {

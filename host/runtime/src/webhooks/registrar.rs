@@ -20,7 +20,7 @@ use mortise_core::refusal::Refusal;
 use mortise_core::webhook::Endpoint;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
-use mortise_kube::lease::Standing;
+use mortise_kube::lease::Leadership;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -60,7 +60,7 @@ pub(crate) struct Registrar {
     pub(crate) reviewer: Reviewer,
     pub(crate) supervisor: Supervisor,
     /// Whether this host leads; None without leader election.
-    pub(crate) standing: Option<watch::Receiver<Standing>>,
+    pub(crate) leadership: Option<watch::Receiver<Leadership>>,
     pub(crate) state: State,
 }
 
@@ -102,7 +102,7 @@ impl Registrar {
 
     /// X7: the present claim to lead.
     fn claim(&self) -> Claim {
-        self.standing.as_ref().map_or(Claim::Everlasting, |standing| Claim::of(standing.borrow().claim_until_ms))
+        self.leadership.as_ref().map_or(Claim::Everlasting, |leadership| Claim::of(leadership.borrow().claim_until_ms))
     }
 
     fn may_write(&self) -> bool {

@@ -113,16 +113,16 @@ impl Reviewer {
         review: &Review,
     ) -> Option<Answer> {
         let Route { plugin, backend } = route;
-        let Some(request) = review.question(purpose, now().unix_ms) else {
+        let Some(request) = review.request(purpose, now().unix_ms) else {
             let why = format!("the webhooks of the plugin {name:?} are being changed for its new version; try again");
             return review.is_of_another_version().then(|| review.unavailable(503, &why));
         };
-        let until = Instant::now() + backend.patience();
+        let until = Instant::now() + backend.timeout();
         let pending = self.submit((name, plugin), request, backend.limits, until, Work::Admit);
         let late = || {
             format!(
                 "the plugin {name:?} gave no answer within {} s, its own calls and those before it together; try again",
-                backend.patience().as_secs()
+                backend.timeout().as_secs()
             )
         };
         Some(match completion(pending, until, late).await {

@@ -1,8 +1,8 @@
 //! Audits of the informers, and the reset of everything that waits for a version after a restore of etcd.
 
 use super::Lifecycle;
-use super::crds::CRD_RETRY_MS;
-use crate::audit::{Act, Answer};
+use super::timers::CRD_RETRY_MS;
+use crate::audit::{Act, Response};
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::event::Effect;
@@ -11,8 +11,8 @@ use crate::observation::Observation;
 use crate::plugin_object;
 
 impl Lifecycle {
-    pub fn on_audit(&mut self, kind: &Kind, response: Answer, cx: &mut Context<'_>) {
-        self.audits.on_answer(cx.now.mono_ms, kind, response, cx.store);
+    pub fn on_audit(&mut self, kind: &Kind, response: Response, cx: &mut Context<'_>) {
+        self.audits.on_response(cx.now.mono_ms, kind, response, cx.store);
     }
 
     /// Begins the audits that are due, and relists the kinds whose cache differs.

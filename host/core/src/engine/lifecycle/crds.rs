@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::plugin::{Candidate, Plugin, RefusedBy, Stage};
-use super::rollout::REFUSED_RETRY_MS;
-use super::timers::Timer;
+use super::timers::{CRD_RETRY_MS, REFUSED_RETRY_MS, Timer};
 use crate::component::Version;
 use crate::crd::{self, CrdError};
 use crate::engine::context::Context;
@@ -20,8 +19,6 @@ use crate::webhook::Endpoint;
 use crate::write::{WriteError, WriteErrorClass};
 use crate::{plugin_object, well_known};
 
-/// The retry delay of a failed registration. A person who grants a permission should see the effect while watching.
-pub(super) const CRD_RETRY_MS: u64 = 3_000;
 /// The host registers its own CRD and reads Plugin objects under this name, which no plugin can have.
 const HOST: &str = "";
 

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::crds::CRD_RETRY_MS;
+use super::timers::CRD_RETRY_MS;
 use crate::engine::context::Context;
-use crate::engine::message::ToReconciler;
+use crate::engine::message::{Message, ToReconciler};
+use crate::event::Effect;
 use crate::object::Kind;
 use crate::observation::Observation;
 use crate::plugin_object;
@@ -29,6 +30,26 @@ impl Informer {
 }
 
 impl Lifecycle {
+    pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
+        let informer = self.informers.entry(kind.clone()).or_insert_with(|| {
+            cx.effects.push(Effect::StartWatch(kind.clone()));
+            self.audits.begin(cx.now.mono_ms, kind);
+            Informer::default()
+        });
+        informer.readers.insert(Arc::clone(reader));
+    }
+
+    pub(super) fn stop_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
+        let Some(informer) = self.informers.get_mut(kind) else { return };
+        informer.readers.remove(reader);
+        if informer.readers.is_empty() {
+            self.informers.remove(kind);
+            self.audits.end(kind);
+            cx.messages.push_back(Message::Forget(kind.clone()));
+            cx.effects.push(Effect::StopWatch(kind.clone()));
+        }
+    }
+
     /// R4, R5: listed once, and neither denied nor gone.
     pub(super) fn is_readable(&self, kind: &Kind, cx: &Context<'_>) -> bool {
         cx.store.synced(kind) && self.informers.get(kind).is_none_or(|informer| !informer.is_denied_or_gone())

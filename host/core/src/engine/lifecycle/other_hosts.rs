@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::kind_owners::Claim;
+use super::claims::Claim;
 use super::plugin::{Plugin, RefusedBy};
 use crate::engine::context::Context;
 use crate::engine::message::ToLifecycle;

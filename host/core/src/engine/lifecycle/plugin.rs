@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::claims::{Claim, edges};
 use super::requirements::Requirements;
 use crate::component::{Offer, Version};
 use crate::expectation::Expectation;
@@ -143,6 +144,29 @@ impl Stage {
 }
 
 impl Plugin {
+    /// What it requires now.
+    pub fn requires(&self) -> Requirements {
+        let serving = self.active.as_ref().map(|active| &active.manifest);
+        let coming = self.candidate.as_ref().and_then(|candidate| Stage::manifest(&candidate.stage));
+        let (mut claims, mut all_edges) = (BTreeMap::new(), BTreeSet::new());
+        for controller in serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers) {
+            for claim in Claim::all_of(controller) {
+                claims.entry(claim).or_insert_with(|| controller.primary.clone());
+            }
+            all_edges.extend(edges(controller));
+        }
+        let registered = self.registered().into_iter().flat_map(|(manifest, _)| &manifest.custom_resources);
+        let offered = self.offer.iter().map(|offer| &offer.digest);
+        let serving = self.active.iter().map(|active| &active.version.digest);
+        Requirements {
+            kinds: self.kinds().collect(),
+            digests: offered.chain(serving).cloned().collect(),
+            claims,
+            edges: all_edges,
+            defines: registered.flat_map(|crd| crd.kinds.iter().cloned()).collect(),
+        }
+    }
+
     pub fn source(&self) -> Option<&Arc<str>> {
         let offered = self.offer.as_ref().map(|offer| &offer.source);
         offered.or(self.unreadable.as_ref().map(|(source, _)| source))

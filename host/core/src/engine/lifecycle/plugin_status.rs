@@ -9,7 +9,7 @@ use super::Lifecycle;
 use super::conditions::{Conditions, Readiness};
 use super::plugin::Plugin;
 use super::timers::Timer;
-use crate::backoff::{Patience, delay_ms};
+use crate::backoff::{FailureCause, delay_ms};
 use crate::contract::{Condition, ConditionStatus};
 use crate::engine::context::Context;
 use crate::engine::message::{Owner, PluginWrite};
@@ -134,7 +134,7 @@ impl Lifecycle {
 pub(super) fn write_failed(failures: &mut u32, op: &WriteOp, error: WriteError, cx: &mut Context<'_>) -> u64 {
     *failures = failures.saturating_add(1);
     let target = op.target().clone();
-    let delay_ms = delay_ms(*failures, &target.name.name, Patience::after(error.class)).max(MIN_RETRY_MS);
+    let delay_ms = delay_ms(*failures, &target.name.name, FailureCause::after(error.class)).max(MIN_RETRY_MS);
     cx.observe(Observation::WriteFailed { cause: None, target, error });
     delay_ms
 }

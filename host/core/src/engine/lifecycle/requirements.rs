@@ -5,58 +5,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::informers::Informer;
-use super::kind_owners::{Claim, Edge, edges};
-use super::plugin::{Plugin, Stage};
+use super::claims::{Claim, Edge};
 use crate::digest::Digest;
 use crate::engine::context::{Context, remove_member};
-use crate::engine::message::{Message, ToLifecycle};
+use crate::engine::message::ToLifecycle;
 use crate::event::Effect;
 use crate::object::Kind;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Requirements {
     /// The kinds that it reads.
-    kinds: BTreeSet<Kind>,
+    pub kinds: BTreeSet<Kind>,
     /// The components of its offered and serving versions.
-    digests: BTreeSet<Digest>,
+    pub digests: BTreeSet<Digest>,
     /// Its claims, with the primary kind in the version that the manifest names first.
     pub claims: BTreeMap<Claim, Kind>,
     /// Which kinds it lets own which.
-    edges: BTreeSet<Edge>,
+    pub edges: BTreeSet<Edge>,
     /// The kinds of its CRDs.
-    defines: BTreeSet<Kind>,
-}
-
-impl Requirements {
-    fn of(plugin: &Plugin) -> Self {
-        let serving = plugin.active.as_ref().map(|active| &active.manifest);
-        let coming = plugin.candidate.as_ref().and_then(|candidate| Stage::manifest(&candidate.stage));
-        let (mut claims, mut all_edges) = (BTreeMap::new(), BTreeSet::new());
-        for controller in serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers) {
-            for claim in Claim::all_of(controller) {
-                claims.entry(claim).or_insert_with(|| controller.primary.clone());
-            }
-            all_edges.extend(edges(controller));
-        }
-        let registered = plugin.registered().into_iter().flat_map(|(manifest, _)| &manifest.custom_resources);
-        let offered = plugin.offer.iter().map(|offer| &offer.digest);
-        let serving = plugin.active.iter().map(|active| &active.version.digest);
-        Self {
-            kinds: plugin.kinds().collect(),
-            digests: offered.chain(serving).cloned().collect(),
-            claims,
-            edges: all_edges,
-            defines: registered.flat_map(|crd| crd.kinds.iter().cloned()).collect(),
-        }
-    }
+    pub defines: BTreeSet<Kind>,
 }
 
 impl Lifecycle {
     /// Updates informers, components and claims to the current requirements of a plugin.
     pub(super) fn require(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        let after = Requirements::of(plugin);
+        let after = plugin.requires();
         if plugin.requirements != after {
             let before = std::mem::replace(&mut plugin.requirements, after.clone());
             self.exchange(name, &before, &after, cx);
@@ -98,26 +72,6 @@ impl Lifecycle {
         let are_free = self.kind_owners.exchange(name, &before.claims, &after.claims);
         if self.kind_owners.exchange_edges(name, &before.edges, &after.edges) | are_free {
             cx.notify_lifecycle(ToLifecycle::KindsReleased);
-        }
-    }
-
-    pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
-        let informer = self.informers.entry(kind.clone()).or_insert_with(|| {
-            cx.effects.push(Effect::StartWatch(kind.clone()));
-            self.audits.begin(cx.now.mono_ms, kind);
-            Informer::default()
-        });
-        informer.readers.insert(Arc::clone(reader));
-    }
-
-    fn stop_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
-        let Some(informer) = self.informers.get_mut(kind) else { return };
-        informer.readers.remove(reader);
-        if informer.readers.is_empty() {
-            self.informers.remove(kind);
-            self.audits.end(kind);
-            cx.messages.push_back(Message::Forget(kind.clone()));
-            cx.effects.push(Effect::StopWatch(kind.clone()));
         }
     }
 }

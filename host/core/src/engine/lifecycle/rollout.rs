@@ -8,7 +8,7 @@ use super::Lifecycle;
 use super::component::{Accepted, Component, ComponentState};
 use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
 use super::requirements::Requirements;
-use super::timers::Timer;
+use super::timers::{REFUSED_RETRY_MS, Timer};
 use crate::component::{Compiled, Offer};
 use crate::digest::Digest;
 use crate::engine::context::Context;
@@ -18,10 +18,6 @@ use crate::finalizer;
 use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::refusal::Refusal;
-
-/// The retry delay of a version that the cluster's state keeps from serving. A person who changes that state should see
-/// the effect while watching.
-pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
 
 impl Lifecycle {
     pub fn on_plugin_found(&mut self, offer: Offer, cx: &mut Context<'_>) {

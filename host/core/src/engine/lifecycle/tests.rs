@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::audit::{Answer, Listed, Page};
+use crate::audit::{Listed, Page, Response};
 use crate::component::{Compiled, Offer};
 use crate::crd::CrdError;
 use crate::engine::message::{Message, Owner, ToOutbox, ToReconciler};

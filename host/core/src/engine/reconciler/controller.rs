@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::call_in_flight::CallInFlight;
 use super::key::{KeyState, Work};
 use super::live_reads::LiveRead;
-use super::turn::CallInFlight;
 use crate::component::Version;
 use crate::engine::context::Context;
 use crate::finalizer;

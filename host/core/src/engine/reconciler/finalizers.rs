@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Reconciler;
 use super::key::{Ending, Run, Stage};
 use super::live_reads::Reason;
-use crate::backoff::{Patience, delay_ms};
+use crate::backoff::{FailureCause, delay_ms};
 use crate::dependencies::Dependency;
 use crate::engine::context::Context;
 use crate::finalizer;
@@ -54,7 +54,7 @@ impl Reconciler {
     /// When to try again to remove the finalizer.
     pub(super) fn recheck_ms(&self, key: &Key) -> u64 {
         let unread = self.keys.get(key).map_or(0, |state| state.unknown_writes.unread);
-        delay_ms(unread, &key.name.to_string(), Patience::Denied).max(MIN_RECHECK_MS)
+        delay_ms(unread, &key.name.to_string(), FailureCause::Denied).max(MIN_RECHECK_MS)
     }
 
     /// Records once that a deleted object waits for its plugin.

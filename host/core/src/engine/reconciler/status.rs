@@ -80,7 +80,7 @@ impl Reconciler {
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
             // Without condition types the host could not find its own condition again to remove it.
-            tells_progress: controller.shape.conditions_by_type,
+            reports_progress: controller.shape.conditions_by_type,
             evicting: waits.as_deref(),
             generation,
         };
@@ -95,7 +95,7 @@ impl Reconciler {
             self.controllers.get(&key.controller).is_some_and(|controller| controller.shape.conditions);
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.stalled.replace(stall.clone());
-        let is_shown = has_conditions && status::says_stalled(primary, &stall.reason, &stall.message);
+        let is_shown = has_conditions && status::shows_stalled(primary, &stall.reason, &stall.message);
         if before.as_ref() != Some(&stall) && !is_shown {
             self.record(key, primary, true, &stall.reason, &stall.message, cx);
         }

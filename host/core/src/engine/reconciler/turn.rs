@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::call_in_flight::CallInFlight;
 use super::controller::Controller;
 use super::key::{CallOutcome, Ending, KeyState, LastCall, Run, StalledReason, Waiting, Work};
 use super::live_reads::Reason;
-use crate::backoff::{Patience, delay_ms};
+use crate::backoff::{FailureCause, delay_ms};
 use crate::call::{Call, CallDone, CallId, Check, Conclusion};
-use crate::component::Version;
 use crate::contract::{Failure, GuestFault};
 use crate::dependencies::Inputs;
 use crate::digest::spread;
@@ -269,14 +269,14 @@ impl Reconciler {
     }
 
     fn error_ending(&mut self, key: &Key) -> Ending {
-        Ending::new(ReconcileResult::Error, Some(self.count_failure(key, Patience::Failed)))
+        Ending::new(ReconcileResult::Error, Some(self.count_failure(key, FailureCause::Failed)))
     }
 
     /// Counts a failure of a key and returns its backoff (Q3).
-    pub(super) fn count_failure(&mut self, key: &Key, patience: Patience) -> u64 {
+    pub(super) fn count_failure(&mut self, key: &Key, cause: FailureCause) -> u64 {
         let Some(state) = self.keys.get_mut(key) else { return 0 };
         state.failures = state.failures.saturating_add(1);
-        delay_ms(state.failures, &key.name.to_string(), patience)
+        delay_ms(state.failures, &key.name.to_string(), cause)
     }
 
     /// Ends a key's turn. It returns to the queue at once if it was woken meanwhile, else at its requeue or the resync.
@@ -331,23 +331,5 @@ fn last_outcome(controller: &Controller, state: &KeyState, primary: &Object) -> 
     match &state.last.as_ref().filter(is_same)?.outcome {
         CallOutcome::Wants(prepared) => Some(Arc::clone(prepared)),
         CallOutcome::Terminal(_) | CallOutcome::Absent => None,
-    }
-}
-
-/// A call in flight.
-#[derive(Debug)]
-pub(super) struct CallInFlight {
-    key: Key,
-    version: Version,
-    plugin: Arc<str>,
-    label: Arc<str>,
-    object: Arc<Object>,
-    is_void: bool,
-}
-
-impl CallInFlight {
-    /// etcd was restored after its snapshot was taken.
-    pub fn make_void(&mut self) {
-        self.is_void = true;
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Reconciler;
 use super::key::{KeyState, Run, RunFailure, Work};
 use super::live_reads::Reason;
-use crate::backoff::Patience;
+use crate::backoff::FailureCause;
 use crate::engine::context::Context;
 use crate::engine::message::Owner;
 use crate::expectation::Expectation;
@@ -76,8 +76,8 @@ impl Reconciler {
             return self.drop_key(key, cx);
         };
         let Some(failure) = run.failed.take() else { return self.end_turn(key, &run, cx) };
-        let patience = Patience::after(failure.class);
-        let mut requeue_ms = self.count_failure(key, patience);
+        let cause = FailureCause::after(failure.class);
+        let mut requeue_ms = self.count_failure(key, cause);
         if let WriteErrorClass::TooManyRequests { retry_after_ms } = failure.class {
             requeue_ms = requeue_ms.max(retry_after_ms);
         }
@@ -87,7 +87,7 @@ impl Reconciler {
             // X11: the delay counts from the plan that succeeds.
             state.status.deferred_since_ms = None;
         }
-        run.ending.hold = patience == Patience::Unreachable;
+        run.ending.hold = cause == FailureCause::Unreachable;
         let Some(stall) = failure.stall else { return self.end_turn(key, &run, cx) };
         self.stall(key, &primary, stall, cx);
         if failure.of_status {

@@ -2,7 +2,7 @@
 //! relisted.
 
 use super::*;
-use crate::audit::{Answer, Listed, Page};
+use crate::audit::{Listed, Page, Response};
 
 const INTERVAL_MS: u64 = 60_000;
 
@@ -24,8 +24,8 @@ fn audit(host: &mut Host, kind: &Kind, objects: &[(&str, u64)]) {
                 version: ResourceVersion(*version),
             };
             let objects = objects.iter().filter(|_| is_it).map(listed).collect();
-            host.step(Event::Audit(audited.clone(), Answer::Begun));
-            host.step(Event::Audit(audited.clone(), Answer::Page(Page { version, objects, is_last: true })));
+            host.step(Event::Audit(audited.clone(), Response::Begun));
+            host.step(Event::Audit(audited.clone(), Response::Page(Page { version, objects, is_last: true })));
             host.step(Event::Watch(audited, WatchEvent::Progress(version)));
             if is_it {
                 return;

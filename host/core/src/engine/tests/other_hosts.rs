@@ -215,7 +215,7 @@ fn l2_an_older_plugin_does_not_take_a_kind_from_one_that_serves_it() {
     cluster.hosts[0].offer_component(0, component(0, 2));
     cluster.settle();
     assert_eq!(cluster.serving(), [false, true]);
-    assert!(cluster.hosts[0].watched.contains(&kind_of(5)), "its version before goes on");
+    assert!(cluster.hosts[0].watched.contains(&kind_of(5)), "its previous version keeps serving");
     assert_eq!((cluster.refusals(0), cluster.refusals(1)), (vec![refusal(1)], vec![]));
 }
 

@@ -88,8 +88,8 @@ fn an_event_touches_only_the_labels_that_changed() {
     let after = decode(many("b").version(2));
     // A live snapshot makes the writer copy each part of the index that it touches.
     let snapshot = store.snapshot();
-    let (Count { asked_bytes, .. }, change) = counted(|| store.apply(after));
-    assert!(change.before.is_some() && asked_bytes < 16_384, "{asked_bytes} bytes");
+    let (Count { allocated_bytes, .. }, change) = counted(|| store.apply(after));
+    assert!(change.before.is_some() && allocated_bytes < 16_384, "{allocated_bytes} bytes");
     let found =
         |snapshot: &Snapshot, selector: &str| snapshot.list(&pods(), None, &Selector::parse(selector).unwrap()).count();
     assert_eq!(["changed=a", "changed=b", "l77=v"].map(|selector| found(&snapshot, selector)), [1, 0, 1]);
@@ -111,9 +111,9 @@ fn a_query_costs_what_its_narrowest_index_finds() {
     ] {
         let selector = Selector::parse(selector).unwrap();
         // Every visited slot is put into a list, so a walk of the 10,000 would allocate 40 KB.
-        let (Count { asked_bytes, .. }, found) = counted(|| snapshot.list(&pods(), namespace, &selector).count());
+        let (Count { allocated_bytes, .. }, found) = counted(|| snapshot.list(&pods(), namespace, &selector).count());
         assert_eq!(found, 1);
-        assert!(asked_bytes < 4_096, "{asked_bytes} bytes for {selector} in {namespace:?}");
+        assert!(allocated_bytes < 4_096, "{allocated_bytes} bytes for {selector} in {namespace:?}");
     }
 }
 

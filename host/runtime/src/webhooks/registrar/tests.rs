@@ -112,7 +112,7 @@ impl World {
             webhooks,
             reviewer,
             supervisor,
-            standing: None,
+            leadership: None,
             state: State::default(),
         };
         Self { api, registrar, inputs, _workers: workers }

@@ -57,7 +57,7 @@ fn x7_a_registration_that_may_only_look_is_repeated_at_once_by_a_host_that_may_w
     alone.registered("", plugin_object::CRD_NAME, unavailable());
     assert_eq!(alone.log(), ["failed plugins.mortise.dev", "register plugins.mortise.dev"]);
     alone.registered("", plugin_object::CRD_NAME, unavailable());
-    assert_eq!(alone.log(), NONE, "and then with patience");
+    assert_eq!(alone.log(), NONE, "and then with backoff");
     alone.pass(3_000);
     assert_eq!(alone.log(), ["register plugins.mortise.dev"]);
 }
@@ -142,8 +142,8 @@ fn r6_an_audit_that_finds_a_state_that_was_taken_back_sends_restored_and_other_d
         let name = Name::new("", "podset");
         let listed = Listed { name, uid: "uid-podset".into(), version: ResourceVersion(object_version) };
         let page = Page { version: ResourceVersion(list_version), objects: vec![listed], is_last: true };
-        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin"), Answer::Begun, cx));
-        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin"), Answer::Page(page), cx));
+        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin"), Response::Begun, cx));
+        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin"), Response::Page(page), cx));
         alone.store.progress(&kind("Plugin"), ResourceVersion(list_version));
         alone.pass(0);
         let log = alone.log();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_delete_of_an_object_is_sent_once_until_it_fails_and_then_with_patience() {
+fn the_delete_of_an_object_is_sent_once_until_it_fails_and_then_with_backoff() {
     let mut alone = Alone::serving();
     alone.gone("podset");
     alone.edit("podset");

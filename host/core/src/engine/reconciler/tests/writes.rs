@@ -176,5 +176,5 @@ fn x7_without_the_right_to_write_no_key_is_taken_and_a_plan_ends_between_two_wri
     let mut called = alone.called();
     called.sort();
     assert_eq!(called, ["podset/PodSet 1 calling", "podset/PodSet 1 new"], "what it returned meanwhile is void");
-    assert_eq!(alone.writes(), ["patch ConfigMap writing"], "the plan goes on where it ended");
+    assert_eq!(alone.writes(), ["patch ConfigMap writing"], "the plan continues where it ended");
 }
