@@ -174,8 +174,10 @@ async fn a_request_that_is_being_answered_is_not_cut_off_and_one_that_only_arriv
     for _ in 0..MAX_CONNECTIONS {
         newer.push(TcpStream::connect(&address).await.unwrap());
     }
-    let end = timeout(DEADLINE, arriving.read(&mut [0])).await.expect("its place is taken");
-    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    // On a slow machine its time may be over before its place is taken; then it is refused first.
+    let mut end = Vec::new();
+    let _ = timeout(DEADLINE, arriving.read_to_end(&mut end)).await.expect("its place is taken");
+    assert!(!end.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&end));
     go.notify_one();
     let response = send(&mut answered, "", "/slow ").await;
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
