@@ -109,8 +109,11 @@ fn bind(binder: &Binder, cx: &Context) -> Result<Outcome, Failure> {
         Child::new(["in-", namespace].concat(), &config_map)
     });
     let outcome = Outcome::children(children).status(&BinderStatus { namespaces });
-    let event =
-        if all { Event::normal("Bound", "its text is in every namespace") } else { Event::normal("Binding", "not yet") };
+    let event = if all {
+        Event::normal("Bound", "its text is in every namespace")
+    } else {
+        Event::normal("Binding", "not yet")
+    };
     Ok(outcome.event(event).ready(all, if all { "Bound" } else { "Binding" }, ""))
 }
 
