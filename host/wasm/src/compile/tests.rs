@@ -295,8 +295,14 @@ fn g3_an_artifact_that_was_copied_counts_by_its_hash() {
         fs::write(artifact.with_extension("copy"), content).unwrap();
         fs::rename(artifact.with_extension("copy"), &artifact).unwrap();
     };
+    let record = || fs::read_to_string(artifact.with_extension("json")).unwrap();
+    let of_original = record();
     copy(b"code");
     assert!(compiler.compile(b"code").unwrap().cached);
+    let of_copy = record();
+    assert_ne!(of_copy, of_original, "the next start does not hash the copy again");
+    assert!(compiler.compile(b"code").unwrap().cached);
+    assert_eq!(record(), of_copy);
     copy(b"evil");
     assert!(!compiler.compile(b"code").unwrap().cached, "another file, of the same length");
 }

@@ -1,4 +1,4 @@
-//! A plugin's rollout: the host compiles the component, claims its kinds, registers its CRDs, lists its kinds; then the
+//! A plugin's rollout: the host compiles the component, makes it the owner of its kinds, registers its CRDs, lists its kinds; then the
 //! new version takes over between two calls. If a step fails, the old version keeps serving (L1).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,8 +231,13 @@ impl Lifecycle {
         plugin.fault = None;
         plugin.denied.clear();
         let digest = version.digest.clone();
+        cx.observe(Observation::Activated {
+            plugin: Arc::clone(name),
+            digest,
+            manifest: Arc::clone(&manifest),
+            reload,
+        });
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
-        cx.observe(Observation::Activated { plugin: Arc::clone(name), digest, reload });
         self.serve_conversion(name, cx);
         self.serve_admission(name, cx);
     }
