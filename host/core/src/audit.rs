@@ -29,7 +29,8 @@ const LIST_MS: u64 = 20 * 60 * 1_000;
 /// Longest time for the watch to pass the list's version. The API server sends a bookmark each minute, and a watch
 /// without events for 2.5 minutes is restarted; an event that is missing after twice that time is lost.
 const SETTLE_MS: u64 = 5 * 60 * 1_000;
-/// Delay of the next audit after a list that failed, or after a difference, to see whether the relist repaired it.
+/// Delay of the next audit after a difference, to see whether the relist repaired it, and after a list that failed, where
+/// each further failure doubles it up to the interval: a list that times out occupies the only audit for a minute.
 const AGAIN_MS: u64 = 5 * 60 * 1_000;
 /// Delay of the audit of a kind whose watch is not synced.
 const POSTPONE_MS: u64 = 60 * 1_000;
@@ -132,6 +133,9 @@ pub struct Audits {
     /// 0: no audits.
     interval_ms: u64,
     due: BTreeSet<(u64, Kind)>,
+    /// How often the last lists of a kind failed in a row. Such a kind waits for all others that are due: with many of
+    /// them, as when a conversion webhook hangs, the rest would be audited too late or never.
+    failures: BTreeMap<Kind, u32>,
     running: Option<Audit>,
     /// Differences that a relist did not repair, such as an object that cannot be decoded.
     unrepaired: BTreeMap<Kind, BTreeSet<Difference>>,
@@ -154,7 +158,13 @@ struct Audit {
 impl Audits {
     /// Audits each kind once per interval; 0 disables audits.
     pub fn new(interval_ms: u64) -> Self {
-        Self { interval_ms, due: BTreeSet::new(), running: None, unrepaired: BTreeMap::new() }
+        Self {
+            interval_ms,
+            due: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            running: None,
+            unrepaired: BTreeMap::new(),
+        }
     }
 
     /// Schedules a kind that is watched from now on. A hash of its name spreads the first audits over the interval.
@@ -170,6 +180,7 @@ impl Audits {
     pub fn end(&mut self, kind: &Kind) {
         self.due.retain(|(_, other)| other != kind);
         self.running.take_if(|audit| audit.kind == *kind);
+        self.failures.remove(kind);
         self.unrepaired.remove(kind);
     }
 
@@ -189,7 +200,7 @@ impl Audits {
         match answer {
             Response::Begun => *audit = Audit::new(kind.clone(), audit.until_ms),
             Response::Page(page) => audit.compare(now_ms, &page, store),
-            Response::Failed => self.retry(now_ms, AGAIN_MS),
+            Response::Failed => self.on_failure(now_ms),
         }
     }
 
@@ -200,22 +211,32 @@ impl Audits {
             // A relist of the kind repairs every difference.
             Some(audit) if !store.synced(&audit.kind) => self.retry(now_ms, POSTPONE_MS),
             Some(audit) if audit.has_settled(now_ms, store) => return self.finish(now_ms, store).map(Act::Report),
-            Some(audit) if !audit.is_complete && audit.until_ms <= now_ms => self.retry(now_ms, AGAIN_MS),
+            Some(audit) if !audit.is_complete && audit.until_ms <= now_ms => self.on_failure(now_ms),
             Some(_) => {}
         }
         None
     }
 
     fn begin_next(&mut self, now_ms: u64, store: &Store) -> Option<Kind> {
-        while self.due.first().is_some_and(|(due_ms, _)| *due_ms <= now_ms) {
-            let (_, kind) = self.due.pop_first()?;
+        loop {
+            let due = self.due.iter().take_while(|(due_ms, _)| *due_ms <= now_ms);
+            let next = due.min_by_key(|(_, kind)| self.failures.contains_key(kind))?.clone();
+            self.due.remove(&next);
+            let kind = next.1;
             if store.synced(&kind) {
                 self.running = Some(Audit::new(kind.clone(), now_ms.saturating_add(LIST_MS)));
                 return Some(kind);
             }
             self.due.insert((now_ms.saturating_add(POSTPONE_MS), kind));
         }
-        None
+    }
+
+    fn on_failure(&mut self, now_ms: u64) {
+        let Some(audit) = &self.running else { return };
+        let failures = self.failures.entry(audit.kind.clone()).or_default();
+        let doubled = 2u64.saturating_pow(*failures);
+        *failures = failures.saturating_add(1);
+        self.retry(now_ms, AGAIN_MS.saturating_mul(doubled));
     }
 
     /// Gives up the running audit and schedules it again.
@@ -228,6 +249,7 @@ impl Audits {
     fn finish(&mut self, now_ms: u64, store: &Store) -> Option<Report> {
         let audit = self.running.take()?;
         let kind = audit.kind.clone();
+        self.failures.remove(&kind);
         let found = audit.differences(store);
         let before = self.unrepaired.remove(&kind).unwrap_or_default();
         let differences: Vec<Difference> = found.iter().filter(|found| !before.contains(found)).cloned().collect();

@@ -17,11 +17,8 @@ use tokio::time::timeout;
 use crate::client::{ApiServer, request};
 use crate::discovery::escape;
 use crate::failure::Failure;
+use crate::page;
 
-/// Objects of one page; client-go's number. With their managedFields they are one or two MB of JSON.
-const PAGE_OBJECTS: usize = 500;
-/// Longest one page may take: the API server's own limit for a request.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest a whole list may take. A hundred thousand objects are two hundred pages of a tenth of a second.
 const LIST_TIMEOUT: Duration = Duration::from_secs(600);
 /// How often a list restarts after its version was compacted, five minutes after it began. Two restarts show that the list is
@@ -53,16 +50,16 @@ where
     F: Fn(Response) -> T,
 {
     let collection = api.resource(kind).await?.collection(None);
-    let (mut restarts, mut objects, mut token) = (0, PAGE_OBJECTS, String::new());
+    let (mut restarts, mut objects, mut token) = (0, page::OBJECTS, String::new());
     let send = async |answer| sink.send(wrap(answer)).await.is_ok();
     if !send(Response::Begun).await {
         return Ok(());
     }
     loop {
         let path = format!("{collection}?limit={objects}&continue={}", escape(&token));
-        let body = match page(api, &path).await {
-            Err(Failure::TooLarge) if objects > 1 => {
-                objects = (objects / 8).max(1);
+        let body = match get(api, &path).await {
+            Err(Failure::TooLarge) if let Some(smaller) = page::smaller(objects) => {
+                objects = smaller;
                 continue;
             }
             Err(Failure::Response(refused)) if refused.is_expired() && restarts < MAX_RESTARTS => {
@@ -86,31 +83,14 @@ where
 
 /// The API server's newest version, from a list of one object.
 pub(crate) async fn newest_version(api: &ApiServer, kind: &Kind, path: &str) -> Result<ResourceVersion, Failure> {
-    let body = page(api, path).await?;
+    let body = get(api, path).await?;
     read(kind, &body).map(|(page, _)| page.version)
 }
 
-async fn page(api: &ApiServer, path: &str) -> Result<Bytes, Failure> {
+async fn get(api: &ApiServer, path: &str) -> Result<Bytes, Failure> {
     let mut request = request(Method::GET, path, None, Bytes::new())?;
     request.headers_mut().insert(header::ACCEPT, METADATA);
-    Ok(api.send(request, PAGE_TIMEOUT).await?.body)
-}
-
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(borrow)]
-    metadata: ListMetadata<'a>,
-    #[serde(borrow, default)]
-    items: Option<Vec<Item<'a>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMetadata<'a> {
-    #[serde(borrow, default)]
-    resource_version: Cow<'a, str>,
-    #[serde(borrow, default)]
-    r#continue: Cow<'a, str>,
+    Ok(api.send(request, page::TIMEOUT).await?.body)
 }
 
 #[derive(Deserialize)]
@@ -134,22 +114,17 @@ struct Metadata<'a> {
 
 /// A page and the next one's continue token.
 fn read(kind: &Kind, body: &[u8]) -> Result<(Page, String), Failure> {
-    let unreadable = |why: String| Failure::Lost(format!("a page of {kind} cannot be read: {why}"));
-    let version = |text: &str| {
-        let number = text.parse().map(ResourceVersion);
-        number.map_err(|_| unreadable(format!("the resourceVersion {text:?} is no number")))
-    };
-    let list: List<'_> = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
+    let list = page::read::<Item<'_>>(kind, body)?;
     let items = list.items.unwrap_or_default().into_iter().map(|Item { metadata }| {
         Ok(Listed {
             name: Name::new(&metadata.namespace, &metadata.name),
             uid: (&*metadata.uid).into(),
-            version: version(&metadata.resource_version)?,
+            version: page::version(kind, &metadata.resource_version)?,
         })
     });
     let next = list.metadata.r#continue.into_owned();
     let page = Page {
-        version: version(&list.metadata.resource_version)?,
+        version: page::version(kind, &list.metadata.resource_version)?,
         objects: items.collect::<Result<_, Failure>>()?,
         is_last: next.is_empty(),
     };

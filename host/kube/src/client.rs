@@ -184,6 +184,7 @@ impl ApiServer {
         class: Class,
     ) -> Result<Body, Failure> {
         request.extensions_mut().insert(class);
+        request.extensions_mut().insert(connections::Deadline(deadline));
         self.open(&self.inner.watches, request, deadline).await
     }
 

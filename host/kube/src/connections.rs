@@ -4,7 +4,6 @@
 //!
 //! Requests come in, responses go out with their bodies unread. All other requests use kube's own client.
 
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +17,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
+use tokio::time::Instant;
 use tower::BoxError;
 use tower::util::option_layer;
 
@@ -45,7 +45,8 @@ type HttpClient = legacy::Client<Connector, Body>;
 struct Connection<C> {
     client: C,
     class: Class,
-    /// A watch got no response over it: it may be dead. No further watch is opened over it; those that it has stay.
+    /// A watch got no response over it in time, or an error: it may be dead. No further watch is opened over it; those that
+    /// it has stay.
     avoided: AtomicBool,
 }
 
@@ -60,8 +61,8 @@ impl<C, F: Fn() -> C> Connections<C, F> {
         Self { open: Mutex::default(), make }
     }
 
-    /// A connection for one more watch. Of those that are shared the oldest with room, so that those of a burst become empty.
-    fn take(&self, class: Class) -> Opening<C> {
+    /// A connection for one more watch, which has to respond until the deadline, if there is one. Of those that are shared the oldest with room, so that those of a burst become empty.
+    fn take(&self, class: Class, deadline: Option<Instant>) -> Opening<C> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|connection| watches(connection) > 0);
         let own = open.iter().filter(|connection| connection.class == Class::Own).count();
@@ -72,11 +73,11 @@ impl<C, F: Fn() -> C> Connections<C, F> {
                 && !connection.avoided.load(Ordering::Relaxed)
         };
         if let Some(connection) = open.iter().find(has_room).filter(|_| class == Class::Shared) {
-            return Opening(Some(Arc::clone(connection)));
+            return Opening { connection: Arc::clone(connection), deadline };
         }
         let connection = Arc::new(Connection { client: (self.make)(), class, avoided: AtomicBool::new(false) });
         open.push(Arc::clone(&connection));
-        Opening(Some(connection))
+        Opening { connection, deadline }
     }
 }
 
@@ -85,40 +86,47 @@ fn watches<C>(connection: &Arc<Connection<C>>) -> usize {
     Arc::strong_count(connection) - 1
 }
 
-/// A watch that waits for its response. If it is dropped without one, its connection is avoided.
-struct Opening<C>(Option<Arc<Connection<C>>>);
+/// When the response to a watch is due: an extension of its request, whose future is dropped at that time.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(pub Instant);
+
+/// A watch that waits for its response. If that fails or is not there in time, its connection is avoided. A watch that is
+/// ended earlier, as when its kind is relisted, says nothing about the connection.
+struct Opening<C> {
+    connection: Arc<Connection<C>>,
+    deadline: Option<Instant>,
+}
 
 impl<C> Opening<C> {
-    fn responded(mut self) -> Option<Arc<Connection<C>>> {
-        self.0.take()
+    fn responded(mut self) -> Arc<Connection<C>> {
+        self.deadline = None;
+        Arc::clone(&self.connection)
+    }
+
+    fn failed(&self) {
+        self.connection.avoided.store(true, Ordering::Relaxed);
     }
 }
 
 impl<C> Drop for Opening<C> {
     fn drop(&mut self) {
-        if let Some(connection) = &self.0 {
-            connection.avoided.store(true, Ordering::Relaxed);
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            self.failed();
         }
     }
 }
 
-impl<C> Deref for Opening<C> {
-    type Target = C;
-
-    fn deref(&self) -> &C {
-        &self.0.as_ref().expect("there until it has responded").client
-    }
-}
-
-/// A client for watches, with the credentials and headers of `config`. The extension [`Class`] of a request says which
-/// connection it gets.
+/// A client for watches, with the credentials and headers of `config`. The extensions of a request say which connection it
+/// gets ([`Class`]) and how long it may wait there ([`Deadline`]).
 pub(crate) fn client(config: &Config, connect_timeout: Duration) -> Result<Client, kube::Error> {
     let connector = connector(config, connect_timeout)?;
     let connections = Arc::new(Connections::new(move || http_client(connector.clone())));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let opening = connections.take(request.extensions().get().copied().unwrap_or_default());
+        let extensions = request.extensions();
+        let deadline = extensions.get().map(|Deadline(deadline)| *deadline);
+        let opening = connections.take(extensions.get().copied().unwrap_or_default(), deadline);
         async move {
-            let response = opening.request(request).await?;
+            let response = opening.connection.client.request(request).await.inspect_err(|_| opening.failed())?;
             let held = opening.responded();
             // The watch holds its connection until its body is dropped.
             Ok::<_, BoxError>(response.map(|body| {

@@ -15,6 +15,7 @@ mod failure;
 mod frames;
 pub mod lease;
 mod limiter;
+mod page;
 mod retry;
 #[cfg(test)]
 mod testing;

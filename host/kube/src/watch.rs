@@ -33,6 +33,7 @@ use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::discovery::{Resource, escape};
 use crate::failure::{Failure, Refused, chain};
 use crate::frames::{FrameKind, Line, Lines, MAX_LINE_BYTES, split};
+use crate::page;
 use crate::retry::{Obstacle, Retry, random};
 use crate::traffic::Class;
 
@@ -48,11 +49,6 @@ const IDLE: Duration = Duration::from_secs(150);
 /// A streaming list that is silent for this long is replaced by a list page by page: an API server without streaming lists
 /// ignores the parameters and never ends the list.
 const LIST_SILENCE: Duration = Duration::from_secs(30);
-/// Objects of one page of a list; client-go's number. Five hundred of the largest objects exceed a response's bound, so a page
-/// that is too large is requested again with an eighth of the objects.
-const PAGE_OBJECTS: usize = 500;
-/// Longest one page may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A watch that was open for this long worked, even without events.
 const LIVED: Duration = Duration::from_secs(5);
 /// An API server that restarts denies everything until it has read its roles. A denial this soon after an outage is retried
@@ -196,23 +192,6 @@ struct BookmarkMetadata<'a> {
     annotations: Option<std::collections::BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
 }
 
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    metadata: PageMetadata<'a>,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PageMetadata<'a> {
-    #[serde(borrow, default)]
-    resource_version: Cow<'a, str>,
-    #[serde(borrow, default)]
-    r#continue: Cow<'a, str>,
-}
-
 impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     fn new(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap: F) -> Self {
         Self {
@@ -225,7 +204,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             newest: ResourceVersion::default(),
             is_doubtful: false,
             streaming: true,
-            page_objects: PAGE_OBJECTS,
+            page_objects: page::OBJECTS,
             failed: None,
             retry: Retry::default(),
             unreachable_at: None,
@@ -286,12 +265,14 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         loop {
             let query = format!("limit={}&continue={}", self.page_objects, escape(&token));
             let path = self.path(resource, &query);
-            let response = match self.api.get(&path, PAGE_TIMEOUT).await {
-                Err(Failure::TooLarge) if self.page_objects > 1 => return Err(Stop::PageTooLarge),
+            let response = match self.api.get(&path, page::TIMEOUT).await {
+                Err(Failure::TooLarge) if let Some(objects) = page::smaller(self.page_objects) => {
+                    self.page_objects = objects;
+                    return Err(Stop::PageTooLarge);
+                }
                 other => other?,
             };
-            let page: Page<'_> = serde_json::from_slice(&response.body)
-                .map_err(|error| Failure::Lost(format!("a page of {} cannot be read: {error}", self.scope.kind)))?;
+            let page = page::read::<&RawValue>(&self.scope.kind, &response.body)?;
             if !std::mem::replace(&mut begun, true) {
                 self.send(WatchEvent::Listing).await?;
             }
@@ -303,7 +284,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 self.send(event).await?;
             }
             if page.metadata.r#continue.is_empty() {
-                let version = self.version(&page.metadata.resource_version)?;
+                let version = page::version(&self.scope.kind, &page.metadata.resource_version)?;
                 self.position = Some(version);
                 self.send(WatchEvent::ListDone(version)).await?;
                 return Ok(version);
@@ -402,7 +383,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     async fn bookmark(&mut self, text: &[u8], listing: &mut bool) -> Result<(), Stop> {
         let bookmark: Bookmark<'_> = serde_json::from_slice(text)
             .map_err(|error| Stop::Broken(Failure::Lost(format!("a bookmark cannot be read: {error}"))))?;
-        let version = self.version(&bookmark.metadata.resource_version)?;
+        let version = page::version(&self.scope.kind, &bookmark.metadata.resource_version)?;
         if *listing {
             let ends = bookmark.metadata.annotations.is_some_and(|all| all.contains_key(INITIAL_EVENTS_END));
             if !ends {
@@ -428,12 +409,6 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
 
     fn decode(&mut self, text: &[u8]) -> Result<Object, String> {
         Object::decode_as(&self.scope.kind, text, &mut self.interner).map_err(|error| chain(&error))
-    }
-
-    fn version(&self, text: &str) -> Result<ResourceVersion, Failure> {
-        text.parse().map(ResourceVersion).map_err(|_| {
-            Failure::Lost(format!("{} has the resourceVersion {text:?}; only numbers can be compared", self.scope.kind))
-        })
     }
 
     /// Sends an event. Every event but those of a list means that the watch works.
@@ -491,10 +466,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 self.streaming = false;
                 Ok(Duration::ZERO)
             }
-            Stop::PageTooLarge => {
-                self.page_objects = (self.page_objects / 8).max(1);
-                Ok(Duration::ZERO)
-            }
+            Stop::PageTooLarge => Ok(Duration::ZERO),
             // API servers that restart and load balancers' timeouts break a watch, and resuming from the position loses
             // nothing: it is a failure when that fails too.
             Stop::Broken(failure) if self.retry.failures() == 0 && self.position.is_some() => {

@@ -216,10 +216,56 @@ fn a_list_that_fails_is_tried_again_and_one_that_never_ends_is_given_up() {
     world.answer(Response::Begun);
     world.now_ms = world.audits.next_due_ms().unwrap();
     assert_eq!(world.step(), None);
-    assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
+    assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + 2 * AGAIN_MS));
     // The late page is ignored.
     world.list(120, &[]);
     assert_eq!(world.step(), None);
+}
+
+#[test]
+fn a_list_that_keeps_failing_is_tried_ever_later_up_to_the_interval_until_one_succeeds() {
+    let mut world = World::listing(&["a/x@3"]);
+    for delay_ms in [AGAIN_MS, 2 * AGAIN_MS, 4 * AGAIN_MS, 8 * AGAIN_MS, HOUR_MS, HOUR_MS] {
+        world.answer(Response::Failed);
+        assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + delay_ms));
+        world.next_audit();
+    }
+    world.list(120, &["a/x@3"]);
+    assert_eq!(world.report(), "");
+    world.next_audit();
+    world.answer(Response::Failed);
+    assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
+}
+
+#[test]
+fn a_kind_whose_lists_succeed_is_audited_in_time_however_many_others_time_out() {
+    const TIMEOUT_MS: u64 = 60_000;
+    let good = Kind::new("example.com/v1", "Good");
+    let hung = (0..64).map(|number| Kind::new("example.com/v1", &format!("Hung{number}")));
+    let (mut store, mut audits) = (Store::new(), Audits::new(HOUR_MS));
+    for kind in hung.chain([good.clone()]) {
+        store.begin_list(&kind);
+        store.end_list(&kind, ResourceVersion(1));
+        audits.begin(0, &kind);
+    }
+    let (mut now_ms, mut audited_ms, mut tried) = (0, Vec::new(), BTreeSet::new());
+    while now_ms < 24 * HOUR_MS {
+        now_ms = audits.next_due_ms().unwrap().max(now_ms);
+        let Some(Act::List(kind)) = audits.step(now_ms, &store) else { panic!("nothing is due") };
+        if kind == good {
+            audited_ms.push(now_ms);
+            let page = Page { version: ResourceVersion(1), objects: Vec::new(), is_last: true };
+            audits.on_response(now_ms, &kind, Response::Page(page), &store);
+            assert!(matches!(audits.step(now_ms, &store), Some(Act::Report(_))));
+        } else {
+            now_ms += TIMEOUT_MS;
+            audits.on_response(now_ms, &kind, Response::Failed, &store);
+            tried.insert(kind);
+        }
+    }
+    let is_in_time = |pair: &[u64]| pair[1] - pair[0] <= HOUR_MS + TIMEOUT_MS;
+    assert!(audited_ms.len() > 22 && audited_ms.windows(2).all(is_in_time), "{audited_ms:?}");
+    assert_eq!(tried.len(), 64, "the others are tried all the same");
 }
 
 #[test]

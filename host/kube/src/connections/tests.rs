@@ -120,7 +120,7 @@ async fn watches_of(client: &Client, count: u16) -> Vec<Body> {
 #[test]
 fn watches_fill_the_oldest_connection_and_one_without_any_is_dropped() {
     let connections = Connections::new(|| ());
-    let take = || connections.take(Class::Shared).responded().unwrap();
+    let take = || connections.take(Class::Shared, None).responded();
     let mut held: Vec<_> = (0..=2 * WATCHES).map(|_| take()).collect();
     assert_eq!(connections.open.lock().unwrap().len(), 3);
     drop(held.remove(0));
@@ -133,12 +133,24 @@ fn watches_fill_the_oldest_connection_and_one_without_any_is_dropped() {
 
 #[test]
 fn a_connection_without_a_response_takes_no_other_watch_and_keeps_those_it_has() {
+    let endings: [fn(Opening<()>); 2] = [drop, |opening| opening.failed()];
+    for (end, deadline) in endings.into_iter().zip([Some(Instant::now()), None]) {
+        let connections = Connections::new(|| ());
+        let first = connections.take(Class::Shared, None).responded();
+        end(connections.take(Class::Shared, deadline));
+        let second = connections.take(Class::Shared, None).responded();
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert_eq!(connections.open.lock().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_watch_that_is_ended_while_it_is_opened_leaves_its_connection_to_others() {
     let connections = Connections::new(|| ());
-    let first = connections.take(Class::Shared).responded().unwrap();
-    drop(connections.take(Class::Shared));
-    let second = connections.take(Class::Shared).responded().unwrap();
-    assert!(!Arc::ptr_eq(&first, &second));
-    assert_eq!(connections.open.lock().unwrap().len(), 2);
+    let in_time = Some(Instant::now() + DEADLINE);
+    let first = connections.take(Class::Shared, in_time).responded();
+    drop(connections.take(Class::Shared, in_time));
+    assert!(Arc::ptr_eq(&first, &connections.take(Class::Shared, in_time).responded()));
 }
 
 #[tokio::test]
@@ -174,15 +186,14 @@ async fn over_http_2_watches_that_are_opened_together_share_one_connection() {
 #[tokio::test]
 async fn watches_beyond_what_a_server_allows_go_over_another_connection() {
     let server = Server::speaking(Http::Two(2)).await;
-    let client = client(&server.config, DEADLINE).unwrap();
-    let _allowed = watches_of(&client, 2).await;
-    let (mut beyond, mut tries) = (None, 0);
-    while beyond.is_none() && tries < 3 {
-        tries += 1;
-        // The caller's deadline.
-        beyond = timeout(Duration::from_millis(200), watch(&client)).await.ok();
-    }
-    assert!(beyond.is_some_and(|watch| watch.is_ok()));
+    let api = ApiServer::with_config(server.config.clone()).unwrap();
+    let open = async || {
+        let request = Request::get("/api/v1/pods?watch=true").body(Body::empty()).unwrap();
+        api.watch(request, Instant::now() + Duration::from_millis(500), Class::Shared).await
+    };
+    let _allowed = (open().await.unwrap(), open().await.unwrap());
+    assert!(open().await.is_err(), "the third gets no response");
+    let _beyond = open().await.unwrap();
     assert_eq!(server.connections().await, 2);
 }
 
@@ -192,7 +203,7 @@ async fn busy_watches_have_connections_of_their_own_up_to_a_bound_and_the_others
     let api = ApiServer::with_config(server.config.clone()).unwrap();
     let open = async |class| {
         let request = Request::get("/api/v1/pods?watch=true").body(Body::empty()).unwrap();
-        let mut body = api.watch(request, tokio::time::Instant::now() + DEADLINE, class).await.unwrap();
+        let mut body = api.watch(request, Instant::now() + DEADLINE, class).await.unwrap();
         body.frame().await.unwrap().unwrap();
         body
     };

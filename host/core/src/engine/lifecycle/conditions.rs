@@ -216,7 +216,7 @@ fn established(plugin: &Plugin) -> Condition {
 }
 
 /// A plugin whose component is being compiled, as after a restart, keeps the kinds that it shows.
-fn owned_kinds(plugin: &Plugin, shown: &Shown) -> Vec<String> {
+pub(super) fn owned_kinds(plugin: &Plugin, shown: &Shown) -> Vec<String> {
     let is_compiling = plugin.candidate.as_ref().is_some_and(|candidate| matches!(candidate.stage, Stage::Compiling));
     if is_compiling && plugin.active.is_none() {
         return shown.owned_kinds.clone();

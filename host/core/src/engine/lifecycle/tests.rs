@@ -328,7 +328,7 @@ fn decoded(object: &Value) -> Object {
 }
 
 const NONE: [&str; 0] = [];
-/// What is written when a plugin's conditions change in a way that is an Event.
+/// What is written when a plugin's claims change, or its conditions in a way that is an Event.
 const STATUS: &str = "patch podset";
 
 #[test]
@@ -340,7 +340,8 @@ fn l1_an_offer_serves_when_it_is_compiled_r4_its_crds_are_established_and_its_ki
     alone.offer("podset", "1");
     assert_eq!(alone.log(), NONE, "the same offer again");
     alone.compiled("1", compiled("PodSet", &[]));
-    assert_eq!(alone.log(), ["register podsets.example.com"]);
+    assert_eq!(alone.log(), ["register podsets.example.com", STATUS], "L2: other hosts see its claim at once");
+    alone.settle();
     alone.registered("podset", "podsets.example.com", Ok(()));
     assert_eq!(alone.log(), ["watch PodSet", "watch ConfigMap"]);
     alone.list("PodSet");

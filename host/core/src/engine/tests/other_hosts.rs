@@ -158,6 +158,26 @@ fn l2_a_plugin_whose_kind_another_hosts_has_under_another_name_waits_until_that_
 }
 
 #[test]
+fn l2_an_owned_kind_is_shown_before_its_plugin_serves_so_that_other_hosts_refuse_it_at_once() {
+    let mut cluster = Cluster::started();
+    cluster.hosts[0].held_lists = Some(Vec::new());
+    cluster.hosts[0].offer(0);
+    assert_eq!(*cluster.claims(0), json!(["Kind0000.example.com"]), "its kind is not listed yet");
+    cluster.settle();
+    cluster.hosts[1].offer(1);
+    cluster.settle();
+    assert_eq!(cluster.refusals(1), [refusal(0)]);
+
+    let mut host = Host::started();
+    host.offer(0);
+    host.manifests.insert(component(0, 2), manifest(&plugin_name(0), &kind_of(5), 1));
+    host.held_lists = Some(Vec::new());
+    host.offer_component(0, component(0, 2));
+    let claims = &host.objects[&plugin_object(&plugin_name(0))]["status"]["claims"];
+    assert!(claims.as_array().unwrap().contains(&json!("Kind0005.example.com")), "a new version's too: {claims}");
+}
+
+#[test]
 fn l2_of_two_hosts_that_serve_one_kind_the_one_whose_plugin_is_younger_gives_way_also_after_restarts() {
     for (created_ms, expected) in [([1_000, 9_000], 0), ([9_000, 1_000], 1), ([1_000, 1_999], 0), ([1_999, 1_000], 0)] {
         let mut cluster = Cluster::serving_both(created_ms);
