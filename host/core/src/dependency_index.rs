@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::dependencies::{Dependencies, Dependency, SharedDependency};
-use crate::field_selector::{FieldPath, MAX_SELECTED_FIELDS};
+use crate::field_selector::FieldPath;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Change;
 use crate::workqueue::{ControllerId, Key};
 
 use self::index_key::{IndexKey, field_keys, other_key};
 use self::keys::Keys;
-use self::selected::{Selected, decrement};
+use self::selected::Selected;
 
 mod index_key;
 mod keys;
@@ -82,8 +82,8 @@ struct Entry {
 }
 
 impl DependencyIndex {
-    /// Adds a key with its dependencies, and replaces these by the shared ones.
-    pub fn insert(&mut self, key: &Key, reads: &mut Dependencies) {
+    /// Adds a key of a plugin with its dependencies, and replaces these by the shared ones.
+    pub fn insert(&mut self, plugin: &Arc<str>, key: &Key, reads: &mut Dependencies) {
         for dependency in reads.of_objects_mut() {
             match self.places.get_key_value(&*dependency) {
                 Some((known, place)) => {
@@ -91,7 +91,7 @@ impl DependencyIndex {
                     let entry = self.entries[*place as usize].as_mut().expect("every place has an entry");
                     entry.keys.insert(key);
                 }
-                None => self.add(key, dependency),
+                None => self.add(plugin, key, dependency),
             }
         }
         for kind in reads.whole_kinds() {
@@ -106,8 +106,8 @@ impl DependencyIndex {
     }
 
     /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched.
-    pub fn replace(&mut self, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
-        self.insert(key, after);
+    pub fn replace(&mut self, plugin: &Arc<str>, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
+        self.insert(plugin, key, after);
         let Some(before) = before else { return };
         let mut kept: Vec<_> = after.of_objects().map(Arc::as_ptr).collect();
         kept.sort_unstable();
@@ -191,7 +191,7 @@ impl DependencyIndex {
         std::mem::take(&mut self.field_changes)
     }
 
-    fn add(&mut self, key: &Key, dependency: &Arc<SharedDependency>) {
+    fn add(&mut self, plugin: &Arc<str>, key: &Key, dependency: &Arc<SharedDependency>) {
         let Some(kind) = dependency.dependency().kind() else { return };
         let entry = Some(Entry { dependency: Arc::clone(dependency), keys: Keys::One(key.clone()) });
         let place = match self.free.pop() {
@@ -202,22 +202,17 @@ impl DependencyIndex {
             }
         };
         self.entries[place as usize] = entry;
-        let hash = self.select(kind, dependency.dependency());
+        let hash = self.select(plugin, kind, dependency.dependency());
         self.postings.insert((hash, place));
         self.places.insert(Arc::clone(dependency), place);
     }
 
     /// Chooses and counts the index key of a new dependency, and returns its hash.
-    fn select(&mut self, kind: &Kind, dependency: &Dependency) -> u64 {
+    fn select(&mut self, plugin: &Arc<str>, kind: &Kind, dependency: &Dependency) -> u64 {
         for (path, index_key) in field_keys(dependency) {
-            let fields = &mut self.selected.entry(kind.clone()).or_default().fields;
-            if let Some(dependencies) = fields.get_mut(path) {
-                *dependencies += 1;
-            } else if fields.len() < MAX_SELECTED_FIELDS {
-                fields.insert(path.clone(), 1);
+            let Some(is_new) = self.selected.entry(kind.clone()).or_default().add_field(plugin, path) else { continue };
+            if is_new {
                 self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: true });
-            } else {
-                continue;
             }
             return index_key.hash_of(kind);
         }
@@ -255,10 +250,10 @@ impl DependencyIndex {
         }
         let Some(selected) = self.selected.get_mut(kind) else { return };
         match (field, index_key) {
-            (Some((path, _)), _) if decrement(&mut selected.fields, path) => {
+            (Some((path, _)), _) if selected.remove_field(path) => {
                 self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: false });
             }
-            (None, IndexKey::Label { key, .. }) => _ = decrement(&mut selected.labels, key),
+            (None, IndexKey::Label { key, .. }) => selected.remove_label(key),
             _ => {}
         }
         if selected.fields.is_empty() && selected.labels.is_empty() {

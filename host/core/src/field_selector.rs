@@ -28,6 +28,9 @@ const MAX_VALUE_BYTES: usize = 1_024;
 
 /// Indexed fields of one kind, which cost some microseconds for every event. Other fields are read in each object.
 pub(crate) const MAX_SELECTED_FIELDS: usize = 8;
+/// Those that one plugin may choose, such as a Pod's node and its phase: so a plugin that queries by every path leaves
+/// indexes to three others.
+pub(crate) const MAX_FIELDS_OF_A_PLUGIN: usize = 2;
 
 /// A path to one field. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

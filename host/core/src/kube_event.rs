@@ -22,7 +22,8 @@ const REFILL_MS: u64 = 5 * 60 * 1_000;
 /// so all take 32 KiB. Beyond that the plugin's oldest are forgotten, and may be sent again.
 const MAX_OF_A_PLUGIN: usize = 512;
 /// Remembered Events of all plugins, and objects whose bursts are counted: 16 for each of a thousand plugins, 1 MiB.
-/// Beyond that every plugin keeps an equal share.
+/// Beyond that every plugin keeps an equal share. Of the objects, one plugin may have all as long as no other needs
+/// space: an object whose burst is forgotten gets another one.
 const MAX_IN_ALL: usize = 16_384;
 
 /// The content of an Event.
@@ -44,9 +45,12 @@ struct Series {
     count: u32,
 }
 
-impl Series {
-    fn is_recent(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.last_ms) < WINDOW_MS
+impl Entry for Series {
+    const LIFE_MS: u64 = WINDOW_MS;
+    const MAX_OF_A_PLUGIN: usize = MAX_OF_A_PLUGIN;
+
+    fn at_ms(&self) -> u64 {
+        self.last_ms
     }
 }
 
@@ -56,6 +60,15 @@ struct Bucket {
     refilled_ms: u64,
 }
 
+impl Entry for Bucket {
+    const LIFE_MS: u64 = REFILL_MS * BURST as u64;
+    const MAX_OF_A_PLUGIN: usize = MAX_IN_ALL;
+
+    fn at_ms(&self) -> u64 {
+        self.refilled_ms
+    }
+}
+
 /// A hash of an Event's content and object, because a guest may write notes of any length.
 type Fingerprint = u128;
 
@@ -63,21 +76,37 @@ type Fingerprint = u128;
 #[derive(Clone, Debug)]
 pub struct EventLog {
     instance: Arc<str>,
-    /// By plugin; the host's own are under "".
-    series: BTreeMap<Arc<str>, BTreeMap<Fingerprint, Series>>,
+    series: Shares<Series>,
     /// By object.
-    buckets: BTreeMap<Fingerprint, Bucket>,
+    buckets: Shares<Bucket>,
+}
+
+/// What a log remembers for a time.
+trait Entry {
+    /// An older one is of no use.
+    const LIFE_MS: u64;
+    const MAX_OF_A_PLUGIN: usize;
+
+    fn at_ms(&self) -> u64;
+}
+
+/// Entries by plugin; the host's own are under "".
+#[derive(Clone, Debug)]
+struct Shares<V> {
+    of_plugin: BTreeMap<Arc<str>, BTreeMap<Fingerprint, V>>,
+    /// Entries of all plugins.
+    len: usize,
 }
 
 impl EventLog {
     /// An empty log; `instance` becomes the Events' `reportingInstance`.
     pub fn new(instance: Arc<str>) -> Self {
-        Self { instance, series: BTreeMap::new(), buckets: BTreeMap::new() }
+        Self { instance, series: Shares::new(), buckets: Shares::new() }
     }
 
     /// Forgets all Events, but not the bursts.
     pub fn forget(&mut self) {
-        self.series.clear();
+        self.series = Shares::new();
     }
 
     /// Records an Event about an object, and returns its write unless it exceeds the bounds (X10).
@@ -86,8 +115,9 @@ impl EventLog {
         note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
         let type_ = if warning { "Warning" } else { "Normal" };
         let key = fingerprint(&[&about.uid, type_, &reason, &note]);
-        let known = self.series_of(plugin.unwrap_or_default(), now.mono_ms).get_mut(&key);
-        let series = match known.filter(|series| series.is_recent(now.mono_ms)) {
+        let owner = plugin.unwrap_or_default();
+        let known = self.series.get_mut(owner, &key);
+        let series = match known.filter(|series| is_recent(*series, now.mono_ms)) {
             Some(series) => {
                 series.count += 1;
                 series.last_ms = now.mono_ms;
@@ -99,41 +129,22 @@ impl EventLog {
             }
             None => {
                 let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
-                if !self.spend(now.mono_ms, fingerprint(&[&about.uid])) {
+                if !self.spend(now.mono_ms, owner, fingerprint(&[&about.uid])) {
                     return None;
                 }
-                self.series_of(plugin.unwrap_or_default(), now.mono_ms).insert(key, series.clone());
+                self.series.insert(now.mono_ms, owner, key, series.clone());
                 series
             }
         };
         Some(self.body(now, plugin, about, (type_, &reason, &note), &series))
     }
 
-    /// The series of one plugin, with space for one more.
-    fn series_of(&mut self, plugin: &str, now_ms: u64) -> &mut BTreeMap<Fingerprint, Series> {
-        let is_known = self.series.contains_key(plugin);
-        if self.series.values().map(BTreeMap::len).sum::<usize>() >= MAX_IN_ALL {
-            let share = keep(MAX_IN_ALL) / (self.series.len() + usize::from(!is_known));
-            for series in self.series.values_mut() {
-                series.retain(|_, series| series.is_recent(now_ms));
-                keep_newest(series, share, |series| series.last_ms);
-            }
-            self.series.retain(|_, series| !series.is_empty());
-        }
-        let own = self.series.entry(Arc::from(plugin)).or_default();
-        if own.len() >= MAX_OF_A_PLUGIN {
-            own.retain(|_, series| series.is_recent(now_ms));
-            keep_newest(own, keep(MAX_OF_A_PLUGIN), |series| series.last_ms);
-        }
-        own
-    }
-
-    fn spend(&mut self, now_ms: u64, object: Fingerprint) -> bool {
-        if self.buckets.len() >= MAX_IN_ALL {
-            self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.refilled_ms) < REFILL_MS * u64::from(BURST));
-            keep_newest(&mut self.buckets, keep(MAX_IN_ALL), |bucket| bucket.refilled_ms);
-        }
-        let bucket = self.buckets.entry(object).or_insert(Bucket { tokens: BURST, refilled_ms: now_ms });
+    /// Takes a token of a plugin's burst for an object.
+    fn spend(&mut self, now_ms: u64, plugin: &str, object: Fingerprint) -> bool {
+        let Some(bucket) = self.buckets.get_mut(plugin, &object) else {
+            self.buckets.insert(now_ms, plugin, object, Bucket { tokens: BURST - 1, refilled_ms: now_ms });
+            return true;
+        };
         let earned = u32::try_from(now_ms.saturating_sub(bucket.refilled_ms) / REFILL_MS).unwrap_or(BURST);
         if earned > 0 {
             bucket.tokens = bucket.tokens.saturating_add(earned).min(BURST);
@@ -188,20 +199,54 @@ impl EventLog {
     }
 }
 
+impl<V: Entry> Shares<V> {
+    fn new() -> Self {
+        Self { of_plugin: BTreeMap::new(), len: 0 }
+    }
+
+    fn get_mut(&mut self, plugin: &str, key: &Fingerprint) -> Option<&mut V> {
+        self.of_plugin.get_mut(plugin)?.get_mut(key)
+    }
+
+    /// Adds an entry, and makes space for it at the bounds.
+    fn insert(&mut self, now_ms: u64, plugin: &str, key: Fingerprint, entry: V) {
+        if self.len >= MAX_IN_ALL {
+            let is_new = !self.of_plugin.contains_key(plugin);
+            let share = keep(MAX_IN_ALL) / (self.of_plugin.len() + usize::from(is_new));
+            self.of_plugin.values_mut().for_each(|entries| keep_newest(entries, now_ms, share));
+            self.of_plugin.retain(|_, entries| !entries.is_empty());
+            self.len = self.of_plugin.values().map(BTreeMap::len).sum();
+        }
+        let own = self.of_plugin.entry(Arc::from(plugin)).or_default();
+        self.len -= own.len();
+        if own.len() >= V::MAX_OF_A_PLUGIN {
+            keep_newest(own, now_ms, keep(V::MAX_OF_A_PLUGIN));
+        }
+        own.insert(key, entry);
+        self.len += own.len();
+    }
+}
+
+fn is_recent<V: Entry>(entry: &V, now_ms: u64) -> bool {
+    now_ms.saturating_sub(entry.at_ms()) < V::LIFE_MS
+}
+
 /// What is kept at a bound. A quarter is removed at once, so that a flood does not search for the oldest each time.
 fn keep(most: usize) -> usize {
     most - most / 4
 }
 
-fn keep_newest<K: Ord, V>(map: &mut BTreeMap<K, V>, most: usize, at_ms: impl Fn(&V) -> u64) {
-    if map.len() <= most {
+/// Removes what is of no use any more, and then the oldest.
+fn keep_newest<V: Entry>(entries: &mut BTreeMap<Fingerprint, V>, now_ms: u64, most: usize) {
+    entries.retain(|_, entry| is_recent(entry, now_ms));
+    if entries.len() <= most {
         return;
     }
-    let mut times: Vec<u64> = map.values().map(&at_ms).collect();
+    let mut times: Vec<u64> = entries.values().map(V::at_ms).collect();
     let mut excess = times.len() - most;
     let newest_removed = *times.select_nth_unstable(excess - 1).1;
-    map.retain(|_, value| {
-        let is_removed = excess > 0 && at_ms(value) <= newest_removed;
+    entries.retain(|_, entry| {
+        let is_removed = excess > 0 && entry.at_ms() <= newest_removed;
         excess -= usize::from(is_removed);
         !is_removed
     });
@@ -284,13 +329,13 @@ mod tests {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
         log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
         flood(&mut log, "loud", MAX_OF_A_PLUGIN);
-        assert_eq!(log.series["loud"].len(), MAX_OF_A_PLUGIN, "at the bound nothing is forgotten");
-        let newest = *log.series["loud"].iter().max_by_key(|(_, series)| series.last_ms).unwrap().0;
+        assert_eq!(log.series.of_plugin["loud"].len(), MAX_OF_A_PLUGIN, "at the bound nothing is forgotten");
+        let newest = *log.series.of_plugin["loud"].iter().max_by_key(|(_, series)| series.last_ms).unwrap().0;
         flood(&mut log, "more", MAX_OF_A_PLUGIN + 1);
-        assert_eq!(log.series["more"].len(), keep(MAX_OF_A_PLUGIN) + 1);
+        assert_eq!(log.series.of_plugin["more"].len(), keep(MAX_OF_A_PLUGIN) + 1);
         flood(&mut log, "loud", 3 * MAX_OF_A_PLUGIN);
-        assert!(log.series["loud"].len() <= MAX_OF_A_PLUGIN && log.series["quiet"].len() == 1);
-        assert!(!log.series["loud"].contains_key(&newest), "it has become the oldest");
+        assert!(log.series.of_plugin["loud"].len() <= MAX_OF_A_PLUGIN && log.series.of_plugin["quiet"].len() == 1);
+        assert!(!log.series.of_plugin["loud"].contains_key(&newest), "it has become the oldest");
     }
 
     #[test]
@@ -300,13 +345,23 @@ mod tests {
         for plugin in 0..plugins {
             flood(&mut log, &plugin.to_string(), MAX_OF_A_PLUGIN);
         }
-        let remembered = |log: &EventLog| log.series.values().map(BTreeMap::len).sum::<usize>();
+        let remembered = |log: &EventLog| log.series.of_plugin.values().map(BTreeMap::len).sum::<usize>();
         assert_eq!(remembered(&log), MAX_IN_ALL);
         flood(&mut log, "one more", 1);
         let share = keep(MAX_IN_ALL) / (plugins + 1);
         assert_eq!(remembered(&log), share * plugins + 1);
-        assert!(log.series.values().all(|series| series.len() <= share), "each keeps a share at most");
+        assert!(log.series.of_plugin.values().all(|series| series.len() <= share), "each keeps a share at most");
         flood(&mut log, "many objects", 2 * MAX_IN_ALL);
-        assert!(log.buckets.len() <= MAX_IN_ALL && remembered(&log) <= MAX_IN_ALL);
+        assert!(log.buckets.len <= MAX_IN_ALL && remembered(&log) <= MAX_IN_ALL);
+        assert_eq!(log.series.len, remembered(&log));
+    }
+
+    #[test]
+    fn q4_a_plugin_that_floods_renews_no_burst_of_another() {
+        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        let sent = (0..40).filter(|number| send(&mut log, 0, &pod, &format!("note {number}")).is_some()).count();
+        flood(&mut log, "loud", MAX_IN_ALL + 1);
+        assert_eq!((sent, send(&mut log, 1, &pod, "one more")), (25, None));
+        assert_eq!(log.buckets.len, log.buckets.of_plugin.values().map(BTreeMap::len).sum::<usize>());
     }
 }

@@ -49,18 +49,18 @@ pub enum MayRun {
     Yes,
     /// The controller is not ready or at its concurrency: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// Its plugin has used up its share of this: parked until [`WorkQueue::unpark_plugin`].
-    NotThisPlugin(Shared),
+    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_plugin`].
+    NotThisPlugin(ParkedFor),
 }
 
-/// What the plugins share.
+/// What a parked plugin has used up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Shared {
-    /// Calls in flight.
+pub enum ParkedFor {
+    /// Its share of the calls in flight.
     Calls,
-    /// Keys that are being written.
+    /// Its share of the keys that are being written.
     Writes,
-    /// The write budget, of which each plugin has its own.
+    /// Its own write budget, which no other plugin's end of a call or a write refills.
     Budget,
 }
 
@@ -88,7 +88,7 @@ pub struct WorkQueue {
     /// The plugins with a key that may be taken, by their used time and last turn.
     runnable: BTreeSet<(u64, u64, Arc<str>)>,
     /// The parked plugins, by what they have used up.
-    parked: BTreeMap<Shared, BTreeSet<Arc<str>>>,
+    parked: BTreeMap<ParkedFor, BTreeSet<Arc<str>>>,
     /// The used time of the last plugin whose key was taken, at that time.
     virtual_time_us: u64,
     delayed: BTreeSet<(u64, Key)>,
@@ -125,7 +125,7 @@ struct Share {
     occupied: usize,
     /// The first keys of its controllers that are not parked.
     heads: BTreeSet<(Lane, u64, ControllerId)>,
-    parked: Option<Shared>,
+    parked: Option<ParkedFor>,
     /// Its entry in [`WorkQueue::runnable`].
     place: Option<(u64, u64)>,
 }
@@ -258,10 +258,10 @@ impl WorkQueue {
                     return Some(Taken { key: Key { controller, name }, queued_ms });
                 }
                 MayRun::NotThisController => _ = self.change(controller, |queue| queue.is_parked = true),
-                MayRun::NotThisPlugin(shared) => {
-                    share.parked = Some(shared);
+                MayRun::NotThisPlugin(parked_for) => {
+                    share.parked = Some(parked_for);
                     share.update_place(&mut self.runnable);
-                    self.parked.entry(shared).or_default().insert(plugin);
+                    self.parked.entry(parked_for).or_default().insert(plugin);
                 }
             }
         }
@@ -277,16 +277,16 @@ impl WorkQueue {
     /// The plugin may be able to run again.
     pub fn unpark_plugin(&mut self, plugin: &str) {
         if let Some(share) = self.shares.get_mut(plugin)
-            && let Some(shared) = share.parked.take()
+            && let Some(parked_for) = share.parked.take()
         {
-            self.parked.get_mut(&shared).map(|parked| parked.remove(plugin));
+            self.parked.get_mut(&parked_for).map(|parked| parked.remove(plugin));
             share.update_place(&mut self.runnable);
         }
     }
 
-    /// Every plugin that had used up its share of this may be able to run again. The cost grows with these plugins only.
-    pub fn unpark_plugins(&mut self, shared: Shared) {
-        while let Some(plugin) = self.parked.get(&shared).and_then(BTreeSet::first).cloned() {
+    /// Every plugin that is parked for this may be able to run again. The cost grows with these plugins only.
+    pub fn unpark_plugins(&mut self, parked_for: ParkedFor) {
+        while let Some(plugin) = self.parked.get(&parked_for).and_then(BTreeSet::first).cloned() {
             self.unpark_plugin(&plugin);
         }
     }

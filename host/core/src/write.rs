@@ -180,9 +180,14 @@ impl WriteOp {
         }
     }
 
-    /// Whether it can only create an object.
-    pub fn creates(&self) -> bool {
-        matches!(self, Self::Create { .. } | Self::Apply { only_if: Precondition::Absent, .. })
+    /// Whether it creates an object. An apply without precondition does if the cache does not show its target; the
+    /// objects of a kind without informer are never shown, so there each such apply counts.
+    pub fn creates(&self, is_shown: impl FnOnce(&ObjectRef) -> bool) -> bool {
+        match self {
+            Self::Create { .. } | Self::Apply { only_if: Precondition::Absent, .. } => true,
+            Self::Apply { target, only_if: Precondition::None, .. } => !is_shown(target),
+            _ => false,
+        }
     }
 
     /// The API verb as in audit logs and RBAC, except "evict", which is a create there.

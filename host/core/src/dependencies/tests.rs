@@ -72,7 +72,7 @@ fn list(selector: Option<&str>, namespace: Option<&str>, fields: &[&str]) -> Que
 fn wakes(set: &Dependencies, change: &Change) -> bool {
     let mut index = DependencyIndex::default();
     let key = Key { controller: ControllerId(0), name: primary().name.clone() };
-    index.insert(&key, &mut set.clone());
+    index.insert(&"podset".into(), &key, &mut set.clone());
     !index.affected(change).keys.is_empty()
 }
 
@@ -390,7 +390,7 @@ fn w2_the_hash_of_a_shared_dependency_is_computed_once() {
     let mut index = DependencyIndex::default();
     let mut sets = ["x", "y"].map(|_| read(&store.snapshot(), |view| drop(view.list(&list(None, None, &[])).unwrap())));
     for (set, name) in sets.iter_mut().zip(["x", "y"]) {
-        index.insert(&Key { controller: ControllerId(0), name: Name::new("shop", name) }, set);
+        index.insert(&"podset".into(), &Key { controller: ControllerId(0), name: Name::new("shop", name) }, set);
     }
     assert!(Arc::ptr_eq(&sets[0].entries[0].0, &sets[1].entries[0].0));
     store.apply(pod("c").version(2).build());

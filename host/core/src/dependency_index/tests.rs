@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocations::{Count, counted};
-use crate::field_selector::FieldValue;
+use crate::field_selector::{FieldValue, MAX_FIELDS_OF_A_PLUGIN, MAX_SELECTED_FIELDS};
 use crate::object::Name;
 use crate::object::tests::Sample;
 use crate::query::Query;
@@ -69,7 +69,11 @@ fn w1_ten_thousand_keys_that_list_the_same_nodes_are_one_dependency() {
     let (mut index, access) = (DependencyIndex::default(), access());
     let unschedulable = query(nodes(), "", None, "spec.unschedulable");
     for number in 0..10_000 {
-        index.insert(&key(1, number), &mut read_as(&number.to_string(), &access, |view| list(view, &unschedulable)));
+        index.insert(
+            &"podset".into(),
+            &key(1, number),
+            &mut read_as(&number.to_string(), &access, |view| list(view, &unschedulable)),
+        );
     }
     let node = |spec: &str, heartbeat: u8| {
         Sample::new("Node", "", "n").body(&format!(r#""spec":{{{spec}}},"status":{{"heartbeat":{heartbeat}}}"#))
@@ -86,9 +90,13 @@ fn w1_a_change_is_compared_only_with_the_dependencies_under_its_index_keys() {
     let (mut index, access) = (DependencyIndex::default(), access());
     for number in 0..10_000 {
         let own_label = query(pods(), &format!("app=v{number}"), None, "spec.x");
-        index.insert(&key(1, number), &mut read_as(&number.to_string(), &access, |view| list(view, &own_label)));
+        index.insert(
+            &"podset".into(),
+            &key(1, number),
+            &mut read_as(&number.to_string(), &access, |view| list(view, &own_label)),
+        );
         let own_pods = |view: &mut View| drop(view.owned(&pods(), &[]).unwrap());
-        index.insert(&key(2, number), &mut read_as(&number.to_string(), &access, own_pods));
+        index.insert(&"podset".into(), &key(2, number), &mut read_as(&number.to_string(), &access, own_pods));
     }
     let check = |change: Change, expected: &str| assert_eq!(text(&index.affected(&change)), expected, "{change:?}");
     let labelled = |value: &str| pod().label("app", value);
@@ -108,7 +116,7 @@ fn a_query_is_indexed_by_its_label_and_namespace_together() {
     let check = |selector: &str, namespace: Option<&str>, expected: [usize; 4]| {
         let mut index = DependencyIndex::default();
         let query = query(pods(), selector, namespace, "spec.x");
-        index.insert(&key(1, 0), &mut read(|view| drop(view.keys(&query).unwrap())));
+        index.insert(&"podset".into(), &key(1, 0), &mut read(|view| drop(view.keys(&query).unwrap())));
         let here = [pod().label("app", "web"), pod()];
         let there = ["web", "db"].map(|value| Sample::pod("elsewhere", "a").label("app", value));
         let evaluated = here.into_iter().chain(there).map(|sample| index.affected(&new(&sample)).evaluated);
@@ -132,7 +140,7 @@ fn a_query_is_indexed_by_the_value_of_its_field_and_its_namespace_together() {
         let mut index = DependencyIndex::default();
         for number in 0..1_000 {
             let query = by_field("spec.nodeName", &format!("n{number}"), namespace);
-            index.insert(&key(1, number), &mut read(|view| drop(view.keys(&query).unwrap())));
+            index.insert(&"podset".into(), &key(1, number), &mut read(|view| drop(view.keys(&query).unwrap())));
         }
         let on = |namespace, node: &str| {
             Sample::pod(namespace, "a").label("app", "web").body(&format!(r#""spec":{{"nodeName":"{node}"}}"#))
@@ -144,6 +152,32 @@ fn a_query_is_indexed_by_the_value_of_its_field_and_its_namespace_together() {
     check(Some("shop"), [1, 0, 2]);
 }
 
+/// The fields that were selected since the last time, or no longer are.
+fn changes(index: &mut DependencyIndex) -> Vec<(String, bool)> {
+    let changes = index.take_field_changes().into_iter();
+    changes.map(|change| (format!("{:?}", change.path), change.is_selected)).collect()
+}
+
+#[test]
+fn q4_a_plugin_that_queries_by_every_field_leaves_indexes_to_others() {
+    let mut index = DependencyIndex::default();
+    let by = |plugin: &str, path: &str| read(|view| list(view, &by_field(path, plugin, None)));
+    let insert = |index: &mut DependencyIndex, plugin: &str, controller: u32, path: &str| {
+        index.insert(&plugin.into(), &key(controller, 0), &mut by(plugin, path));
+        changes(index)
+    };
+    let greedy: Vec<_> = (0..2 * MAX_SELECTED_FIELDS)
+        .flat_map(|number| insert(&mut index, "greedy", number as u32, &format!("spec.f{number}")))
+        .collect();
+    assert_eq!(greedy, [("spec.f0".to_owned(), true), ("spec.f1".to_owned(), true)]);
+    assert_eq!(insert(&mut index, "drain", 100, "spec.nodeName"), [("spec.nodeName".to_owned(), true)]);
+    assert_eq!(insert(&mut index, "drain", 101, "spec.f0"), [], "another plugin's field is shared");
+    assert_eq!(insert(&mut index, "drain", 101, "spec.own").len(), 1, "and is no part of the share");
+    index.remove(&key(1, 0), &by("greedy", "spec.f1"));
+    assert_eq!(changes(&mut index), [("spec.f1".to_owned(), false)]);
+    assert_eq!(insert(&mut index, "greedy", 0, "spec.new").len(), 1);
+}
+
 #[test]
 fn q4_fields_that_are_not_indexed_still_wake_their_keys() {
     let mut index = DependencyIndex::default();
@@ -151,12 +185,9 @@ fn q4_fields_that_are_not_indexed_still_wake_their_keys() {
         .map(|field| read(|view| list(view, &by_field(&format!("spec.f{field}"), "x", None))))
         .collect();
     for (number, set) in sets.iter_mut().enumerate() {
-        index.insert(&key(1, number), set);
+        let plugin = format!("p{}", number / MAX_FIELDS_OF_A_PLUGIN);
+        index.insert(&plugin.into(), &key(1, number), set);
     }
-    let changes = |index: &mut DependencyIndex| {
-        let changes = index.take_field_changes().into_iter();
-        changes.map(|change| (format!("{:?}", change.path), change.is_selected)).collect::<Vec<_>>()
-    };
     let selected = changes(&mut index);
     assert_eq!((selected.len(), &selected[0]), (MAX_SELECTED_FIELDS, &("spec.f0".to_owned(), true)));
     let last = MAX_SELECTED_FIELDS + 1;
@@ -184,12 +215,20 @@ fn the_cost_of_a_label_depends_on_neither_the_other_labels_nor_the_other_selecto
     };
     assert_eq!(affected(&index, &large), "0/0");
     for (number, selector) in ["l7=v", "l8=w", "changed=a", "changed=b", "changed=c"].into_iter().enumerate() {
-        index.insert(&key(1, number), &mut read(|view| list(view, &query(pods(), selector, None, "spec.x"))));
+        index.insert(
+            &"podset".into(),
+            &key(1, number),
+            &mut read(|view| list(view, &query(pods(), selector, None, "spec.x"))),
+        );
     }
     assert_eq!(affected(&index, &large), "3/2", "l7=v is compared too");
     for number in 0..1_000 {
         let selector = format!("k{number}=v");
-        index.insert(&key(2, number), &mut read(|view| list(view, &query(pods(), &selector, None, "spec.x"))));
+        index.insert(
+            &"podset".into(),
+            &key(2, number),
+            &mut read(|view| list(view, &query(pods(), &selector, None, "spec.x"))),
+        );
     }
     assert_eq!(affected(&index, &change(pod().label("k1", "v").label("z", ""), pod().label("k2", "v"))), "2/2");
 }
@@ -203,13 +242,13 @@ fn a_kind_that_was_read_whole_and_a_conflicting_object_affect_their_keys() {
         }
     });
     let target = pod().build().reference();
-    index.insert(&key(1, 1), &mut whole);
+    index.insert(&"podset".into(), &key(1, 1), &mut whole);
     index.replace_conflicts(&key(1, 1), &[], std::slice::from_ref(&target));
     index.replace_conflicts(&key(1, 0), &[], std::slice::from_ref(&target));
     assert_eq!(index.affected(&new(&pod())).keys, [key(1, 0), key(1, 1)]);
     assert_eq!(index.affected(&new(&Sample::pod("shop", "b"))).keys, [key(1, 1)]);
     index.replace_conflicts(&key(1, 0), std::slice::from_ref(&target), &[]);
-    index.replace(&key(1, 1), Some(&whole), &mut read(|_| ()));
+    index.replace(&"podset".into(), &key(1, 1), Some(&whole), &mut read(|_| ()));
     assert_eq!(index.affected(&new(&pod())).keys, [key(1, 1)]);
     assert!(index.whole.is_empty());
 }
@@ -219,10 +258,10 @@ fn q4_what_one_controller_reads_of_a_change_is_bounded_and_the_others_lose_nothi
     let (mut index, access) = (DependencyIndex::default(), access());
     for number in 0..1_000 {
         let own_field = query(pods(), "", None, &format!("spec.f{number}"));
-        index.insert(&key(1, number), &mut read_as("77", &access, |view| list(view, &own_field)));
+        index.insert(&"podset".into(), &key(1, number), &mut read_as("77", &access, |view| list(view, &own_field)));
     }
     let other = query(pods(), "", None, "spec.other");
-    index.insert(&key(2, 0), &mut read(|view| list(view, &other)));
+    index.insert(&"podset".into(), &key(2, 0), &mut read(|view| list(view, &other)));
     let irrelevant = change(pod().body(r#""status":{"a":1}"#), pod().body(r#""status":{"a":2}"#));
     let affected = index.affected(&irrelevant);
     // Each projects two objects of less than a KiB.
@@ -232,7 +271,7 @@ fn q4_what_one_controller_reads_of_a_change_is_bounded_and_the_others_lose_nothi
     let mut index = DependencyIndex::default();
     for number in 0..10_000 {
         let selector = query(pods(), &format!("app!=v,app=v,l{number}"), None, "spec.x");
-        index.insert(&key(1, number), &mut read_as("77", &access, |view| list(view, &selector)));
+        index.insert(&"podset".into(), &key(1, number), &mut read_as("77", &access, |view| list(view, &selector)));
     }
     assert_eq!(index.affected(&not_selected).keys, [], "a selector that does not match spends no budget");
 }
@@ -304,7 +343,7 @@ fn w1_the_index_finds_the_keys_that_a_look_at_every_dependency_finds() {
         let before = sets.remove(&key);
         if seed.below(4) > 0 {
             let mut after = seed.dependencies(&access);
-            index.replace(&key, before.as_ref(), &mut after);
+            index.replace(&"podset".into(), &key, before.as_ref(), &mut after);
             sets.insert(key, after);
         } else if let Some(before) = before {
             index.remove(&key, &before);
@@ -333,7 +372,11 @@ fn the_dependencies_of_a_key_take_few_bytes() {
                 let mut view = View::new(snapshot.clone(), Arc::clone(primary), Arc::clone(&access), 5, "{}".into());
                 reads(&mut view);
                 let mut set = view.into_dependencies();
-                index.insert(&Key { controller: ControllerId(1), name: primary.name.clone() }, &mut set);
+                index.insert(
+                    &"podset".into(),
+                    &Key { controller: ControllerId(1), name: primary.name.clone() },
+                    &mut set,
+                );
                 set
             };
             primaries.iter().map(set).collect::<Vec<_>>()

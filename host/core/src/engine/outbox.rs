@@ -14,6 +14,7 @@ use super::message::{Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
 use crate::kube_event::EventLog;
 use crate::lease::Claim;
+use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::time::Now;
 use crate::write::{Write, WriteError, WriteId, WriteOp, Written};
@@ -67,8 +68,9 @@ impl Outbox {
 
     fn send(&mut self, outgoing: Outgoing, cx: &mut Context<'_>) {
         let Outgoing { plugin, cause, op, owner } = outgoing;
+        let is_shown = |target: &ObjectRef| cx.store.snapshot().get(&target.kind, &target.name).is_some();
         if let Some(plugin) = &plugin
-            && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, &op)
+            && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown))
         {
             cx.notify_reconciler(ToReconciler::Throttle { plugin: Arc::clone(plugin), until_ms });
             cx.notify_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });

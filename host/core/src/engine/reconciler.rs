@@ -73,7 +73,11 @@ impl Reconciler {
             ToReconciler::Serve { plugin, version, manifest } => self.serve(&plugin, &version, &manifest, cx),
             ToReconciler::Withdraw { plugin } => self.withdraw(&plugin, cx),
             ToReconciler::SetReady { plugin, primary, ready } => self.set_ready(&plugin, &primary, ready),
-            ToReconciler::Throttle { plugin, until_ms } => _ = self.throttled.insert(plugin, until_ms),
+            ToReconciler::Throttle { plugin, until_ms } => {
+                // Each write reports the debts of its own buckets alone, so an earlier time does not replace a later one.
+                let throttled_ms = self.throttled.entry(plugin).or_default();
+                *throttled_ms = until_ms.max(*throttled_ms);
+            }
             ToReconciler::Resync => self.resync(cx),
             ToReconciler::Wrote { key, op, result } => self.on_wrote(&key, &op, result, cx),
         }

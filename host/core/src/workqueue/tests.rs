@@ -145,7 +145,7 @@ fn q4_a_parked_plugin_waits_with_all_its_controllers_until_it_is_unparked() {
     let mut checked = Vec::new();
     let taken = queue.take(0, |controller| {
         checked.push(controller.0);
-        if controller.0 < 2 { MayRun::NotThisPlugin(Shared::Calls) } else { MayRun::Yes }
+        if controller.0 < 2 { MayRun::NotThisPlugin(ParkedFor::Calls) } else { MayRun::Yes }
     });
     assert_eq!((taken.unwrap().key, checked), (key(2, "c"), vec![0, 2]));
     queue.charge("greedy", 10);
@@ -154,10 +154,10 @@ fn q4_a_parked_plugin_waits_with_all_its_controllers_until_it_is_unparked() {
     queue.unpark_plugin("other");
     assert_eq!(take(&mut queue, 1), None);
     queue.unpark_plugin("greedy");
-    assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin(Shared::Calls)), None);
-    queue.unpark_plugins(Shared::Writes);
+    assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin(ParkedFor::Calls)), None);
+    queue.unpark_plugins(ParkedFor::Writes);
     assert_eq!(queue.take(1, |_| MayRun::Yes), None, "it had used up its calls, not its writes");
-    queue.unpark_plugins(Shared::Calls);
+    queue.unpark_plugins(ParkedFor::Calls);
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(order, ["a", "b", "d"]);
 }

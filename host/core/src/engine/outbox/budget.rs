@@ -5,8 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::write::WriteOp;
-
 const MINUTE_MS: u64 = 60_000;
 /// With more plugins than this in memory, those with full buckets are forgotten: a new bucket is full as well.
 const REMEMBERED: usize = 64;
@@ -61,8 +59,8 @@ impl Budgets {
         Self { most, of_plugin: BTreeMap::new() }
     }
 
-    /// Counts a write of a plugin. Returns why it has to wait before the next.
-    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, op: &WriteOp) -> Option<Debt> {
+    /// Counts a write of a plugin, which `creates` an object or changes one. Returns why it has to wait before the next.
+    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool) -> Option<Debt> {
         let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
         if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
             self.of_plugin.retain(|_, account| {
@@ -75,7 +73,7 @@ impl Budgets {
             writes: Bucket::full(now_ms, writes_per_minute),
             creates: Bucket::full(now_ms, creates_per_minute),
         });
-        let creates = op.creates().then_some((&mut account.creates, creates_per_minute, "creates"));
+        let creates = creates.then_some((&mut account.creates, creates_per_minute, "creates"));
         let of_kinds = creates.into_iter().chain([(&mut account.writes, writes_per_minute, "writes")]);
         let debts = of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what)));
         let (wait_ms, most, what) = debts.max()?;
@@ -119,20 +117,9 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Propagation;
-    use crate::object::{Kind, Name, ObjectRef};
 
-    fn target() -> ObjectRef {
-        ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("default", "a") }
-    }
-
-    fn delete() -> WriteOp {
-        WriteOp::Delete { target: target(), uid: "1".into(), propagation: Propagation::Background }
-    }
-
-    fn create() -> WriteOp {
-        WriteOp::Create { target: target(), body: "{}".into() }
-    }
+    const CREATE: bool = true;
+    const OTHER: bool = false;
 
     fn budgets() -> Budgets {
         Budgets::new(WriteBudget { writes_per_minute: 600, creates_per_minute: 60 })
@@ -141,29 +128,29 @@ mod tests {
     #[test]
     fn a_minutes_worth_is_sent_at_once_and_the_next_write_waits_for_a_token() {
         let (mut budgets, plugin) = (budgets(), Arc::from("a"));
-        let mut spend = |now_ms, op: &WriteOp| budgets.spend(now_ms, &plugin, op).map(|debt| debt.until_ms - now_ms);
+        let mut spend = |now_ms| budgets.spend(now_ms, &plugin, OTHER).map(|debt| debt.until_ms - now_ms);
         for _ in 0..600 {
-            assert_eq!(spend(5, &delete()), None);
+            assert_eq!(spend(5), None);
         }
-        assert_eq!(spend(5, &delete()), Some(100), "ten a second");
-        assert_eq!(spend(5, &delete()), Some(200), "writes of a plan that has begun add to the debt");
-        assert_eq!(spend(205, &delete()), Some(100));
-        assert_eq!(spend(60_305, &delete()), None, "a minute fills the bucket");
+        assert_eq!(spend(5), Some(100), "ten a second");
+        assert_eq!(spend(5), Some(200), "writes of a plan that has begun add to the debt");
+        assert_eq!(spend(205), Some(100));
+        assert_eq!(spend(60_305), None, "a minute fills the bucket");
     }
 
     #[test]
     fn creates_have_a_smaller_budget_of_their_own() {
         let (mut budgets, plugin) = (budgets(), Arc::from("a"));
         for _ in 0..60 {
-            assert!(budgets.spend(0, &plugin, &create()).is_none());
+            assert!(budgets.spend(0, &plugin, CREATE).is_none());
         }
-        let debt = budgets.spend(0, &plugin, &create()).expect("the 61st is over the budget");
+        let debt = budgets.spend(0, &plugin, CREATE).expect("the 61st is over the budget");
         assert_eq!(debt.until_ms, 1_000);
         assert!(
             debt.message.contains("60 creates") && debt.message.contains("--plugin-creates-per-minute"),
             "{debt:?}"
         );
-        assert!(budgets.spend(0, &Arc::from("b"), &create()).is_none(), "another plugin has its own budget");
+        assert!(budgets.spend(0, &Arc::from("b"), CREATE).is_none(), "another plugin has its own budget");
     }
 
     #[test]
@@ -171,12 +158,12 @@ mod tests {
         let mut budgets = budgets();
         let debtor = Arc::from("debtor");
         for _ in 0..62 {
-            budgets.spend(0, &debtor, &create());
+            budgets.spend(0, &debtor, CREATE);
         }
         for number in 0..1_000_u64 {
-            budgets.spend(number, &number.to_string().into(), &delete());
+            budgets.spend(number, &number.to_string().into(), OTHER);
         }
         assert!(budgets.of_plugin.len() < 300, "{}", budgets.of_plugin.len());
-        assert!(budgets.spend(999, &debtor, &create()).is_some());
+        assert!(budgets.spend(999, &debtor, CREATE).is_some());
     }
 }

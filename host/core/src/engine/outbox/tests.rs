@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::engine::message::{Message, PluginWrite};
+use crate::object::tests::Sample;
 use crate::object::{Kind, Name, ObjectRef};
 use crate::store::Store;
-use crate::write::WriteErrorClass;
+use crate::write::{Precondition, WriteErrorClass};
 
 /// An Outbox with the effects and messages it has sent so far.
 struct Alone {
@@ -21,6 +22,12 @@ impl Alone {
     fn new(leader_election: bool) -> Self {
         let outbox = Outbox::new("host-0".into(), leader_election, WriteBudget::default());
         Self { outbox, now: Now::default(), store: Store::default(), effects: Vec::new(), messages: VecDeque::new() }
+    }
+
+    /// One with a budget of a single create a minute, and ten writes.
+    fn with_one_create() -> Self {
+        let budget = WriteBudget { writes_per_minute: 10, creates_per_minute: 1 };
+        Self { outbox: Outbox::new("host-0".into(), false, budget), ..Self::new(false) }
     }
 
     fn with(&mut self, run: impl FnOnce(&mut Outbox, &mut Context<'_>)) {
@@ -41,12 +48,20 @@ impl Alone {
     }
 
     fn send(&mut self, owner: Owner) {
-        let op = WriteOp::Delete {
-            target: target(),
-            uid: "1".into(),
-            propagation: crate::contract::Propagation::Background,
-        };
-        let outgoing = Outgoing { plugin: None, cause: None, op, owner };
+        let propagation = crate::contract::Propagation::Background;
+        self.send_as(None, WriteOp::Delete { target: target(), uid: "1".into(), propagation }, owner);
+    }
+
+    /// An action of a plugin that applies an object. Whether the plugin is over its budget then.
+    fn apply(&mut self, target: ObjectRef) -> bool {
+        let op = WriteOp::Apply { target, body: "{}".into(), force: false, only_if: Precondition::None };
+        self.send_as(Some("podset".into()), op, Owner::Nobody);
+        let is_throttled = |message| matches!(message, Message::ToReconciler(ToReconciler::Throttle { .. }));
+        self.messages.drain(..).any(is_throttled)
+    }
+
+    fn send_as(&mut self, plugin: Option<Arc<str>>, op: WriteOp, owner: Owner) {
+        let outgoing = Outgoing { plugin, cause: None, op, owner };
         self.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
     }
 
@@ -124,4 +139,15 @@ fn each_result_is_sent_once_to_the_owner_of_its_write() {
     }
     let failures = alone.effects.iter().filter(|effect| matches!(effect, Effect::Observe(_))).count();
     assert_eq!(failures, 1, "an Event that could not be written is counted");
+}
+
+#[test]
+fn q4_an_action_that_applies_an_object_which_the_cache_does_not_show_is_a_create() {
+    let mut alone = Alone::with_one_create();
+    let absent = |name: &str| ObjectRef { name: Name::new("default", name), ..target() };
+    assert_eq!([alone.apply(absent("b")), alone.apply(absent("c"))], [false, true]);
+    let mut alone = Alone::with_one_create();
+    alone.store.apply(Sample::pod("default", "a").build());
+    assert!(!(0..10).any(|_| alone.apply(target())), "the object exists, so these are not creates");
+    assert!(alone.apply(target()), "but writes");
 }

@@ -6,7 +6,7 @@ use super::Reconciler;
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::observation::Observation;
-use crate::workqueue::{ControllerId, Key, Lane, MayRun, Shared};
+use crate::workqueue::{ControllerId, Key, Lane, MayRun, ParkedFor};
 
 /// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's
 /// priority and fairness lets one client have some hundred requests in flight; more keys would wait there instead of in
@@ -28,11 +28,11 @@ impl Reconciler {
         while !cx.draining && cx.may_write {
             let used_up = |plugin: &Arc<str>| {
                 if self.throttled.contains_key(plugin) {
-                    Some(Shared::Budget)
+                    Some(ParkedFor::Budget)
                 } else if !self.calling.has_room(plugin, self.call_slots) {
-                    Some(Shared::Calls)
+                    Some(ParkedFor::Calls)
                 } else {
-                    (!self.writing.has_room(plugin, MAX_KEYS_WRITING)).then_some(Shared::Writes)
+                    (!self.writing.has_room(plugin, MAX_KEYS_WRITING)).then_some(ParkedFor::Writes)
                 }
             };
             let may_run = |id| match self.controllers.get(&id) {
@@ -49,22 +49,22 @@ impl Reconciler {
     pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
         self.calling.subtract(plugin, 1);
         self.queue.unpark(controller);
-        self.unpark(plugin, Shared::Calls, self.calling.is_full(self.call_slots));
+        self.unpark(plugin, ParkedFor::Calls, self.calling.is_full(self.call_slots));
     }
 
     /// A key's run has ended or the key is dropped. Its controller must still exist.
     pub(super) fn writing_ended(&mut self, key: &Key) {
         let Some(plugin) = self.plugin_of(key) else { return };
         self.writing.subtract(&plugin, 1);
-        self.unpark(&plugin, Shared::Writes, self.writing.is_full(MAX_KEYS_WRITING));
+        self.unpark(&plugin, ParkedFor::Writes, self.writing.is_full(MAX_KEYS_WRITING));
     }
 
     /// A plugin has one call or write fewer in flight, so its keys are tried again, and those of plugins that were refused
     /// for the same, if shared slots are free: as each of them has one of these, they are few.
-    fn unpark(&mut self, plugin: &str, shared: Shared, is_full: bool) {
+    fn unpark(&mut self, plugin: &str, parked_for: ParkedFor, is_full: bool) {
         self.queue.unpark_plugin(plugin);
         if !is_full {
-            self.queue.unpark_plugins(shared);
+            self.queue.unpark_plugins(parked_for);
         }
     }
 }

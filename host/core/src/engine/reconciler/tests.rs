@@ -487,3 +487,19 @@ fn q4_a_throttled_plugin_ends_what_it_began_and_waits_and_others_do_not() {
     alone.pass(1);
     assert_eq!(alone.called(), ["cron/CronSet 2 nightly", "podset/PodSet 1 web"]);
 }
+
+#[test]
+fn q4_a_write_with_the_smaller_debt_does_not_end_the_wait_for_the_larger_one() {
+    let mut alone = Alone::serving(&["a"]);
+    alone.returns(wants(0));
+    // The bucket of creates is in debt for two seconds, that of all writes for one, and a patch spends the latter only.
+    for debt_ms in [2_000, 1_000] {
+        let until_ms = alone.now.mono_ms + debt_ms;
+        alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms });
+    }
+    alone.change_secret("a");
+    alone.pass(1_999);
+    assert_eq!(alone.called(), [""; 0]);
+    alone.pass(1);
+    assert_eq!(alone.called(), ["podset/PodSet 1 a"]);
+}

@@ -200,7 +200,7 @@ impl Reconciler {
     fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall) {
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.last.take();
-        self.index.replace(key, before.as_ref().map(|before| &before.reads), &mut call.reads);
+        self.index.replace(plugin, key, before.as_ref().map(|before| &before.reads), &mut call.reads);
         self.outcome_bytes.subtract(plugin, before.map_or(0, |before| before.outcome_bytes()));
         if !self.outcome_bytes.add_outcome(plugin, call.outcome_bytes()) {
             call.outcome = CallOutcome::Absent;
