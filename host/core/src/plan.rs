@@ -10,7 +10,7 @@ pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, eviction
 pub use self::applied::Applied;
 use self::applied::is_applied;
 pub use self::prepare::prepare;
-pub use self::prepared::{Action, Prepared, PreparedAction, PreparedChild};
+pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild};
 use self::rollout::Rollout;
 use crate::contract::Propagation;
 use crate::limits::MAX_DELETES_PER_PLAN;
@@ -124,7 +124,7 @@ fn delete(live: &Object) -> WriteOp {
 fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
     let target = child.target.clone();
     if let Some(body) = &child.body {
-        WriteOp::Apply { target, body: Arc::clone(body), force: false, only_if: Precondition::Absent }
+        WriteOp::Apply { target, body: Arc::clone(&body.text), force: false, only_if: Precondition::Absent }
     } else {
         let body = body::of(&target, &child.key, &child.object, primary, Some(&child.hash));
         WriteOp::Create { target, body }
@@ -135,7 +135,7 @@ fn apply(child: &PreparedChild, live: &Object, manager: &str, applied: &mut Appl
     let body = child.body.as_ref().filter(|body| !is_applied(live, body, manager, applied))?;
     // Forced: the owner reference shows that the child is ours, so wanted fields that others have set are set back.
     let only_if = Precondition::Is(Arc::clone(&live.uid));
-    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(body), force: true, only_if })
+    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(&body.text), force: true, only_if })
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! state.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::breaker::Breaker;
 use crate::component::Version;
 use crate::dependencies::Dependencies;
+use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::expectation::Expectation;
 use crate::limits::WRITE_TIMEOUT_MS;
@@ -14,7 +15,7 @@ use crate::manifest::ControllerSpec;
 use crate::object::{Kind, ObjectRef, ResourceVersion};
 use crate::observation::ReconcileResult;
 use crate::permission::Permission;
-use crate::plan::{self, Applied, Memory, Prepared, PreparedAction, Sent};
+use crate::plan::{self, Applied, Memory, Prepared, Sent};
 use crate::store::Snapshot;
 use crate::workqueue::Lane;
 use crate::write::{WriteErrorClass, WriteOp};
@@ -98,8 +99,9 @@ pub(super) struct StatusWrites {
     pub version: Option<ResourceVersion>,
     /// Until when the API server may carry out one of unknown result.
     pub unknown_until_ms: u64,
-    /// The object's version and the outcome for which the status was found to need no write.
-    pub in_sync: Option<(ResourceVersion, Arc<Prepared>)>,
+    /// The object's version and the outcome for which the status was found to need no write. Weak, so that an outcome
+    /// for which there is no room is not kept here.
+    pub in_sync: Option<(ResourceVersion, Weak<Prepared>)>,
     /// Since when the status waits for the children (X11).
     pub deferred_since_ms: Option<u64>,
 }
@@ -295,11 +297,11 @@ impl KeyState {
         let memory = &mut self.memory;
         match op {
             WriteOp::Apply { target, body, .. } => {
-                memory.applied.insert(target.clone(), (Arc::clone(body), version));
+                memory.applied.insert(target.clone(), (fingerprint(&[body]), version));
                 return;
             }
             WriteOp::Patch { target, body, subresource, .. } => {
-                memory.sent.insert((target.clone(), subresource.clone()), (Arc::clone(body), version));
+                memory.sent.insert((target.clone(), subresource.clone()), (fingerprint(&[body]), version));
             }
             WriteOp::Evict { target, .. } => {
                 memory.blocked.forget(target);
@@ -310,17 +312,19 @@ impl KeyState {
         memory.applied.remove(op.target());
     }
 
-    /// Forgets actions that are no longer wanted, and evictions of Pods that are gone. Unless the call was `skipped`,
-    /// something that the guest reads has changed, perhaps a PodDisruptionBudget, so blocked evictions are retried
-    /// sooner.
-    pub fn forget_actions(&mut self, wanted: &[PreparedAction], snapshot: &Snapshot, skipped: bool) {
+    /// Forgets writes that are no longer wanted, and evictions of Pods that are gone. Unless the call was `skipped`,
+    /// the outcome may be another, and something that the guest reads has changed, perhaps a PodDisruptionBudget, so
+    /// blocked evictions are retried sooner.
+    pub fn forget_unwanted(&mut self, wanted: &Prepared, snapshot: &Snapshot, skipped: bool) {
         let memory = &mut self.memory;
-        if !memory.sent.is_empty() {
-            let targets: BTreeSet<&ObjectRef> = wanted.iter().map(|action| &action.target).collect();
-            memory.sent.retain(|(target, _), _| targets.contains(target));
+        if !skipped {
+            let actions: BTreeSet<&ObjectRef> = wanted.actions.iter().map(|action| &action.target).collect();
+            let children: BTreeSet<&ObjectRef> = wanted.children.iter().flatten().map(|child| &child.target).collect();
+            memory.sent.retain(|(target, _), _| actions.contains(target));
+            memory.applied.retain(|target, _| actions.contains(target) || children.contains(target));
         }
         let Some(before) = memory.blocked.message() else { return };
-        let pods: BTreeSet<&ObjectRef> = plan::evictions(wanted).collect();
+        let pods: BTreeSet<&ObjectRef> = plan::evictions(&wanted.actions).collect();
         let exists = |pod: &ObjectRef| snapshot.get(&pod.kind, &pod.name).is_some_and(|live| !live.deleting);
         memory.blocked.keep(|pod| pods.contains(pod) && exists(pod));
         if !skipped {

@@ -135,7 +135,7 @@ impl Reconciler {
         } else {
             plan::diff(prepared, spec, primary, manager, &snapshot, &mut state.memory.applied)
         };
-        state.forget_actions(&prepared.actions, &snapshot, skipped);
+        state.forget_unwanted(prepared, &snapshot, skipped);
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
         let conflicts = [children.taken.as_slice(), &actions.missing].concat();

@@ -1,7 +1,7 @@
 //! The status of an object, its Stalled condition and its Events, and when each is written.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::Reconciler;
 use super::key::{Ending, Run, Stage, StalledReason};
@@ -50,8 +50,8 @@ impl Reconciler {
             return self.status_patch(key, primary, None, generation, cx);
         };
         let version = primary.resource_version;
-        let is_in_sync = |(at, in_sync): &(ResourceVersion, Arc<Prepared>)| {
-            *at == version && Arc::ptr_eq(in_sync, wanted) && state.stalled.is_none()
+        let is_in_sync = |(at, in_sync): &(ResourceVersion, Weak<Prepared>)| {
+            *at == version && in_sync.as_ptr() == Arc::as_ptr(wanted) && state.stalled.is_none()
         };
         if state.status.in_sync.as_ref().is_some_and(is_in_sync) {
             return None;
@@ -59,7 +59,7 @@ impl Reconciler {
         let patch = self.status_patch(key, primary, Some(wanted), generation, cx);
         if let Some(state) = self.keys.get_mut(key) {
             let is_in_sync = patch.is_none() && state.stalled.is_none();
-            state.status.in_sync = is_in_sync.then(|| (version, Arc::clone(wanted)));
+            state.status.in_sync = is_in_sync.then(|| (version, Arc::downgrade(wanted)));
         }
         patch
     }
