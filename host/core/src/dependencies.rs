@@ -17,10 +17,8 @@ use crate::store::{Change, Snapshot, Store};
 
 use self::dependency::UNFINISHED;
 pub use self::dependency::{Dependency, SharedDependency};
-use self::quota::Reservation;
 
 pub(crate) mod dependency;
-pub(crate) mod quota;
 pub(crate) mod recorder;
 #[cfg(test)]
 mod tests;
@@ -71,8 +69,6 @@ pub struct Dependencies {
     whole: bool,
     /// Looks at objects that the reads took.
     looks: u64,
-    /// Its part of [`quota::MemoryQuota`], when it is large. Clones share it.
-    held: Option<Arc<Reservation>>,
 }
 
 impl Dependencies {
@@ -96,9 +92,16 @@ impl Dependencies {
         self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| kind)
     }
 
-    /// Bytes of the entries in memory. A shared entry counts in each set.
+    /// Bytes in memory. A shared entry counts in each set.
     pub fn bytes(&self) -> usize {
-        self.iter().map(|(dependency, _)| dependency.bytes()).sum()
+        size_of_val(&*self.kinds) + self.iter().map(|(dependency, _)| dependency.bytes()).sum::<usize>()
+    }
+
+    /// Replaces the entries about objects by their kinds.
+    pub(crate) fn collapse(&mut self) {
+        self.entries.retain(|(shared, _)| shared.dependency().kind().is_none());
+        self.entries.shrink_to_fit();
+        self.whole = true;
     }
 
     /// Whether a call with these inputs would read the same: the reconciled object is equal but for its

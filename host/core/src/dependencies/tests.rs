@@ -1,6 +1,5 @@
 //! Which changes wake a call (W1), and when a call need not be repeated (W2).
 
-use super::quota::MAX_CONTROLLER_BYTES;
 use super::recorder::FEW_DEPENDENCIES;
 use super::*;
 use crate::dependency_index::DependencyIndex;
@@ -356,32 +355,6 @@ fn q4_changes_of_others_do_not_make_a_costly_set_outdated() {
     let (mut store, set) = costly(300, 100);
     store.apply(pod("ours").label("app", "web").build());
     assert!(set.is_outdated(&store));
-}
-
-#[test]
-fn g2_the_large_sets_of_one_controller_have_one_bound_and_release_their_bytes() {
-    let world = snapshot(&[]);
-    let access = Arc::new(Access::new(vec![pods()], 1 << 20));
-    let read = |entries: usize| {
-        let mut view = View::new(world.clone(), primary(), access.clone(), 5, "{}".into());
-        for number in 0..entries {
-            let long = format!("f{number}.{}", "x".repeat(1_000));
-            view.list(&list(None, None, &[&long])).unwrap();
-        }
-        view.into_dependencies()
-    };
-    let mut sets: Vec<Dependencies> = (0..1_000).map(|_| read(60)).collect();
-    let bytes: usize = sets.iter().map(Dependencies::bytes).sum();
-    assert!(bytes > MAX_CONTROLLER_BYTES / 2 && bytes <= MAX_CONTROLLER_BYTES, "{bytes}");
-    let last = sets.last().unwrap();
-    assert_eq!((last.iter().len(), last.whole_kinds().collect::<Vec<_>>()), (0, vec![&pods()]));
-    assert!(holds(last, &world));
-    assert_eq!(read(1).iter().len(), 1, "a small set does not count");
-    let clone = sets[0].clone();
-    sets.clear();
-    assert_eq!(read(60).iter().len(), 60);
-    drop(clone);
-    assert_eq!(access.held_bytes(), 0);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod controller;
 mod dispatch;
 mod faults;
 mod finalizers;
+mod kept_calls;
 mod key;
 mod keys;
 mod live_reads;
@@ -46,8 +47,8 @@ pub(super) struct Reconciler {
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
     index: DependencyIndex,
-    /// Bytes of the cached outcomes.
-    outcome_bytes: PluginCounts,
+    /// Bytes of the reads and outcomes of last calls.
+    kept_bytes: PluginCounts,
     queue: WorkQueue,
     calls: Map<CallId, CallInFlight>,
     last_call: u64,

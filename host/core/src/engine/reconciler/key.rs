@@ -177,7 +177,7 @@ pub(super) struct LastCall {
 pub(super) enum CallOutcome {
     Wants(Arc<Prepared>),
     Terminal(String),
-    /// The call ended in a fault or a retry, or its outcome was too large to keep. Its reads still wake the key.
+    /// The call ended in a fault or a retry, or there was no room for its outcome. Its reads still wake the key.
     Absent,
 }
 
@@ -249,12 +249,14 @@ impl PlanMemory {
 }
 
 impl LastCall {
-    pub fn outcome_bytes(&self) -> usize {
-        match &self.outcome {
+    /// Bytes of its reads and its outcome.
+    pub fn bytes(&self) -> usize {
+        let of_outcome = match &self.outcome {
             CallOutcome::Wants(prepared) => prepared.bytes(),
             CallOutcome::Terminal(message) => message.len(),
             CallOutcome::Absent => 0,
-        }
+        };
+        self.reads.bytes() + of_outcome
     }
 }
 

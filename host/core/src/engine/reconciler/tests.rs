@@ -16,6 +16,7 @@ use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::manifest::Manifest;
 use crate::object::{Interner, Name, Object, ResourceVersion};
 use crate::observation::Observation;
+use crate::query::Query;
 use crate::store::Store;
 use crate::time::Now;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
@@ -486,4 +487,33 @@ fn q4_a_throttled_plugin_ends_what_it_began_and_waits_and_others_do_not() {
     assert_eq!(alone.called().len(), 1);
     alone.pass(1);
     assert_eq!(alone.called(), ["cron/CronSet 2 nightly", "podset/PodSet 1 web"]);
+}
+
+#[test]
+fn q4_what_is_kept_of_a_plugins_calls_is_bounded_and_every_key_still_wakes() {
+    const KEYS: usize = 700;
+    const BOUND: usize = 64 << 20;
+    let mut alone = Alone::serving(&[]);
+    (0..KEYS).for_each(|number| alone.put(object("PodSet", &number.to_string())));
+    let fields: Vec<String> = (0..90).map(|number| format!("f{number}.{}", "x".repeat(1_000))).collect();
+    let return_all = |alone: &mut Alone| {
+        while let Some(call) = alone.calls.front_mut() {
+            for field in &fields {
+                call.view.list(&Query { fields: vec![field.clone()], ..Query::all(kind("Secret")) }).unwrap();
+            }
+            alone.returns(CallResult::Done(Outcome::default()));
+            let bytes = alone.reconciler.kept_bytes.total();
+            assert!(bytes <= BOUND + KEYS * 64, "{bytes} with the kinds of those for which there was no room");
+        }
+    };
+    return_all(&mut alone);
+    let bytes = alone.reconciler.kept_bytes.total();
+    assert!(bytes > BOUND * 9 / 10, "{bytes}");
+    alone.serve("podset", "2", &["PodSet"]);
+    return_all(&mut alone);
+    alone.change_secret("of none");
+    let woken = alone.calls.len() + alone.reconciler.queue_depths()[0].1;
+    assert_eq!((alone.reconciler.key_count(), woken), (KEYS, KEYS));
+    alone.withdraw("podset");
+    assert_eq!(alone.reconciler.kept_bytes.total(), 0);
 }

@@ -196,24 +196,6 @@ impl Reconciler {
         }
     }
 
-    /// Keeps a call's reads and outcome. Without room for the outcome, the guest is called again next time.
-    fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall) {
-        let Some(state) = self.keys.get_mut(key) else { return };
-        let before = state.last.take();
-        self.index.replace(key, before.as_ref().map(|before| &before.reads), &mut call.reads);
-        self.outcome_bytes.subtract(plugin, before.map_or(0, |before| before.outcome_bytes()));
-        if !self.outcome_bytes.add_outcome(plugin, call.outcome_bytes()) {
-            call.outcome = CallOutcome::Absent;
-        }
-        state.last = Some(call);
-    }
-
-    pub(super) fn forget_call(&mut self, key: &Key, plugin: &str) {
-        let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
-        self.index.remove(key, &last.reads);
-        self.outcome_bytes.subtract(plugin, last.outcome_bytes());
-    }
-
     fn act_on(
         &mut self,
         key: &Key,
