@@ -16,6 +16,7 @@ use crate::workqueue::{ControllerId, Key, WorkQueue};
 
 mod call_in_flight;
 mod controller;
+mod cost;
 mod dispatch;
 mod faults;
 mod finalizers;

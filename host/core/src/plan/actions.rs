@@ -48,6 +48,8 @@ pub struct ActionDiff {
     pub missing: Vec<ObjectRef>,
     /// The removals exceed [`MAX_DELETES_PER_PLAN`].
     pub more: bool,
+    /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
+    pub parsed_bytes: usize,
 }
 
 pub(super) fn prepare(
@@ -180,7 +182,7 @@ pub fn diff(
         match action {
             Action::Apply { body, force } => {
                 let is_done = match live {
-                    Some(live) => is_applied(live, body, manager, memory.applied),
+                    Some(live) => is_applied(live, body, manager, memory.applied, &mut diff.parsed_bytes),
                     None => {
                         !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| *sent == body.fingerprint)
                     }
@@ -196,11 +198,14 @@ pub fn diff(
                 let sent = memory.sent.get(&at).filter(|(sent, _)| *sent == body.fingerprint);
                 let is_done = match live {
                     Some(live) if sent.is_some_and(|(_, version)| *version == live.resource_version) => true,
-                    Some(live) if is_patched(live, *patch_kind, &body.text, subresource.as_deref()) => {
-                        memory.sent.insert(at, (body.fingerprint, live.resource_version));
-                        true
+                    Some(live) => {
+                        diff.parsed_bytes += live.json().len() + body.text.len();
+                        let is_done = is_patched(live, *patch_kind, &body.text, subresource.as_deref());
+                        if is_done {
+                            memory.sent.insert(at, (body.fingerprint, live.resource_version));
+                        }
+                        is_done
                     }
-                    Some(_) => false,
                     None => sent.is_some(),
                 };
                 if !is_done {

@@ -15,13 +15,20 @@ pub type Applied = BTreeMap<ObjectRef, (u128, ResourceVersion)>;
 
 /// Whether an apply would change nothing: the object has the version that the same apply made, or the fields that are
 /// recorded as ours have the wanted values.
-pub(super) fn is_applied(live: &Object, body: &Body, manager: &str, applied: &mut Applied) -> bool {
+pub(super) fn is_applied(
+    live: &Object,
+    body: &Body,
+    manager: &str,
+    applied: &mut Applied,
+    parsed_bytes: &mut usize,
+) -> bool {
     let target = live.reference();
     let this = (body.fingerprint, live.resource_version);
     if applied.get(&target) == Some(&this) {
         return true;
     }
     let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
+    *parsed_bytes += own.map_or(0, |own| own.fields.len()) + live.json().len() + body.text.len();
     let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
     let object = serde_json::from_str::<Value>(live.json()).ok();
     let wanted = serde_json::from_str::<Value>(&body.text).ok();

@@ -45,12 +45,6 @@ impl Prepared {
         let events = self.events.iter().map(|each| size_of_val(each) + each.message.len());
         size_of_val(self) + self.status_bytes + children.chain(actions).chain(conditions).chain(events).sum::<usize>()
     }
-
-    /// The event loop's time for a diff, for which the plugin is charged: microseconds, measured at 2.6 GHz.
-    pub fn diff_us(&self) -> u64 {
-        let children = self.children.as_ref().map_or(0, Vec::len);
-        5 + children as u64 + 10 * self.actions.len() as u64
-    }
 }
 
 /// A checked child.

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::component::Version;
 use crate::dependencies::Dependencies;
 use crate::digest::fingerprint;
@@ -339,9 +340,9 @@ impl KeyState {
 
     /// X9: writes that follow a change of a kind that the controller only reads are no fight, so such a change closes
     /// the breaker.
-    pub fn close_breaker_if_inputs_changed(&mut self, spec: &ControllerSpec, snapshot: &Snapshot) {
+    pub fn close_breaker_if_inputs_changed(&mut self, spec: &ControllerSpec, snapshot: &Snapshot, looks: &Budget) {
         let last = self.last.as_ref().filter(|_| self.breaker.is_some());
-        if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot)) {
+        if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot, looks)) {
             self.breaker = None;
         }
     }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::key::{Ending, Run, Stage, StalledReason};
+use super::{Reconciler, cost};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
@@ -138,6 +138,7 @@ impl Reconciler {
         state.forget_unwanted(prepared, &snapshot, skipped);
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
+        self.queue.charge(&controller.plugin, cost::of_diff(prepared, children.parsed_bytes + actions.parsed_bytes));
         let conflicts = [children.taken.as_slice(), &actions.missing].concat();
         self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
         state.name_conflicts = conflicts;

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use super::Reconciler;
 use super::key::{Ending, Run, Stage, StalledReason};
+use super::{Reconciler, cost};
 use crate::engine::context::Context;
 use crate::kube_event::EventRecord;
 use crate::limits::STATUS_DEFER_MS;
@@ -65,7 +65,7 @@ impl Reconciler {
     }
 
     fn status_patch(
-        &self,
+        &mut self,
         key: &Key,
         primary: &Object,
         prepared: Option<&Prepared>,
@@ -73,6 +73,7 @@ impl Reconciler {
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
         let controller = self.controllers.get(&key.controller)?;
+        self.queue.charge(&controller.plugin, cost::of_text(primary.json().len()));
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let waits = self.keys.get(key).and_then(|state| state.memory.blocked.message());
         let wanted = Wanted {

@@ -517,3 +517,63 @@ fn q4_what_is_kept_of_a_plugins_calls_is_bounded_and_every_key_still_wakes() {
     alone.withdraw("podset");
     assert_eq!(alone.reconciler.kept_bytes.total(), 0);
 }
+
+/// What the plugin "podset" is charged for a resync.
+fn charged_for_resync(alone: &mut Alone) -> u64 {
+    let before = alone.reconciler.queue.used_us("podset");
+    alone.take(ToReconciler::Resync);
+    assert_eq!((alone.called(), alone.writes()), (vec![], vec![]));
+    alone.reconciler.queue.used_us("podset") - before
+}
+
+#[test]
+fn q4_a_plugin_is_charged_for_the_size_of_what_is_compared() {
+    let charged = |size: usize| {
+        let mut alone = Alone::serving(&["web"]);
+        alone.returns(wants(1));
+        let mut child = alone.accept();
+        let fields = json!({"f:metadata": {
+            "f:annotations": {"f:mortise.dev/child": {}}, "f:labels": {"f:app.kubernetes.io/managed-by": {}},
+            "f:ownerReferences": {"k:{\"uid\":\"uid-web\"}": {}}}});
+        child["metadata"]["managedFields"] = json!([{
+            "manager": "mortise/podset", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        }]);
+        alone.show(&child);
+        child["data"] = json!({"of another": "x".repeat(size)});
+        alone.ready("podset", "PodSet", false);
+        alone.put(child);
+        let before = alone.reconciler.queue.used_us("podset");
+        alone.ready("podset", "PodSet", true);
+        assert_eq!((alone.called(), alone.writes()), (vec![], vec![]));
+        (alone.reconciler.queue.used_us("podset") - before, charged_for_resync(&mut alone))
+    };
+    let ((small, small_again), (large, large_again)) = (charged(10), charged(100 << 10));
+    assert!(large > small + 100, "{small} and {large} µs");
+    assert_eq!(small_again, large_again, "each version is compared once");
+}
+
+#[test]
+fn q4_a_plugin_is_charged_for_looks_at_what_it_has_read() {
+    let charged = |secrets: usize| {
+        let mut alone = Alone::new();
+        (0..secrets).for_each(|number| alone.put(object("Secret", &format!("s{number}"))));
+        alone.serve("podset", "1", &["PodSet"]);
+        alone.ready("podset", "PodSet", true);
+        alone.put(object("PodSet", "web"));
+        drop(alone.calls[0].view.keys(&Query::all(kind("Secret"))).unwrap());
+        alone.returns(wants(0));
+        alone.settle();
+        let unchanged = charged_for_resync(&mut alone);
+        let mut changed = object("Secret", "s0");
+        changed["data"] = json!({"key": "value"});
+        alone.put(changed);
+        (unchanged, charged_for_resync(&mut alone))
+    };
+    let ((few, few_looks), (many, many_looks)) = (charged(1), charged(1_001));
+    assert_eq!(few, many, "nothing is looked at again before something changes");
+    assert_eq!(
+        (few_looks - few, many_looks - many),
+        (0, 199),
+        "a thousand looks, where one or none is charged as 1 µs"
+    );
+}
