@@ -14,7 +14,6 @@ use crate::dependency_index::DependencyIndex;
 use crate::object::{Kind, ObjectRef};
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 
-mod call_in_flight;
 mod controller;
 mod cost;
 mod dispatch;
@@ -31,9 +30,9 @@ mod turn;
 mod wake;
 mod writes;
 
-use call_in_flight::CallInFlight;
 use controller::Controller;
 use faults::PluginFaults;
+use key::CallInFlight;
 use keys::Keys;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;

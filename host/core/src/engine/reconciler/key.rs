@@ -13,12 +13,12 @@ use crate::eviction::Blocked;
 use crate::expectation::Expectation;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
-use crate::object::{Kind, ObjectRef, ResourceVersion};
+use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::observation::ReconcileResult;
 use crate::permission::Permission;
 use crate::plan::{self, Applied, Memory, Prepared, Sent};
 use crate::store::Snapshot;
-use crate::workqueue::Lane;
+use crate::workqueue::{Key, Lane};
 use crate::write::{WriteErrorClass, WriteOp};
 
 #[derive(Debug, Default)]
@@ -161,6 +161,24 @@ pub(super) enum Work {
     Idle,
     Calling,
     Writing(Box<Run>),
+}
+
+/// A call that has not returned.
+#[derive(Debug)]
+pub(super) struct CallInFlight {
+    pub key: Key,
+    pub version: Version,
+    pub plugin: Arc<str>,
+    pub label: Arc<str>,
+    pub object: Arc<Object>,
+    pub is_void: bool,
+}
+
+impl CallInFlight {
+    /// etcd was restored after its snapshot was taken.
+    pub fn make_void(&mut self) {
+        self.is_void = true;
+    }
 }
 
 /// The last call's inputs and outcome (W2).

@@ -15,7 +15,8 @@ use crate::workqueue::{Key, Lane};
 use crate::write::{WriteError, WriteErrorClass, WriteOp};
 
 impl Reconciler {
-    /// X11: a status whose plan also changes what it was computed from waits for the next call, a second at most.
+    /// X11: a status whose plan also changes what it was computed from waits for the next call, at most
+    /// [`STATUS_DEFER_MS`].
     pub(super) fn defers_status(&mut self, key: &Key, is_outdated: bool, cx: &Context<'_>) -> bool {
         let now_ms = cx.now.mono_ms;
         let controller = &self.controllers[&key.controller];

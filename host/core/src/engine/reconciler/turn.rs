@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::call_in_flight::CallInFlight;
 use super::controller::Controller;
 use super::cost;
-use super::key::{CallOutcome, Ending, KeyState, LastCall, Run, StalledReason, Waiting, Work};
+use super::key::{CallInFlight, CallOutcome, Ending, KeyState, LastCall, Run, StalledReason, Waiting, Work};
 use super::live_reads::Reason;
 use crate::backoff::{FailureCause, delay_ms};
 use crate::budget::Budget;
