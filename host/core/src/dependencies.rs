@@ -17,10 +17,8 @@ use crate::store::{Change, Snapshot, Store};
 
 use self::dependency::UNFINISHED;
 pub use self::dependency::{Dependency, SharedDependency};
-use self::quota::Reservation;
 
 pub(crate) mod dependency;
-pub(crate) mod quota;
 pub(crate) mod recorder;
 #[cfg(test)]
 mod tests;
@@ -71,8 +69,6 @@ pub struct Dependencies {
     whole: bool,
     /// Looks at objects that the reads took.
     looks: u64,
-    /// Its part of [`quota::MemoryQuota`], when it is large. Clones share it.
-    held: Option<Arc<Reservation>>,
 }
 
 impl Dependencies {
@@ -96,14 +92,23 @@ impl Dependencies {
         self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| kind)
     }
 
-    /// Bytes of the entries in memory. A shared entry counts in each set.
+    /// Bytes in memory. A shared entry counts in each set.
     pub fn bytes(&self) -> usize {
-        self.iter().map(|(dependency, _)| dependency.bytes()).sum()
+        size_of_val(&*self.kinds) + self.iter().map(|(dependency, _)| dependency.bytes()).sum::<usize>()
+    }
+
+    /// Replaces the entries about objects by their kinds.
+    pub(crate) fn collapse(&mut self) {
+        self.entries.retain(|(shared, _)| shared.dependency().kind().is_none());
+        self.entries.shrink_to_fit();
+        self.whole = true;
     }
 
     /// Whether a call with these inputs would read the same: the reconciled object is equal but for its
     /// resourceVersion, and every result hashes as before. A set that contains the time stops holding when time moves.
-    pub fn holds(&self, inputs: &Inputs<'_>) -> bool {
+    ///
+    /// As the functions below, it counts in `looks` what it took.
+    pub(crate) fn holds(&self, inputs: &Inputs<'_>, looks: &Budget) -> bool {
         if self.primary_hash != inputs.primary.content_hash() {
             return false;
         }
@@ -112,11 +117,13 @@ impl Dependencies {
             return false;
         }
         let budget = Budget::new(MAX_LOOKS);
-        self.entries.iter().all(|(shared, hash)| match shared.dependency().kind() {
+        let holds = self.entries.iter().all(|(shared, hash)| match shared.dependency().kind() {
             _ if *hash == UNFINISHED => false,
             Some(kind) => !changed.contains(&kind) || shared.hash_of_objects(inputs.snapshot, &budget) == Some(*hash),
             None => inputs.hash_of(shared.dependency()) == Some(*hash),
-        })
+        });
+        looks.spend(budget.spent());
+        holds
     }
 
     /// Whether the result of some dependency about objects has changed. Checked when a call returns: changes while it
@@ -125,21 +132,23 @@ impl Dependencies {
     ///
     /// The store's last changes may show that nothing is affected, at any size of the set: a plugin that reads very
     /// much must not be called forever because other objects of the kind change all the time.
-    pub fn is_outdated(&self, store: &Store) -> bool {
+    pub(crate) fn is_outdated(&self, store: &Store, looks: &Budget) -> bool {
         let snapshot = store.snapshot();
         let changed = self.changed_kinds(&snapshot);
-        if changed.is_empty() || (!self.whole && self.is_unaffected(store)) {
+        if changed.is_empty() || (!self.whole && self.is_unaffected(store, looks)) {
             return false;
         }
         let budget = Budget::new(MAX_LOOKS);
         let mut finished = self.finished_of(&changed);
-        self.whole
+        let is_outdated = self.whole
             || self.looks > MAX_LOOKS
-            || finished.any(|(shared, hash)| shared.hash_of_objects(&snapshot, &budget) != Some(hash))
+            || finished.any(|(shared, hash)| shared.hash_of_objects(&snapshot, &budget) != Some(hash));
+        looks.spend(budget.spent());
+        is_outdated
     }
 
     /// Whether some result about one of these kinds has changed, as far as results are small enough to compare.
-    pub fn has_changed_of(&self, is_of: impl Fn(&Kind) -> bool, snapshot: &Snapshot) -> bool {
+    pub(crate) fn has_changed_of(&self, is_of: impl Fn(&Kind) -> bool, snapshot: &Snapshot, looks: &Budget) -> bool {
         if self.whole || self.looks > MAX_LOOKS {
             return false;
         }
@@ -147,19 +156,24 @@ impl Dependencies {
         changed.retain(|kind| is_of(kind));
         let budget = Budget::new(MAX_LOOKS);
         let mut finished = self.finished_of(&changed);
-        finished.any(|(shared, hash)| shared.hash_of_objects(snapshot, &budget).is_some_and(|now| now != hash))
+        let has_changed =
+            finished.any(|(shared, hash)| shared.hash_of_objects(snapshot, &budget).is_some_and(|now| now != hash));
+        looks.spend(budget.spent());
+        has_changed
     }
 
     /// Whether the store remembers all changes of the kinds since they were read, and none affects a result.
-    fn is_unaffected(&self, store: &Store) -> bool {
+    fn is_unaffected(&self, store: &Store, looks: &Budget) -> bool {
         let budget = Budget::new(MAX_LOOKS);
         let is_relevant = |change: &Change| {
             let mut finished = self.entries.iter().filter(|(_, hash)| *hash != UNFINISHED);
             finished.any(|(shared, _)| !budget.spend(1) || shared.dependency().is_affected(change, &budget))
         };
-        self.kinds.iter().all(|(kind, changes)| {
+        let is_unaffected = self.kinds.iter().all(|(kind, changes)| {
             store.changes_since(kind, *changes).is_some_and(|mut changes| !changes.any(is_relevant))
-        })
+        });
+        looks.spend(budget.spent());
+        is_unaffected
     }
 
     fn changed_kinds(&self, snapshot: &Snapshot) -> Vec<&Kind> {

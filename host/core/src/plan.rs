@@ -10,7 +10,7 @@ pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, eviction
 pub use self::applied::Applied;
 use self::applied::is_applied;
 pub use self::prepare::prepare;
-pub use self::prepared::{Action, Prepared, PreparedAction, PreparedChild};
+pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild};
 use self::rollout::Rollout;
 use crate::contract::Propagation;
 use crate::limits::MAX_DELETES_PER_PLAN;
@@ -41,6 +41,8 @@ pub struct Diff {
     pub more_deletes: bool,
     /// Children whose names belong to objects of another owner.
     pub taken: Vec<ObjectRef>,
+    /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
+    pub parsed_bytes: usize,
 }
 
 impl Diff {
@@ -78,7 +80,10 @@ pub fn diff(
         let found = snapshot.get(&child.target.kind, &child.target.name);
         let Some(live) = found.filter(|live| is_child(spec, &primary.uid, live) && !live.deleting) else {
             match found {
-                None => diff.children.push(create(child, primary)),
+                None => {
+                    diff.parsed_bytes += if child.body.is_none() { child.object.len() } else { 0 };
+                    diff.children.push(create(child, primary));
+                }
                 Some(live) if is_child(spec, &primary.uid, live) => diff.waits = true,
                 Some(_) => diff.taken.push(child.target.clone()),
             }
@@ -87,13 +92,16 @@ pub fn diff(
         };
         let is_current = live.desired.as_deref() == Some(&*child.hash);
         match (child.update, &mut rollout) {
-            (Update::Apply, _) => diff.children.extend(apply(child, live, manager, applied)),
+            (Update::Apply, _) => {
+                diff.children.extend(apply(child, live, manager, applied, &mut diff.parsed_bytes));
+            }
             (Update::Recreate, _) if !is_current => diff.deletes.push(delete(live)),
             (_, Some(rollout)) if is_current => rollout.current(live),
             (_, Some(rollout)) => rollout.outdated(live),
             (Update::Recreate | Update::RollingRecreate { .. } | Update::OnDelete, _) => {}
         }
     }
+    diff.parsed_bytes += rollouts.values().map(Rollout::parsed_bytes).sum::<usize>();
     diff.deletes.extend(rollouts.values().flat_map(Rollout::next).map(|live| delete(live)));
     let wanted: BTreeSet<&ObjectRef> = children.iter().map(|child| &child.target).collect();
     for owned in &spec.owns {
@@ -124,18 +132,24 @@ fn delete(live: &Object) -> WriteOp {
 fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
     let target = child.target.clone();
     if let Some(body) = &child.body {
-        WriteOp::Apply { target, body: Arc::clone(body), force: false, only_if: Precondition::Absent }
+        WriteOp::Apply { target, body: Arc::clone(&body.text), force: false, only_if: Precondition::Absent }
     } else {
         let body = body::of(&target, &child.key, &child.object, primary, Some(&child.hash));
         WriteOp::Create { target, body }
     }
 }
 
-fn apply(child: &PreparedChild, live: &Object, manager: &str, applied: &mut Applied) -> Option<WriteOp> {
-    let body = child.body.as_ref().filter(|body| !is_applied(live, body, manager, applied))?;
+fn apply(
+    child: &PreparedChild,
+    live: &Object,
+    manager: &str,
+    applied: &mut Applied,
+    parsed_bytes: &mut usize,
+) -> Option<WriteOp> {
+    let body = child.body.as_ref().filter(|body| !is_applied(live, body, manager, applied, parsed_bytes))?;
     // Forced: the owner reference shows that the child is ours, so wanted fields that others have set are set back.
     let only_if = Precondition::Is(Arc::clone(&live.uid));
-    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(body), force: true, only_if })
+    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(&body.text), force: true, only_if })
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use crate::budget::Budget;
 use crate::dependencies::dependency::{self, ResultHash, UNFINISHED};
-use crate::dependencies::quota::MemoryQuota;
 use crate::dependencies::recorder::Recorder;
 use crate::dependencies::{Dependencies, Dependency};
 use crate::object::{Kind, Object, ObjectRef};
@@ -30,24 +29,17 @@ pub struct Access {
     pub read_bytes: u64,
     /// Queries are parsed once for all calls.
     compiled: QueryCache,
-    /// The memory of its calls' dependencies.
-    holdings: MemoryQuota,
 }
 
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        Self { readable, read_bytes, compiled: QueryCache::default(), holdings: MemoryQuota::default() }
+        Self { readable, read_bytes, compiled: QueryCache::default() }
     }
 
     /// Bytes of parsed queries in memory.
     pub fn bytes(&self) -> usize {
         self.compiled.bytes()
-    }
-
-    /// Bytes of large dependencies that are still in memory.
-    pub fn held_bytes(&self) -> usize {
-        self.holdings.bytes()
     }
 }
 
@@ -173,7 +165,7 @@ impl View {
 
     /// The reads of the call, with a hash of each result.
     pub fn into_dependencies(self) -> Dependencies {
-        self.reads.finish(&self.access.holdings)
+        self.reads.finish()
     }
 
     /// The declared kind that equals this one; it shares its strings with all other calls.

@@ -238,6 +238,11 @@ impl WorkQueue {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn used_us(&self, plugin: &str) -> u64 {
+        self.shares[plugin].used_us
+    }
+
     /// The next key, or None if none may run. The plugin with the least used time comes first; among the keys of its
     /// controllers, lane and age decide.
     ///

@@ -1,16 +1,13 @@
-//! Records the dependencies of a running call, within the quota of its controller.
+//! Records the dependencies of a running call.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::quota::MemoryQuota;
 use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES, SharedDependency};
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
 
-/// Smaller sets do not count there: the reconciled object of each takes about as much.
-const SMALL_SET_BYTES: usize = 4 << 10;
 /// Dependencies that are compared one by one. Most calls have one or two and need no hash table.
 pub(super) const FEW_DEPENDENCIES: usize = 8;
 
@@ -44,7 +41,8 @@ impl Recorder {
         let bytes = self.bytes + dependency.bytes();
         let is_about_objects = dependency.kind().is_some();
         if is_about_objects && (self.reads.entries.len() >= MAX_DEPENDENCIES || bytes > MAX_DEPENDENCY_BYTES) {
-            self.collapse();
+            self.reads.collapse();
+            self.places.clear();
             return;
         }
         self.bytes = bytes;
@@ -64,27 +62,14 @@ impl Recorder {
         self.places.get(&hash_of(dependency)).is_some_and(|place| entries[*place].0.dependency() == dependency)
     }
 
-    /// Replaces the entries about objects by their kinds.
-    fn collapse(&mut self) {
-        self.reads.entries.retain(|(shared, _)| shared.dependency().kind().is_none());
-        self.reads.whole = true;
-        self.places.clear();
-    }
-
     fn add_kind(&mut self, kind: &Kind, snapshot: &Snapshot) {
         if self.reads.kinds.iter().all(|(known, _)| known != kind) {
             self.reads.kinds.push((kind.clone(), snapshot.changes(kind)));
         }
     }
 
-    /// The finished set, counted in its controller's quota.
-    pub(crate) fn finish(mut self, quota: &MemoryQuota) -> Dependencies {
-        if self.bytes > SMALL_SET_BYTES && !self.reads.whole {
-            self.reads.held = quota.reserve(self.bytes);
-            if self.reads.held.is_none() {
-                self.collapse();
-            }
-        }
+    /// The finished set.
+    pub(crate) fn finish(mut self) -> Dependencies {
         // A set is kept for every object, so it has no spare capacity.
         self.reads.entries.shrink_to_fit();
         self.reads.kinds.shrink_to_fit();

@@ -14,11 +14,12 @@ use crate::dependency_index::DependencyIndex;
 use crate::object::{Kind, ObjectRef};
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 
-mod call_in_flight;
 mod controller;
+mod cost;
 mod dispatch;
 mod faults;
 mod finalizers;
+mod kept_calls;
 mod key;
 mod keys;
 mod live_reads;
@@ -29,9 +30,9 @@ mod turn;
 mod wake;
 mod writes;
 
-use call_in_flight::CallInFlight;
 use controller::Controller;
 use faults::PluginFaults;
+use key::CallInFlight;
 use keys::Keys;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
@@ -46,8 +47,8 @@ pub(super) struct Reconciler {
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
     index: DependencyIndex,
-    /// Bytes of the cached outcomes.
-    outcome_bytes: PluginCounts,
+    /// Bytes of the reads and outcomes of last calls.
+    kept_bytes: PluginCounts,
     queue: WorkQueue,
     calls: Map<CallId, CallInFlight>,
     last_call: u64,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::applied::{Applied, is_applied};
 use super::fault::bad;
 use super::metadata;
-use super::prepared::{Action, PreparedAction, PreparedChild};
+use super::prepared::{Action, Body, PreparedAction, PreparedChild};
 use crate::contract::{self, GuestFault, PatchKind};
 use crate::eviction::Blocked;
 use crate::json::is_same;
@@ -23,8 +23,8 @@ use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, is_object_na
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
 
-/// The last patch of each object and subresource, and the version that it made.
-pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (Arc<str>, ResourceVersion)>;
+/// The fingerprint of the last patch of each object and subresource, and the version that it made.
+pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (u128, ResourceVersion)>;
 
 /// The results of earlier writes of a key.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub struct ActionDiff {
     pub missing: Vec<ObjectRef>,
     /// The removals exceed [`MAX_DELETES_PER_PLAN`].
     pub more: bool,
+    /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
+    pub parsed_bytes: usize,
 }
 
 pub(super) fn prepare(
@@ -83,11 +85,11 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
     let (target, verb, action) = match action {
         contract::Action::Apply { object, force } => {
             let target = applied_object(object)?;
-            (target, WriteVerb::Apply, Action::Apply { object: Arc::clone(object), force: *force })
+            (target, WriteVerb::Apply, Action::Apply { body: Body::new(Arc::clone(object)), force: *force })
         }
         contract::Action::Patch { target, patch_kind, body, subresource } => {
             let subresource = subresource.as_deref().map(Arc::from);
-            let action = Action::Patch { patch_kind: *patch_kind, body: Arc::clone(body), subresource };
+            let action = Action::Patch { patch_kind: *patch_kind, body: Body::new(Arc::clone(body)), subresource };
             (target.clone(), WriteVerb::Patch, action)
         }
         contract::Action::Delete { target, propagation } => {
@@ -110,7 +112,7 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
         return Err(format!("{:?} is not a name that Kubernetes accepts", target.name.to_string()));
     }
     if let Action::Patch { patch_kind, body, subresource } = &action {
-        check_patch(spec, &target, *patch_kind, body, subresource.as_deref())?;
+        check_patch(spec, &target, *patch_kind, &body.text, subresource.as_deref())?;
     }
     Ok(PreparedAction { target, action })
 }
@@ -175,31 +177,36 @@ pub fn diff(
         let is_watched = readable.contains(&target.kind);
         let live = snapshot.get(&target.kind, &target.name).filter(|_| is_watched).map(|live| &**live);
         match action {
-            Action::Apply { object, force } => {
+            Action::Apply { body, force } => {
                 let is_done = match live {
-                    Some(live) => is_applied(live, object, manager, memory.applied),
-                    None => !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| sent == object),
+                    Some(live) => is_applied(live, body, manager, memory.applied, &mut diff.parsed_bytes),
+                    None => {
+                        !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| *sent == body.fingerprint)
+                    }
                 };
                 if !is_done {
-                    let (target, body) = (target.clone(), Arc::clone(object));
+                    let (target, body) = (target.clone(), Arc::clone(&body.text));
                     diff.changes.push(WriteOp::Apply { target, body, force: *force, only_if: Precondition::None });
                 }
             }
             Action::Patch { .. } if is_watched && live.is_none() => diff.missing.push(target.clone()),
             Action::Patch { patch_kind, body, subresource } => {
-                let sent = memory.sent.get(&(target.clone(), subresource.clone())).filter(|(sent, _)| sent == body);
+                let at = (target.clone(), subresource.clone());
+                let sent = memory.sent.get(&at).filter(|(sent, _)| *sent == body.fingerprint);
                 let is_done = match live {
                     Some(live) if sent.is_some_and(|(_, version)| *version == live.resource_version) => true,
-                    Some(live) if is_patched(live, *patch_kind, body, subresource.as_deref()) => {
-                        let at = (target.clone(), subresource.clone());
-                        memory.sent.insert(at, (Arc::clone(body), live.resource_version));
-                        true
+                    Some(live) => {
+                        diff.parsed_bytes += live.json().len() + body.text.len();
+                        let is_done = is_patched(live, *patch_kind, &body.text, subresource.as_deref());
+                        if is_done {
+                            memory.sent.insert(at, (body.fingerprint, live.resource_version));
+                        }
+                        is_done
                     }
-                    Some(_) => false,
                     None => sent.is_some(),
                 };
                 if !is_done {
-                    diff.changes.push(patch(target, *patch_kind, body, subresource.as_ref(), live));
+                    diff.changes.push(patch(target, *patch_kind, &body.text, subresource.as_ref(), live));
                 }
             }
             Action::Delete(_) | Action::Evict => {

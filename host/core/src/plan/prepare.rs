@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
-use super::prepared::{Prepared, PreparedChild};
+use super::prepared::{Body, Prepared, PreparedChild};
 use super::{actions, body, metadata};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::digest::{content_hash, name_hash};
@@ -191,7 +191,7 @@ fn prepare_child(
         return bad(format!("child {:?}: {name:?} is not a name that Kubernetes accepts", child.key));
     }
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
-    let body = update.is_in_place().then(|| body::of(&target, &child.key, &object, primary, None));
+    let body = update.is_in_place().then(|| Body::new(body::of(&target, &child.key, &object, primary, None)));
     Ok(PreparedChild { target, key: Arc::clone(&child.key), update, object, hash, body })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::contract::{Condition, GuestEvent, PatchKind, Propagation};
+use crate::digest::fingerprint;
 use crate::manifest::Update;
 use crate::object::ObjectRef;
 
@@ -33,22 +34,16 @@ pub struct Prepared {
 impl Prepared {
     /// Approximate bytes in memory; text that several children share counts for each.
     pub fn bytes(&self) -> usize {
-        let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.len());
+        let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.text.len());
         let children = self.children.iter().flatten().map(|child| size_of_val(child) + child.key.len() + texts(child));
         let action = |action: &PreparedAction| match &action.action {
-            Action::Apply { object: text, .. } | Action::Patch { body: text, .. } => text.len(),
+            Action::Apply { body, .. } | Action::Patch { body, .. } => body.text.len(),
             Action::Delete(_) | Action::Evict => 0,
         };
         let actions = self.actions.iter().map(|each| size_of_val(each) + action(each));
         let conditions = self.conditions.iter().map(|each| size_of_val(each) + each.message.len());
         let events = self.events.iter().map(|each| size_of_val(each) + each.message.len());
         size_of_val(self) + self.status_bytes + children.chain(actions).chain(conditions).chain(events).sum::<usize>()
-    }
-
-    /// The event loop's time for a diff, for which the plugin is charged: microseconds, measured at 2.6 GHz.
-    pub fn diff_us(&self) -> u64 {
-        let children = self.children.as_ref().map_or(0, Vec::len);
-        5 + children as u64 + 10 * self.actions.len() as u64
     }
 }
 
@@ -66,7 +61,22 @@ pub struct PreparedChild {
     /// Hash of the text's content.
     pub hash: Arc<str>,
     /// The body to apply, for a child that is changed in place: every diff compares it.
-    pub body: Option<Arc<str>>,
+    pub body: Option<Body>,
+}
+
+/// What a write sends. A key remembers it by its fingerprint, which the worker computes and not the event loop.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Body {
+    /// JSON text.
+    pub text: Arc<str>,
+    /// The fingerprint of the text.
+    pub fingerprint: u128,
+}
+
+impl Body {
+    pub(super) fn new(text: Arc<str>) -> Self {
+        Self { fingerprint: fingerprint(&[&text]), text }
+    }
 }
 
 /// A checked action.
@@ -83,8 +93,8 @@ pub struct PreparedAction {
 pub enum Action {
     /// Server-side apply.
     Apply {
-        /// The partial object as JSON text.
-        object: Arc<str>,
+        /// The partial object.
+        body: Body,
         /// Take fields over from other managers.
         force: bool,
     },
@@ -92,8 +102,8 @@ pub enum Action {
     Patch {
         /// How the body is read.
         patch_kind: PatchKind,
-        /// The patch as JSON text.
-        body: Arc<str>,
+        /// The patch.
+        body: Body,
         /// None is the object itself.
         subresource: Option<Arc<str>>,
     },

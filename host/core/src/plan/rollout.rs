@@ -39,6 +39,12 @@ impl Rollout {
         self.outdated.push(Arc::clone(live));
     }
 
+    /// What [`Self::next`] parses.
+    pub(super) fn parsed_bytes(&self) -> usize {
+        let all = self.current.iter().chain(&self.outdated).filter(|_| !self.outdated.is_empty());
+        all.map(|live| live.json().len()).sum()
+    }
+
     /// The outdated children that may be deleted now, unavailable ones first.
     pub(super) fn next(&self) -> Vec<&Arc<Object>> {
         if self.outdated.is_empty() {

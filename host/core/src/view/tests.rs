@@ -201,9 +201,9 @@ fn every_read_is_recorded_once_and_holds_while_its_inputs_are_unchanged() {
     assert_eq!(reads.iter().len(), 8);
     let snapshot = store.snapshot();
     let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 1_000, config: r#"{"a":1}"# };
-    assert!(reads.holds(&inputs));
-    assert!(!reads.holds(&Inputs { now_unix_ms: 1_001, ..inputs }));
-    assert!(!reads.holds(&Inputs { config: "{}", ..inputs }));
+    assert!(reads.holds(&inputs, &Budget::unlimited()));
+    assert!(!reads.holds(&Inputs { now_unix_ms: 1_001, ..inputs }, &Budget::unlimited()));
+    assert!(!reads.holds(&Inputs { config: "{}", ..inputs }, &Budget::unlimited()));
 }
 
 #[test]
@@ -214,5 +214,5 @@ fn a_read_that_was_too_large_never_holds() {
     let primary = view.primary().clone();
     let snapshot = store.snapshot();
     let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "" };
-    assert!(!view.into_dependencies().holds(&inputs));
+    assert!(!view.into_dependencies().holds(&inputs, &Budget::unlimited()));
 }

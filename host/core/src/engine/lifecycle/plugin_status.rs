@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Lifecycle;
-use super::conditions::{Conditions, Readiness, claims};
+use super::conditions::{Conditions, Readiness, owned_kinds};
 use super::plugin::Plugin;
 use super::timers::Timer;
 use crate::backoff::{FailureCause, delay_ms};
@@ -139,11 +139,11 @@ pub(super) fn write_failed(failures: &mut u32, op: &WriteOp, error: WriteError, 
     delay_ms
 }
 
-/// Until when the status of a version that is coming up is not written. Its claims are shown before it does anything with
+/// Until when the status of a version that is coming up is not written. Its kinds are shown before it does anything with
 /// them: another host refuses a plugin only by what it sees (L2).
 fn waits_until(plugin: &Plugin, shown: &Shown, conditions: &Conditions) -> Option<u64> {
-    let shows_claims = claims(plugin, shown) == shown.claims;
-    let candidate = plugin.candidate.as_ref().filter(|_| conditions.is_progressing() && shows_claims)?;
+    let shows_kinds = owned_kinds(plugin, shown) == shown.owned_kinds;
+    let candidate = plugin.candidate.as_ref().filter(|_| conditions.is_progressing() && shows_kinds)?;
     let grace_ms = match &shown.digest {
         Some(digest) if **digest == *candidate.version.digest.0 => RESTART_GRACE_MS,
         _ if shown.conditions.is_empty() => NEW_GRACE_MS,

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::call_in_flight::CallInFlight;
-use super::key::{KeyState, Work};
+use super::key::{CallInFlight, KeyState, Work};
 use super::live_reads::LiveRead;
 use crate::component::Version;
 use crate::engine::context::Context;

@@ -60,7 +60,7 @@ impl Reconciler {
     }
 
     /// A plugin has one call or write fewer in flight, so its keys are tried again, and those of plugins that were refused
-    /// for the same, if shared slots are free: as each of them has one of these, they are few.
+    /// for the same, if shared slots are free. Each parked plugin holds a slot, so few are parked.
     fn unpark(&mut self, plugin: &str, parked_for: ParkedFor, is_full: bool) {
         self.queue.unpark_plugin(plugin);
         if !is_full {

@@ -2,21 +2,23 @@
 //! state.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::component::Version;
 use crate::dependencies::Dependencies;
+use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::expectation::Expectation;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
-use crate::object::{Kind, ObjectRef, ResourceVersion};
+use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::observation::ReconcileResult;
 use crate::permission::Permission;
-use crate::plan::{self, Applied, Memory, Prepared, PreparedAction, Sent};
+use crate::plan::{self, Applied, Memory, Prepared, Sent};
 use crate::store::Snapshot;
-use crate::workqueue::Lane;
+use crate::workqueue::{Key, Lane};
 use crate::write::{WriteErrorClass, WriteOp};
 
 #[derive(Debug, Default)]
@@ -98,8 +100,9 @@ pub(super) struct StatusWrites {
     pub version: Option<ResourceVersion>,
     /// Until when the API server may carry out one of unknown result.
     pub unknown_until_ms: u64,
-    /// The object's version and the outcome for which the status was found to need no write.
-    pub in_sync: Option<(ResourceVersion, Arc<Prepared>)>,
+    /// The object's version and the outcome for which the status was found to need no write. Weak, so that an outcome
+    /// for which there is no room is not kept here.
+    pub in_sync: Option<(ResourceVersion, Weak<Prepared>)>,
     /// Since when the status waits for the children (X11).
     pub deferred_since_ms: Option<u64>,
 }
@@ -160,6 +163,24 @@ pub(super) enum Work {
     Writing(Box<Run>),
 }
 
+/// A call that has not returned.
+#[derive(Debug)]
+pub(super) struct CallInFlight {
+    pub key: Key,
+    pub version: Version,
+    pub plugin: Arc<str>,
+    pub label: Arc<str>,
+    pub object: Arc<Object>,
+    pub is_void: bool,
+}
+
+impl CallInFlight {
+    /// etcd was restored after its snapshot was taken.
+    pub fn make_void(&mut self) {
+        self.is_void = true;
+    }
+}
+
 /// The last call's inputs and outcome (W2).
 #[derive(Clone, Debug)]
 pub(super) struct LastCall {
@@ -175,7 +196,7 @@ pub(super) struct LastCall {
 pub(super) enum CallOutcome {
     Wants(Arc<Prepared>),
     Terminal(String),
-    /// The call ended in a fault or a retry, or its outcome was too large to keep. Its reads still wake the key.
+    /// The call ended in a fault or a retry, or there was no room for its outcome. Its reads still wake the key.
     Absent,
 }
 
@@ -247,12 +268,14 @@ impl PlanMemory {
 }
 
 impl LastCall {
-    pub fn outcome_bytes(&self) -> usize {
-        match &self.outcome {
+    /// Bytes of its reads and its outcome.
+    pub fn bytes(&self) -> usize {
+        let of_outcome = match &self.outcome {
             CallOutcome::Wants(prepared) => prepared.bytes(),
             CallOutcome::Terminal(message) => message.len(),
             CallOutcome::Absent => 0,
-        }
+        };
+        self.reads.bytes() + of_outcome
     }
 }
 
@@ -295,11 +318,11 @@ impl KeyState {
         let memory = &mut self.memory;
         match op {
             WriteOp::Apply { target, body, .. } => {
-                memory.applied.insert(target.clone(), (Arc::clone(body), version));
+                memory.applied.insert(target.clone(), (fingerprint(&[body]), version));
                 return;
             }
             WriteOp::Patch { target, body, subresource, .. } => {
-                memory.sent.insert((target.clone(), subresource.clone()), (Arc::clone(body), version));
+                memory.sent.insert((target.clone(), subresource.clone()), (fingerprint(&[body]), version));
             }
             WriteOp::Evict { target, .. } => {
                 memory.blocked.forget(target);
@@ -310,17 +333,19 @@ impl KeyState {
         memory.applied.remove(op.target());
     }
 
-    /// Forgets actions that are no longer wanted, and evictions of Pods that are gone. Unless the call was `skipped`,
-    /// something that the guest reads has changed, perhaps a PodDisruptionBudget, so blocked evictions are retried
-    /// sooner.
-    pub fn forget_actions(&mut self, wanted: &[PreparedAction], snapshot: &Snapshot, skipped: bool) {
+    /// Forgets writes that are no longer wanted, and evictions of Pods that are gone. Unless the call was `skipped`,
+    /// the outcome may be another, and something that the guest reads has changed, perhaps a PodDisruptionBudget, so
+    /// blocked evictions are retried sooner.
+    pub fn forget_unwanted(&mut self, wanted: &Prepared, snapshot: &Snapshot, skipped: bool) {
         let memory = &mut self.memory;
-        if !memory.sent.is_empty() {
-            let targets: BTreeSet<&ObjectRef> = wanted.iter().map(|action| &action.target).collect();
-            memory.sent.retain(|(target, _), _| targets.contains(target));
+        if !skipped {
+            let actions: BTreeSet<&ObjectRef> = wanted.actions.iter().map(|action| &action.target).collect();
+            let children: BTreeSet<&ObjectRef> = wanted.children.iter().flatten().map(|child| &child.target).collect();
+            memory.sent.retain(|(target, _), _| actions.contains(target));
+            memory.applied.retain(|target, _| actions.contains(target) || children.contains(target));
         }
         let Some(before) = memory.blocked.message() else { return };
-        let pods: BTreeSet<&ObjectRef> = plan::evictions(wanted).collect();
+        let pods: BTreeSet<&ObjectRef> = plan::evictions(&wanted.actions).collect();
         let exists = |pod: &ObjectRef| snapshot.get(&pod.kind, &pod.name).is_some_and(|live| !live.deleting);
         memory.blocked.keep(|pod| pods.contains(pod) && exists(pod));
         if !skipped {
@@ -333,9 +358,9 @@ impl KeyState {
 
     /// X9: writes that follow a change of a kind that the controller only reads are no fight, so such a change closes
     /// the breaker.
-    pub fn close_breaker_if_inputs_changed(&mut self, spec: &ControllerSpec, snapshot: &Snapshot) {
+    pub fn close_breaker_if_inputs_changed(&mut self, spec: &ControllerSpec, snapshot: &Snapshot, looks: &Budget) {
         let last = self.last.as_ref().filter(|_| self.breaker.is_some());
-        if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot)) {
+        if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot, looks)) {
             self.breaker = None;
         }
     }

@@ -1,14 +1,8 @@
-//! Counts by plugin with their total: calls in flight, keys being written, bytes of cached outcomes. They decide
+//! Counts by plugin with their total: calls in flight, keys being written, bytes of kept calls. They decide
 //! whether a plugin may have more (Q4). Each operation costs the same however many plugins there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Bytes of the cached outcomes of one plugin: 30,000 of the size of a PodSet's with three Pods, or sixty of the
-/// largest.
-const MAX_OUTCOME_BYTES: usize = 32 << 20;
-/// Bytes of the cached outcomes of all plugins: an eighth of the memory limit of the Deployment in deploy/.
-const MAX_TOTAL_OUTCOME_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct PluginCounts {
@@ -49,18 +43,10 @@ impl PluginCounts {
         self.total >= shared
     }
 
-    /// Counts the bytes of an outcome if they fit.
-    pub fn add_outcome(&mut self, plugin: &Arc<str>, bytes: usize) -> bool {
-        let fits = self.of(plugin) + bytes <= MAX_OUTCOME_BYTES && self.total + bytes <= MAX_TOTAL_OUTCOME_BYTES;
-        self.add(plugin, if fits { bytes } else { 0 });
-        fits
-    }
-
-    fn of(&self, plugin: &str) -> usize {
+    pub fn of(&self, plugin: &str) -> usize {
         self.of_plugin.get(plugin).copied().unwrap_or_default()
     }
 
-    #[cfg(test)]
     pub fn total(&self) -> usize {
         self.total
     }
@@ -105,17 +91,5 @@ mod tests {
             !in_flight.has_room("1", 1) && in_flight.has_room("2", 1),
             "one slot in all is still one for each plugin"
         );
-    }
-
-    #[test]
-    fn outcomes_are_bounded_by_plugin_and_in_all() {
-        let mut bytes = PluginCounts::default();
-        assert!(bytes.add_outcome(&name(0), MAX_OUTCOME_BYTES));
-        assert!(!bytes.add_outcome(&name(0), 1), "over the plugin's bound");
-        let full = (1..20).filter(|number| bytes.add_outcome(&name(*number), MAX_OUTCOME_BYTES)).count();
-        assert_eq!(full, MAX_TOTAL_OUTCOME_BYTES / MAX_OUTCOME_BYTES - 1);
-        assert!(!bytes.add_outcome(&name(30), 1), "over the total bound");
-        bytes.subtract("0", MAX_OUTCOME_BYTES);
-        assert!(bytes.add_outcome(&name(30), 1));
     }
 }

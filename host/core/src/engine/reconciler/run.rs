@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::key::{Ending, Run, Stage, StalledReason};
+use super::{Reconciler, cost};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
@@ -135,9 +135,10 @@ impl Reconciler {
         } else {
             plan::diff(prepared, spec, primary, manager, &snapshot, &mut state.memory.applied)
         };
-        state.forget_actions(&prepared.actions, &snapshot, skipped);
+        state.forget_unwanted(prepared, &snapshot, skipped);
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
+        self.queue.charge(&controller.plugin, cost::of_diff(prepared, children.parsed_bytes + actions.parsed_bytes));
         let conflicts = [children.taken.as_slice(), &actions.missing].concat();
         self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
         state.name_conflicts = conflicts;

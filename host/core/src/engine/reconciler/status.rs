@@ -1,10 +1,10 @@
 //! The status of an object, its Stalled condition and its Events, and when each is written.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::Reconciler;
 use super::key::{Ending, Run, Stage, StalledReason};
+use super::{Reconciler, cost};
 use crate::engine::context::Context;
 use crate::kube_event::EventRecord;
 use crate::limits::STATUS_DEFER_MS;
@@ -15,7 +15,8 @@ use crate::workqueue::{Key, Lane};
 use crate::write::{WriteError, WriteErrorClass, WriteOp};
 
 impl Reconciler {
-    /// X11: a status whose plan also changes what it was computed from waits for the next call, a second at most.
+    /// X11: a status whose plan also changes what it was computed from waits for the next call, at most
+    /// [`STATUS_DEFER_MS`].
     pub(super) fn defers_status(&mut self, key: &Key, is_outdated: bool, cx: &Context<'_>) -> bool {
         let now_ms = cx.now.mono_ms;
         let controller = &self.controllers[&key.controller];
@@ -50,8 +51,8 @@ impl Reconciler {
             return self.status_patch(key, primary, None, generation, cx);
         };
         let version = primary.resource_version;
-        let is_in_sync = |(at, in_sync): &(ResourceVersion, Arc<Prepared>)| {
-            *at == version && Arc::ptr_eq(in_sync, wanted) && state.stalled.is_none()
+        let is_in_sync = |(at, in_sync): &(ResourceVersion, Weak<Prepared>)| {
+            *at == version && in_sync.as_ptr() == Arc::as_ptr(wanted) && state.stalled.is_none()
         };
         if state.status.in_sync.as_ref().is_some_and(is_in_sync) {
             return None;
@@ -59,13 +60,13 @@ impl Reconciler {
         let patch = self.status_patch(key, primary, Some(wanted), generation, cx);
         if let Some(state) = self.keys.get_mut(key) {
             let is_in_sync = patch.is_none() && state.stalled.is_none();
-            state.status.in_sync = is_in_sync.then(|| (version, Arc::clone(wanted)));
+            state.status.in_sync = is_in_sync.then(|| (version, Arc::downgrade(wanted)));
         }
         patch
     }
 
     fn status_patch(
-        &self,
+        &mut self,
         key: &Key,
         primary: &Object,
         prepared: Option<&Prepared>,
@@ -73,6 +74,7 @@ impl Reconciler {
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
         let controller = self.controllers.get(&key.controller)?;
+        self.queue.charge(&controller.plugin, cost::of_text(primary.json().len()));
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let waits = self.keys.get(key).and_then(|state| state.memory.blocked.message());
         let wanted = Wanted {

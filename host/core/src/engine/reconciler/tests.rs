@@ -16,6 +16,7 @@ use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::manifest::Manifest;
 use crate::object::{Interner, Name, Object, ResourceVersion};
 use crate::observation::Observation;
+use crate::query::Query;
 use crate::store::Store;
 use crate::time::Now;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
@@ -502,4 +503,93 @@ fn q4_a_write_with_the_smaller_debt_does_not_end_the_wait_for_the_larger_one() {
     assert_eq!(alone.called(), [""; 0]);
     alone.pass(1);
     assert_eq!(alone.called(), ["podset/PodSet 1 a"]);
+}
+
+#[test]
+fn q4_what_is_kept_of_a_plugins_calls_is_bounded_and_every_key_still_wakes() {
+    const KEYS: usize = 700;
+    const BOUND: usize = 64 << 20;
+    let mut alone = Alone::serving(&[]);
+    (0..KEYS).for_each(|number| alone.put(object("PodSet", &number.to_string())));
+    let fields: Vec<String> = (0..90).map(|number| format!("f{number}.{}", "x".repeat(1_000))).collect();
+    let return_all = |alone: &mut Alone| {
+        while let Some(call) = alone.calls.front_mut() {
+            for field in &fields {
+                call.view.list(&Query { fields: vec![field.clone()], ..Query::all(kind("Secret")) }).unwrap();
+            }
+            alone.returns(CallResult::Done(Outcome::default()));
+            let bytes = alone.reconciler.kept_bytes.total();
+            assert!(bytes <= BOUND + KEYS * 64, "{bytes} with the kinds of those for which there was no room");
+        }
+    };
+    return_all(&mut alone);
+    let bytes = alone.reconciler.kept_bytes.total();
+    assert!(bytes > BOUND * 9 / 10, "{bytes}");
+    alone.serve("podset", "2", &["PodSet"]);
+    return_all(&mut alone);
+    alone.change_secret("of none");
+    let woken = alone.calls.len() + alone.reconciler.queue_depths()[0].1;
+    assert_eq!((alone.reconciler.key_count(), woken), (KEYS, KEYS));
+    alone.withdraw("podset");
+    assert_eq!(alone.reconciler.kept_bytes.total(), 0);
+}
+
+/// What the plugin "podset" is charged for a resync.
+fn charged_for_resync(alone: &mut Alone) -> u64 {
+    let before = alone.reconciler.queue.used_us("podset");
+    alone.take(ToReconciler::Resync);
+    assert_eq!((alone.called(), alone.writes()), (vec![], vec![]));
+    alone.reconciler.queue.used_us("podset") - before
+}
+
+#[test]
+fn q4_a_plugin_is_charged_for_the_size_of_what_is_compared() {
+    let charged = |size: usize| {
+        let mut alone = Alone::serving(&["web"]);
+        alone.returns(wants(1));
+        let mut child = alone.accept();
+        let fields = json!({"f:metadata": {
+            "f:annotations": {"f:mortise.dev/child": {}}, "f:labels": {"f:app.kubernetes.io/managed-by": {}},
+            "f:ownerReferences": {"k:{\"uid\":\"uid-web\"}": {}}}});
+        child["metadata"]["managedFields"] = json!([{
+            "manager": "mortise/podset", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        }]);
+        alone.show(&child);
+        child["data"] = json!({"of another": "x".repeat(size)});
+        alone.ready("podset", "PodSet", false);
+        alone.put(child);
+        let before = alone.reconciler.queue.used_us("podset");
+        alone.ready("podset", "PodSet", true);
+        assert_eq!((alone.called(), alone.writes()), (vec![], vec![]));
+        (alone.reconciler.queue.used_us("podset") - before, charged_for_resync(&mut alone))
+    };
+    let ((small, small_again), (large, large_again)) = (charged(10), charged(100 << 10));
+    assert!(large > small + 100, "{small} and {large} µs");
+    assert_eq!(small_again, large_again, "each version is compared once");
+}
+
+#[test]
+fn q4_a_plugin_is_charged_for_looks_at_what_it_has_read() {
+    let charged = |secrets: usize| {
+        let mut alone = Alone::new();
+        (0..secrets).for_each(|number| alone.put(object("Secret", &format!("s{number}"))));
+        alone.serve("podset", "1", &["PodSet"]);
+        alone.ready("podset", "PodSet", true);
+        alone.put(object("PodSet", "web"));
+        drop(alone.calls[0].view.keys(&Query::all(kind("Secret"))).unwrap());
+        alone.returns(wants(0));
+        alone.settle();
+        let unchanged = charged_for_resync(&mut alone);
+        let mut changed = object("Secret", "s0");
+        changed["data"] = json!({"key": "value"});
+        alone.put(changed);
+        (unchanged, charged_for_resync(&mut alone))
+    };
+    let ((few, few_looks), (many, many_looks)) = (charged(1), charged(1_001));
+    assert_eq!(few, many, "nothing is looked at again before something changes");
+    assert_eq!(
+        (few_looks - few, many_looks - many),
+        (0, 199),
+        "a thousand looks, where one or none is charged as 1 µs"
+    );
 }

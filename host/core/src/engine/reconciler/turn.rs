@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::call_in_flight::CallInFlight;
 use super::controller::Controller;
-use super::key::{CallOutcome, Ending, KeyState, LastCall, Run, StalledReason, Waiting, Work};
+use super::cost;
+use super::key::{CallInFlight, CallOutcome, Ending, KeyState, LastCall, Run, StalledReason, Waiting, Work};
 use super::live_reads::Reason;
 use crate::backoff::{FailureCause, delay_ms};
+use crate::budget::Budget;
 use crate::call::{Call, CallDone, CallId, Check, Conclusion};
 use crate::contract::{Failure, GuestFault};
 use crate::dependencies::Inputs;
@@ -63,9 +64,11 @@ impl Reconciler {
         self.stop_waiting(&key);
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(&key) else { return };
-        state.close_breaker_if_inputs_changed(&controller.spec, &snapshot);
+        let looks = Budget::unlimited();
+        state.close_breaker_if_inputs_changed(&controller.spec, &snapshot, &looks);
         let breaker = state.breaker.as_ref();
         if let Some(until_ms) = breaker.and_then(|breaker| breaker.open_until_ms(now_ms, primary.generation)) {
+            self.queue.charge(&controller.plugin, cost::of_looks(looks.spent()));
             self.queue.add_at(until_ms, &controller.plugin, key, Lane::Retry);
             return;
         }
@@ -81,10 +84,9 @@ impl Reconciler {
             now_unix_ms: cx.now.unix_ms,
             config: &controller.version.config,
         };
-        let unchanged = state
-            .last
-            .as_ref()
-            .filter(|last| last.version == controller.version && last.uid == primary.uid && last.reads.holds(&inputs));
+        let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
+        let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, &looks));
+        self.queue.charge(&controller.plugin, cost::of_looks(looks.spent()));
         match unchanged.map(|last| (last.outcome.clone(), last.generation)) {
             None | Some((CallOutcome::Absent, _)) => self.call(&key, primary, cx),
             Some((outcome, generation)) => self.act_on(&key, &primary, &outcome, generation, true, cx),
@@ -180,9 +182,11 @@ impl Reconciler {
             Conclusion::HostFault(message) => return self.on_host_fault(&key, &primary, message, cx),
         };
         // The dependency index does not have these reads yet, so a change during the call did not wake the key.
-        if done.reads.is_outdated(cx.store) {
+        let looks = Budget::unlimited();
+        if done.reads.is_outdated(cx.store, &looks) {
             state.mark_dirty(Lane::Live);
         }
+        self.queue.charge(&plugin, cost::of_looks(looks.spent()));
         let (uid, generation) = (Arc::clone(&called_with.uid), called_with.generation);
         let reads = done.reads;
         self.remember_call(&key, &plugin, LastCall { version, uid, generation, reads, outcome: outcome.clone() });
@@ -196,24 +200,6 @@ impl Reconciler {
         }
     }
 
-    /// Keeps a call's reads and outcome. Without room for the outcome, the guest is called again next time.
-    fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall) {
-        let Some(state) = self.keys.get_mut(key) else { return };
-        let before = state.last.take();
-        self.index.replace(plugin, key, before.as_ref().map(|before| &before.reads), &mut call.reads);
-        self.outcome_bytes.subtract(plugin, before.map_or(0, |before| before.outcome_bytes()));
-        if !self.outcome_bytes.add_outcome(plugin, call.outcome_bytes()) {
-            call.outcome = CallOutcome::Absent;
-        }
-        state.last = Some(call);
-    }
-
-    pub(super) fn forget_call(&mut self, key: &Key, plugin: &str) {
-        let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
-        self.index.remove(key, &last.reads);
-        self.outcome_bytes.subtract(plugin, last.outcome_bytes());
-    }
-
     fn act_on(
         &mut self,
         key: &Key,
@@ -225,12 +211,7 @@ impl Reconciler {
     ) {
         match outcome {
             CallOutcome::Absent => {}
-            CallOutcome::Wants(prepared) => {
-                if let Some(controller) = self.controllers.get(&key.controller) {
-                    self.queue.charge(&controller.plugin, prepared.diff_us());
-                }
-                self.carry_out(key, primary, prepared, generation, skipped, cx);
-            }
+            CallOutcome::Wants(prepared) => self.carry_out(key, primary, prepared, generation, skipped, cx),
             CallOutcome::Terminal(message) => {
                 self.stall(key, primary, StalledReason::new("Terminal", message), cx);
                 let ending = Ending::new(ReconcileResult::Terminal, None);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::Reconciler;
 use super::key::{KeyState, Run, RunFailure, Work};
 use super::live_reads::Reason;
+use super::{Reconciler, cost};
 use crate::backoff::FailureCause;
 use crate::engine::context::Context;
 use crate::engine::message::Owner;
@@ -167,6 +167,9 @@ impl Reconciler {
             state.status.version = version;
         }
         state.remember(op, written.resource_version);
+        if let WriteOp::Apply { body, .. } | WriteOp::Patch { body, .. } = op {
+            self.queue.charge(&controller.plugin, cost::of_text(body.len()));
+        }
         // The cache never shows an object of a kind without an informer.
         if controller.access.readable.contains(&op.target().kind) {
             state.expectations.expect(Expectation { target: op.target().clone(), uid, version });

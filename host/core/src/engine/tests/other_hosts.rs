@@ -162,7 +162,7 @@ fn l2_an_owned_kind_is_shown_before_its_plugin_serves_so_that_other_hosts_refuse
     let mut cluster = Cluster::started();
     cluster.hosts[0].held_lists = Some(Vec::new());
     cluster.hosts[0].offer(0);
-    assert_eq!(*cluster.claims(0), json!(["Kind0000.example.com"]), "its kind is not listed yet");
+    assert_eq!(*cluster.owned_kinds(0), json!(["Kind0000.example.com"]), "its kind is not listed yet");
     cluster.settle();
     cluster.hosts[1].offer(1);
     cluster.settle();
@@ -173,8 +173,8 @@ fn l2_an_owned_kind_is_shown_before_its_plugin_serves_so_that_other_hosts_refuse
     host.manifests.insert(component(0, 2), manifest(&plugin_name(0), &kind_of(5), 1));
     host.held_lists = Some(Vec::new());
     host.offer_component(0, component(0, 2));
-    let claims = &host.objects[&plugin_object(&plugin_name(0))]["status"]["claims"];
-    assert!(claims.as_array().unwrap().contains(&json!("Kind0005.example.com")), "a new version's too: {claims}");
+    let kinds = &host.objects[&plugin_object(&plugin_name(0))]["status"]["ownedKinds"];
+    assert!(kinds.as_array().unwrap().contains(&json!("Kind0005.example.com")), "a new version's too: {kinds}");
 }
 
 #[test]

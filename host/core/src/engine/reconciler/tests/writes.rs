@@ -178,3 +178,34 @@ fn x7_without_the_right_to_write_no_key_is_taken_and_a_plan_ends_between_two_wri
     assert_eq!(called, ["podset/PodSet 1 calling", "podset/PodSet 1 new"], "what it returned meanwhile is void");
     assert_eq!(alone.writes(), ["patch ConfigMap writing"], "the plan continues where it ended");
 }
+
+#[test]
+fn x5_a_write_is_remembered_without_its_text_and_as_long_as_it_is_wanted() {
+    let mut alone = Alone::serving(&["web"]);
+    let wanted = || {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "the text"}}).to_string();
+        let children = Some(vec![Child { key: "only".into(), object: object.into() }]);
+        CallResult::Done(Outcome { children, ..Outcome::default() })
+    };
+    let applied = |alone: &mut Alone| {
+        let id = *alone.reconciler.controllers.keys().next().unwrap();
+        alone.reconciler.keys.states_of(id).map(|state| state.memory.applied.len()).sum::<usize>()
+    };
+    alone.returns(wanted());
+    alone.settle();
+    assert!(format!("{:?}", alone.reconciler).contains("the text"), "the outcome is kept");
+    alone.change_secret("web");
+    assert_eq!((alone.called().len(), alone.writes()), (1, vec![]));
+    alone.returns(CallResult::Failed(Failure::Terminal("no".to_owned())));
+    alone.settle();
+    let left = format!("{:?}", alone.reconciler);
+    assert!(!left.contains("the text"), "{left}");
+    assert_eq!(applied(&mut alone), 1);
+    alone.change_secret("web");
+    alone.returns(wanted());
+    alone.settle();
+    assert_eq!(applied(&mut alone), 1);
+    alone.change_secret("web");
+    alone.returns(CallResult::Done(Outcome::default()));
+    assert_eq!(applied(&mut alone), 0, "an outcome without a list of children wants none of them");
+}
