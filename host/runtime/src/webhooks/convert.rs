@@ -95,8 +95,8 @@ impl Reviewer {
 async fn wait(name: &str, object: &Value, pending: Pending<Conversion>, until: Instant) -> Conversion {
     let late = || {
         format!(
-            "the plugin {name:?} did not convert the objects within {} s, its own calls and those before them \
-             together; try again, or request fewer objects",
+            "the plugin {name:?} did not convert the objects within {} s, including queueing; try again, or request \
+             fewer objects",
             TIMEOUT.as_secs()
         )
     };

@@ -121,7 +121,7 @@ impl Reviewer {
         let pending = self.submit((name, plugin), request, backend.limits, until, Work::Admit);
         let late = || {
             format!(
-                "the plugin {name:?} gave no answer within {} s, its own calls and those before it together; try again",
+                "the plugin {name:?} did not respond within {} s, including queueing; try again",
                 backend.timeout().as_secs()
             )
         };
