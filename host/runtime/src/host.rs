@@ -34,6 +34,7 @@ use crate::sources::{self, Offers};
 use crate::state::{self, Inspector};
 use crate::supervise::{Failures, Supervisor, supervisor};
 use crate::webhooks::Webhooks;
+use crate::webhooks::capacity::Capacity;
 use crate::webhooks::registrar::{Registrar, State};
 use crate::webhooks::review::Reviewer;
 
@@ -184,7 +185,13 @@ fn registrar(config: &Config, performer: &Performer) -> Registrar {
         namespace: config.namespace.to_string(),
         api: performer.api.clone(),
         inputs: performer.inputs.clone(),
-        reviewer: Reviewer { webhooks: webhooks.clone(), workers, metrics, faults: Throttle::default() },
+        reviewer: Reviewer {
+            webhooks: webhooks.clone(),
+            workers,
+            metrics,
+            faults: Throttle::default(),
+            capacity: Capacity::default(),
+        },
         webhooks,
         supervisor: performer.supervisor.clone(),
         leadership: None,

@@ -28,7 +28,7 @@ pub(crate) mod tls;
 
 /// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none;
 /// three listeners take less than half of the 1,024 files that a process may open by default.
-const MAX_CONNECTIONS: usize = 128;
+pub(crate) const MAX_CONNECTIONS: usize = 128;
 /// A handshake takes milliseconds.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// From one request to the end of the next one's head. API servers close their connections after 90 s and scrapes come

@@ -1,6 +1,6 @@
 //! Admission and conversion webhooks. `webhooks/review.rs` and `webhooks/convert.rs` respond to one request,
-//! `webhooks/registrar.rs` registers the webhooks with the API server; this file has what they share: the backend of
-//! each plugin.
+//! `webhooks/capacity.rs` bounds the requests, `webhooks/registrar.rs` registers the webhooks with the API server; this
+//! file has what they share: the backend of each plugin.
 //!
 //! The engine chooses the backends: a version serves until the next one does.
 
@@ -12,6 +12,7 @@ use mortise_core::{admission, conversion};
 use mortise_wasm::plugin::Plugin;
 use tokio::sync::Notify;
 
+pub(crate) mod capacity;
 mod convert;
 pub(crate) mod registrar;
 pub(crate) mod review;

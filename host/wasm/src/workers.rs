@@ -105,7 +105,7 @@ pub struct JobDone {
 
 /// Too many calls of one plugin wait. Returns the job.
 #[derive(Debug, thiserror::Error)]
-#[error("{QUEUE_LENGTH} calls of the plugin {:?} wait for a worker, and no more may", .0.work.plugin())]
+#[error("{QUEUE_LENGTH} calls of the plugin {:?} are queued, which is the maximum", .0.work.plugin())]
 pub struct QueueFull(pub Job);
 
 /// Submits jobs from any thread. A job that is submitted after the workers have ended is never run.

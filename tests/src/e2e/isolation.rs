@@ -12,7 +12,8 @@ use super::world::{World, built};
 
 /// The deadline of a spinning call, and of each step of the others, which takes 0.2 s alone.
 const SPIN: Duration = Duration::from_secs(10);
-const SPINS: usize = 64;
+/// More than the connections of the webhook server.
+const SPINS: usize = 200;
 /// Scales, and creates with admission, meanwhile.
 const ROUNDS: i64 = 5;
 

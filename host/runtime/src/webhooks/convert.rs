@@ -11,6 +11,7 @@ use mortise_wasm::workers::Work;
 use serde_json::Value;
 
 use super::Route;
+use super::capacity::Permit;
 use super::review::{Pending, Reviewer, completion, json};
 use crate::clock::now;
 use crate::log;
@@ -21,7 +22,7 @@ use crate::server::{Request, Response, text};
 const AT_ONCE: usize = 32;
 
 impl Reviewer {
-    pub(super) async fn convert(&self, name: &str, path: &str, request: Request) -> Response {
+    pub(super) async fn convert(&self, name: &str, path: &str, request: Request, permit: &Arc<Permit>) -> Response {
         let body = match request.body().await {
             Ok(body) => body,
             Err(response) => return *response,
@@ -35,20 +36,27 @@ impl Reviewer {
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
         let response = match review {
-            Ok(review) => json(self.reviewed(name, &route, &review, begin + TIMEOUT).await),
+            Ok(review) => json(self.reviewed(name, &route, &review, begin + TIMEOUT, permit).await),
             Err(why) => text(StatusCode::BAD_REQUEST, why),
         };
         counted.ends(response.status().as_u16(), begin.elapsed());
         response
     }
 
-    async fn reviewed(&self, name: &str, route: &Route<ConversionBackend>, review: &Review, until: Instant) -> String {
+    async fn reviewed(
+        &self,
+        name: &str,
+        route: &Route<ConversionBackend>,
+        review: &Review,
+        until: Instant,
+        permit: &Arc<Permit>,
+    ) -> String {
         if let Some(other) = review.objects().iter().find(|object| !route.backend.converts(object)) {
             // Not counted: a client could invent any number of kinds.
             return review
                 .failure(&format!("the plugin {name:?} converts no {} of {}", other["kind"], other["apiVersion"]));
         }
-        match self.all(name, route, review, until).await {
+        match self.all(name, route, review, until, permit).await {
             Ok(objects) => review.success(objects),
             Err(failure) => {
                 if let Some(fault) = &failure.fault {
@@ -67,11 +75,12 @@ impl Reviewer {
         route: &Route<ConversionBackend>,
         review: &Review,
         until: Instant,
+        permit: &Arc<Permit>,
     ) -> Result<Vec<Value>, Box<Failure>> {
         let Route { plugin, backend } = route;
         let submit = |object| {
             let request = review.request(object, backend, now().unix_ms)?;
-            Some(self.submit((name, plugin), request, backend.limits, until, Work::Convert))
+            Some(self.submit((name, plugin), request, backend.limits, until, Work::Convert, permit))
         };
         let mut converted = Vec::with_capacity(review.objects().len());
         for chunk in review.objects().chunks(AT_ONCE) {
@@ -95,8 +104,8 @@ impl Reviewer {
 async fn wait(name: &str, object: &Value, pending: Pending<Conversion>, until: Instant) -> Conversion {
     let late = || {
         format!(
-            "the plugin {name:?} did not convert the objects within {} s, its own calls and those before them \
-             together; try again, or request fewer objects",
+            "the plugin {name:?} did not convert the objects within {} s, including queueing; try again, or request \
+             fewer objects",
             TIMEOUT.as_secs()
         )
     };

@@ -3,7 +3,7 @@
 //! body is read only for a path that is served.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -16,6 +16,7 @@ use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
+use super::capacity::{Capacity, Permit, refusal};
 use super::{Route, Webhooks};
 use crate::clock::now;
 use crate::log;
@@ -30,6 +31,7 @@ pub(crate) struct Reviewer {
     pub(crate) workers: Submitter,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) faults: Throttle,
+    pub(crate) capacity: Capacity,
 }
 
 /// A call that was submitted.
@@ -45,12 +47,23 @@ impl Reviewer {
         if request.method() != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook request is a POST");
         }
+        let Some(permit) = self.capacity.enter(name) else {
+            let is_served = match subject {
+                Subject::Admission(_) => self.webhooks.route(name).is_some(),
+                Subject::Conversion => self.webhooks.converter(name).is_some(),
+            };
+            if is_served {
+                self.metrics.webhook_begins(&path).ends(StatusCode::TOO_MANY_REQUESTS.as_u16(), Duration::ZERO);
+            }
+            return refusal(name);
+        };
         match subject {
-            Subject::Admission(purpose) => self.admit(purpose, name, &path, request).await,
-            Subject::Conversion => self.convert(name, &path, request).await,
+            Subject::Admission(purpose) => self.admit(purpose, name, &path, request, &permit).await,
+            Subject::Conversion => self.convert(name, &path, request, &permit).await,
         }
     }
 
+    /// The permit is held until the call ends, also when its client has gone away.
     pub(super) fn submit<Q, R: Send + 'static>(
         &self,
         (name, plugin): (&str, &Arc<Plugin>),
@@ -58,9 +71,12 @@ impl Reviewer {
         limits: CallLimits,
         until: Instant,
         work: fn(Box<WebhookCall<Q, R>>) -> Work,
+        permit: &Arc<Permit>,
     ) -> Pending<R> {
         let (sender, pending) = oneshot::channel();
+        let permit = Arc::clone(permit);
         let respond = Box::new(move |completion| {
+            drop(permit);
             // The request may have ended: its client has gone away, or another object has failed.
             let _ = sender.send(completion);
         });
@@ -69,7 +85,14 @@ impl Reviewer {
         Ok(pending)
     }
 
-    async fn admit(&self, purpose: Purpose, name: &str, path: &str, request: Request) -> Response {
+    async fn admit(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        path: &str,
+        request: Request,
+        permit: &Arc<Permit>,
+    ) -> Response {
         let Some(route) = self.webhooks.route(name) else {
             let why =
                 format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
@@ -89,7 +112,7 @@ impl Reviewer {
                 return text(StatusCode::BAD_REQUEST, why);
             }
         };
-        let reviewed = self.review(purpose, name, &route, &review).await;
+        let reviewed = self.review(purpose, name, &route, &review, permit).await;
         counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
         let Some(response) = reviewed else {
             // Not counted: a client could invent any number of kinds.
@@ -111,6 +134,7 @@ impl Reviewer {
         name: &str,
         route: &Route<AdmissionBackend>,
         review: &Review,
+        permit: &Arc<Permit>,
     ) -> Option<Answer> {
         let Route { plugin, backend } = route;
         let Some(request) = review.request(purpose, now().unix_ms) else {
@@ -118,10 +142,10 @@ impl Reviewer {
             return review.is_of_another_version().then(|| review.unavailable(503, &why));
         };
         let until = Instant::now() + backend.timeout();
-        let pending = self.submit((name, plugin), request, backend.limits, until, Work::Admit);
+        let pending = self.submit((name, plugin), request, backend.limits, until, Work::Admit, permit);
         let late = || {
             format!(
-                "the plugin {name:?} gave no answer within {} s, its own calls and those before it together; try again",
+                "the plugin {name:?} did not respond within {} s, including queueing; try again",
                 backend.timeout().as_secs()
             )
         };
@@ -150,5 +174,9 @@ pub(super) async fn completion<R>(
 }
 
 pub(super) fn json(body: impl Into<Bytes>) -> Response {
-    response(StatusCode::OK, "application/json", body)
+    json_of(StatusCode::OK, body)
+}
+
+pub(super) fn json_of(code: StatusCode, body: impl Into<Bytes>) -> Response {
+    response(code, "application/json", body)
 }

@@ -213,7 +213,7 @@ fn a_full_queue_returns_the_job_and_names_the_plugin_and_the_bound() {
         queue.push(job(&plugin, id)).unwrap();
     }
     let full = queue.push(job(&plugin, 7_777)).unwrap_err();
-    assert_eq!(full.to_string(), "1024 calls of the plugin \"thing\" wait for a worker, and no more may");
+    assert_eq!(full.to_string(), "1024 calls of the plugin \"thing\" are queued, which is the maximum");
     assert!(matches!(&full.0.work, Work::Reconcile(call) if call.id == CallId(7_777)));
     queue.push(job_of("other", &plugin, 1)).unwrap();
 }

@@ -12,6 +12,7 @@ use mortise_wasm::workers::Workers;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::super::capacity::Capacity;
 use super::*;
 use crate::config::{Namespace, WebhookConfig};
 use crate::log::throttle::Throttle;
@@ -103,6 +104,7 @@ impl World {
             workers: workers.submitter().clone(),
             metrics: Arc::new(Metrics::new()),
             faults: Throttle::default(),
+            capacity: Capacity::default(),
         };
         let registrar = Registrar {
             config,
