@@ -121,17 +121,23 @@ impl Cache {
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
         match self.record(digest)? {
             Record::Compiled { code, stamp, trial } => {
-                let Some(file) = self.intact(digest, &code, &stamp) else {
+                let Some((file, seen)) = self.intact(digest, &code, &stamp) else {
                     warn!(%digest, folder = %self.folder.display(), "a compiled component is damaged; it is compiled again");
                     self.forget(digest);
                     return None;
                 };
-                let trial = trial.filter(|trial| trial.host == self.host).map(|trial| Trial {
+                let known = trial.as_ref().filter(|trial| trial.host == self.host).map(|trial| Trial {
                     component_bytes: trial.component_bytes,
                     exports: Exports { admission: trial.admission, conversion: trial.conversion },
-                    manifest: trial.manifest,
+                    manifest: Arc::clone(&trial.manifest),
                 });
-                Some(Entry::Compiled(self.mark_in_use(digest, file), trial))
+                // The volume was copied, say. Without the new stamp every start would hash the file again.
+                if seen != stamp
+                    && let Err(error) = self.write_record(digest, &Record::Compiled { code, stamp: seen, trial })
+                {
+                    warn!(%digest, %error, "a verified artifact cannot be recorded; the next start verifies it again");
+                }
+                Some(Entry::Compiled(self.mark_in_use(digest, file), known))
             }
             Record::Refused { reason, message } => {
                 let reason = REASONS.into_iter().find(|known| *known == reason)?;
@@ -156,12 +162,12 @@ impl Cache {
         }
     }
 
-    /// The artifact, if it matches its record.
-    fn intact(&self, digest: &Digest, code: &str, known_stamp: &str) -> Option<File> {
+    /// The artifact and its stamp, if it matches its record.
+    fn intact(&self, digest: &Digest, code: &str, known_stamp: &str) -> Option<(File, String)> {
         let mut file = File::open(self.artifact_path(digest)).ok()?;
         let stamp = stamp(&file).ok()?;
         if stamp == known_stamp {
-            return Some(file);
+            return Some((file, stamp));
         }
         let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK_BYTES]);
         loop {
@@ -170,7 +176,7 @@ impl Cache {
                 read => hasher.update(&chunk[..read]),
             }
         }
-        (*hasher.finish().0 == *code).then_some(file)
+        (*hasher.finish().0 == *code).then_some((file, stamp))
     }
 
     /// Records that a compilation begins, in case it kills the host. `count` includes it.
@@ -339,7 +345,7 @@ impl Write for Draft {
 fn stamp(file: &File) -> io::Result<String> {
     let file = file.metadata()?;
     let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
-    Ok(format!("{} bytes of {modified:?} in inode {} since {changed:?}", file.len(), file.ino()))
+    Ok(format!("{:?}", (file.len(), (file.dev(), file.ino()), modified, changed)))
 }
 
 /// Removes an entry, the record first, so that no record is left without its code.
