@@ -29,9 +29,6 @@ pub enum CrdError {
     Unavailable(String),
 }
 
-/// The reason of a refusal that depends on existing objects: the shell checks whether there are any, and plans again.
-pub const NARROWS: &str = "CrdNarrows";
-
 /// Narrowings in the message of one refusal. A person fixes the first few and tries again.
 const MAX_SHOWN: usize = 5;
 
@@ -46,6 +43,8 @@ pub enum CrdPlan {
     Update(Arc<str>),
     /// Write nothing.
     Refuse(Refusal),
+    /// Write nothing if objects exist: the shell checks whether there are any, and plans again.
+    Narrows(Refusal),
 }
 
 /// The state of a live CRD.
@@ -79,8 +78,8 @@ pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> 
     Value::Object(crd).to_string().into()
 }
 
-/// Plans one CRD. `wanted` comes from [`prepare`]. `objects_exist` may be true as long as it is unknown: only a refusal
-/// with the reason [`NARROWS`] depends on it.
+/// Plans one CRD. `wanted` comes from [`prepare`]. `objects_exist` may be true as long as it is unknown: only
+/// [`CrdPlan::Narrows`] depends on it.
 pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
     let Some(wanted_crd) = parse(wanted) else {
         return refuse("CrdInvalid", "the plugin's CustomResourceDefinition is not a JSON object with a name".into());
@@ -102,7 +101,7 @@ pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
     }
     let narrowings = if objects_exist { narrowing::narrowings(&live_crd, &wanted_crd) } else { Vec::new() };
     if !narrowings.is_empty() {
-        return refuse(NARROWS, narrows_message(name(&wanted_crd), &narrowings));
+        return CrdPlan::Narrows(Refusal::new("CrdNarrows", narrows_message(name(&wanted_crd), &narrowings)));
     }
     CrdPlan::Update(updated(live_crd, &wanted_crd))
 }

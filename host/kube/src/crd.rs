@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use mortise_core::crd::CrdError;
-use mortise_core::crd::{CrdPlan, Establishment, NARROWS, establishment, plan};
+use mortise_core::crd::{CrdPlan, Establishment, establishment, plan};
 use mortise_core::object::Kind;
 use mortise_core::refusal::Refusal;
 use mortise_core::well_known::HOST;
@@ -117,15 +117,14 @@ impl ApiServer {
                 return Err(Failure::Lost("the one that exists is being deleted".to_owned()).into());
             }
             let mut next = plan(live.as_deref(), body, true);
-            if let (CrdPlan::Refuse(refusal), Some(live)) = (&next, &live)
-                && refusal.reason == NARROWS
+            if let (CrdPlan::Narrows(_), Some(live)) = (&next, &live)
                 && !self.objects_exist(live).await?
             {
                 next = plan(Some(live), body, false);
             }
             let written = match next {
                 CrdPlan::Nothing => return Ok(seen),
-                CrdPlan::Refuse(refusal) => return Err(Stopped::Refusal(refusal)),
+                CrdPlan::Refuse(refusal) | CrdPlan::Narrows(refusal) => return Err(Stopped::Refusal(refusal)),
                 CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text, not_after_ms).await,
                 // PUT and not server-side apply: it carries the version that was compared, so nothing else is narrowed,
                 // and it removes what the new definition leaves out.

@@ -50,6 +50,8 @@ pub(crate) struct Refused {
     pub names_object: bool,
     /// A field of an apply belongs to another manager.
     pub field_conflict: bool,
+    /// The API server's cache has not seen the version of the request.
+    pub version_too_large: bool,
     /// An eviction would violate a PodDisruptionBudget, which the message names.
     pub by_budget: bool,
 }
@@ -115,8 +117,9 @@ impl Refused {
             return None;
         }
         let details = status.details.unwrap_or_default();
+        let caused_by = |reason: &str| details.causes.iter().find(|cause| cause.reason == reason);
         // Only the cause names the budget.
-        let budget = details.causes.iter().find(|cause| cause.reason == "DisruptionBudget");
+        let budget = caused_by("DisruptionBudget");
         let message = budget.map(|cause| &cause.message).filter(|message| !message.is_empty());
         Some(Self {
             code: status.code,
@@ -125,14 +128,15 @@ impl Refused {
             by_budget: budget.is_some(),
             retry_after_ms: (details.retry_after_seconds > 0).then(|| bounded_ms(details.retry_after_seconds)),
             names_object: !details.name.is_empty(),
-            field_conflict: details.causes.iter().any(|cause| cause.reason == "FieldManagerConflict"),
+            field_conflict: caused_by("FieldManagerConflict").is_some(),
+            version_too_large: caused_by("ResourceVersionTooLarge").is_some(),
         })
     }
 
     /// The version is no longer known, or not yet, so the kind must be listed. "Not yet": the cluster was restored from a
     /// backup, or the API server's cache does not catch up.
     pub(crate) fn is_expired(&self) -> bool {
-        self.code == 410 || self.reason == "Expired" || self.message.contains("Too large resource version")
+        self.code == 410 || self.reason == "Expired" || self.version_too_large
     }
 
     /// The API server's cache of this kind is not yet filled, which takes a moment; its `Retry-After` is a second, as under
@@ -370,6 +374,21 @@ mod tests {
         let busy = r#"{"message":"too many requests","reason":"TooManyRequests"}"#;
         let class = Failure::Response(refused(429, None, busy)).into_write_error().class;
         assert_eq!(class, WriteErrorClass::TooManyRequests { retry_after_ms: 0 }, "no budget is involved");
+    }
+
+    #[test]
+    fn a_version_that_the_api_server_has_not_seen_is_expired_and_another_timeout_is_not() {
+        let response = |causes: &str| {
+            let body = format!(
+                r#"{{"kind":"Status","status":"Failure","reason":"Timeout","code":504,
+                    "message":"Timeout: Too large resource version: 9, current: 7",
+                    "details":{{"causes":[{causes}],"retryAfterSeconds":1}}}}"#
+            );
+            refused(504, None, &body)
+        };
+        let cause = r#"{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}"#;
+        assert!(response(cause).is_expired());
+        assert!(!response("").is_expired());
     }
 
     #[test]

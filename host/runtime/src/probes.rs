@@ -5,7 +5,7 @@
 //! serve its webhooks. A plugin that was refused, is blocked, or came later is shown but does not make the host
 //! unready: the others serve, and a restart would not help.
 
-use mortise_core::engine::{Health, PluginHealth};
+use mortise_core::engine::Health;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
@@ -44,12 +44,7 @@ pub(crate) fn live(loop_failure: Option<String>, verbose: bool) -> Probe {
 
 /// Whether the sources were not listed, or a plugin is still starting.
 pub(crate) fn is_starting(health: &Health) -> bool {
-    !health.sources_listed || health.plugins.iter().any(is_first_version)
-}
-
-/// A first version that is being compiled, registered or listed for, and is not blocked.
-fn is_first_version(plugin: &PluginHealth) -> bool {
-    plugin.digest.is_none() && plugin.loading && plugin.reason == "Starting"
+    !health.sources_listed || health.plugins.iter().any(|plugin| plugin.starting)
 }
 
 /// `/readyz`.
@@ -70,7 +65,7 @@ pub(crate) fn ready(health: &Health, phase: Phase, verbose: bool) -> Probe {
     }
     for plugin in &health.plugins {
         let failure = (!plugin.ready).then(|| format!("{}: {}", plugin.reason, plugin.message));
-        let required = phase == Phase::Starting && is_first_version(plugin);
+        let required = phase == Phase::Starting && plugin.starting;
         checks.push(Check { name: format!("plugin/{}", plugin.name), failure, required });
     }
     result("readyz", &checks, verbose)
@@ -114,6 +109,7 @@ mod tests {
             digest: ready.then(|| Digest(Arc::from("sha256:00"))),
             ready,
             loading: false,
+            starting: false,
             reason: reason.to_owned(),
             message: message.to_owned(),
         }
@@ -148,12 +144,12 @@ mod tests {
     fn a_host_is_ready_once_the_plugins_of_its_start_serve_also_when_later_ones_do_not() {
         let mut health = health();
         assert!(!is_starting(&health), "a refused plugin is not starting");
-        health.plugins.push(PluginHealth { loading: true, ..plugin("eru", false, "Starting", "it is compiled") });
+        health.plugins.push(PluginHealth { starting: true, ..plugin("eru", false, "Starting", "it is compiled") });
         assert!(is_starting(&health));
         let starting = ready(&health, Phase::Starting, false);
         assert!(!starting.passed && starting.text.contains("[-]plugin/eru failed: Starting"), "{}", starting.text);
         assert!(ready(&health, Phase::Running, false).passed);
-        health.plugins[2].digest = Some(Digest(Arc::from("sha256:01")));
+        health.plugins[2] = PluginHealth { loading: true, ..plugin("eru", true, "Serving", "it reconciles Eru") };
         assert!(!is_starting(&health), "a newer version does not count");
     }
 

@@ -31,6 +31,8 @@ pub struct PluginHealth {
     pub ready: bool,
     /// Whether another version is coming up.
     pub loading: bool,
+    /// Whether that is the first one, which is compiled, registered or listed for, and not blocked.
+    pub starting: bool,
     /// The Ready condition's reason.
     pub reason: String,
     /// The Ready condition's message.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Lifecycle;
+use super::conditions::{Conditions, Readiness};
 use crate::contract::ConditionStatus;
 use crate::engine::health::{Health, PluginHealth};
 use crate::object::Kind;
@@ -31,12 +32,14 @@ impl Lifecycle {
                 .plugins
                 .iter()
                 .map(|(name, plugin)| {
-                    let ready = self.conditions(plugin).ready;
+                    let Conditions { ready, readiness, .. } = self.conditions(plugin);
+                    let loading = plugin.candidate.is_some();
                     PluginHealth {
                         name: name.clone(),
                         digest: plugin.active.as_ref().map(|active| active.version.digest.clone()),
                         ready: ready.status == ConditionStatus::True,
-                        loading: plugin.candidate.is_some(),
+                        loading,
+                        starting: loading && readiness == Readiness::Starting,
                         reason: ready.reason,
                         message: ready.message,
                     }

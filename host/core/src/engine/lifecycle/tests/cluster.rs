@@ -106,6 +106,25 @@ fn r4_r5_readiness_follows_the_informers_and_is_sent_once_for_each_change() {
 }
 
 #[test]
+fn only_a_first_version_that_nothing_blocks_is_starting() {
+    let mut alone = Alone::new(0);
+    alone.start();
+    alone.offer("podset", "1");
+    let is_starting = |alone: &Alone| alone.lifecycle.health(&alone.store, None).plugins[0].starting;
+    assert!(is_starting(&alone), "it is compiled");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.registered("podset", "podsets.example.com", Ok(()));
+    assert!(is_starting(&alone), "its kinds are listed");
+    alone.watch_fails("PodSet", WatchError::Denied("no".to_owned()));
+    assert!(!is_starting(&alone), "it is blocked");
+    alone.list("PodSet");
+    alone.list("ConfigMap");
+    alone.offer("podset", "2");
+    let health = alone.lifecycle.health(&alone.store, None).plugins.remove(0);
+    assert!(health.ready && health.loading && !health.starting, "{health:?}");
+}
+
+#[test]
 fn r6_after_a_restore_every_kind_is_listed_anew_and_nothing_is_ready_before() {
     let mut alone = Alone::serving();
     alone.take(ToLifecycle::Faulted { plugin: "podset".into(), message: "it traps".to_owned() });
