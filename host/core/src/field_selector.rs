@@ -53,10 +53,10 @@ pub enum InvalidFieldSelector {
     #[error(transparent)]
     Path(#[from] InvalidPath),
     /// There are too many requirements.
-    #[error("the field selector has {0} requirements, and 8 are the most")]
+    #[error("the field selector has {0} requirements, and {MAX_REQUIREMENTS} are the most")]
     TooMany(usize),
     /// A value is too long.
-    #[error("the value for the field {path:?} has {bytes} bytes, and 1024 are the most")]
+    #[error("the value for the field {path:?} has {bytes} bytes, and {MAX_VALUE_BYTES} are the most")]
     TooLong {
         /// The field.
         path: String,

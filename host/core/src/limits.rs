@@ -79,6 +79,11 @@ pub const STATUS_DEFER_MS: u64 = 2_000;
 pub const MAX_COMPONENT_BYTES: usize = 40 << 20;
 /// The API server's bound of a ConfigMap.
 pub const CONFIG_MAP_BYTES: usize = 1 << 20;
+/// Bytes of a fault's or a denial's one line, which becomes part of a condition's message.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 10;
+/// Plugins of which a pool remembers how long their calls or requests took while they have none, four times the plugins that
+/// a host is built for. Beyond it all of them are forgotten.
+pub const REMEMBERED_PLUGINS: usize = 4_096;
 /// Controllers of one plugin. The largest known operators have some thirty; each costs the host a queue and metrics.
 pub const MAX_CONTROLLERS: usize = 64;
 /// CRDs of one plugin. The host registers them at once, and each costs the API server CPU and memory.

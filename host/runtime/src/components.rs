@@ -17,6 +17,7 @@ use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
 use mortise_kube::client::ApiServer;
 use mortise_source::Origin;
+use mortise_wasm::compile::COMPILERS;
 use mortise_wasm::plugin::Plugin;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -33,9 +34,6 @@ mod origin;
 #[cfg(test)]
 mod tests;
 
-/// Compile threads. A compiler uses all cores and some hundred MiB, so more would not be faster; a second one lets a
-/// cached component pass a slow one.
-const COMPILERS: usize = 2;
 /// Pause of a compile thread after the API server did not return a ConfigMap: the next job would most likely fail too.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(5);
 

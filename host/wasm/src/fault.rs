@@ -2,7 +2,7 @@
 //! where the guest trapped.
 
 use mortise_core::contract::GuestFault;
-use mortise_core::limits::CallLimits;
+use mortise_core::limits::{CallLimits, MAX_MESSAGE_BYTES};
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -13,8 +13,6 @@ use crate::state::{CallState, QueriesTooLarge, TooManyHostCalls};
 const MAX_DETAIL_BYTES: usize = 8 << 10;
 /// Frames of one function on top of the stack that count as endless recursion. The backtrace has 24.
 const RECURSION_FRAMES: usize = 16;
-/// Bytes of a fault's one line.
-const MAX_MESSAGE_BYTES: usize = 1 << 10;
 
 /// The fault behind a failed call.
 pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits) -> GuestFault {

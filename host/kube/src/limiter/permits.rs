@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use mortise_core::limits::REMEMBERED_PLUGINS;
+
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +19,6 @@ pub(super) const HANGS: Duration = Duration::from_secs(1);
 /// A request that took longer hung until its timeout, and the next ones of its flow will too: the flow gets nothing of the pool
 /// until requests end in time, each of which doubles its part. Half of the timeout of a write.
 pub(super) const HUNG: Duration = Duration::from_secs(5);
-/// Flows without a request that are remembered because they hung. Beyond that all of them are forgotten and have their whole
-/// part again. Four times the plugins that a host is built for.
-pub(super) const REMEMBERED: usize = 4_096;
 
 /// How many requests may be in flight.
 #[derive(Debug)]
@@ -126,7 +125,8 @@ impl<F: Ord + Clone> Permits<F> {
         });
         if is_idle && self.flows.get(flow).is_some_and(|flow| flow.part == most) {
             self.flows.remove(flow);
-        } else if is_idle && self.flows.len() > REMEMBERED {
+        } else if is_idle && self.flows.len() > REMEMBERED_PLUGINS {
+            // They have their whole part again.
             self.flows.retain(|_, flow| !flow.is_idle());
         }
         let mut granted = self.grant(now);

@@ -1,13 +1,13 @@
-//! How many compilers run at once: [`PARALLEL`] at most, and a second one only when the container has memory for both.
+//! How many compilers run at once: [`COMPILERS`] at most, and a second one only when the container has memory for both.
 //! Threads wait here for a slot. Nothing here knows what is compiled.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::memory::Cgroup;
 
-/// Two, so that one slow component does not delay all others, and a hundred plugins at a start are not a hundred
-/// processes.
-const PARALLEL: usize = 2;
+/// A compiler uses all cores and some hundred MiB, so more than two would not be faster. The second one lets other components
+/// pass a slow one.
+pub const COMPILERS: usize = 2;
 /// Memory that compilers leave to the host: two guests with the default memory.
 pub(super) const RESERVE_BYTES: u64 = 128 << 20;
 
@@ -57,7 +57,7 @@ impl Slots {
         // Counts what running compilers have already taken twice, since it is missing from the free bytes too: an
         // unneeded wait costs less than a killed container.
         let fits = free_bytes.is_none_or(|free| free >= running.bytes.saturating_add(wanted_bytes));
-        let may_run = running.count == 0 || (running.count < PARALLEL && fits);
+        let may_run = running.count == 0 || (running.count < COMPILERS && fits);
         may_run.then(|| free_bytes.map_or(wanted_bytes, |free| free.min(wanted_bytes)))
     }
 }

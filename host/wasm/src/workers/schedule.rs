@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mortise_core::limits::REMEMBERED_PLUGINS;
+
 #[cfg(test)]
 mod tests;
 
@@ -30,9 +32,6 @@ const SLOW: Duration = Duration::from_millis(500);
 /// Consecutive calls after which a plugin that fits the next quicker pace has it again. So at most one call of nine is
 /// given up.
 const CALLS_TO_RECOVER: u32 = 8;
-/// Plugins without a job whose pace is remembered, four times the plugins that a host is built for. Beyond it the paces
-/// of all of them are dropped, and a slow plugin costs two calls that are given up.
-const REMEMBERED: usize = 4_096;
 const PACES: usize = 3;
 /// One worker for each pace.
 pub(super) const MIN_WORKERS: usize = PACES;
@@ -215,7 +214,8 @@ impl<J> Schedule<J> {
         match idle {
             // The same as a new plugin.
             Some(Pace::Quick) => drop(self.plugins.remove(&plugin)),
-            Some(_) if self.plugins.len() > REMEMBERED => self.plugins.retain(|_, entry| !entry.is_idle()),
+            // A slow plugin that is forgotten costs two calls that are given up.
+            Some(_) if self.plugins.len() > REMEMBERED_PLUGINS => self.plugins.retain(|_, entry| !entry.is_idle()),
             _ => {}
         }
     }

@@ -13,14 +13,15 @@ use crate::engine::message::ToOutbox;
 use crate::object::{Kind, Name, ObjectRef};
 use crate::observation::Observation;
 use crate::permission::{Permission, missing_text};
+use crate::plugin_object;
 use crate::refusal::Refusal;
 use crate::watch::WatchError;
 use crate::webhook::Endpoint;
+use crate::well_known::HOST;
 use crate::write::{WriteError, WriteErrorClass};
-use crate::{plugin_object, well_known};
 
 /// The host registers its own CRD and reads Plugin objects under this name, which no plugin can have.
-const HOST: &str = "";
+const NO_PLUGIN: &str = "";
 
 /// A registration in flight.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ fn crd_kind() -> Kind {
 
 impl Lifecycle {
     pub fn start(&mut self, cx: &mut Context<'_>) {
-        self.register_crd(&Arc::from(HOST), &Arc::from(plugin_object::CRD_NAME), cx);
+        self.register_crd(&Arc::from(NO_PLUGIN), &Arc::from(plugin_object::CRD_NAME), cx);
     }
 
     /// Registers a CRD, unless a registration of it is in flight.
@@ -61,8 +62,8 @@ impl Lifecycle {
             return;
         }
         let mut endpoint = None;
-        let (body, version) = if **plugin == *HOST {
-            (crd::prepare(well_known::HOST, plugin_object::CRD, None), None)
+        let (body, version) = if **plugin == *NO_PLUGIN {
+            (crd::prepare(HOST, plugin_object::CRD, None), None)
         } else {
             let Some(state) = self.plugins.get(plugin) else { return };
             let Some((found, version)) = state.custom_resource(crd) else { return };
@@ -91,7 +92,7 @@ impl Lifecycle {
         let state = self.plugins.get(name);
         let wanted = state.and_then(|state| state.custom_resource(crd)).map(|(_, version)| version);
         let is_moved = endpoint.is_some() && state.and_then(|state| state.endpoint()) != endpoint.as_ref();
-        let is_host = **name == *HOST;
+        let is_host = **name == *NO_PLUGIN;
         if !is_host && (version.as_ref() != wanted || is_moved) {
             // The version or the endpoint has changed meanwhile.
             return self.register_crd(name, crd, cx);
@@ -141,11 +142,11 @@ impl Lifecycle {
     /// Without its own CRD the host can show no plugin's state, so an error is logged, counted and in the readiness
     /// probe at once, and the registration is retried without end.
     fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, cx: &mut Context<'_>) {
-        let refused = |refusal| Observation::Refused { plugin: Arc::from(well_known::HOST), refusal };
+        let refused = |refusal| Observation::Refused { plugin: Arc::from(HOST), refusal };
         let (message, observation) = match result {
             Ok(()) => {
                 self.host_crd = HostCrd { established: true, error: None };
-                return self.start_informer(&Arc::from(HOST), &plugin_object::kind(), cx);
+                return self.start_informer(&Arc::from(NO_PLUGIN), &plugin_object::kind(), cx);
             }
             Err(CrdError::Unavailable(message)) => {
                 let name = Name { namespace: Arc::from(""), name: Arc::clone(crd) };
@@ -159,7 +160,7 @@ impl Lifecycle {
                 (refusal.message.clone(), refused(refusal))
             }
             Err(CrdError::Refused(refusal)) => {
-                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(HOST), Arc::clone(crd)), cx);
+                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(NO_PLUGIN), Arc::clone(crd)), cx);
                 (refusal.message.clone(), refused(refusal))
             }
         };
@@ -173,7 +174,7 @@ impl Lifecycle {
     pub(super) fn restore_crd(&mut self, kind: &Kind, delay_ms: u64, cx: &mut Context<'_>) {
         let mut missing: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         if *kind == plugin_object::kind() {
-            missing.push((Arc::from(HOST), Arc::from(plugin_object::CRD_NAME)));
+            missing.push((Arc::from(NO_PLUGIN), Arc::from(plugin_object::CRD_NAME)));
         }
         for name in self.definitions.get(kind).into_iter().flatten() {
             let Some((manifest, _)) = self.plugins.get(name).and_then(Plugin::registered) else { continue };
@@ -191,7 +192,7 @@ impl Lifecycle {
     /// Whether the last error of an informer of this CRD is that its kind is not served.
     fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
         let is_gone = |kind: &Kind| matches!(self.watch_error(kind), Some(WatchError::NotServed(_)));
-        if plugin == HOST {
+        if plugin == NO_PLUGIN {
             return is_gone(&plugin_object::kind());
         }
         let active = self.plugins.get(plugin).and_then(|plugin| plugin.active.as_ref());

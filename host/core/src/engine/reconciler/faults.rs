@@ -7,13 +7,10 @@ use std::sync::Arc;
 use super::Reconciler;
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
+use crate::limits::MAX_MESSAGE_BYTES;
 use crate::permission::{Denial, Permission};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
-
-/// Bytes of a message that is sent: it becomes part of a condition's message, and the Lifecycle keeps one for each
-/// plugin and permission.
-const MAX_MESSAGE_BYTES: usize = 1 << 10;
 
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));

@@ -156,17 +156,17 @@ fn a_request_that_stops_waiting_leaves_its_place_to_the_next() {
 #[test]
 fn plugins_that_write_no_more_are_forgotten_and_of_those_whose_writes_hung_all_but_some() {
     let mut host = Host::new();
-    for number in 0..=REMEMBERED {
+    for number in 0..=REMEMBERED_PLUGINS {
         host.enter(&plugin(number));
         host.end(0);
     }
     assert!(host.permits.flows.is_empty());
-    for number in 0..=REMEMBERED {
+    for number in 0..=REMEMBERED_PLUGINS {
         host.enter(&plugin(number));
         host.now += Duration::from_secs(10);
         host.end(0);
     }
-    assert!(host.permits.flows.len() <= REMEMBERED);
+    assert!(host.permits.flows.len() <= REMEMBERED_PLUGINS);
 }
 
 #[test]

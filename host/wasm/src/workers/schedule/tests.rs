@@ -229,12 +229,12 @@ fn q4_a_job_waits_only_for_those_of_its_own_plugin_and_each_plugin_has_its_own_b
 #[test]
 fn remembered_paces_are_bounded() {
     let mut schedule = Schedule::new(3);
-    for plugin in 0..=REMEMBERED {
+    for plugin in 0..=REMEMBERED_PLUGINS {
         schedule.push(&plugin.to_string().into(), ()).unwrap();
         schedule.next(0);
         schedule.ended(0, Some(SLOW));
     }
-    assert!(schedule.plugins.len() <= REMEMBERED);
+    assert!(schedule.plugins.len() <= REMEMBERED_PLUGINS);
 }
 
 /// Pseudo-random numbers (xorshift).
