@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::audit::Difference;
 use crate::contract::GuestFault;
 use crate::digest::Digest;
+use crate::manifest::Manifest;
 use crate::object::{Kind, ObjectRef};
 use crate::refusal::Refusal;
 use crate::watch::WatchError;
@@ -64,6 +65,8 @@ pub enum Observation {
         plugin: Arc<str>,
         /// Its digest.
         digest: Digest,
+        /// Its manifest.
+        manifest: Arc<Manifest>,
         /// True when another digest served before.
         reload: bool,
     },

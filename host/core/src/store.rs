@@ -54,7 +54,7 @@ struct Writing {
     free: Vec<u32>,
     /// The slots that the current list has shown.
     listing: Option<Seen>,
-    /// The lowest version seen before the current list of which the list has shown an older state.
+    /// Lowest cached version that the current list contradicts.
     contradicted: Option<ResourceVersion>,
     tombstones: Tombstones,
     recent: Recent,
@@ -98,7 +98,6 @@ impl Store {
             return Change::default();
         }
         table.progress = table.progress.max(version);
-        table.max_seen = table.max_seen.max(version);
         match table.find(name) {
             // Another object of the same name was created since.
             Some((_, object)) if object.resource_version > version => Change::default(),
@@ -141,7 +140,6 @@ impl Store {
         writing.rewound = false;
         table.synced = true;
         table.progress = table.progress.max(version);
-        table.max_seen = table.max_seen.max(version);
         changes
     }
 
@@ -158,7 +156,6 @@ impl Store {
         let (table, writing) = self.kind(kind);
         if !writing.is_void() {
             table.progress = table.progress.max(version);
-            table.max_seen = table.max_seen.max(version);
         }
     }
 
@@ -172,7 +169,6 @@ impl Store {
         let (table, writing) = self.kind(kind);
         table.synced = false;
         table.progress = ResourceVersion::default();
-        table.max_seen = ResourceVersion::default();
         writing.listing = None;
         writing.tombstones = Tombstones::default();
         writing.rewound = true;
@@ -227,11 +223,6 @@ impl Store {
         self.tables.get(kind).is_some_and(|table| table.synced)
     }
 
-    /// The highest version of the kind in any event or list.
-    pub fn max_seen(&self, kind: &Kind) -> ResourceVersion {
-        self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.max_seen)
-    }
-
     /// As [`Snapshot::progress`].
     pub(crate) fn progress_of(&self, kind: &Kind) -> ResourceVersion {
         self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.progress)
@@ -280,7 +271,6 @@ fn newer_than(table: &Table, writing: &Writing, object: &Object) -> Option<Resou
 
 /// Stores an object unless an equal or newer state of its name is known.
 fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
-    table.max_seen = table.max_seen.max(object.resource_version);
     let object = Arc::new(object);
     let known = table.find(&object.name);
     if let (Some((slot, _)), Some(listing)) = (known, &mut writing.listing) {
@@ -330,11 +320,13 @@ impl Snapshot {
         for kind in kinds {
             store.begin_list(kind);
         }
+        let mut newest = ResourceVersion::default();
         for object in objects {
+            newest = newest.max(object.resource_version);
             store.list_item(object);
         }
         for kind in kinds {
-            store.end_list(kind, store.max_seen(kind));
+            store.end_list(kind, newest);
         }
         store.snapshot()
     }

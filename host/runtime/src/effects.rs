@@ -12,7 +12,6 @@ use mortise_core::call::{Call, CallDone, Conclusion};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
 use mortise_core::event::{Effect, Event};
-use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::write::Write;
@@ -165,7 +164,7 @@ impl Performer {
             return Some(self.not_run(&call, format!("{} is not loaded", call.digest)));
         };
         self.reconciles.begin(&call);
-        match self.workers.submit(Job { plugin, work: Work::Reconcile(call) }) {
+        match self.workers.submitter().submit(Job { plugin, work: Work::Reconcile(call) }) {
             Ok(()) => None,
             Err(full) => {
                 let why = full.to_string();
@@ -178,12 +177,6 @@ impl Performer {
 
     fn observe(&self, observation: &Observation) {
         self.metrics.observe(Instant::now(), observation);
-        if let Observation::Activated { plugin, digest, reload } = observation
-            && let Some(loaded) = self.components.get(digest)
-            && let Ok(manifest) = Manifest::parse(loaded.manifest())
-        {
-            self.metrics.serves(plugin, &manifest, *reload);
-        }
         self.reconciles.observed(observation);
     }
 

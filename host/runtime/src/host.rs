@@ -178,7 +178,7 @@ fn performer(
 
 fn registrar(config: &Config, performer: &Performer) -> Registrar {
     let webhooks = performer.webhooks.clone();
-    let (workers, metrics) = (performer.workers.submitter(), Arc::clone(&performer.metrics));
+    let (workers, metrics) = (performer.workers.submitter().clone(), Arc::clone(&performer.metrics));
     Registrar {
         config: config.webhook.clone(),
         namespace: config.namespace.to_string(),

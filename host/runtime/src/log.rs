@@ -266,7 +266,7 @@ fn line(observation: &Observation) {
         Observation::Reconciled { result, elapsed_ms, writes, skipped, .. } => {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
         }
-        Observation::Activated { plugin, digest, reload } => info!(%plugin, %digest, reload, "the plugin serves"),
+        Observation::Activated { plugin, digest, reload, .. } => info!(%plugin, %digest, reload, "the plugin serves"),
         Observation::FinalizersLeft { plugin, message } | Observation::ConversionLeft { plugin, message } => {
             warn!(%plugin, "{message}")
         }

@@ -125,8 +125,11 @@ impl Metrics {
             }
             Observation::TurnEnded { controller, .. } => self.ended(at, controller, None),
             Observation::Fault { controller, fault, .. } => self.fault(controller, fault),
-            Observation::Activated { plugin, reload: true, .. } => {
-                self.families.reloads.of(&PluginLabels { plugin: plugin.clone() }).inc();
+            Observation::Activated { plugin, manifest, reload, .. } => {
+                if *reload {
+                    self.families.reloads.of(&PluginLabels { plugin: plugin.clone() }).inc();
+                }
+                self.serves(plugin, manifest, *reload);
             }
             Observation::Refused { plugin, refusal } => {
                 let labels = ReasonLabels { plugin: plugin.clone(), reason: refusal.reason };
@@ -159,8 +162,7 @@ impl Metrics {
             // Calls in progress may create a few series again; `series::MAX_SERIES` bounds them.
             Observation::Withdrawn { plugin } => self.retain(|labels| plugin_of(labels) != Some(plugin)),
             // `wrote` counts writes by their class; the log has the others.
-            Observation::Activated { .. }
-            | Observation::WriteFailed { .. }
+            Observation::WriteFailed { .. }
             | Observation::FinalizersLeft { .. }
             | Observation::ConversionLeft { .. } => {}
         }
@@ -245,7 +247,7 @@ impl Metrics {
         self.leads.of(&labels).set(i64::from(leads));
     }
 
-    pub(crate) fn serves(&self, plugin: &Arc<str>, manifest: &Manifest, reload: bool) {
+    fn serves(&self, plugin: &Arc<str>, manifest: &Manifest, reload: bool) {
         if reload {
             self.replaced(plugin, manifest);
         }

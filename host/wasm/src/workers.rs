@@ -23,14 +23,12 @@ use crate::log::LogLine;
 use crate::plugin::request::WebhookRequest;
 use crate::plugin::{CallStats, Completion, Plugin};
 
+pub use self::schedule::MIN_WORKERS;
 use self::schedule::{Pace, QUEUE_LENGTH, Schedule};
 
 mod schedule;
 #[cfg(test)]
 mod tests;
-
-/// Fewest workers for reconciles, and for webhook calls, also on a machine with fewer cores.
-pub const MIN_WORKERS: usize = schedule::MIN_WORKERS;
 
 /// One guest call to run.
 #[derive(Debug)]
@@ -165,17 +163,9 @@ impl Workers {
         Ok(workers)
     }
 
-    /// As [`Submitter::submit`].
-    ///
-    /// # Errors
-    /// [`QueueFull`] with the job when too many of its plugin wait.
-    pub fn submit(&self, job: Job) -> Result<(), Box<QueueFull>> {
-        self.submitter.submit(job)
-    }
-
-    /// Submits to these workers from elsewhere.
-    pub fn submitter(&self) -> Submitter {
-        self.submitter.clone()
+    /// Submits to these workers.
+    pub fn submitter(&self) -> &Submitter {
+        &self.submitter
     }
 }
 

@@ -29,8 +29,6 @@ pub(super) struct Table {
     pub(super) synced: bool,
     /// The table has every event up to this version.
     pub(super) progress: ResourceVersion,
-    /// The highest version in any event or list.
-    pub(super) max_seen: ResourceVersion,
     /// The number of changes so far.
     pub(super) changes: u64,
 }

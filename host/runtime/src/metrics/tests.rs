@@ -67,7 +67,12 @@ fn everything(metrics: &Metrics, at: Instant) {
         Observation::Taken { controller: controller(), queued_ms: 3 },
         reconciled(ReconcileResult::Success, 12),
         reconciled(ReconcileResult::Terminal, 1),
-        Observation::Activated { plugin: "podset".into(), digest: Digest("sha256:00".into()), reload: true },
+        Observation::Activated {
+            plugin: "podset".into(),
+            digest: Digest("sha256:00".into()),
+            manifest: Arc::new(manifest("PodSet", "Pod")),
+            reload: true,
+        },
         Observation::Refused { plugin: "bad".into(), refusal: Refusal::new("InvalidManifest", "no") },
         Observation::CacheLagging { object: object() },
         Observation::Throttled { plugin: "podset".into(), message: "over".to_owned() },

@@ -33,8 +33,8 @@ const SLOW: Duration = Duration::from_millis(500);
 /// given up.
 const CALLS_TO_RECOVER: u32 = 8;
 const PACES: usize = 3;
-/// One worker for each pace.
-pub(super) const MIN_WORKERS: usize = PACES;
+/// Fewest workers for reconciles, and for webhook calls, also on a machine with fewer cores: one for each pace.
+pub const MIN_WORKERS: usize = PACES;
 
 /// How long a call may take.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -87,7 +87,7 @@ fn next(results: &Receiver<JobDone>) -> JobDone {
 fn every_job_ends_once_with_its_id() {
     let (plugin, (workers, results, _gate)) = (plugin(), workers(2));
     for id in 0..100 {
-        workers.submit(job(&plugin, id)).unwrap();
+        workers.submitter().submit(job(&plugin, id)).unwrap();
     }
     let mut ids: Vec<u64> = (0..100)
         .map(|_| {
@@ -105,11 +105,11 @@ fn every_job_ends_once_with_its_id() {
 fn q4_a_plugin_whose_calls_do_not_end_delays_no_other_also_where_one_worker_was_requested() {
     let (plugin, (workers, results, gate)) = (plugin(), workers(1));
     for id in STUCK..STUCK + 256 {
-        workers.submit(job_of("stuck", &plugin, id)).unwrap();
+        workers.submitter().submit(job_of("stuck", &plugin, id)).unwrap();
     }
     assert!((1..MIN_WORKERS).all(|_| next(&results).id >= CallId(STUCK)));
     for id in 0..100 {
-        workers.submit(job_of("good", &plugin, id)).unwrap();
+        workers.submitter().submit(job_of("good", &plugin, id)).unwrap();
         assert_eq!(next(&results).id, CallId(id));
     }
     drop(gate);
@@ -124,7 +124,7 @@ fn q4_neither_reconciles_nor_admissions_wait_for_the_other() {
     let (sender, responses) = crossbeam_channel::unbounded();
     let (opened, closed) = crossbeam_channel::bounded::<()>(0);
     let reconcile = |name: &str, id: u64| {
-        workers.submit(job_of(name, &plugin, id)).unwrap();
+        workers.submitter().submit(job_of(name, &plugin, id)).unwrap();
         assert_eq!(next(&results).id, CallId(id));
     };
     let admit = |name: &str, id: u64| {
@@ -136,7 +136,7 @@ fn q4_neither_reconciles_nor_admissions_wait_for_the_other() {
                 let _ = closed.recv();
             }
         };
-        workers.submit(admission_of(name, &plugin, respond)).unwrap();
+        workers.submitter().submit(admission_of(name, &plugin, respond)).unwrap();
         responses.recv_timeout(DEADLINE).expect("an admission ends");
     };
     // After a quick call each plugin may occupy a worker.
@@ -165,7 +165,7 @@ fn q4_a_reconcile_that_spins_is_given_up_for_others_and_ends_once_with_its_own_d
     let mut job = job(&plugin, 1);
     let Work::Reconcile(call) = &mut job.work else { unreachable!("it is a reconcile") };
     call.limits.deadline_ms = DEADLINE_MS;
-    workers.submit(job).unwrap();
+    workers.submitter().submit(job).unwrap();
     let done = next(&results);
     assert_eq!(done.done.conclusion, Conclusion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
     assert!(Duration::from_micros(done.done.elapsed_us) >= BOTH, "{:?}", done.done);
@@ -199,7 +199,7 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
         until: Instant::now() + 2 * DEADLINE,
         respond: Box::new(move |completion| sender.send(completion).unwrap()),
     };
-    workers.submit(Job { plugin, work: Work::Convert(Box::new(convert)) }).unwrap();
+    workers.submitter().submit(Job { plugin, work: Work::Convert(Box::new(convert)) }).unwrap();
     let completion = responses.recv_timeout(DEADLINE).expect("a conversion ends");
     assert_eq!(completion.result, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
 }
@@ -222,7 +222,7 @@ fn a_full_queue_returns_the_job_and_names_the_plugin_and_the_bound() {
 fn dropping_the_workers_runs_the_queued_jobs() {
     let (plugin, (workers, results, _gate)) = (plugin(), workers(2));
     for id in 0..20 {
-        workers.submit(job(&plugin, id)).unwrap();
+        workers.submitter().submit(job(&plugin, id)).unwrap();
     }
     drop(workers);
     assert_eq!(results.try_iter().count(), 20);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use mortise_core::contract::{CallResult, Outcome};
 use mortise_core::limits::CallLimits;
-use mortise_core::object::{Interner, Object};
+use mortise_core::object::{Interner, Object, ResourceVersion};
 use mortise_core::store::{Snapshot, Store};
 use mortise_core::view::{Access, View};
 use mortise_wasm::plugin::{CallCompletion, Plugin};
@@ -76,13 +76,16 @@ impl<'a> Setup<'a> {
 fn cache(interner: &mut Interner) -> Result<Store> {
     let mut store = Store::new();
     for kind in [plugin::pod_set(), plugin::pod()] {
+        let mut newest = ResourceVersion::default();
         store.begin_list(&kind);
         if kind == plugin::pod() {
             for index in 0..PODS {
-                store.list_item(Object::decode(Pod::new(0, index).json().as_bytes(), interner)?);
+                let pod = Object::decode(Pod::new(0, index).json().as_bytes(), interner)?;
+                newest = newest.max(pod.resource_version);
+                store.list_item(pod);
             }
         }
-        store.end_list(&kind, store.max_seen(&kind));
+        store.end_list(&kind, newest);
     }
     Ok(store)
 }

@@ -231,8 +231,13 @@ impl Lifecycle {
         plugin.fault = None;
         plugin.denied.clear();
         let digest = version.digest.clone();
+        cx.observe(Observation::Activated {
+            plugin: Arc::clone(name),
+            digest,
+            manifest: Arc::clone(&manifest),
+            reload,
+        });
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
-        cx.observe(Observation::Activated { plugin: Arc::clone(name), digest, reload });
         self.serve_conversion(name, cx);
         self.serve_admission(name, cx);
     }

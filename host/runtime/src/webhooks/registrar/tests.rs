@@ -100,7 +100,7 @@ impl World {
         let webhooks = Webhooks::default();
         let reviewer = Reviewer {
             webhooks: webhooks.clone(),
-            workers: workers.submitter(),
+            workers: workers.submitter().clone(),
             metrics: Arc::new(Metrics::new()),
             faults: Throttle::default(),
         };
