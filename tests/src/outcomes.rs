@@ -243,13 +243,13 @@ fn x3_native_tests_refuse_what_the_host_refuses_about_keys_and_names() {
     refused(&Outcome::children([child("", &none)]), "a key has 1 to 253 bytes");
     refused(&Outcome::children([child(&"k".repeat(254), &none)]), "a key has 1 to 253 bytes");
     accepted(&Outcome::children([child(&"k".repeat(253), &none), child("A key / of any letters", &none)]));
-    refused(&Outcome::children([child("a", &none), child("a", &none)]), "the key is there twice for v1/ConfigMap");
+    refused(&Outcome::children([child("a", &none), child("a", &none)]), "the key appears twice for v1/ConfigMap");
     let pod = Child::new("a", &json!({"apiVersion": "v1", "kind": "Pod"}));
     accepted(&Outcome::children([child("a", &none), pod]));
     let named = json!({"name": "x"});
-    refused(&Outcome::children([child("a", &named), child("b", &named)]), "ConfigMap default/x is there twice");
+    refused(&Outcome::children([child("a", &named), child("b", &named)]), "ConfigMap default/x appears twice");
     let twice = Outcome::children([child("a", &named), child("b", &named)]);
-    assert!(refusal(TEAM, &twice, None).contains("ConfigMap x is there twice"));
+    assert!(refusal(TEAM, &twice, None).contains("ConfigMap x appears twice"));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
     let about = |kind: &str| Event::normal("A", "").regarding(ObjectKey::new("v1", kind, Some("default"), "x"));
     accepted(&Outcome::new().event(about("Pod")));
     refused(&Outcome::new().event(about("Secret")), "Secret default/x, a kind that the manifest does not declare");
-    refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" is there twice");
+    refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" appears twice");
 }
 
 fn key(api_version: &str, kind: &str) -> ObjectKey {
@@ -330,7 +330,7 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
         refused(&operations(json!([{"op": "remove", "path": path}])), why);
     }
     let twice = merge(json!({})).action(Delete::new(deployment()));
-    refused(&twice, "actions[1]: Deployment default/x is there twice");
+    refused(&twice, "actions[1]: Deployment default/x appears twice");
     let both = Outcome::children([child("a", &json!({"name": "x"}))]);
     accepted(&both.action(Action::evict(key("v1", "Pod"))));
     let pod = Child::new("a", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}));

@@ -1,6 +1,6 @@
 //! Bounds the requests in flight, in all and by flow. A request enters with its flow, waits for a permit, and holds it until its
-//! response. Requests of one flow hang together: the writes of a plugin, whose kinds may have a webhook that does not respond,
-//! or the reads of a kind, which a webhook may convert.
+//! response. Requests of one flow tend to time out together: the writes of a plugin, whose kinds may have a webhook that does
+//! not respond, or the reads of a kind, which a webhook may convert.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -45,7 +45,7 @@ fn g2_every_overrun_is_its_own_fault_and_other_plugins_are_not_affected() {
         ("other-namespace", "BadOutcome", "\"kube-system\""),
         ("other-kind", "BadOutcome", "v1/Secret is not among the kinds"),
         ("invalid-name", "BadOutcome", "\"Not/A Name\" is not a name"),
-        ("duplicate-child", "BadOutcome", "the key is there twice"),
+        ("duplicate-child", "BadOutcome", "the key appears twice"),
         ("invalid-json", "BadOutcome", "it is not JSON"),
         ("invalid-utf8", "BadOutcome", "utf-8"),
         // The host drops lines after the hundredth; the number of calls ends it.

@@ -98,7 +98,7 @@ fn a_plugin_that_writes_the_status_of_a_deployment_is_refused_by_an_event() {
     world.mark_audit();
     world.apply(&deployment(&world, "web", "write my status"));
     let message = world.wait_condition("notes", "Ready", "True", "GuestFault");
-    assert!(message.contains("apps/v1/Deployment is a kind of Kubernetes itself"), "{message}");
+    assert!(message.contains("apps/v1/Deployment is a built-in kind"), "{message}");
     world.until("the Deployment has an Event of the fault", || {
         let events = events_about(&world, &world.namespace, "Deployment", "web");
         events.iter().any(|event| event.starts_with("Warning BadOutcome: ")).then_some(())

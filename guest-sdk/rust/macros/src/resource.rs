@@ -266,7 +266,7 @@ impl Arguments {
             return Ok(());
         }
         let message = format!(
-            "the group {text:?} belongs to Kubernetes; take a group of a domain of yours, or, below k8s.io and \
+            "the group {text:?} belongs to Kubernetes; use a group in a domain of your own, or, below k8s.io and \
              kubernetes.io, say who approved the API: annotation(\"{APPROVAL}\", \"unapproved, ...\")"
         );
         Err(Error::new(group.span(), message))

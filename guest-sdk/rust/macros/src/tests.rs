@@ -134,7 +134,7 @@ fn the_hosts_bounds_and_protected_groups_are_compile_errors() {
     for group in ["apps", "networking.k8s.io", "a.kubernetes.io"] {
         let error = resource_error(quote!(group = #group, version = "v1", kind = "A"));
         assert!(
-            error.starts_with(&format!("the group {group:?} belongs to Kubernetes; take a group of a domain")),
+            error.starts_with(&format!("the group {group:?} belongs to Kubernetes; use a group in a domain")),
             "{error}"
         );
         assert!(error.contains("annotation(\"api-approved.kubernetes.io\", "), "{error}");

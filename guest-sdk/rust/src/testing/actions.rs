@@ -46,7 +46,7 @@ pub(super) fn check(actions: &[Action], allowed: &Allowed<'_>, children: &BTreeS
             _ => None,
         };
         if !seen.insert((target, subresource)) {
-            return Err(format!("actions[{at}]: {words} is there twice; say in one action what is wanted of it"));
+            return Err(format!("actions[{at}]: {words} appears twice; put it into one action"));
         }
     }
     Ok(())
@@ -119,7 +119,7 @@ fn check_patch(patch: &Patch, kind: &str, allowed: &Allowed<'_>) -> Refused {
     match patch_kind {
         PatchKind::Json => check_operations(&body),
         PatchKind::Strategic if !is_builtin(group(&target.api_version)) => {
-            Err(format!("{kind} is no kind of Kubernetes itself, and only those take strategic patches; take merge"))
+            Err(format!("{kind} is not a built-in kind, and only those take strategic patches; take merge"))
         }
         PatchKind::Merge | PatchKind::Strategic if body.is_object() => check_merge(&body),
         PatchKind::Merge | PatchKind::Strategic => Err("the body of a patch is an object".to_owned()),

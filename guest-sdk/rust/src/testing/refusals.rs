@@ -80,7 +80,7 @@ fn foreign_status(outcome: &Outcome, primary: &Value) -> Refused {
     }
     let field = if outcome.status.is_some() { "status" } else { "conditions" };
     Err(format!(
-        "{field}: {api_version}/{kind} is a kind of Kubernetes itself, which writes its status; return neither status nor \
+        "{field}: {api_version}/{kind} is a built-in kind, whose status Kubernetes writes; return neither status nor \
          conditions, and say what matters in an event or in the status of a kind of your own"
     ))
 }
@@ -105,14 +105,14 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
             return Err(at(format!("{name:?} is not a name that Kubernetes accepts")));
         }
         if !keys.insert((api_version.clone(), kind.clone(), key)) {
-            return Err(at(format!("the key is there twice for {api_version}/{kind}")));
+            return Err(at(format!("the key appears twice for {api_version}/{kind}")));
         }
         let namespace = object.pointer("/metadata/namespace").or_else(|| primary.pointer("/metadata/namespace"));
         let place = namespace.and_then(Value::as_str).map(|namespace| format!("{namespace}/")).unwrap_or_default();
         if let Some(name) = name
             && !targets.insert((api_version, kind.clone(), place.clone(), name.clone()))
         {
-            return Err(at(format!("{kind} {place}{name} is there twice")));
+            return Err(at(format!("{kind} {place}{name} appears twice")));
         }
     }
     Ok(())
@@ -182,13 +182,13 @@ fn conditions(conditions: &[Condition]) -> Refused {
             return Err(format!("conditions: {STALLED} is the host's own; return a failure when the object is stuck"));
         }
         if name == EVICTING {
-            return Err(format!("conditions: {EVICTING} is the host's own, which tells of evictions that wait"));
+            return Err(format!("conditions: {EVICTING}: the host sets this condition for blocked evictions"));
         }
         if !is_condition_type(name) || !is_reason(reason) {
             return Err(format!("conditions: {name:?} with reason {reason:?}: both have to be CamelCase words"));
         }
         if !names.insert(name) {
-            return Err(format!("conditions: {name:?} is there twice"));
+            return Err(format!("conditions: {name:?} appears twice"));
         }
     }
     Ok(())

@@ -183,7 +183,7 @@ fn the_rest_of_an_outcome_that_the_host_would_refuse_is_refused_here() {
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
         Ok(Outcome::children([Child::new("a", &pod), Child::new("a", &pod)]))
     });
-    assert!(twice.ends_with("child \"a\": the key is there twice for v1/Pod"), "{twice}");
+    assert!(twice.ends_with("child \"a\": the key appears twice for v1/Pod"), "{twice}");
     let large = refused(|_, _| Ok(Outcome::new().status(&json!({"a": "x".repeat(256 << 10)}))));
     assert!(large.contains("status: it has ") && large.ends_with("the most is 262144"), "{large}");
     let all = refused(|_, _| {

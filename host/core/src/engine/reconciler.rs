@@ -2,7 +2,7 @@
 //! each key. It does not know plugins that are coming up: the Lifecycle sends which version serves and which
 //! controllers are ready.
 //!
-//! To shard keys, a Reconciler would take some of the objects: the filter belongs into [`Controller::reconciles`].
+//! To shard keys, a Reconciler would take some of the objects: the filter belongs in [`Controller::reconciles`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -72,10 +72,7 @@ pub(super) fn prepare(
             _ => None,
         };
         if !seen.insert((next.target.clone(), subresource)) {
-            return bad(format!(
-                "actions[{at}]: {} is there twice; say in one action what is wanted of it",
-                next.target
-            ));
+            return bad(format!("actions[{at}]: {} appears twice; put it into one action", next.target));
         }
         prepared.push(next);
     }
@@ -156,7 +153,7 @@ fn check_patch(
     match patch_kind {
         PatchKind::Json => metadata::check_operations(&patch),
         PatchKind::Strategic if !is_builtin_group(kind.group()) => {
-            Err(format!("{kind} is no kind of Kubernetes itself, and only those take strategic patches; take merge"))
+            Err(format!("{kind} is not a built-in kind, and only those take strategic patches; take merge"))
         }
         PatchKind::Merge | PatchKind::Strategic if patch.is_object() => metadata::check_patch(&patch),
         PatchKind::Merge | PatchKind::Strategic => Err("the body of a patch is an object".to_owned()),

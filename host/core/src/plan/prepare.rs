@@ -42,7 +42,7 @@ pub fn prepare(
     if spec.builtin && (outcome.status.is_some() || !outcome.conditions.is_empty()) {
         let field = if outcome.status.is_some() { "status" } else { "conditions" };
         return bad(format!(
-            "{field}: {} is a kind of Kubernetes itself, which writes its status; return neither status nor conditions, \
+            "{field}: {} is a built-in kind, whose status Kubernetes writes; return neither status nor conditions, \
              and say what matters in an event or in the status of a kind of your own",
             spec.primary
         ));
@@ -91,13 +91,13 @@ fn prepare_conditions(conditions: &[Condition]) -> Result<Vec<Condition>, GuestF
             return bad(format!("conditions: {STALLED} is the host's own; return a failure when the object is stuck"));
         }
         if is_of_host(name) {
-            return bad(format!("conditions: {name} is the host's own, which tells of evictions that wait"));
+            return bad(format!("conditions: {name}: the host sets this condition for blocked evictions"));
         }
         if !is_condition_type(name) || !is_reason(reason) {
             return bad(format!("conditions: {name:?} with reason {reason:?}: both have to be CamelCase words"));
         }
         if !names.insert(&condition.name) {
-            return bad(format!("conditions: {:?} is there twice", condition.name));
+            return bad(format!("conditions: {:?} appears twice", condition.name));
         }
     }
     Ok(conditions.to_vec())
@@ -163,10 +163,10 @@ fn prepare_children(
             None => prepare_child(spec, primary, child, &mut parsed)?,
         };
         if !keys.insert((next.target.kind.clone(), Arc::clone(&next.key))) {
-            return bad(format!("child {:?}: the key is there twice for {}", child.key, next.target.kind));
+            return bad(format!("child {:?}: the key appears twice for {}", child.key, next.target.kind));
         }
         if !targets.insert(next.target.clone()) {
-            return bad(format!("child {:?}: {} is there twice", child.key, next.target));
+            return bad(format!("child {:?}: {} appears twice", child.key, next.target));
         }
         prepared.push(next);
     }

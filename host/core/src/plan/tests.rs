@@ -184,7 +184,7 @@ fn x6_an_outcome_has_no_status_for_a_built_in_kind() {
     let builtin = ControllerSpec { builtin: true, ..spec() };
     let status = Outcome { status: Some("{}".into()), ..Outcome::default() };
     let message = refusal(&builtin, &status);
-    assert!(message.contains("status: app.example.com/v1alpha1/PodSet is a kind of Kubernetes itself"), "{message}");
+    assert!(message.contains("status: app.example.com/v1alpha1/PodSet is a built-in kind"), "{message}");
     assert!(refusal(&builtin, &condition("Ready")).contains("conditions: "));
     assert!(prepare(&spec(), &primary(), &status, None).is_ok());
     assert!(prepare(&builtin, &primary(), &outcome(vec![child("0", &pod("a"))]), None).is_ok());
@@ -252,7 +252,7 @@ fn x6_metadata_of_the_host_is_refused_by_name() {
     check(
         &outcome(vec![child("0", &pod("a")), child("0", &pod("b"))]),
         vec![],
-        expect![[r#"the outcome was refused: child "0": the key is there twice for v1/Pod"#]],
+        expect![[r#"the outcome was refused: child "0": the key appears twice for v1/Pod"#]],
     );
     let garbage = outcome(vec![Child { key: "0".into(), object: "{".into() }]);
     check(

@@ -90,7 +90,7 @@ fn x6_a_patch_changes_no_metadata_but_labels_and_annotations() {
 fn an_object_is_written_in_one_way_at_a_time() {
     let twice = Outcome { actions: vec![merge(&json!({})), merge(&json!({"spec": {}}))], ..Outcome::default() };
     let message = refusal(&spec(), &twice);
-    assert!(message.contains("actions[1]: Deployment default/web is there twice"), "{message}");
+    assert!(message.contains("actions[1]: Deployment default/web appears twice"), "{message}");
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
     let child = Child { key: "a".into(), object: settings.to_string().into() };
     let outcome = Outcome { children: Some(vec![child]), actions: vec![apply(&settings)], ..Outcome::default() };
