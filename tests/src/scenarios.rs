@@ -358,7 +358,7 @@ scenarios! {
     w2_w3_a_call_with_unchanged_inputs_is_not_repeated: "w2-unchanged",
     q3_a_requeue_is_honoured: "q3-requeue",
     l1_a_bad_version_leaves_the_old_one_serving: "l1-reload",
-    l2_a_kind_has_one_plugin: "l2-claims",
+    l2_a_kind_has_one_plugin: "l2-owned-kinds",
     l3_a_plugin_that_is_removed_takes_nothing_with_it: "l3-removed",
     l3_finalizers_of_a_removed_plugin_are_reported_and_a_version_without_finalizer_removes_them: "l3-finalizers",
     l4_a_crd_that_is_deleted_is_created_again: "l4-crd",

@@ -25,15 +25,15 @@ pub fn of(name: &Arc<str>) -> ObjectRef {
 
 /// The part of a Plugin object's status that the host reads back.
 #[derive(Deserialize, Default, Debug)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Shown {
     /// When the object was created, as the API server writes it.
     #[serde(skip)]
     pub created: String,
     /// The digest of the serving version.
     pub digest: Option<String>,
-    /// What the plugin has for itself.
-    pub claims: Vec<String>,
+    /// The kinds that the plugin owns.
+    pub owned_kinds: Vec<String>,
     /// Its conditions.
     pub conditions: Vec<ShownCondition>,
 }

@@ -31,7 +31,7 @@ fn of(component: &[u8], number: usize) -> Result<Vec<u8>> {
     let mut variant = component.to_vec();
     let places = component.windows(GROUP.len()).enumerate().filter(|(_, window)| *window == GROUP).map(|(at, _)| at);
     let places = places.collect::<Vec<_>>();
-    // If some were missed, two plugins would claim one kind, and one of them would not become ready.
+    // If some were missed, two plugins would own one kind, and one of them would not become ready.
     ensure!(!places.is_empty(), "the component does not contain the text {}", String::from_utf8_lossy(GROUP));
     for at in places {
         variant[at..at + GROUP.len()].copy_from_slice(&group);

@@ -215,11 +215,11 @@ fn push_refuses_a_component_over_the_limit_of_a_configmap_with_alternatives() {
 
 #[test]
 fn l2_a_kind_has_one_plugin_and_the_second_gets_it_when_the_first_is_removed() {
-    let mut world = World::with_podset("claims");
+    let mut world = World::with_podset("owned-kinds");
     let mut other = podset_bytes();
     append_custom_section(&mut other, b"another");
     world.offer_bytes("second", &other);
-    let message = world.wait_condition("second", "Established", "False", "KindClaimed");
+    let message = world.wait_condition("second", "Established", "False", "KindOwned");
     assert!(message.contains("\"podset\""), "{message}");
     world.withdraw("podset");
     world.wait_ready("second");

@@ -18,7 +18,6 @@ use crate::store::Change;
 
 mod admission;
 mod audits;
-mod claims;
 mod component;
 mod condition;
 mod conditions;
@@ -28,6 +27,7 @@ mod faults;
 mod health;
 mod informers;
 mod kind_owners;
+mod kind_ownership;
 mod leftovers;
 mod names;
 mod orphans;
@@ -145,7 +145,7 @@ impl Lifecycle {
     pub fn on_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
-        self.on_claims_changed(&name, change, cx);
+        self.on_owned_kinds_changed(&name, change, cx);
         if self.plugins.contains_key(&name) {
             self.retry_name(&name, cx);
             self.mark_dirty(&name);

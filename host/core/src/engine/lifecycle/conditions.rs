@@ -68,9 +68,9 @@ impl Lifecycle {
                 insert("componentBytes", json!(accepted.component_bytes));
             }
         }
-        let claims = claims(plugin, shown);
-        if !claims.is_empty() {
-            insert("claims", json!(claims));
+        let owned_kinds = owned_kinds(plugin, shown);
+        if !owned_kinds.is_empty() {
+            insert("ownedKinds", json!(owned_kinds));
         }
         if let Some(source) = plugin.source() {
             insert("source", json!(&**source));
@@ -215,13 +215,13 @@ fn established(plugin: &Plugin) -> Condition {
     }
 }
 
-/// A plugin whose component is being compiled, as after a restart, keeps the claims that it shows.
-fn claims(plugin: &Plugin, shown: &Shown) -> Vec<String> {
+/// A plugin whose component is being compiled, as after a restart, keeps the kinds that it shows.
+fn owned_kinds(plugin: &Plugin, shown: &Shown) -> Vec<String> {
     let is_compiling = plugin.candidate.as_ref().is_some_and(|candidate| matches!(candidate.stage, Stage::Compiling));
     if is_compiling && plugin.active.is_none() {
-        return shown.claims.clone();
+        return shown.owned_kinds.clone();
     }
-    plugin.requirements.claims.keys().map(ToString::to_string).collect()
+    plugin.requirements.owned_kinds.iter().map(ToString::to_string).collect()
 }
 
 fn kinds(manifest: &Manifest) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The owner of each kind (L2): the first plugin that claims it, until it is removed.
+//! The owner of each kind (L2): the first plugin that needs it, until it is removed.
 //!
 //! A kind whose status a plugin writes has one plugin. A built-in kind, whose status plugins do not write, may have
 //! several, but its children of one kind have one, because each plugin would prune the other's. Predicates make no
@@ -10,36 +10,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::claims::{Claim, Edge, Resource, edges};
+use super::kind_ownership::{Edge, KindOwnership, Resource, edges};
 use super::plugin::RefusedBy;
 use crate::engine::context::{Context, remove_member};
 use crate::manifest::Manifest;
-use crate::object::Kind;
 use crate::refusal::Refusal;
 
 #[derive(Debug, Default)]
 pub(super) struct KindOwners {
-    by_claim: BTreeMap<Claim, (Arc<str>, Kind)>,
+    owners: BTreeMap<KindOwnership, Arc<str>>,
     /// The plugins that declare each edge.
     by_edge: BTreeMap<Edge, BTreeSet<Arc<str>>>,
 }
 
 impl KindOwners {
-    /// The plugin that has a claim.
-    pub fn owner(&self, claim: &Claim) -> Option<&Arc<str>> {
-        self.by_claim.get(claim).map(|(plugin, _)| plugin)
+    pub fn owner(&self, owned: &KindOwnership) -> Option<&Arc<str>> {
+        self.owners.get(owned)
     }
 
-    /// Replaces the claims of a plugin. Returns whether it released one.
-    pub fn exchange(&mut self, name: &Arc<str>, before: &BTreeMap<Claim, Kind>, after: &BTreeMap<Claim, Kind>) -> bool {
-        let released: Vec<&Claim> = before.keys().filter(|claim| !after.contains_key(*claim)).collect();
-        for claim in &released {
-            self.by_claim.remove(*claim);
+    /// Replaces the kinds that a plugin owns. Returns whether it released one.
+    pub fn exchange(
+        &mut self,
+        name: &Arc<str>,
+        before: &BTreeSet<KindOwnership>,
+        after: &BTreeSet<KindOwnership>,
+    ) -> bool {
+        for released in before.difference(after) {
+            self.owners.remove(released);
         }
-        for (claim, kind) in after {
-            self.by_claim.insert(claim.clone(), (Arc::clone(name), kind.clone()));
+        for owned in after {
+            self.owners.insert(owned.clone(), Arc::clone(name));
         }
-        !released.is_empty()
+        !before.is_subset(after)
     }
 
     /// As [`Self::exchange`], of edges.
@@ -83,8 +85,8 @@ impl KindOwners {
 
 impl Lifecycle {
     pub(super) fn cannot_own(&self, name: &Arc<str>, manifest: &Manifest, cx: &Context<'_>) -> Option<Refusal> {
-        let claims: BTreeSet<Claim> = manifest.controllers.iter().flat_map(Claim::all_of).collect();
-        self.owned_by_another(name, &claims).or_else(|| self.owned_elsewhere(name, &claims, cx)).or_else(|| {
+        let wanted: BTreeSet<KindOwnership> = manifest.controllers.iter().flat_map(KindOwnership::all_of).collect();
+        self.owned_by_another(name, &wanted).or_else(|| self.owned_elsewhere(name, &wanted, cx)).or_else(|| {
             let path = self.kind_owners.cycle(&manifest.controllers.iter().flat_map(edges).collect())?;
             let path = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" owns ");
             let message = format!(
@@ -95,20 +97,10 @@ impl Lifecycle {
         })
     }
 
-    fn owned_by_another(&self, name: &Arc<str>, claims: &BTreeSet<Claim>) -> Option<Refusal> {
-        let mut held = claims.iter().filter_map(|claim| Some((self.kind_owners.by_claim.get(claim)?, claim)));
-        let ((other, theirs), claim) = held.find(|((other, _), _)| other != name)?;
-        let message = match &claim.children {
-            None => format!(
-                "{theirs} is reconciled by the plugin {other:?} already; a kind has one plugin. Remove one of the two"
-            ),
-            Some(children) => format!(
-                "the plugin {other:?} owns {} of {theirs} already; each would delete what the other wants. Remove one of \
-                 the two, or let one of them own another kind",
-                children.kind
-            ),
-        };
-        Some(Refusal::new("KindClaimed", message))
+    fn owned_by_another(&self, name: &Arc<str>, wanted: &BTreeSet<KindOwnership>) -> Option<Refusal> {
+        let mut held = wanted.iter().filter_map(|wanted| Some((wanted, self.kind_owners.owner(wanted)?)));
+        let (owned, other) = held.find(|(_, other)| *other != name)?;
+        Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
     }
 
     /// Plugins that were refused because of a kind's owner, and would not be now.
@@ -128,9 +120,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_read_as_they_are_shown() {
+    fn owned_kinds_are_read_as_they_are_shown() {
         for text in ["PodSet.app.example.com", "Node", "Deployment.apps/ConfigMap", "Node/Lease.coordination.k8s.io"] {
-            assert_eq!(Claim::parse(text).to_string(), text);
+            assert_eq!(KindOwnership::parse(text).to_string(), text);
         }
     }
 }

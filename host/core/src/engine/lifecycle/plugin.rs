@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::claims::{Claim, edges};
+use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
 use crate::component::{Offer, Version};
 use crate::expectation::Expectation;
@@ -148,11 +148,9 @@ impl Plugin {
     pub fn requires(&self) -> Requirements {
         let serving = self.active.as_ref().map(|active| &active.manifest);
         let coming = self.candidate.as_ref().and_then(|candidate| Stage::manifest(&candidate.stage));
-        let (mut claims, mut all_edges) = (BTreeMap::new(), BTreeSet::new());
+        let (mut owned_kinds, mut all_edges) = (BTreeSet::new(), BTreeSet::new());
         for controller in serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers) {
-            for claim in Claim::all_of(controller) {
-                claims.entry(claim).or_insert_with(|| controller.primary.clone());
-            }
+            owned_kinds.extend(KindOwnership::all_of(controller));
             all_edges.extend(edges(controller));
         }
         let registered = self.registered().into_iter().flat_map(|(manifest, _)| &manifest.custom_resources);
@@ -161,7 +159,7 @@ impl Plugin {
         Requirements {
             kinds: self.kinds().collect(),
             digests: offered.chain(serving).cloned().collect(),
-            claims,
+            owned_kinds,
             edges: all_edges,
             defines: registered.flat_map(|crd| crd.kinds.iter().cloned()).collect(),
         }

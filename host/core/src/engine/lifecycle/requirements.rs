@@ -1,11 +1,11 @@
 //! What each plugin requires of shared things: informers, components, owned kinds (L2). Requirements are stored by
 //! plugin, so that a change of one plugin costs nothing for the others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::claims::{Claim, Edge};
+use super::kind_ownership::{Edge, KindOwnership};
 use crate::digest::Digest;
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
@@ -18,8 +18,8 @@ pub(super) struct Requirements {
     pub kinds: BTreeSet<Kind>,
     /// The components of its offered and serving versions.
     pub digests: BTreeSet<Digest>,
-    /// Its claims, with the primary kind in the version that the manifest names first.
-    pub claims: BTreeMap<Claim, Kind>,
+    /// What it owns.
+    pub owned_kinds: BTreeSet<KindOwnership>,
     /// Which kinds it lets own which.
     pub edges: BTreeSet<Edge>,
     /// The kinds of its CRDs.
@@ -27,7 +27,7 @@ pub(super) struct Requirements {
 }
 
 impl Lifecycle {
-    /// Updates informers, components and claims to the current requirements of a plugin.
+    /// Updates informers, components and owned kinds to the current requirements of a plugin.
     pub(super) fn require(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let after = plugin.requires();
@@ -69,7 +69,7 @@ impl Lifecycle {
         for kind in after.defines.difference(&before.defines) {
             self.definitions.entry(kind.clone()).or_default().insert(Arc::clone(name));
         }
-        let are_free = self.kind_owners.exchange(name, &before.claims, &after.claims);
+        let are_free = self.kind_owners.exchange(name, &before.owned_kinds, &after.owned_kinds);
         if self.kind_owners.exchange_edges(name, &before.edges, &after.edges) | are_free {
             cx.notify_lifecycle(ToLifecycle::KindsReleased);
         }

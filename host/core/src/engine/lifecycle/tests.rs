@@ -421,7 +421,7 @@ fn l2_kinds_released_brings_up_the_first_plugin_that_waits_for_them_and_no_other
     for name in ["second", "third"] {
         alone.offer(name, "1");
         alone.settle();
-        assert_eq!(alone.ready(name), "False KindClaimed");
+        assert_eq!(alone.ready(name), "False KindOwned");
     }
     alone.log();
     alone.take(ToLifecycle::KindsReleased);
@@ -431,7 +431,7 @@ fn l2_kinds_released_brings_up_the_first_plugin_that_waits_for_them_and_no_other
     assert!(!alone.log().iter().any(|line| line.starts_with("register")), "another kind is free");
     alone.gone("podset");
     assert!(alone.log().contains(&"kinds released".to_owned()));
-    assert_eq!(alone.ready("second"), "False KindClaimed", "before the message");
+    assert_eq!(alone.ready("second"), "False KindOwned", "before the message");
     alone.take(ToLifecycle::KindsReleased);
     let log = alone.log();
     assert_eq!(log.iter().filter(|line| line.starts_with("register")).count(), 1, "{log:?}");
@@ -442,7 +442,7 @@ fn l2_kinds_released_brings_up_the_first_plugin_that_waits_for_them_and_no_other
     alone.settle();
     assert_eq!(
         (alone.ready("second"), alone.ready("third")),
-        ("True Serving".to_owned(), "False KindClaimed".to_owned())
+        ("True Serving".to_owned(), "False KindOwned".to_owned())
     );
     // A version that turns to another kind releases its own as well.
     alone.log();

@@ -28,7 +28,7 @@ fn l2_plugins_share_a_built_in_kind_but_not_its_children_of_one_kind() {
     offer(&mut host, 2, &[]);
     assert_eq!((host.why_unready(0), host.why_unready(2)), (None, None));
     let why = host.why_unready(1).expect("it owns the children's kind of the first");
-    assert!(why.contains("\"plugin-0000\" owns ConfigMap of apps/v1/Deployment already"), "{why}");
+    assert!(why.contains("\"plugin-0000\" owns ConfigMap of Deployment.apps;"), "{why}");
     host.create_objects_of(&deployment(), 1);
     assert_eq!(writers(&host), [plugin_name(0)], "the third does not own ConfigMaps");
     // The second serves when the first is removed, and does not need the third.

@@ -1,4 +1,4 @@
-//! Two hosts whose plugins, under two names, claim one kind: one of them serves it, and both know which.
+//! Two hosts whose plugins, under two names, own one kind: one of them serves it, and both know which.
 
 use super::*;
 
@@ -111,8 +111,8 @@ impl Cluster {
         self.hosts[number] = host;
     }
 
-    fn claims(&self, number: usize) -> &Value {
-        &self.hosts[number].objects[&plugin_object(&plugin_name(number))]["status"]["claims"]
+    fn owned_kinds(&self, number: usize) -> &Value {
+        &self.hosts[number].objects[&plugin_object(&plugin_name(number))]["status"]["ownedKinds"]
     }
 
     fn refusals(&self, number: usize) -> Vec<String> {
@@ -126,7 +126,7 @@ impl Cluster {
 
 fn refusal(other: usize) -> String {
     format!(
-        "KindClaimedElsewhere: Kind0000.example.com is reconciled by the plugin \"plugin-000{other}\" of the host of namespace \
+        "KindOwnedElsewhere: Kind0000.example.com is reconciled by the plugin \"plugin-000{other}\" of the host of namespace \
          host-{other}; a kind has one plugin in a cluster. Remove one of the two; if that host is gone for good, kubectl \
          delete plugin plugin-000{other}"
     )
@@ -136,7 +136,7 @@ fn refusal(other: usize) -> String {
 fn l2_a_plugin_whose_kind_another_hosts_has_under_another_name_waits_until_that_is_gone_and_says_so() {
     let mut cluster = Cluster::started();
     cluster.hosts[1].offer(1);
-    assert_eq!(*cluster.claims(1), json!(["Kind0000.example.com"]));
+    assert_eq!(*cluster.owned_kinds(1), json!(["Kind0000.example.com"]));
     cluster.settle();
     cluster.hosts[0].offer(0);
     cluster.settle();
@@ -145,11 +145,8 @@ fn l2_a_plugin_whose_kind_another_hosts_has_under_another_name_waits_until_that_
     let object = &cluster.hosts[0].objects[&plugin_object(&plugin_name(0))];
     let conditions = object["status"]["conditions"].as_array().unwrap();
     let reason = |name| &conditions.iter().find(|condition| condition["type"] == name).unwrap()["reason"];
-    assert_eq!(
-        (reason("Established"), reason("Ready")),
-        (&json!("KindClaimedElsewhere"), &json!("KindClaimedElsewhere"))
-    );
-    assert_eq!(*cluster.claims(0), Value::Null, "it has nothing for itself");
+    assert_eq!((reason("Established"), reason("Ready")), (&json!("KindOwnedElsewhere"), &json!("KindOwnedElsewhere")));
+    assert_eq!(*cluster.owned_kinds(0), Value::Null, "it owns nothing");
 
     cluster.withdraw(1);
     cluster.settle();
@@ -185,10 +182,10 @@ fn l2_of_two_hosts_that_serve_one_kind_the_one_whose_plugin_is_younger_gives_way
 }
 
 #[test]
-fn l2_hosts_that_both_restart_while_both_objects_show_the_claim_come_to_one_that_serves() {
+fn l2_hosts_that_both_restart_while_both_objects_show_the_kind_come_to_one_that_serves() {
     for order in [[0, 1], [1, 0]] {
         let mut cluster = Cluster::serving_both([1_000, 9_000]);
-        // Each has shown its claim, and both end before either has seen the other's.
+        // Each has shown its kind, and both end before either has seen the other's.
         let objects: Vec<(ObjectRef, Value)> = (0..2)
             .map(|number| plugin_object(&plugin_name(number)))
             .zip(&cluster.hosts)
@@ -225,7 +222,7 @@ fn l2_what_a_dead_host_left_holds_its_kind_until_somebody_deletes_it_and_what_is
         json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin",
             "metadata": {"name": name, "uid": name, "labels": labels},
-            "spec": {}, "status": {"claims": ["Kind0000.example.com"]},
+            "spec": {}, "status": {"ownedKinds": ["Kind0000.example.com"]},
         })
     };
     let mut cluster = Cluster::started();

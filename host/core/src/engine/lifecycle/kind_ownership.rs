@@ -1,4 +1,4 @@
-//! Claims: what only one plugin of a cluster may have, and the edges of ownership between kinds.
+//! Ownership of kinds: what only one plugin of a cluster may have, and the edges of ownership between kinds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,15 +40,15 @@ pub(super) fn edges(controller: &ControllerSpec) -> impl Iterator<Item = Edge> {
     controller.owns.iter().map(|owned| (Resource::of(&controller.primary), Resource::of(&owned.kind)))
 }
 
-/// What only one plugin may have.
+/// What only one plugin may have: a kind, or the children of one kind that it owns for a built-in kind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Claim {
+pub(super) struct KindOwnership {
     pub primary: Resource,
     /// None: the kind as a whole.
     pub children: Option<Resource>,
 }
 
-impl Claim {
+impl KindOwnership {
     pub fn all_of(controller: &ControllerSpec) -> Vec<Self> {
         let primary = Resource::of(&controller.primary);
         if !controller.builtin {
@@ -63,9 +63,23 @@ impl Claim {
         let (primary, children) = text.split_once('/').map_or((text, None), |(primary, it)| (primary, Some(it)));
         Self { primary: Resource::parse(primary), children: children.map(Resource::parse) }
     }
+
+    /// Why nobody else may have it beside `owner`, such as `the plugin "a"`.
+    pub fn conflict(&self, owner: &str) -> String {
+        let primary = &self.primary;
+        match &self.children {
+            None => {
+                format!("{primary} is reconciled by {owner}; a kind has one plugin in a cluster. Remove one of the two")
+            }
+            Some(children) => format!(
+                "{owner} owns {children} of {primary}; each would delete what the other wants. Remove one of the two, or \
+                 let one of them own another kind"
+            ),
+        }
+    }
 }
 
-impl fmt::Display for Claim {
+impl fmt::Display for KindOwnership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.primary)?;
         self.children.iter().try_for_each(|children| write!(f, "/{children}"))
