@@ -332,7 +332,7 @@ fn g3_a_restart_with_more_plugins_than_the_cache_once_kept_compiles_none() {
 fn g3_a_cache_that_is_too_small_has_the_same_part_of_the_plugins_at_each_start() {
     let folder = tempfile::tempdir().unwrap();
     // Six of 1,000 bytes and their records.
-    let bounds = Bounds { bytes: 7_000, ..BOUNDS };
+    let bounds = Bounds { bytes: 7_200, ..BOUNDS };
     start(&folder, bounds, 0..20);
     for _ in 0..3 {
         assert_eq!(start(&folder, bounds, 0..20), [0, 1, 2, 3, 4, 5]);
