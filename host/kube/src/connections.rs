@@ -34,8 +34,14 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Unread bytes of one watch, a few of the largest objects: while the host is busy, further ones stay in the API server.
 const WATCH_WINDOW: u32 = 2 << 20;
-/// Unread bytes of a connection: enough for all its watches, so that one that is not read blocks no other.
-const CONNECTION_WINDOW: u32 = WATCH_WINDOW * WATCHES as u32;
+/// Unread bytes of all connections, as when a host with a thousand kinds lists all of them at once.
+const ALL_WINDOWS: u32 = 128 << 20;
+/// A new connection gets this part of what the others leave of [`ALL_WINDOWS`]: 16 MiB for the first, two for the sixteenth,
+/// so for a thousand watches.
+const WINDOW_PART: u32 = 8;
+/// The least window of a connection, which RFC 9113 (§6.9.2) prescribes. Connections that get no more, after some 2,500
+/// watches, add a KiB for each watch to [`ALL_WINDOWS`].
+const MIN_WINDOW: u32 = 65_535;
 
 type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
 /// One connection over HTTP/2, or one per request over HTTP/1.1; opened at the first request.
@@ -45,6 +51,8 @@ type HttpClient = legacy::Client<Connector, Body>;
 struct Connection<C> {
     client: C,
     class: Class,
+    /// Its unread bytes. Watches that are not read may fill it and delay the others, but all are read by one event loop.
+    window: u32,
     /// A watch got no response over it in time, or an error: it may be dead. No further watch is opened over it; those that
     /// it has stay.
     avoided: AtomicBool,
@@ -56,12 +64,13 @@ struct Connections<C, F> {
     make: F,
 }
 
-impl<C, F: Fn() -> C> Connections<C, F> {
+impl<C, F: Fn(u32) -> C> Connections<C, F> {
     fn new(make: F) -> Self {
         Self { open: Mutex::default(), make }
     }
 
-    /// A connection for one more watch, which has to respond until the deadline, if there is one. Of those that are shared the oldest with room, so that those of a burst become empty.
+    /// A connection for one more watch, whose response is due at the deadline. Of those that are shared the oldest with room,
+    /// so that those of a burst become empty.
     fn take(&self, class: Class, deadline: Option<Instant>) -> Opening<C> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|connection| watches(connection) > 0);
@@ -75,10 +84,19 @@ impl<C, F: Fn() -> C> Connections<C, F> {
         if let Some(connection) = open.iter().find(has_room).filter(|_| class == Class::Shared) {
             return Opening { connection: Arc::clone(connection), deadline };
         }
-        let connection = Arc::new(Connection { client: (self.make)(), class, avoided: AtomicBool::new(false) });
+        let window = window(class, open.iter().map(|connection| connection.window));
+        let client = (self.make)(window);
+        let connection = Arc::new(Connection { client, class, window, avoided: AtomicBool::new(false) });
         open.push(Arc::clone(&connection));
         Opening { connection, deadline }
     }
+}
+
+/// The window of a connection beside others with these.
+fn window(class: Class, others: impl Iterator<Item = u32>) -> u32 {
+    let part = ALL_WINDOWS.saturating_sub(others.sum()) / WINDOW_PART;
+    let most = if class == Class::Own { WATCH_WINDOW } else { ALL_WINDOWS };
+    part.clamp(MIN_WINDOW, most)
 }
 
 /// The references to a connection, without that of the list.
@@ -120,7 +138,7 @@ impl<C> Drop for Opening<C> {
 /// gets ([`Class`]) and how long it may wait there ([`Deadline`]).
 pub(crate) fn client(config: &Config, connect_timeout: Duration) -> Result<Client, kube::Error> {
     let connector = connector(config, connect_timeout)?;
-    let connections = Arc::new(Connections::new(move || http_client(connector.clone())));
+    let connections = Arc::new(Connections::new(move |window| http_client(connector.clone(), window)));
     let service = tower::service_fn(move |request: Request<Body>| {
         let extensions = request.extensions();
         let deadline = extensions.get().map(|Deadline(deadline)| *deadline);
@@ -158,7 +176,7 @@ fn connector(config: &Config, connect_timeout: Duration) -> Result<Connector, ku
     Ok(connector)
 }
 
-fn http_client(connector: Connector) -> HttpClient {
+fn http_client(connector: Connector, window: u32) -> HttpClient {
     legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         // By default a connection accepts no request when it got none for 90 s.
@@ -168,7 +186,7 @@ fn http_client(connector: Connector) -> HttpClient {
         // A connection counts as idle when it accepts no further requests, though its last watch is open.
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(WATCH_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_initial_connection_window_size(window)
         .build(connector)
 }
 

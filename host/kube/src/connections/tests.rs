@@ -119,7 +119,7 @@ async fn watches_of(client: &Client, count: u16) -> Vec<Body> {
 
 #[test]
 fn watches_fill_the_oldest_connection_and_one_without_any_is_dropped() {
-    let connections = Connections::new(|| ());
+    let connections = Connections::new(|_| ());
     let take = || connections.take(Class::Shared, None).responded();
     let mut held: Vec<_> = (0..=2 * WATCHES).map(|_| take()).collect();
     assert_eq!(connections.open.lock().unwrap().len(), 3);
@@ -135,7 +135,7 @@ fn watches_fill_the_oldest_connection_and_one_without_any_is_dropped() {
 fn a_connection_without_a_response_takes_no_other_watch_and_keeps_those_it_has() {
     let endings: [fn(Opening<()>); 2] = [drop, |opening| opening.failed()];
     for (end, deadline) in endings.into_iter().zip([Some(Instant::now()), None]) {
-        let connections = Connections::new(|| ());
+        let connections = Connections::new(|_| ());
         let first = connections.take(Class::Shared, None).responded();
         end(connections.take(Class::Shared, deadline));
         let second = connections.take(Class::Shared, None).responded();
@@ -146,11 +146,28 @@ fn a_connection_without_a_response_takes_no_other_watch_and_keeps_those_it_has()
 
 #[test]
 fn a_watch_that_is_ended_while_it_is_opened_leaves_its_connection_to_others() {
-    let connections = Connections::new(|| ());
+    let connections = Connections::new(|_| ());
     let in_time = Some(Instant::now() + DEADLINE);
     let first = connections.take(Class::Shared, in_time).responded();
     drop(connections.take(Class::Shared, in_time));
     assert!(Arc::ptr_eq(&first, &connections.take(Class::Shared, in_time).responded()));
+}
+
+#[test]
+fn the_windows_of_all_connections_together_are_bounded() {
+    let connections = Connections::new(|window| window);
+    let all = || connections.open.lock().unwrap().iter().map(|connection| connection.window).sum::<u32>();
+    let own: Vec<_> = (0..MAX_OWN).map(|_| connections.take(Class::Own, None).responded()).collect();
+    assert!(own.iter().all(|connection| connection.client == WATCH_WINDOW), "one watch needs no more");
+    let mut shared: Vec<_> = (0..1_000).map(|_| connections.take(Class::Shared, None).responded()).collect();
+    assert!(all() <= ALL_WINDOWS, "{}", all());
+    let least = shared.iter().map(|connection| connection.client).min().unwrap();
+    assert!(least > 1 << 20, "each of a thousand kinds' connections has room for the largest objects: {least}");
+
+    shared.extend((1_000..20_000).map(|_| connections.take(Class::Shared, None).responded()));
+    assert!(all() <= ALL_WINDOWS + 20_000 / u32::from(WATCHES) * MIN_WINDOW, "{}", all());
+    drop((own, shared));
+    assert_eq!(connections.take(Class::Shared, None).connection.window, ALL_WINDOWS / WINDOW_PART);
 }
 
 #[tokio::test]
