@@ -33,6 +33,8 @@ mod tests;
 /// projection has cached: half a MiB of text, one or two milliseconds of the event loop. Beyond it, the controller's
 /// keys under the change's index keys count as affected: they wake, and their own turns pay for the reads.
 const MAX_CUTS_PER_CHANGE: u64 = 8_192;
+/// As many of these units take about a microsecond.
+const CUTS_PER_US: u64 = 4;
 
 /// The keys of each dependency.
 ///
@@ -71,8 +73,27 @@ pub struct FieldChange {
 pub struct Affected {
     /// The keys of dependencies whose results change, sorted and unique.
     pub keys: Vec<Key>,
-    /// The number of dependencies that were compared with the change.
-    pub evaluated: usize,
+    /// The comparisons with each controller's dependencies. One that several controllers have is the first one's.
+    pub compared: BTreeMap<ControllerId, Compared>,
+}
+
+/// The comparisons of a change with the dependencies of one controller.
+#[derive(Debug)]
+pub struct Compared {
+    dependencies: u64,
+    cuts: Budget,
+}
+
+impl Compared {
+    fn none() -> Self {
+        Self { dependencies: 0, cuts: Budget::new(MAX_CUTS_PER_CHANGE) }
+    }
+
+    /// About the time that they took: a microsecond each, and what they projected. It is counted and not measured, so
+    /// that runs are repeatable.
+    pub fn cost_us(&self) -> u64 {
+        self.dependencies + self.cuts.spent() / CUTS_PER_US
+    }
 }
 
 #[derive(Debug)]
@@ -133,13 +154,12 @@ impl DependencyIndex {
     /// The keys that a change affects. Each dependency under its index keys is compared with it once.
     pub fn affected(&self, change: &Change) -> Affected {
         let Some(object) = change.object() else { return Affected::default() };
-        let mut budgets: BTreeMap<Option<ControllerId>, Budget> = BTreeMap::new();
-        let (mut keys, mut sources, mut evaluated) = (Vec::new(), 0, 0);
+        let (mut keys, mut sources, mut compared) = (Vec::new(), 0, BTreeMap::new());
         self.look_up(change, object, |entry| {
-            evaluated += 1;
-            let controller = entry.keys.first().map(|key| key.controller);
-            let budget = budgets.entry(controller).or_insert_with(|| Budget::new(MAX_CUTS_PER_CHANGE));
-            if entry.dependency.dependency().is_affected(change, budget) {
+            let controller = entry.keys.first().expect("an entry is removed with its last key").controller;
+            let compared = compared.entry(controller).or_insert_with(Compared::none);
+            compared.dependencies += 1;
+            if entry.dependency.dependency().is_affected(change, &compared.cuts) {
                 sources += 1;
                 entry.keys.add_to(&mut keys);
             }
@@ -153,7 +173,7 @@ impl DependencyIndex {
             keys.sort();
             keys.dedup();
         }
-        Affected { keys, evaluated }
+        Affected { keys, compared }
     }
 
     /// Calls `found` for every entry under the index keys of a change, once each.

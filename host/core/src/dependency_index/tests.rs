@@ -59,9 +59,14 @@ fn pod() -> Sample {
     Sample::pod("shop", "a")
 }
 
+/// The number of dependencies that were compared with the change.
+fn evaluated(affected: &Affected) -> u64 {
+    affected.compared.values().map(|compared| compared.dependencies).sum()
+}
+
 /// "<evaluated>/<keys>".
 fn text(affected: &Affected) -> String {
-    format!("{}/{}", affected.evaluated, affected.keys.len())
+    format!("{}/{}", evaluated(affected), affected.keys.len())
 }
 
 #[test]
@@ -113,13 +118,13 @@ fn w1_a_change_is_compared_only_with_the_dependencies_under_its_index_keys() {
 
 #[test]
 fn a_query_is_indexed_by_its_label_and_namespace_together() {
-    let check = |selector: &str, namespace: Option<&str>, expected: [usize; 4]| {
+    let check = |selector: &str, namespace: Option<&str>, expected: [u64; 4]| {
         let mut index = DependencyIndex::default();
         let query = query(pods(), selector, namespace, "spec.x");
         index.insert(&"podset".into(), &key(1, 0), &mut read(|view| drop(view.keys(&query).unwrap())));
         let here = [pod().label("app", "web"), pod()];
         let there = ["web", "db"].map(|value| Sample::pod("elsewhere", "a").label("app", value));
-        let evaluated = here.into_iter().chain(there).map(|sample| index.affected(&new(&sample)).evaluated);
+        let evaluated = here.into_iter().chain(there).map(|sample| evaluated(&index.affected(&new(&sample))));
         assert_eq!(evaluated.collect::<Vec<_>>(), expected, "{selector} in {namespace:?}");
     };
     check("app=web", Some("shop"), [1, 0, 0, 0]);
@@ -136,7 +141,7 @@ fn by_field(path: &str, value: &str, namespace: Option<&str>) -> Query {
 
 #[test]
 fn a_query_is_indexed_by_the_value_of_its_field_and_its_namespace_together() {
-    let check = |namespace: Option<&str>, expected: [usize; 3]| {
+    let check = |namespace: Option<&str>, expected: [u64; 3]| {
         let mut index = DependencyIndex::default();
         for number in 0..1_000 {
             let query = by_field("spec.nodeName", &format!("n{number}"), namespace);
@@ -146,7 +151,7 @@ fn a_query_is_indexed_by_the_value_of_its_field_and_its_namespace_together() {
             Sample::pod(namespace, "a").label("app", "web").body(&format!(r#""spec":{{"nodeName":"{node}"}}"#))
         };
         let changes = [new(&on("shop", "n7")), new(&on("elsewhere", "n7")), change(on("shop", "n7"), on("shop", "n8"))];
-        assert_eq!(changes.map(|change| index.affected(&change).evaluated), expected);
+        assert_eq!(changes.map(|change| evaluated(&index.affected(&change))), expected);
     };
     check(None, [1, 1, 2]);
     check(Some("shop"), [1, 0, 2]);
@@ -267,6 +272,8 @@ fn q4_what_one_controller_reads_of_a_change_is_bounded_and_the_others_lose_nothi
     // Each projects two objects of less than a KiB.
     assert_eq!(text(&affected), format!("1001/{}", 1_000 - MAX_CUTS_PER_CHANGE / 32));
     assert!(affected.keys.iter().all(|key| key.controller == ControllerId(1)));
+    let costs_us = affected.compared.values().map(Compared::cost_us).collect::<Vec<_>>();
+    assert_eq!(costs_us, [1_000 + MAX_CUTS_PER_CHANGE / CUTS_PER_US, 1 + 32 / CUTS_PER_US]);
     let not_selected = change(pod(), Sample::pod("shop", "b"));
     let mut index = DependencyIndex::default();
     for number in 0..10_000 {

@@ -75,7 +75,7 @@ impl Reconciler {
             ToReconciler::Withdraw { plugin } => self.withdraw(&plugin, cx),
             ToReconciler::SetReady { plugin, primary, ready } => self.set_ready(&plugin, &primary, ready),
             ToReconciler::Throttle { plugin, until_ms } => {
-                // Each write reports the debts of its own buckets alone, so an earlier time does not replace a later one.
+                // Each write reports its own buckets alone, so an earlier time does not replace a later one.
                 let throttled_ms = self.throttled.entry(plugin).or_default();
                 *throttled_ms = until_ms.max(*throttled_ms);
             }

@@ -59,7 +59,7 @@ impl Budgets {
         Self { most, of_plugin: BTreeMap::new() }
     }
 
-    /// Counts a write of a plugin, which `creates` an object or changes one. Returns why it has to wait before the next.
+    /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait.
     pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool) -> Option<Debt> {
         let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
         if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {

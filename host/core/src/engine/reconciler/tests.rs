@@ -19,6 +19,7 @@ use crate::observation::Observation;
 use crate::query::Query;
 use crate::store::Store;
 use crate::time::Now;
+use crate::view::View;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod faults;
@@ -223,8 +224,14 @@ impl Alone {
 
     /// The first call returns. Every guest reads the Secret that has the name of its object.
     fn returns(&mut self, result: CallResult) {
+        self.returns_with(result, |_| ());
+    }
+
+    /// As [`Self::returns`], with more reads.
+    fn returns_with(&mut self, result: CallResult, reads: impl FnOnce(&mut View)) {
         let mut call = self.calls.pop_front().expect("a call is under way");
         call.view.get(&ObjectRef { kind: kind("Secret"), name: call.object.name.clone() }).unwrap();
+        reads(&mut call.view);
         let conclusion = call.check.conclude(&call.object, result);
         let done = CallDone { conclusion, reads: call.view.into_dependencies(), elapsed_us: 1 };
         self.with(|reconciler, cx| reconciler.on_call_done(call.id, done, cx));
@@ -592,4 +599,35 @@ fn q4_a_plugin_is_charged_for_looks_at_what_it_has_read() {
         (0, 199),
         "a thousand looks, where one or none is charged as 1 µs"
     );
+}
+
+#[test]
+fn q4_a_plugin_pays_for_the_comparisons_of_changes_with_its_reads() {
+    let check = |lists: usize, expected: [&str; 2]| {
+        let mut alone = Alone::serving(&[]);
+        alone.serve("cron", "2", &["CronSet"]);
+        alone.ready("cron", "CronSet", true);
+        alone.change_secret("other");
+        alone.put(object("PodSet", "web"));
+        alone.returns_with(wants(0), |view| {
+            for number in 0..lists {
+                let (selector, fields) = (Some(format!("l{number}!=v")), vec!["metadata.name".to_owned()]);
+                view.list(&Query { selector, fields, ..Query::all(kind("Secret")) }).unwrap();
+            }
+        });
+        alone.put(object("CronSet", "nightly"));
+        alone.returns(wants(0));
+        alone.change_secret("other");
+        assert_eq!(alone.called(), [""; 0], "no result changed");
+        let changes = [("PodSet", "web"), ("CronSet", "nightly")].map(|(of, name)| {
+            let mut changed = object(of, name);
+            (changed["metadata"]["generation"], changed["metadata"]["resourceVersion"]) = (json!(2), json!("100"));
+            alone.store.apply(Object::decode(changed.to_string().as_bytes(), &mut Interner::default()).unwrap())
+        });
+        alone.with(|reconciler, cx| changes.iter().for_each(|change| reconciler.on_change(change, false, cx)));
+        assert_eq!(alone.called(), expected, "{lists} lists");
+    };
+    let (web, nightly) = ("podset/PodSet 1 web", "cron/CronSet 2 nightly");
+    check(0, [web, nightly]);
+    check(100, [nightly, web]);
 }

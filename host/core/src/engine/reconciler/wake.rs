@@ -12,7 +12,8 @@ use crate::workqueue::{ControllerId, Key, Lane};
 
 impl Reconciler {
     /// Wakes the keys that depend on the object before or after the change. A list may merge several changes into one,
-    /// so a change `by_list` is never just the host's own write.
+    /// so a change `by_list` is never just the host's own write. Plugins are charged for what their reads cost here
+    /// (Q4).
     pub fn on_change(&mut self, change: &Change, by_list: bool, cx: &mut Context<'_>) {
         let Some(object) = change.object().cloned() else { return };
         for controller in self.reconcilers_of(&object.kind).iter().copied() {
@@ -26,7 +27,13 @@ impl Reconciler {
         for key in self.waiting.get(&object.reference()).cloned().unwrap_or_default() {
             self.wake(&key, Lane::Live, cx);
         }
-        for key in self.index.affected(change).keys {
+        let affected = self.index.affected(change);
+        for (controller, compared) in &affected.compared {
+            if let Some(controller) = self.controllers.get(controller) {
+                self.queue.charge(&controller.plugin, compared.cost_us());
+            }
+        }
+        for key in affected.keys {
             self.wake(&key, Lane::Live, cx);
         }
     }
