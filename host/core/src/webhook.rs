@@ -1,7 +1,9 @@
 //! The webhook endpoints of the host: addresses, paths and clientConfigs of admission and conversion.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 /// Where the API server reaches the host.
@@ -111,4 +113,19 @@ pub(crate) fn without_managed_fields(mut object: Value) -> Value {
         metadata.remove("managedFields");
     }
     object
+}
+
+/// The same in JSON text, without a tree of the object. None when it is no object.
+pub(crate) fn text_without_managed_fields(object: &RawValue) -> Option<Arc<str>> {
+    type Members<'a> = BTreeMap<String, &'a RawValue>;
+    let mut members: Members = serde_json::from_str(object.get()).ok()?;
+    let metadata = members.get("metadata").and_then(|metadata| {
+        let mut metadata: Members = serde_json::from_str(metadata.get()).ok()?;
+        metadata.remove("managedFields")?;
+        to_raw_value(&metadata).ok()
+    });
+    if let Some(metadata) = &metadata {
+        members.insert("metadata".to_owned(), metadata);
+    }
+    serde_json::to_string(&members).ok().map(Into::into)
 }

@@ -78,6 +78,12 @@ impl Request {
         self.head.uri.query().unwrap_or_default()
     }
 
+    /// The most bytes that [`Request::body`] returns: the Content-Length, if there is one.
+    pub(crate) fn body_bytes(&self) -> usize {
+        let exact = self.body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        exact.map_or(MAX_BODY_BYTES, |bytes| bytes.min(MAX_BODY_BYTES))
+    }
+
     /// Reads the body. The connection counts as idle until it has arrived.
     ///
     /// # Errors

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{AdmissionBackend, AdmissionRequest, Operation, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
-use crate::webhook::{Purpose, cut, without_managed_fields};
+use crate::webhook::{Purpose, cut, text_without_managed_fields};
 
 /// Violations in one response. A person fixes the first few and applies again.
 const MAX_VIOLATIONS: usize = 64;
@@ -27,8 +28,9 @@ pub struct Review {
     resource: String,
     name: String,
     operation: Operation,
-    object: Value,
-    old: Option<Value>,
+    /// JSON text, since a parsed object takes many times as much memory.
+    object: Arc<str>,
+    old: Option<Arc<str>>,
     serving: Arc<AdmissionBackend>,
 }
 
@@ -44,16 +46,17 @@ pub struct Answer {
 }
 
 #[derive(Deserialize)]
-struct RawReview {
+struct RawReview<'a> {
     #[serde(rename = "apiVersion")]
     api_version: String,
     kind: String,
-    request: RawRequest,
+    #[serde(borrow)]
+    request: RawRequest<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawRequest {
+struct RawRequest<'a> {
     uid: String,
     kind: RawKind,
     resource: RawResource,
@@ -62,10 +65,10 @@ struct RawRequest {
     #[serde(default)]
     name: String,
     operation: String,
-    #[serde(default)]
-    object: Value,
-    #[serde(default)]
-    old_object: Value,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +81,17 @@ struct RawKind {
 #[derive(Deserialize)]
 struct RawResource {
     resource: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    metadata: NamedMetadata,
+}
+
+#[derive(Default, Deserialize)]
+struct NamedMetadata {
+    #[serde(default)]
+    name: String,
 }
 
 impl Review {
@@ -97,21 +111,21 @@ impl Review {
         if !request.sub_resource.is_empty() {
             return Err(format!("mortise has no webhook for the subresource {:?}", request.sub_resource));
         }
-        let old = request.old_object.is_object().then(|| without_managed_fields(request.old_object));
+        let old = request.old_object.and_then(text_without_managed_fields);
         let object = match operation {
-            Operation::Create | Operation::Update => without_managed_fields(request.object),
-            Operation::Delete => old.clone().unwrap_or_default(),
+            Operation::Create | Operation::Update => request.object.and_then(text_without_managed_fields),
+            Operation::Delete => old.clone(),
         };
-        if !object.is_object() {
+        let Some(object) = object else {
             return Err("the AdmissionReview carries no object".to_owned());
-        }
+        };
         let api_version = match &*request.kind.group {
             "" => request.kind.version,
             group => format!("{group}/{}", request.kind.version),
         };
         // The request of an object with generateName has no name.
         let name = if request.name.is_empty() {
-            object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+            serde_json::from_str::<Named>(&object).unwrap_or_default().metadata.name
         } else {
             request.name
         };
@@ -140,8 +154,8 @@ impl Review {
         is_served.then(|| AdmissionRequest {
             purpose,
             operation: self.operation,
-            object: self.object.to_string().into(),
-            old: self.old.as_ref().map(|old| old.to_string().into()),
+            object: Arc::clone(&self.object),
+            old: self.old.clone(),
             now_unix_ms,
             config: Arc::clone(&self.serving.config),
         })
@@ -172,9 +186,15 @@ impl Review {
             self.unchecked(500, "InternalError", &message, Some(fault))
         };
         match verdict {
-            Verdict::Completed(completed) => match defaults::patch(&self.object, &completed) {
-                Ok(patch) => self.allow(patch, Vec::new(), None),
-                Err(message) => at_fault(GuestFault::BadOutcome { message }),
+            Verdict::Completed(completed) => match serde_json::from_str(&self.object) {
+                Ok(object) => match defaults::patch(&object, &completed) {
+                    Ok(patch) => self.allow(patch, Vec::new(), None),
+                    Err(message) => at_fault(GuestFault::BadOutcome { message }),
+                },
+                // Its text was skipped, not parsed: it may be nested more than 128 deep.
+                Err(error) => {
+                    self.unchecked(500, "InternalError", &format!("the object cannot be read: {error}"), None)
+                }
             },
             Verdict::Checked { violations, warnings } if violations.is_empty() => self.allow(None, warnings, None),
             Verdict::Checked { violations, warnings } => self.violated(&violations, &warnings),

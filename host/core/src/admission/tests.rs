@@ -97,6 +97,19 @@ fn a_request_has_the_stored_object_and_the_new_one_without_managed_fields() {
 }
 
 #[test]
+fn the_guest_gets_the_text_that_the_api_server_sent() {
+    let body = r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u-1", "operation": "UPDATE", "resource": {"resource": "greetings"},
+        "kind": {"group": "example.com", "version": "v1", "kind": "Greeting"},
+        "object": {"spec": {"b": 1.50, "a": "\u00e9"}, "metadata": {"managedFields": [{}], "name": "a"}},
+        "oldObject": {"metadata": {}}}}"#;
+    let review = Review::parse(body.as_bytes(), &Arc::new(serving(spec()))).unwrap();
+    let request = review.request(Purpose::Validate, 0).unwrap();
+    assert_eq!(&*request.object, r#"{"metadata":{"name":"a"},"spec":{"b": 1.50, "a": "\u00e9"}}"#);
+    assert_eq!((request.old.as_deref(), review.name()), (Some(r#"{"metadata":{}}"#), "a"));
+}
+
+#[test]
 fn a_kind_that_the_new_version_does_not_know_is_admitted_and_another_version_of_its_kind_waits() {
     let admits = |api_version: &str, kind: &str| {
         let spec = AdmissionSpec { kind: Kind::new(api_version, kind), ..spec() };

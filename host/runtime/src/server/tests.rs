@@ -118,6 +118,25 @@ async fn a_request_that_is_too_large_is_refused_before_it_is_read() {
     send(&mut connect(address, &authority.certificate).await.unwrap(), POST, "/validate/a {}").await;
 }
 
+async fn say_bytes(request: Request) -> Response {
+    text(StatusCode::OK, request.body_bytes().to_string())
+}
+
+#[tokio::test]
+async fn a_body_has_as_many_bytes_as_its_head_says_or_the_most() {
+    let address = serve_on_loopback(say_bytes).await;
+    for (head, bytes) in [
+        ("Content-Length: 2".to_owned(), 2),
+        ("Transfer-Encoding: chunked".to_owned(), MAX_BODY_BYTES),
+        (format!("Content-Length: {}", MAX_BODY_BYTES + 1), MAX_BODY_BYTES),
+    ] {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let request = format!("POST /a HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n");
+        let response = send(&mut stream, &request, &format!("\r\n\r\n{bytes}")).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_idle_connections_take_no_place_from_a_probe() {
     let limit = getrlimit(Resource::Nofile);

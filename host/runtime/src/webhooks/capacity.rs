@@ -1,4 +1,4 @@
-//! Bounds the webhook requests in flight, by plugin: a request gets a permit before its body is read, or is refused at
+//! Bounds the webhook requests in flight and the bytes of their bodies, by plugin: a request gets a permit before its body is read, or is refused at
 //! once. Nothing waits here: a request that waited would keep its connection, and connections are what is shared.
 
 use std::collections::BTreeMap;
@@ -18,6 +18,10 @@ mod tests;
 /// A plugin alone has up to 32, which is several for each worker. However many spin, up to 48 of them, every other
 /// plugin has its first one.
 const REQUESTS: Limit = Limit { all: MAX_CONNECTIONS - 16, shared: 64 };
+/// The bytes of their bodies. The guest's request holds as much again, since a review keeps its objects as text.
+///
+/// A plugin alone has up to five reviews of the largest objects that etcd takes, at 3 MiB each; most have some 10 KiB.
+const BYTES: Limit = Limit { all: 64 << 20, shared: 32 << 20 };
 /// client-go, and so the API server, sends a request again after this time, ten times or until the webhook's timeout.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
@@ -38,31 +42,51 @@ impl Limit {
     }
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+struct Usage {
+    requests: usize,
+    bytes: usize,
+}
+
+impl Usage {
+    fn add(&mut self, bytes: usize) {
+        self.requests += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: usize) {
+        self.requests -= 1;
+        self.bytes -= bytes;
+    }
+}
+
 /// What is in use.
 #[derive(Default, Debug)]
 struct InUse {
-    by_plugin: BTreeMap<Arc<str>, usize>,
-    requests: usize,
+    by_plugin: BTreeMap<Arc<str>, Usage>,
+    all: Usage,
 }
 
 impl InUse {
-    fn enter(&mut self, plugin: &Arc<str>) -> bool {
-        let own = self.by_plugin.get(plugin).copied().unwrap_or_default();
-        let is_allowed = REQUESTS.allows(1, own, self.requests);
+    fn enter(&mut self, plugin: &Arc<str>, bytes: usize) -> bool {
+        let mut own = self.by_plugin.get(plugin).copied().unwrap_or_default();
+        let is_allowed =
+            REQUESTS.allows(1, own.requests, self.all.requests) && BYTES.allows(bytes, own.bytes, self.all.bytes);
         if is_allowed {
-            self.by_plugin.insert(Arc::clone(plugin), own + 1);
-            self.requests += 1;
+            own.add(bytes);
+            self.by_plugin.insert(Arc::clone(plugin), own);
+            self.all.add(bytes);
         }
         is_allowed
     }
 
-    fn leave(&mut self, plugin: &Arc<str>) {
+    fn leave(&mut self, plugin: &Arc<str>, bytes: usize) {
         let own = self.by_plugin.get_mut(plugin).expect("a request in flight is counted");
-        *own -= 1;
-        if *own == 0 {
+        own.remove(bytes);
+        if own.requests == 0 {
             self.by_plugin.remove(plugin);
         }
-        self.requests -= 1;
+        self.all.remove(bytes);
     }
 }
 
@@ -75,14 +99,15 @@ pub(crate) struct Capacity(Arc<Mutex<InUse>>);
 pub(super) struct Permit {
     capacity: Capacity,
     plugin: Arc<str>,
+    bytes: usize,
 }
 
 impl Capacity {
-    /// None when the plugin has its part, or all have.
-    pub(super) fn enter(&self, plugin: &str) -> Option<Arc<Permit>> {
+    /// For a request whose body has so many bytes at most. None when the plugin has its part, or all have.
+    pub(super) fn enter(&self, plugin: &str, bytes: usize) -> Option<Arc<Permit>> {
         let plugin = plugin.into();
-        let is_allowed = self.lock().enter(&plugin);
-        is_allowed.then(|| Arc::new(Permit { capacity: self.clone(), plugin }))
+        let is_allowed = self.lock().enter(&plugin, bytes);
+        is_allowed.then(|| Arc::new(Permit { capacity: self.clone(), plugin, bytes }))
     }
 
     fn lock(&self) -> MutexGuard<'_, InUse> {
@@ -92,7 +117,7 @@ impl Capacity {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.capacity.lock().leave(&self.plugin);
+        self.capacity.lock().leave(&self.plugin, self.bytes);
     }
 }
 
@@ -100,7 +125,8 @@ impl Drop for Permit {
 /// its body. With Retry-After the API server tries again within the webhook's timeout, then applies the failurePolicy;
 /// of a 429 it shows the message only if the body is a Status.
 pub(super) fn refusal(plugin: &str) -> Response {
-    let message = format!("mortise has too many requests for the plugin {plugin:?} in progress; try again");
+    let message =
+        format!("mortise has too many or too large requests for the plugin {plugin:?} in progress; try again");
     let mut response = json_of(
         StatusCode::TOO_MANY_REQUESTS,
         json!({

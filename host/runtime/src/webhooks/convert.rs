@@ -28,6 +28,8 @@ impl Reviewer {
             Err(response) => return *response,
         };
         let review = Review::parse(&body);
+        // The review has copies of what it keeps.
+        drop(body);
         let Some(route) = self.webhooks.converter(name) else {
             let why =
                 format!("the plugin {name:?} does not convert yet; `kubectl get plugin {name}` shows how far it is");

@@ -47,7 +47,7 @@ impl Reviewer {
         if request.method() != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook request is a POST");
         }
-        let Some(permit) = self.capacity.enter(name) else {
+        let Some(permit) = self.capacity.enter(name, request.body_bytes()) else {
             let is_served = match subject {
                 Subject::Admission(_) => self.webhooks.route(name).is_some(),
                 Subject::Conversion => self.webhooks.converter(name).is_some(),
@@ -105,7 +105,10 @@ impl Reviewer {
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
-        let review = match Review::parse(&body, &route.backend) {
+        let review = Review::parse(&body, &route.backend);
+        // The review has copies of what it keeps.
+        drop(body);
+        let review = match review {
             Ok(review) => review,
             Err(why) => {
                 counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());

@@ -13,8 +13,12 @@ use crate::testing::{DEADLINE, serve_on_loopback};
 
 /// Takes permits until none is left; returns their number.
 fn fill(in_use: &mut InUse, plugin: &str) -> usize {
+    fill_with(in_use, plugin, 0)
+}
+
+fn fill_with(in_use: &mut InUse, plugin: &str, bytes: usize) -> usize {
     let plugin = plugin.into();
-    (0..).take_while(|_| in_use.enter(&plugin)).count()
+    (0..).take_while(|_| in_use.enter(&plugin, bytes)).count()
 }
 
 #[test]
@@ -24,7 +28,7 @@ fn q4_a_plugin_alone_has_half_of_what_is_shared_and_each_other_one_has_its_first
     assert_eq!(fill(&mut in_use, "second"), REQUESTS.shared / 4);
     let others = (0..46).map(|number| fill(&mut in_use, &format!("other-{number}")));
     assert!(others.min().unwrap() >= 1);
-    assert!(in_use.enter(&"healthy".into()));
+    assert!(in_use.enter(&"healthy".into(), 0));
 }
 
 #[test]
@@ -32,14 +36,14 @@ fn permits_end_before_connections_do() {
     let mut in_use = InUse::default();
     let plugins: Vec<Arc<str>> = (0..REQUESTS.all).map(|number| format!("plugin-{number}").into()).collect();
     for plugin in &plugins {
-        assert!(in_use.enter(plugin), "{plugin} has its first");
+        assert!(in_use.enter(plugin, 0), "{plugin} has its first");
     }
-    assert!(!in_use.enter(&plugins[0]) && !in_use.enter(&"one-more".into()));
-    in_use.leave(&plugins[0]);
-    assert!(in_use.enter(&"one-more".into()));
-    in_use.leave(&"one-more".into());
-    plugins[1..].iter().for_each(|plugin| in_use.leave(plugin));
-    assert!(in_use.by_plugin.is_empty() && in_use.requests == 0, "{in_use:?}");
+    assert!(!in_use.enter(&plugins[0], 0) && !in_use.enter(&"one-more".into(), 0));
+    in_use.leave(&plugins[0], 0);
+    assert!(in_use.enter(&"one-more".into(), 0));
+    in_use.leave(&"one-more".into(), 0);
+    plugins[1..].iter().for_each(|plugin| in_use.leave(plugin, 0));
+    assert!(in_use.by_plugin.is_empty() && in_use.all == Usage::default(), "{in_use:?}");
 }
 
 #[test]
@@ -50,13 +54,29 @@ fn plugins_that_spin_get_equal_parts_as_their_requests_end() {
         fill(&mut in_use, plugin);
     }
     for plugin in plugins.iter().cycle().take(300) {
-        in_use.leave(plugin);
+        in_use.leave(plugin, 0);
         for plugin in &plugins {
-            in_use.enter(plugin);
+            in_use.enter(plugin, 0);
         }
     }
-    let parts: Vec<usize> = in_use.by_plugin.values().copied().collect();
+    let parts: Vec<usize> = in_use.by_plugin.values().map(|usage| usage.requests).collect();
     assert!(parts.iter().all(|part| part.abs_diff(REQUESTS.shared / 4) <= 1), "{parts:?}");
+}
+
+#[test]
+fn bodies_have_a_bound_in_all_and_a_plugin_with_large_ones_leaves_space_for_others() {
+    let mut in_use = InUse::default();
+    assert_eq!(fill_with(&mut in_use, "spinning", 1 << 20), (BYTES.shared / 2) >> 20);
+    assert!(!in_use.enter(&"spinning".into(), 1 << 20) && in_use.enter(&"spinning".into(), 0), "by its bytes");
+    let largest = 8 << 20;
+    let others = (BYTES.all - BYTES.shared / 2) / largest;
+    for number in 0..others {
+        assert!(in_use.enter(&format!("other-{number}").into(), largest), "{number}");
+    }
+    assert_eq!(in_use.all.bytes, BYTES.all);
+    assert!(!in_use.enter(&"one-more".into(), 1));
+    in_use.leave(&"spinning".into(), 1 << 20);
+    assert!(in_use.enter(&"one-more".into(), 1 << 20) && !in_use.enter(&"last".into(), 1));
 }
 
 async fn post(address: &str, plugin: &str) -> TcpStream {
@@ -73,7 +93,7 @@ async fn q4_reviews_of_one_plugin_that_hang_are_refused_beyond_its_part_and_anot
         let capacity = capacity.clone();
         async move {
             let plugin = request.path().rsplit('/').next().unwrap_or_default().to_owned();
-            let Some(_permit) = capacity.enter(&plugin) else { return refusal(&plugin) };
+            let Some(_permit) = capacity.enter(&plugin, request.body_bytes()) else { return refusal(&plugin) };
             let _ = request.body().await;
             if plugin == "spinning" { pending().await } else { text(StatusCode::OK, "reviewed") }
         }
