@@ -343,15 +343,17 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
     accepted(&evictions(MAX_ACTIONS));
     refused(&evictions(MAX_ACTIONS + 1), "actions: there are 501, the most is 500");
     refused(&Outcome::new().finalized(), "finalized: the object is not being deleted");
-    refused(&Outcome::new().condition(Condition::new("Evicting", true, "A", "")), "Evicting is the host's own");
+    refused(
+        &Outcome::new().condition(Condition::new("Evicting", true, "A", "")),
+        "Evicting: the host sets this condition",
+    );
 }
 
 #[test]
 fn x6_native_tests_leave_the_status_of_kubernetes_own_kinds_alone() {
     let refusal_of = |outcome: &Outcome| refusal(DEPLOYMENT, outcome, Some("default"));
     assert!(
-        refusal_of(&Outcome::new().status(&json!({})))
-            .starts_with("status: apps/v1/Deployment is a kind of Kubernetes")
+        refusal_of(&Outcome::new().status(&json!({}))).starts_with("status: apps/v1/Deployment is a built-in kind")
     );
     assert!(refusal_of(&Outcome::new().ready(true, "A", "")).starts_with("conditions: apps/v1/Deployment"));
     assert_eq!(

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::review::json_of;
-use crate::server::{MAX_CONNECTIONS, Response};
+use crate::server::{MAX_CONNECTIONS, Response, response};
 
 #[cfg(test)]
 mod tests;
@@ -127,14 +126,15 @@ impl Drop for Permit {
 pub(super) fn refusal(plugin: &str) -> Response {
     let message =
         format!("mortise has too many or too large requests for the plugin {plugin:?} in progress; try again");
-    let mut response = json_of(
+    let mut refusal = response(
         StatusCode::TOO_MANY_REQUESTS,
+        "application/json",
         json!({
             "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests",
             "message": message, "details": {"retryAfterSeconds": RETRY_AFTER_SECONDS},
         })
         .to_string(),
     );
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
-    response
+    refusal.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    refusal
 }

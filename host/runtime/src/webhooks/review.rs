@@ -177,9 +177,5 @@ pub(super) async fn completion<R>(
 }
 
 pub(super) fn json(body: impl Into<Bytes>) -> Response {
-    json_of(StatusCode::OK, body)
-}
-
-pub(super) fn json_of(code: StatusCode, body: impl Into<Bytes>) -> Response {
-    response(code, "application/json", body)
+    response(StatusCode::OK, "application/json", body)
 }
