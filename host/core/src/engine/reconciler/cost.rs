@@ -5,7 +5,7 @@ use crate::plan::Prepared;
 
 /// A look at an object, which is also a sixteenth of the time to cut the fields of a projection out of a KiB.
 const NS_PER_LOOK: u64 = 200;
-/// A KiB of JSON that is parsed and compared, or hashed: serde_json builds some 130 MB of values a second.
+/// A KiB of JSON that is parsed and compared, or hashed; an estimate: serde_json builds some 130 MB of values a second.
 const US_PER_KIB: u64 = 8;
 
 pub(super) fn of_looks(looks: u64) -> u64 {
