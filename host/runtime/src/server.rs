@@ -1,12 +1,12 @@
 //! The HTTP/1.1 server for metrics, probes and webhooks: connections, TLS and their bounds. It knows no paths.
 //!
 //! Every connection has a task. At its bound a listener closes the connection that has been idle longest, so idle
-//! connections do not exclude new ones, and no request in progress is cut off.
+//! connections do not exclude new ones; no request in progress is cut off, nor one that has had no time to arrive.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, yield_now};
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -39,8 +39,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 8 << 20;
 /// The buffer of a connection, and so the largest head. API servers send less than 1 KiB of headers.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Pause when no connection can be accepted: too many open files, or every connection has a request in progress.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A connection is not closed for another one before it has been idle this long. A request arrives within milliseconds of
+/// its connection; a thousand idle connections delay a probe by two seconds.
+const MIN_IDLE: Duration = Duration::from_millis(250);
+/// Pause when no connection can be accepted: too many open files, or none that may be closed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) type Response = http::Response<Full<Bytes>>;
 
@@ -108,10 +111,10 @@ impl Request {
     }
 }
 
-/// When a connection last became idle, in the order of all connections of its listener.
+/// When a connection last became idle, in nanoseconds since its listener began.
 #[derive(Debug)]
 struct Activity {
-    order: Arc<AtomicU64>,
+    began: Instant,
     idle_since: AtomicU64,
 }
 
@@ -119,14 +122,14 @@ struct Activity {
 const BUSY: u64 = u64::MAX;
 
 impl Activity {
-    fn new(order: &Arc<AtomicU64>) -> Arc<Self> {
-        let activity = Self { order: Arc::clone(order), idle_since: AtomicU64::new(BUSY) };
+    fn new(began: Instant) -> Arc<Self> {
+        let activity = Self { began, idle_since: AtomicU64::new(BUSY) };
         activity.idle();
         Arc::new(activity)
     }
 
     fn idle(&self) {
-        self.idle_since.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        self.idle_since.store(self.now(), Ordering::Relaxed);
     }
 
     fn busy(&self) {
@@ -136,6 +139,14 @@ impl Activity {
     fn idle_since(&self) -> u64 {
         self.idle_since.load(Ordering::Relaxed)
     }
+
+    fn may_be_closed(&self) -> bool {
+        u128::from(self.now().saturating_sub(self.idle_since())) >= MIN_IDLE.as_nanos()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(BUSY - 1)
+    }
 }
 
 /// Accepts connections until it is dropped; open ones last until they end.
@@ -144,7 +155,7 @@ where
     R: Fn(Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
 {
-    let order = Arc::default();
+    let began = Instant::now();
     let mut open = Vec::with_capacity(MAX_CONNECTIONS);
     loop {
         let stream = match listener.accept().await {
@@ -156,7 +167,7 @@ where
             }
         };
         close_idle(&mut open).await;
-        let activity = Activity::new(&order);
+        let activity = Activity::new(began);
         let task = tokio::spawn(connection(stream, tls.clone(), respond.clone(), Arc::clone(&activity)));
         open.push((activity, task.abort_handle()));
     }
@@ -169,14 +180,9 @@ async fn close_idle(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
     }
     while open.len() == MAX_CONNECTIONS {
         let oldest = open.iter().enumerate().min_by_key(|(_, (activity, _))| activity.idle_since());
-        match oldest.map(|(index, (activity, task))| (index, activity.idle_since(), task)) {
-            Some((index, idle_since, task)) if idle_since != BUSY => {
-                task.abort();
-                open.swap_remove(index);
-                // Lets the tasks of earlier connections read what has arrived, before they are the oldest.
-                yield_now().await;
-            }
-            _ => {
+        match oldest.filter(|(_, (activity, _))| activity.may_be_closed()).map(|(index, _)| index) {
+            Some(index) => open.swap_remove(index).1.abort(),
+            None => {
                 sleep(ACCEPT_PAUSE).await;
                 open.retain(|(_, task)| !task.is_finished());
             }

@@ -12,10 +12,8 @@ use super::world::{World, built};
 
 /// The deadline of a spinning call, and of each step of the others, which takes 0.2 s alone.
 const SPIN: Duration = Duration::from_secs(10);
-/// Objects whose reconciles spin.
-const SPINS: usize = 64;
-/// Objects whose admission spins: more than the connections of the webhook server.
-const SPINNING_REVIEWS: usize = 200;
+/// More than the connections of the webhook server.
+const SPINS: usize = 200;
 /// Scales, and creates with admission, meanwhile.
 const ROUNDS: i64 = 5;
 
@@ -33,7 +31,7 @@ fn create_spins(world: &World, also_admission: bool) -> Vec<JoinHandle<kube::Res
         let object = serde_json::from_value(spin(world, number, also_admission)).unwrap();
         world.spawn(async move { api.create(&PostParams::default(), &object).await })
     };
-    (0..if also_admission { SPINNING_REVIEWS } else { SPINS }).map(create).collect()
+    (0..SPINS).map(create).collect()
 }
 
 /// Starts a host with one worker. The plugins are ready before the first object spins.

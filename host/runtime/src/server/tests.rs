@@ -201,3 +201,19 @@ async fn a_request_that_is_being_answered_is_not_cut_off_and_one_that_only_arriv
     let response = send(&mut answered, "", "/slow ").await;
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_more_requests_at_once_than_there_are_connections_none_is_cut_off() {
+    let address = serve_on_loopback(echo).await;
+    let requests = (0..3 * MAX_CONNECTIONS).map(|_| {
+        let address = address.clone();
+        tokio::spawn(async move {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            send(&mut stream, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "/a ").await
+        })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        let response = timeout(DEADLINE, request).await.expect("it is answered").unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    }
+}

@@ -1,5 +1,6 @@
-//! Bounds the webhook requests in flight and the bytes of their bodies, by plugin: a request gets a permit before its body is read, or is refused at
-//! once. Nothing waits here: a request that waited would keep its connection, and connections are what is shared.
+//! Bounds the webhook requests in flight and the bytes of their bodies, by plugin: a request gets a permit before its
+//! body is read, or is refused at once. Nothing waits here: a request that waited would keep its connection, and
+//! connections are what is shared.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
