@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::contract::{CallResult, Failure, GuestFault};
 use crate::dependencies::Dependencies;
-use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
 use crate::object::Object;
 use crate::plan::{self, Prepared};
 use crate::view::View;
+use crate::write::Cause;
 
 /// Identifies one guest call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -74,12 +74,10 @@ impl Check {
 pub struct Call {
     /// Identifies the call in [`CallDone`]'s event.
     pub id: CallId,
-    /// "podset/PodSet": plugin and kind, the label of metrics and logs.
-    pub controller: Arc<str>,
+    /// The reconcile, with the component to call.
+    pub cause: Cause,
     /// The plugin's name.
     pub plugin: Arc<str>,
-    /// The component.
-    pub digest: Digest,
     /// The reconciled object.
     pub object: Arc<Object>,
     /// What the guest may see.

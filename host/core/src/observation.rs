@@ -30,10 +30,8 @@ pub enum Observation {
     },
     /// A reconcile ended.
     Reconciled {
-        /// "podset/PodSet".
-        controller: Arc<str>,
-        /// The reconciled object.
-        object: ObjectRef,
+        /// The reconcile.
+        cause: Cause,
         /// How it ended.
         result: ReconcileResult,
         /// From the take to the last write.
@@ -45,17 +43,13 @@ pub enum Observation {
     },
     /// A turn ended without a result, because the object or the plugin changed or was deleted meanwhile.
     TurnEnded {
-        /// "podset/PodSet".
-        controller: Arc<str>,
-        /// The reconciled object.
-        object: ObjectRef,
+        /// The reconcile.
+        cause: Cause,
     },
     /// A guest trapped or exceeded a bound.
     Fault {
-        /// "podset/PodSet".
-        controller: Arc<str>,
-        /// The reconciled object.
-        object: ObjectRef,
+        /// The reconcile.
+        cause: Cause,
         /// The fault.
         fault: GuestFault,
     },
@@ -110,10 +104,8 @@ pub enum Observation {
     },
     /// A key's circuit breaker opened (X9).
     BreakerOpened {
-        /// "podset/PodSet".
-        controller: Arc<str>,
-        /// The reconciled object.
-        object: ObjectRef,
+        /// The reconcile.
+        cause: Cause,
         /// What keeps changing, and who changes it, if that is known.
         message: String,
     },

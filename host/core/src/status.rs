@@ -1,6 +1,7 @@
 //! The status of a reconciled object: compares the guest's status and conditions with the live ones and makes the
 //! smallest JSON merge patch, or none if nothing would change (X5). The host stamps times and observedGeneration (X6).
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -93,15 +94,16 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
         return None;
     }
     let live = live_status(primary);
-    let owned = owned_fields(primary, manager);
+    // Most calls want what is there, so that nothing asks who owns it.
+    let owned = LazyCell::new(|| owned_fields(primary, manager));
     let mut changes = Map::new();
     if let Some(fields) = wanted.fields {
         let is_of_guest = |name: &str| name != "conditions" && name != "observedGeneration";
         for (name, value) in fields.iter().filter(|(name, _)| is_of_guest(name)) {
             difference(live.get(name), value, name, &mut changes);
         }
-        for name in owned.keys().filter_map(|key| key.strip_prefix("f:")).filter(|name| is_of_guest(name)) {
-            if !fields.contains_key(name) && live.contains_key(name) {
+        for name in live.keys().filter(|name| is_of_guest(name) && !fields.contains_key(*name)) {
+            if owned.contains_key(&format!("f:{name}")) {
                 changes.insert(name.to_owned(), Value::Null);
             }
         }
@@ -110,9 +112,8 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
         }
     }
     if shape.conditions || wanted.conditions.is_some_and(|conditions| !conditions.is_empty()) {
-        let before = conditions_of(&live);
-        let after = conditions(before, &owned, wanted, shape.condition_generation.then_some(wanted.generation), now);
-        if after != before {
+        let generation = shape.condition_generation.then_some(wanted.generation);
+        if let Some(after) = conditions(conditions_of(&live), |name| is_owned(&owned, name), wanted, generation, now) {
             changes.insert("conditions".to_owned(), Value::Array(after));
         }
     }
@@ -197,13 +198,14 @@ fn difference(live: Option<&Value>, wanted: &Value, name: &str, changes: &mut Ma
     }
 }
 
+/// The wanted conditions, or None when they are those `before`.
 fn conditions(
     before: &[Value],
-    owned: &Map<String, Value>,
+    owned: impl Fn(&str) -> bool,
     wanted: &Wanted<'_>,
     generation: Option<i64>,
     now: Now,
-) -> Vec<Value> {
+) -> Option<Vec<Value>> {
     let of_host = |name: &str, status, reason: &str, message: &str| Condition {
         name: name.to_owned(),
         status,
@@ -220,9 +222,16 @@ fn conditions(
     let is_obsolete = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
         let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
-        let is_ours = is_owned(owned, name) && (follows_state || wanted.conditions.is_some());
-        !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || is_ours)
+        let may_be_ours = follows_state || wanted.conditions.is_some();
+        !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || (may_be_ours && owned(name)))
     };
+    let is_there = |condition: &&Condition| {
+        let mut live = before.iter().filter(|live| live["type"] == condition.name);
+        live.next().is_some_and(|live| is_stamped(live, condition, generation))
+    };
+    if all.iter().all(is_there) && !before.iter().any(is_obsolete) {
+        return None;
+    }
     let mut after: Vec<Value> = before.iter().filter(|condition| !is_obsolete(condition)).cloned().collect();
     for condition in all {
         let place = after.iter().position(|found| found["type"] == condition.name);
@@ -233,7 +242,16 @@ fn conditions(
             None => after.push(stamped),
         }
     }
-    after
+    Some(after)
+}
+
+/// Whether [`stamp`] would change nothing.
+fn is_stamped(live: &Value, Condition { name, status, reason, message }: &Condition, generation: Option<i64>) -> bool {
+    let texts = [("type", &**name), ("status", status.as_str()), ("reason", reason), ("message", message)];
+    texts.iter().all(|(field, text)| live[field] == *text)
+        && live["lastTransitionTime"].is_string()
+        && live.get("observedGeneration").map(Value::as_i64) == generation.map(Some)
+        && live.as_object().is_some_and(|live| live.len() == texts.len() + 1 + usize::from(generation.is_some()))
 }
 
 /// The guest's `Ready` for which the host sets [`RECONCILING`].

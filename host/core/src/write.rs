@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::contract::{PatchKind, Propagation};
+use crate::digest::Digest;
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::permission::Permission;
 use crate::well_known::{HOST, field_manager};
@@ -82,12 +83,14 @@ pub struct Write {
 }
 
 /// The reconcile that a write or a fact belongs to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cause {
     /// "podset/PodSet".
     pub controller: Arc<str>,
     /// The reconciled object.
     pub object: ObjectRef,
+    /// The component that is called, or whose outcome is carried out.
+    pub digest: Digest,
 }
 
 impl Write {

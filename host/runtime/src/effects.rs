@@ -18,14 +18,14 @@ use mortise_core::write::Write;
 use mortise_kube::audit;
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Scope};
-use mortise_wasm::workers::{Job, Work, Workers};
+use mortise_wasm::workers::{Job, QueueFull, Work, Workers};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use crate::components::Components;
 use crate::input::Input;
-use crate::log::Reconciles;
+use crate::log::{self, Observations};
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
 use crate::webhooks::{Route, Webhooks};
@@ -36,10 +36,12 @@ pub(crate) struct Performer {
     pub(crate) supervisor: Supervisor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
+    /// Calls that are not submitted yet.
+    pub(crate) jobs: Vec<Job>,
     pub(crate) components: Components,
     pub(crate) watches: BTreeMap<Kind, AbortHandle>,
     pub(crate) audit: Option<AbortHandle>,
-    pub(crate) reconciles: Reconciles,
+    pub(crate) observations: Observations,
     pub(crate) webhooks: Webhooks,
 }
 
@@ -71,7 +73,7 @@ impl Performer {
                 }
             }
             Effect::ServeConversion { plugin, backend: None } => self.webhooks.end_conversion(&plugin),
-            Effect::Call(call) => return self.call(call),
+            Effect::Call(call) => return self.prepare(call),
             Effect::Write(write) => self.write(write),
             Effect::ReadLive(target) => self.read_live(target),
             Effect::Audit(kind) => self.audit(kind),
@@ -116,7 +118,7 @@ impl Performer {
     }
 
     fn write(&self, write: Box<Write>) {
-        let (api, metrics, span) = (self.api.clone(), Arc::clone(&self.metrics), self.reconciles.span_of(&write));
+        let (api, metrics, span) = (self.api.clone(), Arc::clone(&self.metrics), log::span_of(&write));
         let task = async move {
             let result = api.execute(&write).await;
             metrics.wrote(&write, result.as_ref().map(|_| ()));
@@ -158,31 +160,36 @@ impl Performer {
         });
     }
 
-    fn call(&mut self, call: Box<Call>) -> Option<Event> {
-        let Some(plugin) = self.components.get(&call.digest).map(Arc::clone) else {
-            tracing::error!(controller = %call.controller, digest = %call.digest, "the engine calls a component that is not loaded");
-            return Some(self.not_run(&call, format!("{} is not loaded", call.digest)));
+    /// Adds a call to those of the next [`Self::submit`].
+    fn prepare(&mut self, call: Box<Call>) -> Option<Event> {
+        let Some(plugin) = self.components.get(&call.cause.digest).map(Arc::clone) else {
+            tracing::error!(controller = %call.cause.controller, digest = %call.cause.digest, "the engine calls a component that is not loaded");
+            return Some(self.not_run(&call, format!("{} is not loaded", call.cause.digest)));
         };
-        self.reconciles.begin(&call);
-        match self.workers.submitter().submit(Job { plugin, work: Work::Reconcile(call) }) {
-            Ok(()) => None,
-            Err(full) => {
-                let why = full.to_string();
-                let Work::Reconcile(call) = full.0.work else { unreachable!("the error has the submitted job") };
-                tracing::error!(controller = %call.controller, "the engine makes more calls than the queue takes");
-                Some(self.not_run(&call, why))
-            }
-        }
+        self.jobs.push(Job { plugin, work: Work::Reconcile(call) });
+        None
+    }
+
+    /// Submits the calls since the last time. Returns the results of those that cannot run.
+    pub(crate) fn submit(&mut self) -> Vec<Event> {
+        let jobs = std::mem::take(&mut self.jobs);
+        let not_run = |full: QueueFull| {
+            let why = full.to_string();
+            let Work::Reconcile(call) = full.0.work else { unreachable!("the error has the submitted job") };
+            tracing::error!(controller = %call.cause.controller, "the engine makes more calls than the queue takes");
+            self.not_run(&call, why)
+        };
+        self.workers.submitter().submit_reconciles(jobs).map(not_run).collect()
     }
 
     fn observe(&self, observation: &Observation) {
         self.metrics.observe(Instant::now(), observation);
-        self.reconciles.observed(observation);
+        self.observations.log(observation);
     }
 
     /// The end of a call that did not begin: a host fault, which the key's backoff bounds.
     fn not_run(&self, call: &Call, why: String) -> Event {
-        self.metrics.host_fault(&call.controller);
+        self.metrics.host_fault(&call.cause.controller);
         let conclusion =
             Conclusion::HostFault(format!("mortise could not run the call: {why}; the plugin is not at fault"));
         Event::CallDone(call.id, CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 0 })

@@ -30,6 +30,8 @@ mod tests;
 pub(crate) const INPUTS: usize = 1_024;
 /// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is.
 const BATCH: usize = 256;
+/// Calls that are submitted together at most. Waking a worker takes as long as a small call.
+const CALLS: usize = 32;
 /// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond
 /// more. Longer than the usual requeues of a plugin with work.
 const UNUSED: Duration = Duration::from_secs(300);
@@ -106,13 +108,26 @@ impl EventLoop {
         self.publisher.working(clock::now_ms());
         for input in batch.drain(..) {
             self.take(input);
+            if self.performer.jobs.len() >= CALLS {
+                self.submit();
+            }
         }
         // In every round, so that a steady flow of inputs does not delay ticks.
         if self.wake_at.is_some_and(|due_ms| due_ms <= clock::now_ms()) {
             self.wake_at = None;
             self.step(Event::Tick);
         }
+        self.submit();
         self.publish_if_due();
+    }
+
+    /// Submits the calls of the steps before. Terminates as [`Self::step`] does.
+    fn submit(&mut self) {
+        while !self.performer.jobs.is_empty() {
+            for not_run in self.performer.submit() {
+                self.step(not_run);
+            }
+        }
     }
 
     fn take(&mut self, input: Input) {

@@ -26,8 +26,8 @@ use crate::event_loop::{EventLoop, INPUTS};
 use crate::http::{Scrape, probe, scrape};
 use crate::input::Input;
 use crate::loader::Loader;
-use crate::log::Reconciles;
 use crate::log::throttle::Throttle;
+use crate::log::{self, Observations};
 use crate::metrics::{Metrics, RequestState};
 use crate::server;
 use crate::sources::{self, Offers};
@@ -44,6 +44,10 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// hundred thousand a second; longer work has its own threads. A second I/O thread makes nothing faster and costs a
 /// tenth more CPU (measured): the two wake each other for short work.
 const IO_THREADS: usize = 1;
+
+/// Calls in flight for each worker. A small call takes less time than waking a thread, so results come to the loop
+/// several at a time. A call that waits among these waits for the share of its plugin.
+const CALLS_PER_WORKER: usize = 8;
 
 /// Runs the host until a signal ends it.
 ///
@@ -78,8 +82,9 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let engine = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
         namespace: config.namespace.as_str().into(),
-        // Each worker finds its next call queued when it ends one.
-        call_slots: config.workers.get() * 2,
+        // Each worker finds its next calls queued when it ends one, so that neither it nor the loop sleeps and wakes for
+        // every small call.
+        call_slots: config.workers.get() * CALLS_PER_WORKER,
         leader_election: config.leader_election.is_some(),
         write_budget: config.write_budget,
         audit_interval_ms: config.audit_interval_minutes.saturating_mul(60_000),
@@ -150,14 +155,12 @@ fn performer(
     supervisor: &Supervisor,
 ) -> anyhow::Result<Performer> {
     let loader = Loader::new(&config.cache_dir, Pooling::Probe)?;
-    let reconciles = Reconciles::default();
     let workers = {
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
-        let reconciles = reconciles.clone();
         Workers::start(config.workers.get(), move |job: JobDone| {
             let _guard = supervisor.guard("a guest worker");
-            reconciles.called(&job);
-            metrics.called(&job.controller, &job.done);
+            log::called(&job);
+            metrics.called(&job.cause.controller, &job.done);
             // An error means that the loop has ended.
             let _ = inputs.blocking_send(Input::Event(Event::CallDone(job.id, job.done)));
         })
@@ -169,10 +172,11 @@ fn performer(
         supervisor: supervisor.clone(),
         metrics: Arc::clone(metrics),
         workers,
+        jobs: Vec::new(),
         components: Components::start(loader, api, inputs, metrics, supervisor)?,
         watches: BTreeMap::new(),
         audit: None,
-        reconciles,
+        observations: Observations::default(),
         webhooks: Webhooks::default(),
     })
 }

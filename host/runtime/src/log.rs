@@ -5,25 +5,21 @@
 //! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there
 //! twice.
 
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context;
-use mortise_core::call::Call;
 use mortise_core::contract::GuestFault;
 use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
-use mortise_core::write::{Write, WriteErrorClass};
+use mortise_core::write::{Cause, Write, WriteErrorClass};
 use mortise_wasm::log::{LogLevel, LogLine};
 use mortise_wasm::plugin::Completion;
 use mortise_wasm::workers::JobDone;
 use serde_json::Value;
-use tracing::field::{Empty, display};
 use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -84,46 +80,39 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
 }
 
-/// A controller and the object that it reconciles.
-type ReconcileKey = (Arc<str>, ObjectRef);
-
-/// The reconciles in progress, so that each line of one has its digest on any thread. It has an entry for each key from
-/// its call to the end of its turn. Spans are created only for lines.
+/// Logs what the engine observes. Spans are created only for lines.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reconciles {
-    digests: Arc<Mutex<HashMap<ReconcileKey, Digest>>>,
+pub(crate) struct Observations {
     throttle: Throttle,
 }
 
-impl Reconciles {
-    pub(crate) fn begin(&self, call: &Call) {
-        let key = (call.controller.clone(), call.object.reference());
-        self.digests().insert(key, call.digest.clone());
-    }
+/// Logs the guest's lines at the end of a call.
+pub(crate) fn called(done: &JobDone) {
+    guest_lines(&done.logs, done.dropped_logs, || span(&done.cause));
+}
 
-    /// Logs the guest's lines at the end of a call.
-    pub(crate) fn called(&self, done: &JobDone) {
-        guest_lines(&done.logs, done.dropped_logs, || self.span(&done.controller, &done.object));
-    }
+/// The span of a write: its reconcile's.
+pub(crate) fn span_of(write: &Write) -> Span {
+    let cause = write.cause.as_ref().filter(|_| tracing::enabled!(tracing::Level::DEBUG));
+    cause.map_or_else(Span::none, span)
+}
 
-    pub(crate) fn observed(&self, observation: &Observation) {
+fn span(Cause { controller, object, digest }: &Cause) -> Span {
+    tracing::info_span!("reconcile", %controller, %object, %digest)
+}
+
+impl Observations {
+    pub(crate) fn log(&self, observation: &Observation) {
         match observation {
-            Observation::Reconciled { controller, object, .. } => {
-                if tracing::enabled!(tracing::Level::DEBUG) {
-                    self.span(controller, object).in_scope(|| self.line(observation));
-                }
-                self.forget(controller, object);
+            Observation::Reconciled { cause, .. } if tracing::enabled!(tracing::Level::DEBUG) => {
+                span(cause).in_scope(|| self.line(observation));
             }
-            Observation::TurnEnded { controller, object } => self.forget(controller, object),
-            Observation::Fault { controller, object, fault } => {
-                let is_new = self.is_new_fault(controller, object, fault);
-                self.span(controller, object).in_scope(|| fault_line(fault, is_new));
+            Observation::Fault { cause, fault } => {
+                let is_new = self.is_new_fault(cause, fault);
+                span(cause).in_scope(|| fault_line(fault, is_new));
             }
-            Observation::BreakerOpened { controller, object, .. } => {
-                self.span(controller, object).in_scope(|| self.line(observation));
-            }
-            Observation::WriteFailed { cause: Some(cause), .. } => {
-                self.span(&cause.controller, &cause.object).in_scope(|| self.line(observation));
+            Observation::BreakerOpened { cause, .. } | Observation::WriteFailed { cause: Some(cause), .. } => {
+                span(cause).in_scope(|| self.line(observation));
             }
             _ => self.line(observation),
         }
@@ -146,42 +135,15 @@ impl Reconciles {
         match observation {
             Observation::WriteFailed { target, error, .. } => is_new(("write", target), &error.message),
             Observation::Undecodable { kind, message } => is_new(("undecodable", kind), message),
-            Observation::BreakerOpened { object, message, .. } => is_new(("breaker", object), message),
+            Observation::BreakerOpened { cause, message } => is_new(("breaker", &cause.object), message),
             Observation::CacheLagging { object } => is_new(("lagging", object), ""),
             _ => true,
         }
     }
 
-    /// The span of a write: its reconcile's.
-    pub(crate) fn span_of(&self, write: &Write) -> Span {
-        let cause = write.cause.as_ref().filter(|_| tracing::enabled!(tracing::Level::DEBUG));
-        cause.map_or_else(Span::none, |cause| self.span(&cause.controller, &cause.object))
-    }
-
     /// L5: whether this fault of this version was not logged before, for any object. It repeats with each retry.
-    fn is_new_fault(&self, controller: &Arc<str>, object: &ObjectRef, fault: &GuestFault) -> bool {
-        let digest = self.digest(controller, object);
+    fn is_new_fault(&self, Cause { controller, digest, .. }: &Cause, fault: &GuestFault) -> bool {
         self.throttle.is_new(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
-    }
-
-    fn forget(&self, controller: &Arc<str>, object: &ObjectRef) {
-        self.digests().remove(&(controller.clone(), object.clone()));
-    }
-
-    fn span(&self, controller: &Arc<str>, object: &ObjectRef) -> Span {
-        let span = tracing::info_span!("reconcile", %controller, %object, digest = Empty);
-        if let Some(digest) = self.digest(controller, object) {
-            span.record("digest", display(digest));
-        }
-        span
-    }
-
-    fn digest(&self, controller: &Arc<str>, object: &ObjectRef) -> Option<Digest> {
-        self.digests().get(&(controller.clone(), object.clone())).cloned()
-    }
-
-    fn digests(&self) -> MutexGuard<'_, HashMap<ReconcileKey, Digest>> {
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -305,52 +267,20 @@ fn line(observation: &Observation) {
 mod tests {
     use mortise_core::contract::GuestFault;
     use mortise_core::object::Name;
-    use mortise_core::observation::ReconcileResult;
     use mortise_core::write::WriteError;
 
     use super::*;
-
-    fn controller() -> Arc<str> {
-        "podset/PodSet".into()
-    }
 
     fn object(name: &str) -> ObjectRef {
         ObjectRef { kind: Kind::new("app.example.com/v1alpha1", "PodSet"), name: Name::new("default", name) }
     }
 
     #[test]
-    fn a_reconcile_is_remembered_until_its_turn_ends() {
-        let reconciles = Reconciles::default();
-        let known = || reconciles.digests.lock().unwrap().len();
-        for name in ["done", "given-back", "at-work"] {
-            let key = (controller(), object(name));
-            reconciles.digests.lock().unwrap().insert(key, Digest("sha256:00".into()));
-        }
-        reconciles.observed(&Observation::Fault {
-            controller: controller(),
-            object: object("done"),
-            fault: GuestFault::Deadline { limit_ms: 1 },
-        });
-        assert_eq!(known(), 3, "a fault is not the end of a turn");
-        reconciles.observed(&Observation::Reconciled {
-            controller: controller(),
-            object: object("done"),
-            result: ReconcileResult::Error,
-            elapsed_ms: 1,
-            writes: 0,
-            skipped: false,
-        });
-        reconciles.observed(&Observation::TurnEnded { controller: controller(), object: object("given-back") });
-        let digests = reconciles.digests.lock().unwrap();
-        assert_eq!(digests.keys().map(|(_, object)| &*object.name.name).collect::<Vec<_>>(), ["at-work"]);
-    }
-
-    #[test]
     fn a_repeated_error_is_logged_when_its_message_changes() {
-        let reconciles = Reconciles::default();
+        let observations = Observations::default();
         let is_new = |name: &str, message: &str| {
             let error = WriteError { class: WriteErrorClass::Denied, message: message.to_owned() };
-            reconciles.is_new(&Observation::WriteFailed { cause: None, target: object(name), error })
+            observations.is_new(&Observation::WriteFailed { cause: None, target: object(name), error })
         };
         assert!(is_new("a", "forbidden") && is_new("b", "forbidden"));
         assert!(!is_new("a", "forbidden"));
@@ -359,19 +289,14 @@ mod tests {
 
     #[test]
     fn l5_a_fault_of_a_version_is_logged_once_for_all_objects_and_retries() {
-        let reconciles = Reconciles::default();
-        let runs = |name: &str, digest: &str| {
-            let key = (controller(), object(name));
-            reconciles.digests.lock().unwrap().insert(key, Digest(digest.into()));
+        let observations = Observations::default();
+        let is_new = |name: &str, digest: &str, limit_ms| {
+            let cause =
+                Cause { controller: "podset/PodSet".into(), object: object(name), digest: Digest(digest.into()) };
+            observations.is_new_fault(&cause, &GuestFault::Deadline { limit_ms })
         };
-        let is_new = |name: &str, limit_ms| {
-            reconciles.is_new_fault(&controller(), &object(name), &GuestFault::Deadline { limit_ms })
-        };
-        runs("a", "sha256:00");
-        runs("b", "sha256:00");
-        assert!(is_new("a", 1) && !is_new("a", 1) && !is_new("b", 1));
-        assert!(is_new("b", 2), "another fault");
-        runs("b", "sha256:01");
-        assert!(is_new("b", 1), "another version");
+        assert!(is_new("a", "0", 1) && !is_new("a", "0", 1) && !is_new("b", "0", 1));
+        assert!(is_new("b", "0", 2), "another fault");
+        assert!(is_new("b", "1", 1), "another version");
     }
 }

@@ -120,11 +120,11 @@ impl Metrics {
         match observation {
             Observation::Enqueued { controller, retry } => self.enqueued(controller, *retry),
             Observation::Taken { controller, queued_ms } => self.taken(at, controller, *queued_ms),
-            Observation::Reconciled { controller, result, elapsed_ms, skipped, .. } => {
-                self.reconciled(at, controller, *result, *elapsed_ms, *skipped);
+            Observation::Reconciled { cause, result, elapsed_ms, skipped, .. } => {
+                self.reconciled(at, &cause.controller, *result, *elapsed_ms, *skipped);
             }
-            Observation::TurnEnded { controller, .. } => self.ended(at, controller, None),
-            Observation::Fault { controller, fault, .. } => self.fault(controller, fault),
+            Observation::TurnEnded { cause } => self.ended(at, &cause.controller, None),
+            Observation::Fault { cause, fault } => self.fault(&cause.controller, fault),
             Observation::Activated { plugin, manifest, reload, .. } => {
                 if *reload {
                     self.families.reloads.of(&PluginLabels { plugin: plugin.clone() }).inc();
@@ -141,8 +141,8 @@ impl Metrics {
             Observation::Throttled { plugin, .. } => {
                 self.families.throttled.of(&PluginLabels { plugin: plugin.clone() }).inc();
             }
-            Observation::BreakerOpened { controller, .. } => {
-                self.families.breaker_openings.of(&controller_labels(controller)).inc();
+            Observation::BreakerOpened { cause, .. } => {
+                self.families.breaker_openings.of(&controller_labels(&cause.controller)).inc();
             }
             Observation::WatchFailed { kind, error } => {
                 let labels = CodeLabels { kind: kind.to_string(), reason: watch_reason(error) };

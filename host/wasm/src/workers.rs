@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mortise_core::call::{Call, CallDone, CallId, Conclusion};
 use mortise_core::contract::{CallResult, GuestFault};
 use mortise_core::limits::CallLimits;
-use mortise_core::object::ObjectRef;
+use mortise_core::write::Cause;
 use mortise_core::{admission, conversion};
 
 use crate::log::LogLine;
@@ -89,10 +89,8 @@ impl Work {
 pub struct JobDone {
     /// The call's id.
     pub id: CallId,
-    /// "podset/PodSet".
-    pub controller: Arc<str>,
-    /// The reconciled object.
-    pub object: ObjectRef,
+    /// The reconcile.
+    pub cause: Cause,
     /// The result for the engine.
     pub done: CallDone,
     /// What the guest logged.
@@ -121,10 +119,17 @@ impl Submitter {
     /// # Errors
     /// [`QueueFull`] with the job when too many of its plugin wait.
     pub fn submit(&self, job: Job) -> Result<(), Box<QueueFull>> {
-        match &job.work {
-            Work::Reconcile(_) => self.reconciles.push(job),
-            Work::Admit(_) | Work::Convert(_) => self.webhooks.push(job),
-        }
+        let queue = match &job.work {
+            Work::Reconcile(_) => &self.reconciles,
+            Work::Admit(_) | Work::Convert(_) => &self.webhooks,
+        };
+        queue.push([job]).next().map_or(Ok(()), |full| Err(Box::new(full)))
+    }
+
+    /// Queues reconciles, and wakes workers once for all of them. Never blocks. Returns those of which too many of their
+    /// plugin wait.
+    pub fn submit_reconciles(&self, jobs: impl IntoIterator<Item = Job>) -> impl Iterator<Item = QueueFull> {
+        self.reconciles.push(jobs)
     }
 }
 
@@ -227,13 +232,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, job: Job) -> Result<(), Box<QueueFull>> {
-        let plugin = Arc::clone(job.work.plugin());
+    fn push(&self, jobs: impl IntoIterator<Item = Job>) -> impl Iterator<Item = QueueFull> {
         let mut state = self.lock();
-        let waiting = Waiting { job, spent: Duration::ZERO };
-        state.schedule.push(&plugin, waiting).map_err(|waiting| Box::new(QueueFull(waiting.job)))?;
+        let mut refused = Vec::new();
+        for job in jobs {
+            let plugin = Arc::clone(job.work.plugin());
+            let waiting = Waiting { job, spent: Duration::ZERO };
+            refused.extend(state.schedule.push(&plugin, waiting).map_err(|waiting| QueueFull(waiting.job)).err());
+        }
+        // The worker that takes the first job wakes the next worker.
         self.wake(&state);
-        Ok(())
+        refused.into_iter()
     }
 
     /// Waits for a job; None once the queue is closed and empty.
@@ -299,21 +308,12 @@ fn reconcile(plugin: Arc<Plugin>, call: Box<Call>, spent: Duration, pace: Pace, 
         let job = Job { plugin, work: Work::Reconcile(call) };
         return Ended::GaveUp(Waiting { job, spent: spent + begin.elapsed() });
     }
-    let Call { id, controller, object, check, .. } = *call;
+    let Call { id, cause, object, check, .. } = *call;
     // The check takes longer for a larger outcome, so the plugin is charged for it.
     let conclusion = guarded(|| check.conclude(&object, result), Conclusion::HostFault);
     let elapsed = begin.elapsed();
     let elapsed_us = u64::try_from((spent + elapsed).as_micros()).unwrap_or(u64::MAX);
-    let object = ObjectRef { kind: object.kind.clone(), name: object.name.clone() };
-    done(JobDone {
-        id,
-        controller,
-        object,
-        done: CallDone { conclusion, reads, elapsed_us },
-        logs,
-        dropped_logs,
-        stats,
-    });
+    done(JobDone { id, cause, done: CallDone { conclusion, reads, elapsed_us }, logs, dropped_logs, stats });
     Ended::Took(elapsed)
 }
 

@@ -164,8 +164,8 @@ impl Oracle {
         watches: &BTreeMap<Kind, Watch>,
     ) -> Result<(), Violation> {
         let primary = (Arc::clone(&call.plugin), call.object.reference(), Arc::clone(&call.object.uid));
-        let loaded = self.loaded.contains(&call.digest);
-        self.check("G3 only loaded components are called", loaded, || format!("{} is not loaded", call.digest))?;
+        let loaded = self.loaded.contains(&call.cause.digest);
+        self.check("G3 only loaded components are called", loaded, || format!("{} is not loaded", call.cause.digest))?;
         let at_once = self.calls.values().any(|(plugin, name, _)| *plugin == primary.0 && *name == primary.1);
         self.check("Q1 one call per key", !at_once, || format!("{} is called twice at once", primary.1))?;
         let writing = self.writes.values().any(|(other, _)| *other == primary);

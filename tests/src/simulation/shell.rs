@@ -12,7 +12,7 @@ use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Kind, Object, ObjectRef, ResourceVersion};
 use mortise_core::observation::Observation;
 use mortise_core::watch::{WatchError, WatchEvent};
-use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
 use super::faults::Fault;
@@ -96,7 +96,7 @@ impl World {
 
     fn observe(&mut self, observation: Observation) {
         match observation {
-            Observation::BreakerOpened { object, .. } => {
+            Observation::BreakerOpened { cause: Cause { object, .. }, .. } => {
                 self.note(|| format!("  the breaker of {object} has opened"));
                 self.log(|| format!("breaker of {object} opened"));
             }
@@ -114,7 +114,7 @@ impl World {
             Observation::WriteFailed { target, error, .. } => {
                 self.log(|| format!("  refused: {target}: {:?}: {}", error.class, error.message));
             }
-            Observation::Reconciled { object, result, writes, .. } if writes > 0 => {
+            Observation::Reconciled { cause: Cause { object, .. }, result, writes, .. } if writes > 0 => {
                 self.log(|| format!("done with {object}: {result:?}, {writes} written"));
             }
             _ => {}
@@ -166,10 +166,10 @@ impl World {
     }
 
     fn call(&mut self, call: Call) -> Result<(), Violation> {
-        let guest = Guest::of(&call.digest).expect("only guests of the model are called");
+        let guest = Guest::of(&call.cause.digest).expect("only guests of the model are called");
         self.calls += 1;
-        self.note(|| format!("< call {} with {}", call.controller, call.object.name));
-        self.log(|| format!("call {} with {}", call.controller, call.object.name));
+        self.note(|| format!("< call {} with {}", call.cause.controller, call.object.name));
+        self.log(|| format!("call {} with {}", call.cause.controller, call.object.name));
         if !self.oracle.is_asleep {
             // The engine emits calls last in a step, so the call's view is from its current store.
             let view = self.engine.store().snapshot();

@@ -50,8 +50,11 @@ pub(super) struct Reconciler {
     /// Bytes of the reads and outcomes of last calls.
     kept_bytes: PluginCounts,
     queue: WorkQueue,
-    calls: Map<CallId, CallInFlight>,
+    /// In the order in which they began.
+    calls: BTreeMap<CallId, CallInFlight>,
     last_call: u64,
+    /// When the oldest call has lasted so long that the call slots are no bound, while they are all taken.
+    slots_free_ms: Option<u64>,
     /// Calls in flight.
     calling: PluginCounts,
     /// Keys that are being written.
@@ -86,7 +89,7 @@ impl Reconciler {
 
     /// The time at which a delayed key, or the keys of a throttled plugin, are due.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.throttled.values().copied().chain(self.queue.next_due_ms()).min()
+        self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms).min()
     }
 
     /// The depth of the work queue, per controller label.

@@ -4,9 +4,10 @@
 //! usual event, a change of a status, replaces one pointer and touches no index. Indexes over strings hold hashes; the
 //! strings of what a hash finds are compared. The writer knows the free slots, so that snapshots do not carry them.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use imbl::OrdMap;
 
 use super::field_index::FieldIndex;
@@ -208,9 +209,7 @@ fn hash_of_label((key, value): &Label) -> u64 {
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    FixedState::default().hash_one(value)
 }
 
 fn may_look(budget: Option<&Budget>) -> bool {

@@ -24,7 +24,7 @@ use crate::effects::Performer;
 use crate::http::{Scrape, probe, scrape};
 use crate::input::{Source, SourceInput};
 use crate::loader::Loader;
-use crate::log::Reconciles;
+use crate::log::Observations;
 use crate::metrics::Metrics;
 use crate::sources::Offers;
 use crate::state::{self, HostState, Inspector};
@@ -63,10 +63,11 @@ async fn at_rest() -> (Host, EventLoop) {
         supervisor: supervisor.clone(),
         metrics: Arc::clone(&metrics),
         workers: Workers::start(1, |_| {}).unwrap(),
+        jobs: Vec::new(),
         components,
         watches: BTreeMap::new(),
         audit: None,
-        reconciles: Reconciles::default(),
+        observations: Observations::default(),
         webhooks: Webhooks::default(),
     };
     let engine = Engine::new(engine::Config {

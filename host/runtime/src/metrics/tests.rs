@@ -13,7 +13,7 @@ use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::observation::{Observation, ReconcileResult};
 use mortise_core::refusal::Refusal;
 use mortise_core::watch::WatchError;
-use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp};
+use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass, WriteId, WriteOp};
 use serde_json::json;
 
 use super::series::MAX_SERIES;
@@ -29,15 +29,12 @@ fn object() -> ObjectRef {
     ObjectRef { kind: Kind::new("app.example.com/v1alpha1", "PodSet"), name: Name::new("default", "a") }
 }
 
+fn cause() -> Cause {
+    Cause { controller: controller(), object: object(), digest: Digest("sha256:00".into()) }
+}
+
 fn reconciled(result: ReconcileResult, elapsed_ms: u64) -> Observation {
-    Observation::Reconciled {
-        controller: controller(),
-        object: object(),
-        result,
-        elapsed_ms,
-        writes: 2,
-        skipped: false,
-    }
+    Observation::Reconciled { cause: cause(), result, elapsed_ms, writes: 2, skipped: false }
 }
 
 fn write(class: Option<WriteErrorClass>) -> (Write, Result<(), WriteError>) {
@@ -76,14 +73,14 @@ fn everything(metrics: &Metrics, at: Instant) {
         Observation::Refused { plugin: "bad".into(), refusal: Refusal::new("InvalidManifest", "no") },
         Observation::CacheLagging { object: object() },
         Observation::Throttled { plugin: "podset".into(), message: "over".to_owned() },
-        Observation::BreakerOpened { controller: controller(), object: object(), message: "two managers".to_owned() },
+        Observation::BreakerOpened { cause: cause(), message: "two managers".to_owned() },
         Observation::WatchFailed { kind: Kind::new("v1", "Pod"), error: WatchError::Denied("no".to_owned()) },
         Observation::Undecodable { kind: Kind::new("v1", "Pod"), message: "no".to_owned() },
         Observation::Audited { kind: Kind::new("v1", "Pod"), differences: vec![difference()] },
         Observation::Audited { kind: Kind::new("v1", "Pod"), differences: Vec::new() },
         Observation::Restored { kind: Kind::new("v1", "Pod"), message: "no".to_owned() },
     ];
-    let fault = |fault| Observation::Fault { controller: controller(), object: object(), fault };
+    let fault = |fault| Observation::Fault { cause: cause(), fault };
     observations.extend(faults.map(fault));
     for observation in &observations {
         metrics.observe(at, observation);
@@ -210,7 +207,7 @@ fn a_turn_that_ends_without_a_result_counts_as_no_reconcile() {
     let (metrics, start) = (Metrics::new(), Instant::now());
     for _ in 0..2 {
         metrics.observe(start, &Observation::Taken { controller: controller(), queued_ms: 0 });
-        metrics.observe(start, &Observation::TurnEnded { controller: controller(), object: object() });
+        metrics.observe(start, &Observation::TurnEnded { cause: cause() });
     }
     let text = metrics.encode(start + Duration::from_secs(10), &Scraped::default()).unwrap();
     let labels = r#"{name="podset/PodSet",controller="podset/PodSet"}"#;
@@ -255,7 +252,7 @@ fn a_withdrawn_plugin_leaves_no_series() {
         metrics.observe(now, &Observation::Withdrawn { plugin: plugin.into() });
     }
     // The end of a turn in progress.
-    metrics.observe(now, &Observation::TurnEnded { controller: controller(), object: object() });
+    metrics.observe(now, &Observation::TurnEnded { cause: cause() });
     drop(in_flight);
     let text = metrics.encode(now, &Scraped::default()).unwrap();
     for gone in ["controller=", "plugin=\"podset\"", "plugin=\"bad\"", "webhook="] {

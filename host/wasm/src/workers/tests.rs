@@ -7,6 +7,7 @@ use mortise_core::admission::{AdmissionRequest, Operation, Verdict};
 use mortise_core::contract::GuestFault;
 use mortise_core::conversion::{Conversion, ConversionRequest};
 use mortise_core::webhook::Purpose;
+use mortise_core::write::Cause;
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, Pooling};
@@ -29,12 +30,13 @@ fn job(plugin: &Arc<Plugin>, id: u64) -> Job {
 }
 
 fn job_of(name: &str, plugin: &Arc<Plugin>, id: u64) -> Job {
+    let object = object();
+    let cause = Cause { controller: "thing/Thing".into(), object: object.reference(), digest: plugin.digest().clone() };
     let call = Call {
         id: CallId(id),
-        controller: "thing/Thing".into(),
+        cause,
         plugin: Arc::from(name),
-        digest: plugin.digest().clone(),
-        object: object(),
+        object,
         view: view(),
         limits: CallLimits::default(),
         check: check(),
@@ -93,7 +95,7 @@ fn every_job_ends_once_with_its_id() {
         .map(|_| {
             let done = next(&results);
             assert!(matches!(done.done.conclusion, Conclusion::Wants(_)), "{:?}", done.done);
-            assert_eq!((&*done.controller, done.object.to_string().as_str()), ("thing/Thing", "Thing n/a"));
+            assert_eq!((&*done.cause.controller, done.cause.object.to_string().as_str()), ("thing/Thing", "Thing n/a"));
             done.id.0
         })
         .collect();

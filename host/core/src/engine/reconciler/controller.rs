@@ -17,6 +17,7 @@ use crate::status::StatusShape;
 use crate::view::Access;
 use crate::well_known::field_manager;
 use crate::workqueue::{ControllerId, Key, Lane};
+use crate::write::Cause;
 
 /// One controller of one plugin.
 #[derive(Debug)]
@@ -68,8 +69,13 @@ impl Controller {
         self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer))
     }
 
-    pub fn object_of(&self, key: &Key) -> ObjectRef {
-        ObjectRef { kind: self.spec.primary.clone(), name: key.name.clone() }
+    /// A reconcile of a key by its serving version.
+    pub fn cause(&self, key: &Key) -> Cause {
+        Cause {
+            controller: Arc::clone(&self.label),
+            object: ObjectRef { kind: self.spec.primary.clone(), name: key.name.clone() },
+            digest: self.version.digest.clone(),
+        }
     }
 }
 

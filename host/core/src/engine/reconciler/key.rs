@@ -19,7 +19,7 @@ use crate::permission::Permission;
 use crate::plan::{self, Applied, Memory, Prepared, Sent};
 use crate::store::Snapshot;
 use crate::workqueue::{Key, Lane};
-use crate::write::{WriteErrorClass, WriteOp};
+use crate::write::{Cause, WriteErrorClass, WriteOp};
 
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
@@ -169,7 +169,8 @@ pub(super) struct CallInFlight {
     pub key: Key,
     pub version: Version,
     pub plugin: Arc<str>,
-    pub label: Arc<str>,
+    pub cause: Cause,
+    pub began_ms: u64,
     pub object: Arc<Object>,
     pub is_void: bool,
 }

@@ -9,16 +9,17 @@ use crate::workqueue::{ControllerId, Key};
 
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    by_controller: BTreeMap<ControllerId, Map<Name, KeyState>>,
+    /// Boxed: tables are half empty, and are copied as they grow.
+    by_controller: BTreeMap<ControllerId, Map<Name, Box<KeyState>>>,
 }
 
 impl Keys {
     pub fn get(&self, key: &Key) -> Option<&KeyState> {
-        self.by_controller.get(&key.controller)?.get(&key.name)
+        self.by_controller.get(&key.controller)?.get(&key.name).map(|state| &**state)
     }
 
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut KeyState> {
-        self.by_controller.get_mut(&key.controller)?.get_mut(&key.name)
+        self.by_controller.get_mut(&key.controller)?.get_mut(&key.name).map(|state| &mut **state)
     }
 
     pub fn contains(&self, key: &Key) -> bool {
@@ -29,7 +30,7 @@ impl Keys {
         self.by_controller.entry(key.controller).or_default().entry(key.name.clone()).or_default();
     }
 
-    pub fn remove(&mut self, key: &Key) -> Option<KeyState> {
+    pub fn remove(&mut self, key: &Key) -> Option<Box<KeyState>> {
         let of_controller = self.by_controller.get_mut(&key.controller)?;
         let removed = of_controller.remove(&key.name);
         if of_controller.is_empty() {
@@ -47,6 +48,6 @@ impl Keys {
     }
 
     pub fn states_of(&mut self, controller: ControllerId) -> impl Iterator<Item = &mut KeyState> {
-        self.by_controller.get_mut(&controller).into_iter().flat_map(Map::values_mut)
+        self.by_controller.get_mut(&controller).into_iter().flat_map(Map::values_mut).map(|state| &mut **state)
     }
 }

@@ -178,11 +178,7 @@ impl Reconciler {
             first.target().kind.kind.to_lowercase(),
             first.target().name.name,
         );
-        cx.observe(Observation::BreakerOpened {
-            controller: Arc::clone(&controller.label),
-            object: primary.reference(),
-            message: message.clone(),
-        });
+        cx.observe(Observation::BreakerOpened { cause: controller.cause(key), message: message.clone() });
         self.stall(key, primary, StalledReason::new("Fighting", message), cx);
         let ending = Ending::new(ReconcileResult::Error, Some(until_ms - now_ms));
         self.write_stall_only(key, primary, ending, true, cx);

@@ -125,11 +125,11 @@ impl Reconciler {
             cx.now.unix_ms,
             Arc::clone(&controller.version.config),
         );
+        let cause = controller.cause(key);
         cx.effects.push(Effect::Call(Box::new(Call {
             id,
-            controller: Arc::clone(&controller.label),
+            cause: cause.clone(),
             plugin: Arc::clone(&controller.plugin),
-            digest: controller.version.digest.clone(),
             object: Arc::clone(&primary),
             view,
             limits: controller.limits,
@@ -139,7 +139,8 @@ impl Reconciler {
             key: key.clone(),
             version: controller.version.clone(),
             plugin: Arc::clone(&controller.plugin),
-            label: Arc::clone(&controller.label),
+            cause,
+            began_ms: cx.now.mono_ms,
             object: primary,
             is_void: false,
         };
@@ -147,13 +148,14 @@ impl Reconciler {
     }
 
     pub fn on_call_done(&mut self, id: CallId, done: CallDone, cx: &mut Context<'_>) {
-        let Some(CallInFlight { key, version, plugin, label, object: called_with, is_void }) = self.calls.remove(&id)
+        let Some(CallInFlight { key, version, plugin, cause, object: called_with, is_void, .. }) =
+            self.calls.remove(&id)
         else {
             return;
         };
         self.call_ended(key.controller, &plugin);
         self.queue.charge(&plugin, done.elapsed_us);
-        let ended = Observation::TurnEnded { controller: label, object: called_with.reference() };
+        let ended = Observation::TurnEnded { cause };
         let Some(controller) = self.controllers.get_mut(&key.controller) else { return cx.observe(ended) };
         controller.calls = controller.calls.saturating_sub(1);
         let Some(state) = self.keys.get_mut(&key) else { return cx.observe(ended) };
@@ -221,13 +223,8 @@ impl Reconciler {
     }
 
     fn on_fault(&mut self, key: &Key, primary: &Arc<Object>, fault: GuestFault, cx: &mut Context<'_>) {
-        let controller = &self.controllers[&key.controller];
         let (reason, message) = (fault.reason(), fault.message());
-        cx.observe(Observation::Fault {
-            controller: Arc::clone(&controller.label),
-            object: primary.reference(),
-            fault,
-        });
+        cx.observe(Observation::Fault { cause: self.controllers[&key.controller].cause(key), fault });
         self.note_fault(key, format!("{}: {message}", primary.reference()), cx);
         self.stall(key, primary, StalledReason::new(reason, message), cx);
         let ending = self.error_ending(key);
@@ -266,8 +263,7 @@ impl Reconciler {
         let Some(state) = self.keys.get_mut(key) else { return };
         let now_ms = cx.now.mono_ms;
         cx.observe(Observation::Reconciled {
-            controller: Arc::clone(&controller.label),
-            object: controller.object_of(key),
+            cause: controller.cause(key),
             result: run.ending.result,
             elapsed_ms: now_ms.saturating_sub(state.turn.taken_ms),
             writes: run.sent,

@@ -23,6 +23,9 @@ impl Reconciler {
     pub(super) fn begin_run(&mut self, key: &Key, run: Run, cx: &mut Context<'_>) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
+        if run.stages.is_empty() {
+            return self.end_turn(key, &run, cx);
+        }
         state.turn.work = Work::Writing(Box::new(run));
         self.writing.add(&controller.plugin, 1);
         self.pump_run(key, cx);
@@ -99,14 +102,18 @@ impl Reconciler {
 
     /// A turn ends without a result, so that metrics do not count it as in progress.
     pub(super) fn observe_turn_ended(&self, key: &Key, cx: &mut Context<'_>) {
-        if let Some(Cause { controller, object }) = self.cause(key) {
-            cx.observe(Observation::TurnEnded { controller, object });
+        if let Some(cause) = self.cause(key) {
+            cx.observe(Observation::TurnEnded { cause });
         }
     }
 
-    fn cause(&self, key: &Key) -> Option<Cause> {
-        let controller = self.controllers.get(&key.controller)?;
-        Some(Cause { controller: Arc::clone(&controller.label), object: controller.object_of(key) })
+    /// The last call decides the digest: a run may outlast the version that its plan is of.
+    pub(super) fn cause(&self, key: &Key) -> Option<Cause> {
+        let mut cause = self.controllers.get(&key.controller)?.cause(key);
+        if let Some(last) = self.keys.get(key).and_then(|state| state.last.as_ref()) {
+            cause.digest = last.version.digest.clone();
+        }
+        Some(cause)
     }
 
     pub fn on_wrote(&mut self, key: &Key, op: &WriteOp, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
