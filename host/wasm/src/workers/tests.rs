@@ -211,13 +211,12 @@ fn a_full_queue_returns_the_job_and_names_the_plugin_and_the_bound() {
     let plugin = plugin();
     // Without workers.
     let queue = Queue::new(1);
-    for id in 0..QUEUE_LENGTH as u64 {
-        queue.push(job(&plugin, id)).unwrap();
-    }
-    let full = queue.push(job(&plugin, 7_777)).unwrap_err();
-    assert_eq!(full.to_string(), "1024 calls of the plugin \"thing\" are queued, which is the maximum");
-    assert!(matches!(&full.0.work, Work::Reconcile(call) if call.id == CallId(7_777)));
-    queue.push(job_of("other", &plugin, 1)).unwrap();
+    let fits = (0..QUEUE_LENGTH as u64).map(|id| job(&plugin, id));
+    let others = [job(&plugin, 7_777), job_of("other", &plugin, 1)];
+    let full: Vec<QueueFull> = queue.push(fits.chain(others)).collect();
+    let [QueueFull(Job { work: Work::Reconcile(call), .. })] = &*full else { panic!("{full:?}") };
+    assert_eq!(call.id, CallId(7_777));
+    assert_eq!(full[0].to_string(), "1024 calls of the plugin \"thing\" are queued, which is the maximum");
 }
 
 #[test]
