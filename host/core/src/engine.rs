@@ -42,7 +42,7 @@ pub struct Config {
     pub instance: Arc<str>,
     /// The namespace of its plugins, which distinguishes it from the cluster's other hosts.
     pub namespace: Arc<str>,
-    /// Guest calls in flight at once: the number of workers, and a few more so that no worker idles.
+    /// Guest calls in flight at once while they are quick: several for each worker.
     pub call_slots: usize,
     /// With leader election, nothing is written before [`Event::LeaseChanged`] grants a claim. Without, this host
     /// always may.

@@ -9,9 +9,9 @@
 //! versions went backwards does a list replace newer versions ([`Store::rewind`]).
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use imbl::OrdMap;
 
 use crate::budget::Budget;
@@ -41,7 +41,7 @@ const BUILD_BYTES: usize = 64 << 10;
 pub struct Store {
     tables: OrdMap<Kind, Arc<Table>>,
     /// The hasher has no random key, which keeps runs reproducible.
-    writing: HashMap<Kind, Writing, FixedState>,
+    writing: HashMap<Kind, Writing, BuildHasherDefault<DefaultHasher>>,
     /// Kinds with an index that is not complete.
     building: BTreeSet<Kind>,
     /// The first number of changes of a kind that is read again: above all earlier ones.

@@ -3,7 +3,7 @@
 //! A key is queued at most once, so bursts coalesce. Each controller has three lanes, live before retry before resync,
 //! with ageing, so that a higher lane slows a lower one and never starves it. Plugins take turns of [`QUANTUM_US`], the
 //! one that had used the least measured time first, so a slow plugin delays its own keys (Q4); among equals, the plugin
-//! whose last turn is the longest ago. A plugin that has more than a resync to do is up to one turn ahead.
+//! whose last turn is the longest ago. A plugin that has more to do than resyncs is ahead of those that have not.
 //!
 //! A take costs the logarithm of the queued keys. A controller or plugin that may not run when its turn comes is
 //! parked, and no take visits it before it is unparked.
@@ -45,6 +45,8 @@ const AGEING_MS: u64 = 500;
 /// Measured time of a plugin's turn: some fifty small calls. After a round of a thousand plugins, one finds nothing of
 /// its own in the processor's caches and no warm memory for its calls, so calls in a row cost half as much.
 const QUANTUM_US: u64 = 4_000;
+/// How far plugins with resyncs alone are behind the others: further than a plugin is that has just had its turn.
+const BEHIND_US: u64 = 2 * QUANTUM_US;
 
 /// Whether a controller may run when its turn comes, decided by the caller of [`WorkQueue::take`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,12 +91,12 @@ pub struct Taken {
 pub struct WorkQueue {
     controllers: BTreeMap<ControllerId, ControllerQueue>,
     shares: BTreeMap<Arc<str>, Share>,
-    /// The plugins with a key that may be taken, by their used time when their turn began, less what they are ahead, and
-    /// their last turn.
+    /// The plugins with a key that may be taken, by their used time when their turn began and what they are behind, then
+    /// by their last turn.
     runnable: BTreeSet<(u64, u64, Arc<str>)>,
     /// The parked plugins, by what they have used up.
     parked: BTreeMap<ParkedFor, BTreeSet<Arc<str>>>,
-    /// The place of the plugin whose key was taken last; it never decreases.
+    /// The used time of the last plugin whose key was taken, when its turn began.
     virtual_time_us: u64,
     /// The controllers with delayed keys, by the time of the first one.
     delayed: BTreeSet<(u64, ControllerId)>,
@@ -124,7 +126,7 @@ type Heads = [Option<u64>; LANES.len()];
 #[derive(Default, Debug)]
 struct Share {
     plugin: Arc<str>,
-    /// Measured time in microseconds, raised to the queue's virtual time after idleness.
+    /// Measured time in microseconds, raised to about the queue's virtual time after idleness.
     used_us: u64,
     /// Its used time when its turn began.
     began_us: u64,
@@ -166,7 +168,7 @@ impl WorkQueue {
         let (heads, was_empty) = (queue.heads(), queue.order.is_empty());
         let result = work(queue);
         match (was_empty, queue.order.is_empty()) {
-            (true, false) => share.occupy(self.virtual_time_us),
+            (true, false) => share.occupied += 1,
             (false, true) => {
                 share.occupied -= 1;
                 queue.clear();
@@ -174,7 +176,7 @@ impl WorkQueue {
             _ => {}
         }
         share.replace(controller, heads, queue.heads());
-        share.update_place(&mut self.runnable);
+        share.update_place(self.virtual_time_us, &mut self.runnable);
         Some(result)
     }
 
@@ -257,7 +259,7 @@ impl WorkQueue {
                 self.tickets += 1;
                 (share.began_us, share.turn) = (share.used_us, self.tickets);
             }
-            share.update_place(&mut self.runnable);
+            share.update_place(self.virtual_time_us, &mut self.runnable);
         }
     }
 
@@ -266,19 +268,18 @@ impl WorkQueue {
         self.shares[plugin].used_us
     }
 
-    /// The next key, or None if none may run. Of the plugin whose turn it is; among the keys of its controllers, lane and
+    /// The next key of the plugin whose turn it is, or None if none may run. Among the keys of its controllers, lane and
     /// age decide.
     ///
     /// `may_run` is called once for what may not run, and not again before it is unparked.
     pub fn take(&mut self, now_ms: u64, mut may_run: impl FnMut(ControllerId) -> MayRun) -> Option<Taken> {
         loop {
-            let (place_us, _, plugin) = self.runnable.first()?;
-            let (place_us, plugin) = (*place_us, Arc::clone(plugin));
+            let plugin = self.runnable.first().map(|(_, _, plugin)| Arc::clone(plugin))?;
             let share = self.shares.get_mut(&plugin)?;
             let (lane, controller) = share.most_urgent(now_ms)?;
             match may_run(controller) {
                 MayRun::Yes => {
-                    self.virtual_time_us = self.virtual_time_us.max(place_us);
+                    self.virtual_time_us = share.began_us;
                     let (since_ms, name) = self.change(controller, |queue| queue.take(lane))??;
                     let queued_ms = now_ms.saturating_sub(since_ms);
                     return Some(Taken { key: Key { controller, name }, queued_ms });
@@ -286,7 +287,7 @@ impl WorkQueue {
                 MayRun::NotThisController => _ = self.change(controller, |queue| queue.is_parked = true),
                 MayRun::NotThisPlugin(parked_for) => {
                     share.parked = Some(parked_for);
-                    share.update_place(&mut self.runnable);
+                    share.update_place(self.virtual_time_us, &mut self.runnable);
                     self.parked.entry(parked_for).or_default().insert(plugin);
                 }
             }
@@ -306,7 +307,7 @@ impl WorkQueue {
             && let Some(parked_for) = share.parked.take()
         {
             self.parked.get_mut(&parked_for).map(|parked| parked.remove(plugin));
-            share.update_place(&mut self.runnable);
+            share.update_place(self.virtual_time_us, &mut self.runnable);
         }
     }
 
@@ -315,6 +316,11 @@ impl WorkQueue {
         while let Some(plugin) = self.parked.get(&parked_for).and_then(BTreeSet::first).cloned() {
             self.unpark_plugin(&plugin);
         }
+    }
+
+    /// Whether some key may be taken, as far as the queue knows.
+    pub fn is_ready(&self) -> bool {
+        !self.runnable.is_empty()
     }
 
     /// The number of queued keys of a controller.
@@ -391,15 +397,6 @@ impl ControllerQueue {
 }
 
 impl Share {
-    /// One more controller has a key. An idle plugin earns no credit: it starts at the queue's virtual time.
-    fn occupy(&mut self, virtual_time_us: u64) {
-        if self.occupied == 0 {
-            self.began_us = self.began_us.max(virtual_time_us);
-            self.used_us = self.used_us.max(self.began_us);
-        }
-        self.occupied += 1;
-    }
-
     /// Replaces the first keys of a controller.
     fn replace(&mut self, controller: ControllerId, before: Heads, after: Heads) {
         for ((lane, before), after) in LANES.into_iter().zip(before).zip(after) {
@@ -414,16 +411,18 @@ impl Share {
         }
     }
 
-    /// Moves the plugin to its place among the runnable ones.
-    fn update_place(&mut self, runnable: &mut BTreeSet<(u64, u64, Arc<str>)>) {
-        let first = self.heads.first().filter(|_| self.parked.is_none());
-        let place = first.map(|(lane, ..)| {
-            let ahead_us = if *lane == Lane::Resync { 0 } else { QUANTUM_US };
-            (self.began_us.saturating_sub(ahead_us), self.turn)
-        });
+    /// Moves the plugin to its place among the runnable ones. One that was idle or parked keeps a turn of credit at most.
+    fn update_place(&mut self, virtual_time_us: u64, runnable: &mut BTreeSet<(u64, u64, Arc<str>)>) {
+        let lane = self.heads.first().filter(|_| self.parked.is_none()).map(|(lane, ..)| *lane);
+        if self.place.is_none() && lane.is_some() {
+            self.began_us = self.began_us.max(virtual_time_us.saturating_sub(QUANTUM_US));
+            self.used_us = self.used_us.max(self.began_us);
+        }
+        let behind_us = if lane == Some(Lane::Resync) { BEHIND_US } else { 0 };
+        let place = lane.map(|_| (self.began_us + behind_us, self.turn));
         if place != self.place {
-            self.place.map(|(began_us, turn)| runnable.remove(&(began_us, turn, Arc::clone(&self.plugin))));
-            place.map(|(began_us, turn)| runnable.insert((began_us, turn, Arc::clone(&self.plugin))));
+            self.place.map(|(place_us, turn)| runnable.remove(&(place_us, turn, Arc::clone(&self.plugin))));
+            place.map(|(place_us, turn)| runnable.insert((place_us, turn, Arc::clone(&self.plugin))));
             self.place = place;
         }
     }

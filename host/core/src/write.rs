@@ -83,13 +83,13 @@ pub struct Write {
 }
 
 /// The reconcile that a write or a fact belongs to.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cause {
     /// "podset/PodSet".
     pub controller: Arc<str>,
     /// The reconciled object.
     pub object: ObjectRef,
-    /// The component that is called, or whose outcome is carried out.
+    /// The component of the object's last call, which a newer one may have replaced; before its first, the serving one.
     pub digest: Digest,
 }
 

@@ -30,8 +30,8 @@ mod tests;
 pub(crate) const INPUTS: usize = 1_024;
 /// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is.
 const BATCH: usize = 256;
-/// Calls that are submitted together at most. Waking a worker takes as long as a small call.
-const CALLS: usize = 32;
+/// Calls that are submitted before the end of a round. Waking a worker takes about as long as a small call.
+const CALLS: usize = 8;
 /// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond
 /// more. Longer than the usual requeues of a plugin with work.
 const UNUSED: Duration = Duration::from_secs(300);

@@ -45,8 +45,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// tenth more CPU (measured): the two wake each other for short work.
 const IO_THREADS: usize = 1;
 
-/// Calls in flight for each worker. A small call takes less time than waking a thread, so results come to the loop
-/// several at a time. A call that waits among these waits for the share of its plugin.
+/// Calls in flight for each worker. Waking a thread takes about as long as a small call, so both the workers and the loop
+/// should find several.
 const CALLS_PER_WORKER: usize = 8;
 
 /// Runs the host until a signal ends it.
@@ -82,8 +82,6 @@ async fn host(config: Config) -> anyhow::Result<()> {
     let engine = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
         namespace: config.namespace.as_str().into(),
-        // Each worker finds its next calls queued when it ends one, so that neither it nor the loop sleeps and wakes for
-        // every small call.
         call_slots: config.workers.get() * CALLS_PER_WORKER,
         leader_election: config.leader_election.is_some(),
         write_budget: config.write_budget,

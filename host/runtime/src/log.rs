@@ -81,7 +81,7 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 }
 
 /// Logs what the engine observes. Spans are created only for lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Observations {
     throttle: Throttle,
 }

@@ -1,9 +1,8 @@
 //! What a machine gets with each event or message: the time, the cache, and queues for its effects and messages.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
-
-use foldhash::fast::FixedState;
 
 use super::message::{Message, Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
@@ -15,7 +14,7 @@ use crate::time::Now;
 use crate::write::{Cause, WriteOp};
 
 /// A hash map without a random seed, so that a simulated run is repeatable.
-pub(super) type Map<K, V> = HashMap<K, V, FixedState>;
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// Removes a member of a set, and the set with its last member. Returns whether it was the last one.
 pub(super) fn remove_member<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, of: &K, member: &V) -> bool {

@@ -53,7 +53,7 @@ pub(super) struct Reconciler {
     /// In the order in which they began.
     calls: BTreeMap<CallId, CallInFlight>,
     last_call: u64,
-    /// When the oldest call has lasted so long that the call slots are no bound, while they are all taken.
+    /// While quick calls take all slots and keys wait: when the oldest call stops being quick.
     slots_free_ms: Option<u64>,
     /// Calls in flight.
     calling: PluginCounts,
@@ -87,7 +87,7 @@ impl Reconciler {
         }
     }
 
-    /// The time at which a delayed key, or the keys of a throttled plugin, are due.
+    /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots.
     pub fn next_due_ms(&self) -> Option<u64> {
         self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms).min()
     }

@@ -1,9 +1,8 @@
 //! Strings that repeat among objects are kept once.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
-
-use foldhash::fast::FixedState;
 
 use super::identity::Kind;
 
@@ -16,7 +15,7 @@ const FIRST_SWEEP_AT: usize = 4_096;
 /// The hasher has no random key, which keeps runs reproducible.
 #[derive(Debug)]
 pub struct Interner {
-    pub(super) strings: HashSet<Arc<str>, FixedState>,
+    pub(super) strings: HashSet<Arc<str>, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
     /// The decoder's buffer, in which a text is assembled before it gets its exact size.
     pub(super) scratch: String,

@@ -4,10 +4,9 @@
 //! usual event, a change of a status, replaces one pointer and touches no index. Indexes over strings hold hashes; the
 //! strings of what a hash finds are compared. The writer knows the free slots, so that snapshots do not carry them.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use imbl::OrdMap;
 
 use super::field_index::FieldIndex;
@@ -209,7 +208,9 @@ fn hash_of_label((key, value): &Label) -> u64 {
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {
-    FixedState::default().hash_one(value)
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn may_look(budget: Option<&Budget>) -> bool {

@@ -139,40 +139,71 @@ fn q2_a_plugin_runs_for_a_quantum_and_those_of_equal_used_time_take_turns() {
     assert_eq!(order, "aabbccaabbccaabbcc");
 }
 
+/// A hundred plugins with resyncs, of which `rounds` keys each were taken.
+fn busy(rounds: usize) -> WorkQueue {
+    let mut queue = WorkQueue::default();
+    add_to_all(&mut queue, Lane::Resync);
+    (0..100 * rounds).for_each(|_| _ = run(&mut queue));
+    queue
+}
+
+fn add_to_all(queue: &mut WorkQueue, lane: Lane) {
+    for controller in 0..100 {
+        let plugin: Arc<str> = format!("p{controller}").into();
+        (0..100).for_each(|name| _ = queue.add(0, &plugin, key(controller, &name.to_string()), lane));
+    }
+}
+
+/// Takes a key and charges its plugin about a tenth of a turn. Returns its controller.
+fn run(queue: &mut WorkQueue) -> u32 {
+    let controller = queue.take(0, |_| MayRun::Yes).unwrap().key.controller.0;
+    queue.charge(&format!("p{controller}"), QUANTUM_US / 10 + u64::from(controller));
+    controller
+}
+
+#[test]
+fn q2_a_live_key_comes_before_the_resyncs_of_all_plugins_also_of_one_that_just_had_its_turn() {
+    for rounds in [0, 1, 25] {
+        for controller in (0..=100).step_by(10) {
+            let mut queue = busy(rounds);
+            queue.add(0, &format!("p{controller}").into(), key(controller, "live"), Lane::Live);
+            assert_eq!(run(&mut queue), controller, "after {rounds} rounds");
+        }
+    }
+}
+
 #[test]
 fn q4_a_plugin_that_was_idle_waits_for_one_turn_of_another_at_most_and_a_parked_one_keeps_its_turn() {
-    let mut queue = WorkQueue::default();
-    for controller in 0..100 {
-        let plugin = format!("p{controller}");
-        (0..100).for_each(|name| {
-            _ = queue.add(0, &plugin.as_str().into(), key(controller, &name.to_string()), Lane::Resync)
-        });
-    }
-    let run = |queue: &mut WorkQueue, cost_us: u64| {
-        let taken = queue.take(0, |_| MayRun::Yes).unwrap();
-        queue.charge(&format!("p{}", taken.key.controller.0), cost_us + u64::from(taken.key.controller.0));
-        taken.key.controller.0
-    };
-    // Some rounds, so that used times differ.
-    (0..2_500).for_each(|_| _ = run(&mut queue, QUANTUM_US / 10));
-    queue.add(0, &"late".into(), key(100, "late"), Lane::Live);
-    assert_eq!(run(&mut queue, 1), 100, "a live key of an idle plugin interrupts the resyncs of others");
-    queue.add(0, &"p7".into(), key(7, "live"), Lane::Live);
-    assert_eq!(run(&mut queue, 1), 7, "and so does one of a plugin that has resyncs too");
-    for controller in 0..100 {
-        let plugin = format!("p{controller}");
-        (0..100)
-            .for_each(|name| _ = queue.add(0, &plugin.as_str().into(), key(controller, &name.to_string()), Lane::Live));
-    }
-    queue.add(0, &"later".into(), key(101, "later"), Lane::Live);
-    let before = (0..).take_while(|_| run(&mut queue, QUANTUM_US / 10) != 101).count();
+    let mut queue = busy(25);
+    add_to_all(&mut queue, Lane::Live);
+    (0..500).for_each(|_| _ = run(&mut queue));
+    queue.add(0, &"p100".into(), key(100, "late"), Lane::Live);
+    let before = (0..).take_while(|_| run(&mut queue) != 100).count();
     assert!(before <= 10, "{before} live keys of others came first, more than one turn");
 
-    let running = run(&mut queue, 1);
+    let running = run(&mut queue);
     let taken = queue.take(0, |id| if id.0 == running { MayRun::NotThisPlugin(ParkedFor::Calls) } else { MayRun::Yes });
     assert_ne!(taken.unwrap().key.controller.0, running);
     queue.unpark_plugin(&format!("p{running}"));
-    assert_eq!(run(&mut queue, 1), running);
+    assert_eq!(run(&mut queue), running);
+}
+
+#[test]
+fn q4_a_plugin_that_could_not_run_for_long_keeps_the_credit_of_one_turn() {
+    let mut queue = WorkQueue::default();
+    for controller in [0, 1] {
+        let plugin: Arc<str> = format!("p{controller}").into();
+        (0..1_000).for_each(|name| _ = queue.add(0, &plugin, key(controller, &name.to_string()), Lane::Resync));
+    }
+    let not_ready = |id: ControllerId| if id.0 == 0 { MayRun::NotThisController } else { MayRun::Yes };
+    for _ in 0..500 {
+        assert_eq!(queue.take(0, not_ready).unwrap().key.controller.0, 1);
+        queue.charge("p1", QUANTUM_US / 10);
+    }
+    queue.unpark(ControllerId(0));
+    let ran: Vec<u32> = (0..60).map(|_| run(&mut queue)).collect();
+    let of_late = ran.iter().filter(|controller| **controller == 0).count();
+    assert!((30..=45).contains(&of_late), "{of_late} of 60: {ran:?}");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use foldhash::fast::FixedState;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
@@ -27,7 +26,7 @@ impl<L: Labels + EncodeLabelSet + Clone + Eq + Hash + Send + Sync + 'static> Lab
 /// The series of one name. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Series<L, M> {
-    sets: Arc<RwLock<HashMap<L, M, FixedState>>>,
+    sets: Arc<RwLock<HashMap<L, M>>>,
     new: fn() -> M,
     total: Arc<AtomicUsize>,
 }

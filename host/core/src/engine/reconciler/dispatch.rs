@@ -13,9 +13,9 @@ use crate::workqueue::{ControllerId, Key, Lane, MayRun, ParkedFor};
 /// this queue, which knows their order.
 const MAX_KEYS_WRITING: usize = 64;
 
-/// A call that takes longer is slow, and plugins without a call do not wait for it. Small calls take a tenth of a
-/// millisecond, in an interpreter some; a person does not notice this delay.
-const QUICK_MS: u64 = 20;
+/// A call that has not ended after this time, with its wait for a worker, is slow, and plugins without a call do not wait
+/// for it. It is the time of eight calls of an interpreter in a row; a person does not notice it.
+const QUICK_MS: u64 = 50;
 
 impl Reconciler {
     pub fn run_queue(&mut self, cx: &mut Context<'_>) {
@@ -29,6 +29,7 @@ impl Reconciler {
             self.queue.unpark_plugin(&plugin);
         }
         cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
+        self.slots_free_ms = None;
         while !cx.draining && cx.may_write && self.has_call_slot(cx.now.mono_ms) {
             let used_up = |plugin: &Arc<str>| {
                 if self.throttled.contains_key(plugin) {
@@ -50,12 +51,13 @@ impl Reconciler {
         }
     }
 
-    /// Whether any plugin may begin a call. Quick calls share the slots, so that the plugins take turns and few are called
-    /// at a time; once a call takes longer, each plugin may begin its first (Q4).
+    /// Whether any key may be taken. While calls are quick, their slots bound all plugins together, so that plugins take
+    /// turns and few are called at a time; once a call takes longer, each plugin may begin its first (Q4).
     fn has_call_slot(&mut self, now_ms: u64) -> bool {
         let oldest = self.calls.values().next().filter(|_| self.calling.is_full(self.call_slots));
-        self.slots_free_ms = oldest.map(|call| call.began_ms + QUICK_MS).filter(|free_ms| *free_ms > now_ms);
-        self.slots_free_ms.is_none()
+        let free_ms = oldest.map(|call| call.began_ms + QUICK_MS).filter(|free_ms| *free_ms > now_ms);
+        self.slots_free_ms = free_ms.filter(|_| self.queue.is_ready());
+        free_ms.is_none()
     }
 
     pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {

@@ -30,7 +30,7 @@ impl PluginCounts {
         }
     }
 
-    /// Q4: whether a plugin may begin one more. It always may begin its first, so plugins that hang cannot block the
+    /// Q4: whether a plugin may begin one more. Its first counts against no bound, so plugins that hang cannot block the
     /// others. Beyond that it gets three quarters of the shared slots that the others leave.
     pub fn has_room(&self, plugin: &str, shared: usize) -> bool {
         let own = self.of(plugin);

@@ -259,11 +259,12 @@ impl Reconciler {
 
     /// Ends a key's turn. It returns to the queue at once if it was woken meanwhile, else at its requeue or the resync.
     pub(super) fn end_turn(&mut self, key: &Key, run: &Run, cx: &mut Context<'_>) {
+        let Some(cause) = self.cause(key) else { return };
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         let now_ms = cx.now.mono_ms;
         cx.observe(Observation::Reconciled {
-            cause: controller.cause(key),
+            cause,
             result: run.ending.result,
             elapsed_ms: now_ms.saturating_sub(state.turn.taken_ms),
             writes: run.sent,

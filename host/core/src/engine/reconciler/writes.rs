@@ -107,7 +107,6 @@ impl Reconciler {
         }
     }
 
-    /// The last call decides the digest: a run may outlast the version that its plan is of.
     pub(super) fn cause(&self, key: &Key) -> Option<Cause> {
         let mut cause = self.controllers.get(&key.controller)?.cause(key);
         if let Some(last) = self.keys.get(key).and_then(|state| state.last.as_ref()) {
