@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -42,6 +42,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// A connection is not closed for another one before it has been idle this long. A request arrives within milliseconds of
 /// its connection; a thousand idle connections delay a probe by two seconds.
 const MIN_IDLE: Duration = Duration::from_millis(250);
+/// The same with TLS, whose handshake takes several turns of both sides, perhaps on a busy machine. A review that is cut
+/// off is not sent again.
+const MIN_IDLE_TLS: Duration = Duration::from_secs(1);
 /// Pause when no connection can be accepted: too many open files, or none that may be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -140,8 +143,8 @@ impl Activity {
         self.idle_since.load(Ordering::Relaxed)
     }
 
-    fn may_be_closed(&self) -> bool {
-        u128::from(self.now().saturating_sub(self.idle_since())) >= MIN_IDLE.as_nanos()
+    fn is_idle_for(&self, least: Duration) -> bool {
+        u128::from(self.now().saturating_sub(self.idle_since())) >= least.as_nanos()
     }
 
     fn now(&self) -> u64 {
@@ -156,6 +159,7 @@ where
     F: Future<Output = Response> + Send + 'static,
 {
     let began = Instant::now();
+    let min_idle = if tls.is_some() { MIN_IDLE_TLS } else { MIN_IDLE };
     let mut open = Vec::with_capacity(MAX_CONNECTIONS);
     loop {
         let stream = match listener.accept().await {
@@ -166,7 +170,7 @@ where
                 continue;
             }
         };
-        close_idle(&mut open).await;
+        close_idle(&mut open, min_idle).await;
         let activity = Activity::new(began);
         let task = tokio::spawn(connection(stream, tls.clone(), respond.clone(), Arc::clone(&activity)));
         open.push((activity, task.abort_handle()));
@@ -174,18 +178,22 @@ where
 }
 
 /// Closes a connection if there is no place for one more.
-async fn close_idle(open: &mut Vec<(Arc<Activity>, AbortHandle)>) {
+async fn close_idle(open: &mut Vec<(Arc<Activity>, AbortHandle)>, min_idle: Duration) {
     if open.len() == MAX_CONNECTIONS {
         open.retain(|(_, task)| !task.is_finished());
     }
     while open.len() == MAX_CONNECTIONS {
         let oldest = open.iter().enumerate().min_by_key(|(_, (activity, _))| activity.idle_since());
-        match oldest.filter(|(_, (activity, _))| activity.may_be_closed()).map(|(index, _)| index) {
-            Some(index) => open.swap_remove(index).1.abort(),
-            None => {
-                sleep(ACCEPT_PAUSE).await;
-                open.retain(|(_, task)| !task.is_finished());
-            }
+        let oldest = oldest.filter(|(_, (activity, _))| activity.is_idle_for(min_idle));
+        let Some((index, idle_since)) = oldest.map(|(index, (activity, _))| (index, activity.idle_since())) else {
+            sleep(ACCEPT_PAUSE).await;
+            open.retain(|(_, task)| !task.is_finished());
+            continue;
+        };
+        // A request may have arrived while this process had no processor: the runtime looks at sockets first.
+        yield_now().await;
+        if open[index].0.idle_since() == idle_since {
+            open.swap_remove(index).1.abort();
         }
     }
 }
@@ -199,7 +207,10 @@ where
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return exchange(stream, respond, activity).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, respond, activity).await,
+        Ok(Ok(stream)) => {
+            activity.idle();
+            exchange(stream, respond, activity).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed: does the caBundle hold this host's CA?"),
         Err(_) => tracing::debug!("a TLS handshake did not end in time"),
     }
