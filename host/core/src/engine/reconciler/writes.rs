@@ -119,7 +119,7 @@ impl Reconciler {
         match result {
             Ok(written) => {
                 self.note_permitted(key, op, cx);
-                self.expect_write(key, op, &written);
+                self.expect_write(key, op, &written, cx.now.mono_ms);
             }
             Err(error) if error.class == WriteErrorClass::Blocked => self.on_blocked(key, op, &error.message, cx),
             Err(error) => {
@@ -162,7 +162,7 @@ impl Reconciler {
         }
     }
 
-    fn expect_write(&mut self, key: &Key, op: &WriteOp, written: &Written) {
+    fn expect_write(&mut self, key: &Key, op: &WriteOp, written: &Written, now_ms: u64) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         let (uid, version) = match op {
@@ -170,7 +170,8 @@ impl Reconciler {
             _ => (Arc::clone(&written.uid), Some(written.resource_version)),
         };
         if matches!(op, WriteOp::PatchStatus { .. }) {
-            state.status.version = version;
+            // One that changed nothing has the version of an earlier write, perhaps of one whose result is unknown.
+            state.status.version = version.filter(|_| state.status.unknown_until_ms <= now_ms);
         }
         state.remember(op, written.resource_version);
         if let WriteOp::Apply { body, .. } | WriteOp::Patch { body, .. } = op {
