@@ -126,6 +126,19 @@ fn w3_the_own_status_wakes_nobody_unless_one_of_unknown_result_may_show_with_it(
 }
 
 #[test]
+fn w3_after_a_status_of_unknown_result_the_next_ones_event_wakes_its_key_however_late_it_is() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(phase("First"));
+    alone.fail(WriteErrorClass::Unknown);
+    alone.pass(10);
+    let shown = alone.accept();
+    alone.pass(WRITE_TIMEOUT_MS);
+    let before = alone.taken();
+    alone.show(&shown);
+    assert_eq!(alone.taken() - before, 1, "it may have changed nothing and have the version of the first");
+}
+
+#[test]
 fn a_result_for_an_object_that_is_gone_ends_its_key() {
     let mut alone = Alone::serving(&["calling", "writing"]);
     alone.calls.swap(0, 1);
