@@ -8,13 +8,13 @@
 //! A change looks up its own name, namespace, kind and owners, and only those of its fields and labels that some
 //! dependency selects by. So only the dependencies under its index keys cost anything. Nothing here knows guests.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::dependencies::{Dependencies, Dependency, SharedDependency};
 use crate::field_selector::FieldPath;
+use crate::map::Map;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Change;
 use crate::workqueue::{ControllerId, Key};
@@ -42,8 +42,8 @@ const CUTS_PER_US: u64 = 4;
 /// [`Self::remove`], and every change of the store to [`Self::affected`].
 #[derive(Debug, Default)]
 pub struct DependencyIndex {
-    /// The position of each dependency in `entries`. The hasher is not random, so that runs are repeatable.
-    places: HashMap<Arc<SharedDependency>, u32, BuildHasherDefault<DefaultHasher>>,
+    /// The position of each dependency in `entries`.
+    places: Map<Arc<SharedDependency>, u32>,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     /// Hashes of index keys, with the positions of their dependencies.

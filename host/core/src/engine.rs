@@ -200,9 +200,11 @@ impl Engine {
         }
         match event {
             WatchEvent::Listing => self.store.begin_list(kind),
-            WatchEvent::Listed(object) => {
-                let change = self.store.list_item(*object);
-                self.on_change(kind, &change, true, effects);
+            WatchEvent::Listed(objects) => {
+                for object in objects {
+                    let change = self.store.list_item(object);
+                    self.on_change(kind, &change, true, effects);
+                }
             }
             WatchEvent::ListDone(version) if self.store.is_contradicted(kind, version) => {
                 let message = format!("a list at version {} shows older versions of objects than the cache", version.0);

@@ -31,6 +31,7 @@ pub mod kube_event;
 pub mod lease;
 pub mod limits;
 pub mod manifest;
+mod map;
 mod metadata;
 pub mod object;
 pub mod observation;

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,6 +52,8 @@ pub struct Object {
     json: Arc<str>,
     /// Where the digits of metadata.resourceVersion begin in `json`.
     version_at: usize,
+    /// Where the status is in `json`; empty without one.
+    status_at: Range<usize>,
     /// 0 until it is first computed.
     content_hash: AtomicU64,
     projections: Memo,
@@ -60,6 +63,11 @@ impl Object {
     /// The JSON text without managedFields.
     pub fn json(&self) -> &Arc<str> {
         &self.json
+    }
+
+    /// The JSON text of the status.
+    pub fn status(&self) -> Option<&str> {
+        Some(&self.json[self.status_at.clone()]).filter(|status| !status.is_empty())
     }
 
     /// Kind, namespace and name.

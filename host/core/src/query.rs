@@ -3,14 +3,14 @@
 //! [`Query`] is what a guest sends; [`CompiledQuery`] has its selectors and field paths parsed, and [`QueryCache`]
 //! remembers compiled queries. `view.rs` evaluates them on a snapshot, `dependencies.rs` records them.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
 use crate::budget::Budget;
 use crate::field_selector::{self, FieldSelector, FieldValue, InvalidFieldSelector};
+use crate::map::Map;
 use crate::object::{Kind, Object};
 use crate::projection::{InvalidPath, Projection};
 use crate::selector::{InvalidSelector, Selector};
@@ -179,16 +179,16 @@ impl Tables {
     }
 }
 
-/// One table of a cache. The hasher has no random key, which keeps runs reproducible.
+/// One table of a cache.
 #[derive(Debug)]
 struct Remembered<K, V> {
-    entries: HashMap<K, V, BuildHasherDefault<DefaultHasher>>,
+    entries: Map<K, V>,
     bytes: usize,
 }
 
 impl<K, V> Default for Remembered<K, V> {
     fn default() -> Self {
-        Self { entries: HashMap::default(), bytes: 0 }
+        Self { entries: Map::default(), bytes: 0 }
     }
 }
 

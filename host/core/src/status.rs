@@ -4,8 +4,6 @@
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::contract::{Condition, ConditionStatus};
@@ -152,13 +150,7 @@ pub fn shows_stalled(primary: &Object, reason: &str, message: &str) -> bool {
 }
 
 fn live_status(primary: &Object) -> Map<String, Value> {
-    #[derive(Deserialize)]
-    struct WithStatus<'a> {
-        #[serde(borrow)]
-        status: Option<&'a RawValue>,
-    }
-    let text = serde_json::from_str::<WithStatus<'_>>(primary.json()).ok().and_then(|object| object.status);
-    text.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
+    primary.status().and_then(|status| serde_json::from_str(status).ok()).unwrap_or_default()
 }
 
 fn conditions_of(live: &Map<String, Value>) -> &[Value] {

@@ -8,14 +8,14 @@
 //! an object, and tombstones remember deletions: no view is older than one before it (R3). Only after the API server's
 //! versions went backwards does a list replace newer versions ([`Store::rewind`]).
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
 use crate::budget::Budget;
 use crate::field_selector::FieldPath;
+use crate::map::Map;
 use crate::object::{Kind, Name, Object, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
@@ -40,8 +40,7 @@ const BUILD_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct Store {
     tables: OrdMap<Kind, Arc<Table>>,
-    /// The hasher has no random key, which keeps runs reproducible.
-    writing: HashMap<Kind, Writing, BuildHasherDefault<DefaultHasher>>,
+    writing: Map<Kind, Writing>,
     /// Kinds with an index that is not complete.
     building: BTreeSet<Kind>,
     /// The first number of changes of a kind that is read again: above all earlier ones.

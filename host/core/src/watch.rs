@@ -9,8 +9,8 @@ use crate::object::{Object, ResourceVersion};
 pub enum WatchEvent {
     /// A list of the API server's newest state begins; the store merges it.
     Listing,
-    /// One object of the list.
-    Listed(Box<Object>),
+    /// The next objects of the list.
+    Listed(Vec<Object>),
     /// The list is complete and shows everything up to this version.
     ListDone(ResourceVersion),
     /// An object was added or changed.

@@ -8,9 +8,11 @@
 //! A take costs the logarithm of the queued keys. A controller or plugin that may not run when its turn comes is
 //! parked, and no take visits it before it is unparked.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::map::Map;
 use crate::object::Name;
 
 /// A controller, by its index in the engine's table.
@@ -55,7 +57,7 @@ pub enum MayRun {
     Yes,
     /// The controller is not ready or at its concurrency: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_plugin`].
+    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_plugins`].
     NotThisPlugin(ParkedFor),
 }
 
@@ -85,12 +87,12 @@ pub struct Taken {
 /// needless unpark costs one check at the next take. Call
 ///
 /// - [`Self::unpark`] when a call of the controller ends, when its concurrency is raised, and when it becomes ready;
-/// - [`Self::unpark_plugin`] when a call or the writes of the plugin end, or its own bound changes;
-/// - [`Self::unpark_plugins`] when that leaves room of the same kind for others.
+/// - [`Self::unpark_plugins`] when a call or the writes of a plugin end, which leaves room for it or for others;
+/// - [`Self::unpark_plugin`] when the plugin's own budget is refilled.
 #[derive(Default, Debug)]
 pub struct WorkQueue {
     controllers: BTreeMap<ControllerId, ControllerQueue>,
-    shares: BTreeMap<Arc<str>, Share>,
+    shares: Map<Arc<str>, Share>,
     /// The plugins with a key that may be taken, by their used time when their turn began and what they are behind, then
     /// by their last turn.
     runnable: BTreeSet<(u64, u64, Arc<str>)>,
@@ -184,13 +186,15 @@ impl WorkQueue {
     pub fn add_at(&mut self, due_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) {
         self.add_controller(plugin, key.controller);
         let Some(queue) = self.controllers.get_mut(&key.controller) else { return };
-        if queue.delays.get(&key.name).is_some_and(|(before_ms, _)| *before_ms <= due_ms) {
-            return;
-        }
         let Key { controller, name } = key;
         queue.change_delays(controller, &mut self.delayed, |queue| {
-            if let Some((before_ms, _)) = queue.delays.insert(name.clone(), (due_ms, lane)) {
-                queue.due.remove(&(before_ms, name.clone()));
+            match queue.delays.entry(name.clone()) {
+                Entry::Occupied(delay) if delay.get().0 <= due_ms => return,
+                Entry::Occupied(mut delay) => {
+                    let (before_ms, _) = delay.insert((due_ms, lane));
+                    queue.due.remove(&(before_ms, name.clone()));
+                }
+                Entry::Vacant(none) => _ = none.insert((due_ms, lane)),
             }
             queue.due.insert((due_ms, name));
         });
@@ -198,8 +202,7 @@ impl WorkQueue {
 
     /// Removes the delay of a key.
     pub fn cancel_delay(&mut self, key: &Key) {
-        let queue = self.controllers.get_mut(&key.controller);
-        if let Some(queue) = queue.filter(|queue| queue.delays.contains_key(&key.name)) {
+        if let Some(queue) = self.controllers.get_mut(&key.controller) {
             queue.change_delays(key.controller, &mut self.delayed, |queue| _ = queue.remove_delay(&key.name));
         }
     }
@@ -311,11 +314,11 @@ impl WorkQueue {
         }
     }
 
-    /// Every plugin that is parked for this may be able to run again. The cost grows with these plugins only.
-    pub fn unpark_plugins(&mut self, parked_for: ParkedFor) {
-        while let Some(plugin) = self.parked.get(&parked_for).and_then(BTreeSet::first).cloned() {
-            self.unpark_plugin(&plugin);
-        }
+    /// Unparks the plugins that are parked for this and may run again. The cost grows with the parked plugins only.
+    pub fn unpark_plugins(&mut self, parked_for: ParkedFor, mut may_run: impl FnMut(&str) -> bool) {
+        let parked = self.parked.get(&parked_for).into_iter().flatten();
+        let unparked: Vec<Arc<str>> = parked.filter(|plugin| may_run(plugin)).cloned().collect();
+        unparked.iter().for_each(|plugin| self.unpark_plugin(plugin));
     }
 
     /// Whether some key may be taken, as far as the queue knows.

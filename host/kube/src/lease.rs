@@ -151,10 +151,11 @@ impl Part {
     }
 
     fn on_watch_event(&mut self, event: &WatchEvent) {
+        let mut observed = |lease| self.election.on_observed(clock::now_ms(), Some(&holder_of(lease)));
         match event {
-            WatchEvent::Listed(object) | WatchEvent::Applied(object) => {
-                self.election.on_observed(clock::now_ms(), Some(&holder_of(object)));
-            }
+            // The Lease alone.
+            WatchEvent::Listed(objects) => objects.iter().for_each(observed),
+            WatchEvent::Applied(object) => observed(object),
             WatchEvent::Deleted(_) => self.election.on_observed(clock::now_ms(), None),
             // Without a watch the Lease is read.
             _ => {}

@@ -59,6 +59,9 @@ const DOUBTFUL_AFTER_OUTAGE: Duration = Duration::from_secs(5);
 const STARTING_TRIES: u32 = 4;
 /// A version that expires sooner than this after a list is a failure, not age.
 const SOON_AFTER_LIST: Duration = Duration::from_secs(10);
+/// JSON text from which the objects of a list are sent as one event: at most some hundred objects, for each of which the
+/// receiver takes a few microseconds.
+const LISTED_BYTES: usize = 32 << 10;
 /// The annotation of the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -149,6 +152,9 @@ struct Watch<T, F> {
     interner: Interner,
     /// All events up to this version were sent. None: a list is needed.
     position: Option<ResourceVersion>,
+    /// Objects of the list that are not sent yet: those that came together are sent together.
+    listed: Vec<Object>,
+    listed_bytes: usize,
     /// The highest version seen.
     newest: ResourceVersion,
     /// Whether etcd may have been restored since.
@@ -201,6 +207,8 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             wrap,
             interner: Interner::default(),
             position: None,
+            listed: Vec::new(),
+            listed_bytes: 0,
             newest: ResourceVersion::default(),
             is_doubtful: false,
             streaming: true,
@@ -277,11 +285,10 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 self.send(WatchEvent::Listing).await?;
             }
             for item in page.items.unwrap_or_default() {
-                let event = self.decode(item.get().as_bytes()).map_or_else(
-                    |message| WatchEvent::Undecodable { message },
-                    |object| WatchEvent::Listed(Box::new(object)),
-                );
-                self.send(event).await?;
+                match self.decode(item.get().as_bytes()) {
+                    Ok(object) => self.listed(object).await?,
+                    Err(message) => self.send(WatchEvent::Undecodable { message }).await?,
+                }
             }
             if page.metadata.r#continue.is_empty() {
                 let version = page::version(&self.scope.kind, &page.metadata.resource_version)?;
@@ -327,6 +334,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                     Line::TooLong { start } => self.too_long(&start).await?,
                 }
             }
+            self.send_listed().await?;
             let silence = if listing { LIST_SILENCE } else { IDLE };
             match timeout(silence, body.frame()).await {
                 Ok(Some(Ok(frame))) => {
@@ -366,6 +374,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             FrameKind::Added | FrameKind::Modified | FrameKind::Deleted => {}
         }
         let object = match self.decode(text) {
+            Ok(object) if *listing && kind != FrameKind::Deleted => return self.listed(object).await,
             Ok(object) => Box::new(object),
             Err(message) => return self.send(WatchEvent::Undecodable { message }).await,
         };
@@ -374,7 +383,6 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         }
         let event = match kind {
             FrameKind::Deleted => WatchEvent::Deleted(object),
-            _ if *listing => WatchEvent::Listed(object),
             _ => WatchEvent::Applied(object),
         };
         self.send(event).await
@@ -411,6 +419,21 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         Object::decode_as(&self.scope.kind, text, &mut self.interner).map_err(|error| chain(&error))
     }
 
+    async fn listed(&mut self, object: Object) -> Result<(), Stop> {
+        self.listed_bytes += object.json().len();
+        self.listed.push(object);
+        if self.listed_bytes < LISTED_BYTES { Ok(()) } else { self.send_listed().await }
+    }
+
+    async fn send_listed(&mut self) -> Result<(), Stop> {
+        if self.listed.is_empty() {
+            return Ok(());
+        }
+        self.listed_bytes = 0;
+        let event = WatchEvent::Listed(std::mem::take(&mut self.listed));
+        self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::ReceiverGone)
+    }
+
     /// Sends an event. Every event but those of a list means that the watch works.
     async fn send(&mut self, event: WatchEvent) -> Result<(), Stop> {
         let version = match &event {
@@ -430,6 +453,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         if matches!(event, WatchEvent::ListDone(_)) {
             self.listed_at = Some(Instant::now());
         }
+        self.send_listed().await?;
         self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::ReceiverGone)
     }
 

@@ -5,16 +5,18 @@
 //! wasmtime checks them against the guest's types as it checks generated ones.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mortise_core::contract;
 use wasmtime::Store;
-use wasmtime::component::{ComponentExportIndex, ComponentType, InstancePre, Lift, Resource, TypedFunc};
+use wasmtime::component::{ComponentExportIndex, ComponentType, Instance, InstancePre, Lift, Resource, TypedFunc};
+use wasmtime::error::Context as _;
 
 use crate::bindings::Snapshot;
 use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure};
 use crate::state::CallState;
 
-type Reconcile<'a> = TypedFunc<(&'a str, Resource<Snapshot>), (Result<Outcome, Failure>,)>;
+type Typed<'a> = TypedFunc<(&'a str, Resource<Snapshot>), (Result<Outcome, Failure>,)>;
 
 /// `desired.outcome`.
 #[derive(ComponentType, Lift)]
@@ -38,22 +40,49 @@ struct Child {
     object: Arc<str>,
 }
 
-/// Calls `reconciler.reconcile` of a fresh instance.
-pub(crate) fn reconcile(
-    pre: &InstancePre<CallState>,
+/// Where a component's `reconciler.reconcile` is.
+pub(crate) struct Reconcile {
     function: ComponentExportIndex,
-    store: &mut Store<CallState>,
-    object: &str,
-) -> wasmtime::Result<contract::CallResult> {
-    let instance = pre.instantiate(&mut *store)?;
-    let reconcile: Reconcile<'_> = instance.get_typed_func(&mut *store, function)?;
-    let snapshot = store.data_mut().table.push(Snapshot)?;
-    let (outcome,) = reconcile.call(store, (object, snapshot))?;
-    Ok(match outcome {
-        Ok(outcome) => contract::CallResult::Done(outcome.into()),
-        Err(Failure::Retry(message)) => contract::CallResult::Failed(contract::Failure::Retry(message)),
-        Err(Failure::Terminal(message)) => contract::CallResult::Failed(contract::Failure::Terminal(message)),
-    })
+    /// Its type was compared with the contract's, which takes a microsecond.
+    is_checked: AtomicBool,
+}
+
+impl Reconcile {
+    pub(crate) fn new(function: ComponentExportIndex) -> Self {
+        Self { function, is_checked: AtomicBool::new(false) }
+    }
+
+    /// Calls it in a fresh instance of its component.
+    pub(crate) fn call(
+        &self,
+        pre: &InstancePre<CallState>,
+        store: &mut Store<CallState>,
+        object: &str,
+    ) -> wasmtime::Result<contract::CallResult> {
+        let instance = pre.instantiate(&mut *store)?;
+        let reconcile = self.typed(store, &instance)?;
+        let snapshot = store.data_mut().table.push(Snapshot)?;
+        let (outcome,) = reconcile.call(store, (object, snapshot))?;
+        Ok(match outcome {
+            Ok(outcome) => contract::CallResult::Done(outcome.into()),
+            Err(Failure::Retry(message)) => contract::CallResult::Failed(contract::Failure::Retry(message)),
+            Err(Failure::Terminal(message)) => contract::CallResult::Failed(contract::Failure::Terminal(message)),
+        })
+    }
+
+    #[expect(unsafe_code, reason = "wasmtime would compare the types at each call")]
+    fn typed<'a>(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Typed<'a>> {
+        if self.is_checked.load(Ordering::Relaxed) {
+            let function =
+                instance.get_func(store, self.function).context("the component has no function reconcile")?;
+            // SAFETY: the function must have this type. It has: a function's type is its component's, the same in each
+            // instance, and below it was compared for an instance of this component. `Linked` has one component.
+            return Ok(unsafe { TypedFunc::new_unchecked(function) });
+        }
+        let function = instance.get_typed_func(store, self.function)?;
+        self.is_checked.store(true, Ordering::Relaxed);
+        Ok(function)
+    }
 }
 
 impl From<Outcome> for contract::Outcome {

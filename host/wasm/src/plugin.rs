@@ -20,7 +20,6 @@ use crate::engine::Engine;
 use crate::engine::ticker::Ticker;
 use crate::fault;
 use crate::log::{LogLevel, LogLine};
-use crate::outcome::reconcile;
 use crate::state::{CallState, Inputs};
 
 use self::linked::{Artifact, LinkError, Linked};
@@ -170,7 +169,7 @@ impl Plugin {
     pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallCompletion {
         let inputs = Inputs::View(view);
         self.run(object, inputs, limits, CallResult::Fault, CallResult::HostFault, |linked, store| {
-            reconcile(linked.pre.instance_pre(), linked.reconcile, store, object)
+            linked.reconcile.call(linked.pre.instance_pre(), store, object)
         })
     }
 

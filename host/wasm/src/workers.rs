@@ -218,12 +218,15 @@ struct State {
     schedule: Schedule<Waiting>,
     /// Workers that wait for a job.
     idle: usize,
+    /// One of them was woken and does not run yet. When it takes a job it wakes the next one, so until then nobody is
+    /// woken: each needless wake is a system call.
+    waking: bool,
     closed: bool,
 }
 
 impl Queue {
     fn new(workers: usize) -> Self {
-        let state = State { schedule: Schedule::new(workers), idle: 0, closed: false };
+        let state = State { schedule: Schedule::new(workers), idle: 0, waking: false, closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -240,18 +243,23 @@ impl Queue {
             let waiting = Waiting { job, spent: Duration::ZERO };
             refused.extend(state.schedule.push(&plugin, waiting).map_err(|waiting| QueueFull(waiting.job)).err());
         }
-        // The worker that takes the first job wakes the next worker.
-        self.wake(&state);
+        self.wake(&mut state);
         refused.into_iter()
     }
 
-    /// Waits for a job; None once the queue is closed and empty.
-    fn take(&self, worker: usize) -> Option<(Waiting, Pace)> {
+    /// Ends the worker's last turn and waits for a job; None once the queue is closed and empty.
+    fn take(&self, worker: usize, ended: Option<Ended>) -> Option<(Waiting, Pace)> {
         let mut state = self.lock();
+        match ended {
+            Some(Ended::Took(call)) => state.schedule.ended(worker, Some(call)),
+            Some(Ended::NotCalled) => state.schedule.ended(worker, None),
+            Some(Ended::GaveUp(waiting)) => state.schedule.gave_up(worker, waiting),
+            None => {}
+        }
         loop {
             if let Some(next) = state.schedule.next(worker) {
                 // The call that ended before may have held back several jobs.
-                self.wake(&state);
+                self.wake(&mut state);
                 return Some(next);
             }
             if state.closed {
@@ -260,21 +268,14 @@ impl Queue {
             state.idle += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
-        }
-    }
-
-    fn ended(&self, worker: usize, ended: Ended) {
-        let schedule = &mut self.lock().schedule;
-        match ended {
-            Ended::Took(call) => schedule.ended(worker, Some(call)),
-            Ended::NotCalled => schedule.ended(worker, None),
-            Ended::GaveUp(waiting) => schedule.gave_up(worker, waiting),
+            state.waking = false;
         }
     }
 
     /// Wakes an idle worker if there is a job for it.
-    fn wake(&self, state: &State) {
-        if state.idle > 0 && state.schedule.is_ready() {
+    fn wake(&self, state: &mut State) {
+        if state.idle > 0 && !state.waking && state.schedule.is_ready() {
+            state.waking = true;
             self.changed.notify_one();
         }
     }
@@ -286,13 +287,13 @@ impl Queue {
 }
 
 fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
-    while let Some((Waiting { job: Job { plugin, work }, spent }, pace)) = queue.take(worker) {
-        let ended = match work {
+    let mut ended = None;
+    while let Some((Waiting { job: Job { plugin, work }, spent }, pace)) = queue.take(worker, ended.take()) {
+        ended = Some(match work {
             Work::Reconcile(call) => reconcile(plugin, call, spent, pace, done),
             Work::Admit(admit) => respond(plugin, admit, pace, Work::Admit),
             Work::Convert(convert) => respond(plugin, convert, pace, Work::Convert),
-        };
-        queue.ended(worker, ended);
+        });
     }
 }
 

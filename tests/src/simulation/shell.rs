@@ -427,7 +427,7 @@ pub fn shown_event(event: &Event) -> String {
     match event {
         Event::Watch(kind, WatchEvent::Applied(object)) => format!("{} {object:?}", kind.kind),
         Event::Watch(kind, WatchEvent::Deleted(object)) => format!("{} deleted {object:?}", kind.kind),
-        Event::Watch(kind, WatchEvent::Listed(object)) => format!("{} listed {object:?}", kind.kind),
+        Event::Watch(kind, WatchEvent::Listed(objects)) => format!("{} listed {objects:?}", kind.kind),
         Event::Watch(kind, event) => format!("{} {event:?}", kind.kind),
         Event::CallDone(id, done) => match &done.conclusion {
             Conclusion::Wants(prepared) => {

@@ -27,10 +27,13 @@ pub struct Watch {
     began: usize,
 }
 
+/// Objects of a list in one event: few, so that changes come between them.
+const LISTED_TOGETHER: usize = 2;
+
 #[derive(Clone, Debug)]
 pub enum Notice {
     Listing,
-    Listed(Record),
+    Listed(Vec<Record>),
     ListDone(u64),
     Changed(Record),
     Progress(u64),
@@ -71,7 +74,8 @@ impl Watch {
         self.first.get_or_insert(version);
         self.list.clear();
         self.list.push_back(Notice::Listing);
-        self.list.extend(cluster.list_at(&self.kind, version).into_iter().map(Notice::Listed));
+        let records = cluster.list_at(&self.kind, version);
+        self.list.extend(records.chunks(LISTED_TOGETHER).map(|records| Notice::Listed(records.to_vec())));
         self.list.push_back(Notice::ListDone(version));
         self.cursor = cluster.history(&self.kind).iter().take_while(|record| record.version <= version).count();
         self.began = self.cursor;
@@ -128,7 +132,9 @@ impl Notice {
     pub fn event(&self, interner: &mut Interner) -> WatchEvent {
         match self {
             Self::Listing => WatchEvent::Listing,
-            Self::Listed(record) => WatchEvent::Listed(decode(record, interner)),
+            Self::Listed(records) => {
+                WatchEvent::Listed(records.iter().map(|record| *decode(record, interner)).collect())
+            }
             Self::ListDone(version) => WatchEvent::ListDone(ResourceVersion(*version)),
             Self::Changed(record) if record.deleted => WatchEvent::Deleted(decode(record, interner)),
             Self::Changed(record) => WatchEvent::Applied(decode(record, interner)),

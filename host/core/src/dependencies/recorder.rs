@@ -1,10 +1,10 @@
 //! Records the dependencies of a running call.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES, SharedDependency};
+use crate::map::Map;
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
 
@@ -18,13 +18,13 @@ pub(crate) struct Recorder {
     /// Bytes of the entries, see [`MAX_DEPENDENCY_BYTES`].
     bytes: usize,
     /// Indexes of the entries by hash, once there are more than [`FEW_DEPENDENCIES`].
-    places: HashMap<u64, usize, BuildHasherDefault<DefaultHasher>>,
+    places: Map<u64, usize>,
 }
 
 impl Recorder {
     pub(crate) fn new(primary: &Object) -> Self {
         let reads = Dependencies { primary_hash: primary.content_hash(), ..Dependencies::default() };
-        Self { reads, bytes: 0, places: HashMap::default() }
+        Self { reads, bytes: 0, places: Map::default() }
     }
 
     /// Adds a dependency, unless it is known. `looks` counts the objects that the read looked at.

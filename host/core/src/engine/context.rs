@@ -1,7 +1,6 @@
 //! What a machine gets with each event or message: the time, the cache, and queues for its effects and messages.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::message::{Message, Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
@@ -12,9 +11,6 @@ use crate::observation::Observation;
 use crate::store::Store;
 use crate::time::Now;
 use crate::write::{Cause, WriteOp};
-
-/// A hash map without a random seed, so that a simulated run is repeatable.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// Removes a member of a set, and the set with its last member. Returns whether it was the last one.
 pub(super) fn remove_member<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, of: &K, member: &V) -> bool {

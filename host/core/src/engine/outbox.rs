@@ -9,11 +9,12 @@
 use std::sync::Arc;
 
 use self::budget::{Budgets, Debt};
-use super::context::{Context, Map};
+use super::context::Context;
 use super::message::{Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
 use crate::kube_event::EventLog;
 use crate::lease::Claim;
+use crate::map::Map;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::time::Now;

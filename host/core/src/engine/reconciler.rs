@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::context::{Context, Map};
+use super::context::Context;
 use super::message::ToReconciler;
 use crate::call::CallId;
 use crate::dependency_index::DependencyIndex;
+use crate::map::Map;
 use crate::object::{Kind, ObjectRef};
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 

@@ -93,7 +93,7 @@ impl<'a> Source<'a> {
                 .map_err(|error| self.field("metadata.managedFields", format!("is malformed: {error}")))?,
             _ => Box::default(),
         };
-        let (json, version_at) = self.assemble(expected, version, interner);
+        let (json, version_at, status_at) = self.assemble(expected, version, interner);
         Ok(Object {
             labels: metadata.labels.intern(interner),
             child_key: metadata.annotations.child_key.as_deref().map(Into::into),
@@ -110,6 +110,7 @@ impl<'a> Source<'a> {
             own_fields,
             json,
             version_at,
+            status_at,
         })
     }
 
@@ -127,8 +128,14 @@ impl<'a> Source<'a> {
         Ok(Kind { api_version, kind })
     }
 
-    /// The text without managedFields and with apiVersion and kind, and the position of the resourceVersion in it.
-    fn assemble(&self, expected: Option<&Kind>, version: &str, interner: &mut Interner) -> (Arc<str>, usize) {
+    /// The text without managedFields and with apiVersion and kind, and the positions of the resourceVersion and the
+    /// status in it.
+    fn assemble(
+        &self,
+        expected: Option<&Kind>,
+        version: &str,
+        interner: &mut Interner,
+    ) -> (Arc<str>, usize, Range<usize>) {
         let text = self.text;
         let inserted = expected.map_or(String::new(), |kind| self.missing_type_members(kind));
         let cut = match self.header.metadata.managed_fields {
@@ -138,10 +145,17 @@ impl<'a> Source<'a> {
             }
             None => text.len()..text.len(),
         };
-        let version_at = offset_in(text, version);
-        let moved = version_at + inserted.len() - if version_at > cut.start { cut.len() } else { 0 };
+        let position = |part| {
+            let at = offset_in(text, part);
+            at + inserted.len() - if at > cut.start { cut.len() } else { 0 }
+        };
+        let version_at = position(version);
+        let status_at = self.header.status.map_or(0..0, |status| {
+            let at = position(status.get());
+            at..at + status.get().len()
+        });
         if inserted.is_empty() && cut.is_empty() {
-            return (text.into(), moved);
+            return (text.into(), version_at, status_at);
         }
         let scratch = &mut interner.scratch;
         scratch.clear();
@@ -150,7 +164,7 @@ impl<'a> Source<'a> {
         scratch.push_str(&inserted);
         scratch.push_str(&text[1..cut.start]);
         scratch.push_str(&text[cut.end..]);
-        (scratch.as_str().into(), moved)
+        (scratch.as_str().into(), version_at, status_at)
     }
 
     /// `"apiVersion":"v1","kind":"Pod",` without the members that the text has.

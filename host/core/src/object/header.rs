@@ -33,6 +33,8 @@ pub(super) struct Header<'a> {
     pub(super) kind: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) metadata: Metadata<'a>,
+    #[serde(borrow)]
+    pub(super) status: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]

@@ -1,5 +1,6 @@
 //! The identity of Kubernetes objects: kind, namespace and name, version, owner. Plain values.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl fmt::Debug for Kind {
 }
 
 /// Namespace and name: unique among objects of one kind.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     /// Empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
@@ -59,6 +60,22 @@ impl Name {
     /// `Name::new("default", "web-0")`; the namespace is "" for cluster-scoped kinds.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl Ord for Name {
+    /// By namespace, then by name. The names of one namespace mostly share its text.
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.namespace, &other.namespace) {
+            return self.name.cmp(&other.name);
+        }
+        (&self.namespace, &self.name).cmp(&(&other.namespace, &other.name))
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -171,8 +171,13 @@ fn check_cut(marked: &str) {
     let (_, after) = rest.split_once(">>").unwrap();
     let object = decode(&text);
     assert_eq!(**object.json(), format!("{before}{after}"));
-    serde_json::from_str::<serde_json::Value>(object.json()).unwrap();
+    assert_status_is_found(&object);
     assert_content_hash_skips_the_version(&object);
+}
+
+fn assert_status_is_found(object: &Object) {
+    let parse = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(object.status().map(parse).as_ref(), parse(object.json()).get("status"));
 }
 
 fn assert_content_hash_skips_the_version(object: &Object) {
@@ -185,9 +190,13 @@ fn assert_content_hash_skips_the_version(object: &Object) {
 fn managed_fields_are_cut_at_any_position() {
     let rest = r#""name":"n","uid":"u","resourceVersion":"7""#;
     let value = r#"[{"manager":"a","fieldsV1":{"f:s":{}}}]"#;
-    let object = |metadata: &str| format!(r#"{{"apiVersion":"v1","kind":"A","metadata":{{{metadata}}},"x":1}}"#);
+    let object =
+        |metadata: &str| format!(r#"{{"apiVersion":"v1","kind":"A","metadata":{{{metadata}}},"status":{{"ü":1}}}}"#);
     check_cut(&object(&format!(r#"<<"managedFields":{value},>>{rest}"#)));
     check_cut(&object(&format!(r#"{rest}<<,"managedFields":{value}>>"#)));
+    check_cut(&format!(
+        r#"{{"status":"s","kind":"A","metadata":{{{rest}<<,"managedFields":{value}>>}},"apiVersion":"v1"}}"#
+    ));
     check_cut(&object(&format!(r#""name":"n","uid":"u"<<,"managedFields":{value}>>,"resourceVersion":"7""#)));
     check_cut(&object(&format!("<<\"managedFields\" :\n {value} \t,>> {rest}")));
     check_cut(&object(&format!("{rest} \n<<,  \"managedFields\"\t: {value}>>\n ")));
@@ -217,15 +226,16 @@ fn items_of_a_list_get_their_kind_inserted() {
         let object = Object::decode_as(&kind, text.as_bytes(), &mut Interner::default()).unwrap();
         assert_eq!(**object.json(), *expected);
         assert_eq!(object.kind, kind);
+        assert_status_is_found(&object);
         assert_content_hash_skips_the_version(&object);
     };
-    let metadata = r#""metadata":{"name":"n","uid":"u","resourceVersion":"7"}"#;
+    let metadata = r#""metadata":{"name":"n","uid":"u","resourceVersion":"7"},"status":{"n":7}"#;
     let whole = format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment",{metadata}}}"#);
     check(&format!("{{{metadata}}}"), &whole);
     check(&whole, &whole);
     check(&format!(r#"{{"kind":"Deployment",{metadata}}}"#), &whole);
     check(&format!(" {{ {metadata}}}\n"), &format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment", {metadata}}}"#));
-    let managed = r#"{"metadata":{"managedFields":[],"name":"n","uid":"u","resourceVersion":"7"}}"#;
+    let managed = r#"{"metadata":{"managedFields":[],"name":"n","uid":"u","resourceVersion":"7"},"status":{"n":7}}"#;
     check(managed, &whole);
 }
 

@@ -1,9 +1,9 @@
 //! What the writer remembers between events: the objects that a list has shown, tombstones, and recent changes.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::VecDeque;
 
 use super::change::Change;
+use crate::map::Map;
 use crate::object::{Name, ResourceVersion};
 
 /// Tombstones of each kind. A list from a lagging API server may be some seconds older than the watch; few clusters
@@ -44,7 +44,7 @@ impl Seen {
 /// The last deletions, by name, with their versions.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
-    deleted_at: HashMap<Name, ResourceVersion, BuildHasherDefault<DefaultHasher>>,
+    deleted_at: Map<Name, ResourceVersion>,
     order: VecDeque<Name>,
 }
 

@@ -226,9 +226,11 @@ fn q4_a_parked_plugin_waits_with_all_its_controllers_until_it_is_unparked() {
     assert_eq!(take(&mut queue, 1), None);
     queue.unpark_plugin("greedy");
     assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin(ParkedFor::Calls)), None);
-    queue.unpark_plugins(ParkedFor::Writes);
+    queue.unpark_plugins(ParkedFor::Writes, |_| true);
     assert_eq!(queue.take(1, |_| MayRun::Yes), None, "it had used up its calls, not its writes");
-    queue.unpark_plugins(ParkedFor::Calls);
+    queue.unpark_plugins(ParkedFor::Calls, |plugin| plugin != "greedy");
+    assert_eq!(queue.take(1, |_| MayRun::Yes), None, "it still may not run");
+    queue.unpark_plugins(ParkedFor::Calls, |_| true);
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(order, ["a", "b", "d"]);
 }
@@ -297,7 +299,7 @@ fn an_empty_queue_and_a_delayed_key_take_little_memory() {
         each(&mut |plugin, key| queue.add_at(u64::from(key.controller.0) * 7_919 % 1_000, plugin, key, Lane::Resync));
     });
     let of_key = held_bytes / 100_000;
-    assert!(of_controller <= 475 && of_key <= 200, "{of_controller} and {of_key} bytes");
+    assert!(of_controller <= 500 && of_key <= 200, "{of_controller} and {of_key} bytes");
 }
 
 #[test]

@@ -25,7 +25,10 @@ fn list_end(version: u64) -> String {
 
 fn shown(event: &WatchEvent) -> String {
     match event {
-        WatchEvent::Listed(object) => format!("listed {}@{}", object.name, object.resource_version.0),
+        WatchEvent::Listed(objects) => {
+            let shown = |object: &Object| format!("{}@{}", object.name, object.resource_version.0);
+            format!("listed {}", objects.iter().map(shown).collect::<Vec<_>>().join(" "))
+        }
         WatchEvent::Applied(object) => format!("applied {}@{}", object.name, object.resource_version.0),
         WatchEvent::ListDone(version) => format!("list done@{}", version.0),
         WatchEvent::Progress(version) => format!("progress@{}", version.0),
@@ -101,20 +104,30 @@ async fn a_watch_whose_api_server_has_lower_versions_now_reports_that_and_lists_
     })
     .await;
     assert_eq!(
-        events[..7],
-        [
-            "Listing",
-            "listed ns/a@5",
-            "listed ns/b@150",
-            "list done@200",
-            "restored 200 to 120",
-            "Listing",
-            "listed ns/a@5"
-        ],
+        events[..6],
+        ["Listing", "listed ns/a@5 ns/b@150", "list done@200", "restored 200 to 120", "Listing", "listed ns/a@5"],
         "{events:?}"
     );
     let from = "watch=true&allowWatchBookmarks=true&resourceVersion=125".to_owned();
     assert_eq!(queries, [LIST, "limit=1", LIST, "limit=1", &from], "and resumes from the list");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_objects_of_a_long_list_come_in_order_and_some_at_a_time() {
+    let (events, _) = watched(2, |query, watches| match (query, watches) {
+        ("limit=1", _) => newest(2_000),
+        (LIST, 1) => {
+            let added = (0..1_000).map(|number| frame("ADDED", &pod(&number.to_string(), number + 1)));
+            added.chain([list_end(2_000)]).collect()
+        }
+        _ => String::new(),
+    })
+    .await;
+    let lists: Vec<&str> = events.iter().filter_map(|event| event.strip_prefix("listed ")).collect();
+    let names: Vec<String> = (0..1_000).map(|number| format!("ns/{number}@{}", number + 1)).collect();
+    assert_eq!(lists.join(" "), names.join(" "));
+    let most = lists.iter().map(|names| names.split(' ').count()).max().unwrap();
+    assert!((2..=LISTED_BYTES / pod("0", 1).len() + 1).contains(&most), "{most} objects in one event");
 }
 
 #[tokio::test]

@@ -88,7 +88,8 @@ impl Listing {
                 self.shown.clear();
                 Vec::new()
             }
-            WatchEvent::Listed(object) | WatchEvent::Applied(object) => vec![self.found(&object)],
+            WatchEvent::Listed(objects) => objects.iter().map(|object| self.found(object)).collect(),
+            WatchEvent::Applied(object) => vec![self.found(&object)],
             WatchEvent::Deleted(object) => {
                 self.known.remove(&object.name.name);
                 vec![SourceEvent::Gone(object.name.name.clone())]
@@ -163,12 +164,12 @@ mod tests {
         let mut take = |event| words(listing.take(&namespace, event));
         let nothing: [&str; 0] = [];
         assert_eq!(take(WatchEvent::Listing), nothing);
-        assert_eq!(take(WatchEvent::Listed(config_map("podset"))), ["found podset"]);
+        assert_eq!(take(WatchEvent::Listed(vec![*config_map("podset")])), ["found podset"]);
         assert_eq!(take(WatchEvent::ListDone(ResourceVersion(1))), ["listed"]);
         assert_eq!(take(WatchEvent::Applied(config_map("crontab"))), ["found crontab"]);
         assert_eq!(take(WatchEvent::Failed(WatchError::Unavailable("down".to_owned()))), nothing, "known plugins stay");
         assert_eq!(take(WatchEvent::Listing), nothing);
-        assert_eq!(take(WatchEvent::Listed(config_map("crontab"))), ["found crontab"]);
+        assert_eq!(take(WatchEvent::Listed(vec![*config_map("crontab")])), ["found crontab"]);
         assert_eq!(take(WatchEvent::ListDone(ResourceVersion(2))), ["gone podset", "listed"]);
         assert_eq!(take(WatchEvent::Deleted(config_map("crontab"))), ["gone crontab"]);
         assert_eq!(take(WatchEvent::Listing), nothing);

@@ -15,6 +15,7 @@ use crate::admission::{self, Admission};
 use crate::bindings::PluginPre;
 use crate::conversion::{self, Conversion};
 use crate::engine::Engine;
+use crate::outcome::Reconcile;
 use crate::state::CallState;
 
 /// The interface that every plugin exports, and its function that reconciles.
@@ -24,8 +25,7 @@ const RECONCILE: &str = "reconcile";
 /// A component that is ready to be instantiated.
 pub(crate) struct Linked {
     pub(crate) pre: PluginPre<CallState>,
-    /// The function's index, so that no call looks it up by name.
-    pub(crate) reconcile: ComponentExportIndex,
+    pub(crate) reconcile: Reconcile,
     pub(crate) admission: Option<Admission>,
     pub(crate) conversion: Option<Conversion>,
 }
@@ -51,7 +51,7 @@ impl Linked {
             .ok_or_else(|| LinkError::Contract(format!("the component exports no function {INTERFACE}#{RECONCILE}")))?;
         let admission = Admission::of(component).map_err(LinkError::Contract)?;
         let conversion = Conversion::of(component).map_err(LinkError::Contract)?;
-        Ok(Self { pre, reconcile, admission, conversion })
+        Ok(Self { pre, reconcile: Reconcile::new(reconcile), admission, conversion })
     }
 
     /// Compares the types of the optional exports with the contract's, which takes an instance.

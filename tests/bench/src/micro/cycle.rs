@@ -175,7 +175,7 @@ impl<'a> Cycle<'a> {
         self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
         for object in self.objects.get(&kind).into_iter().flat_map(BTreeMap::values) {
             let object = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
-            self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listed(Box::new(object))));
+            self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listed(vec![object])));
         }
         let version = ResourceVersion(self.version);
         self.events.push_back(Event::Watch(kind.clone(), WatchEvent::ListDone(version)));

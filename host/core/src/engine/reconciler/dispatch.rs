@@ -63,22 +63,13 @@ impl Reconciler {
     pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
         self.calling.subtract(plugin, 1);
         self.queue.unpark(controller);
-        self.unpark(plugin, ParkedFor::Calls, self.calling.is_full(self.call_slots));
+        self.queue.unpark_plugins(ParkedFor::Calls, |plugin| self.calling.has_room(plugin, self.call_slots));
     }
 
     /// A key's run has ended or the key is dropped. Its controller must still exist.
     pub(super) fn writing_ended(&mut self, key: &Key) {
         let Some(plugin) = self.plugin_of(key) else { return };
         self.writing.subtract(&plugin, 1);
-        self.unpark(&plugin, ParkedFor::Writes, self.writing.is_full(MAX_KEYS_WRITING));
-    }
-
-    /// A plugin has one call or write fewer in flight, so its keys are tried again, and those of plugins that were refused
-    /// for the same, if shared slots are free. Each parked plugin holds a slot, so few are parked.
-    fn unpark(&mut self, plugin: &str, parked_for: ParkedFor, is_full: bool) {
-        self.queue.unpark_plugin(plugin);
-        if !is_full {
-            self.queue.unpark_plugins(parked_for);
-        }
+        self.queue.unpark_plugins(ParkedFor::Writes, |plugin| self.writing.has_room(plugin, MAX_KEYS_WRITING));
     }
 }

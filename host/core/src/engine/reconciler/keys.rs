@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::key::KeyState;
-use crate::engine::context::Map;
+use crate::map::Map;
 use crate::object::Name;
 use crate::workqueue::{ControllerId, Key};
 

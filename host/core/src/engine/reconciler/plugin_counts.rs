@@ -1,14 +1,15 @@
 //! Counts by plugin with their total: calls in flight, keys being written, bytes of kept calls. They decide
 //! whether a plugin may have more (Q4). Each operation costs the same however many plugins there are.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use crate::map::Map;
 
 #[derive(Debug, Default)]
 pub(super) struct PluginCounts {
     total: usize,
     /// None is zero.
-    of_plugin: BTreeMap<Arc<str>, usize>,
+    of_plugin: Map<Arc<str>, usize>,
 }
 
 impl PluginCounts {

@@ -279,7 +279,9 @@ impl Reconciler {
         let requeue_ms = run.ending.requeue_ms.into_iter().chain(evicts_in_ms.filter(|_| !failed)).min();
         let due_ms = match requeue_ms {
             Some(requeue_ms) => now_ms.saturating_add(requeue_ms),
-            None => now_ms + RESYNC_MS + spread(&[&controller.label, &key.name.to_string()], RESYNC_SPREAD_MS),
+            None => {
+                now_ms + RESYNC_MS + spread(&[&controller.label, &key.name.namespace, &key.name.name], RESYNC_SPREAD_MS)
+            }
         };
         let lane = if requeue_ms.is_some() { Lane::Retry } else { Lane::Resync };
         if let Some(version) = state.turn.unsorted_version.take()

@@ -106,7 +106,7 @@ fn notice(host: &mut Host) {
 /// The relist of the kind whose informer noticed the restore.
 fn list(host: &mut Host) {
     let object = decoded(&host.objects[&object_ref(0)]);
-    for event in [WatchEvent::Listing, WatchEvent::Listed(object), WatchEvent::ListDone(ResourceVersion(5))] {
+    for event in [WatchEvent::Listing, WatchEvent::Listed(vec![*object]), WatchEvent::ListDone(ResourceVersion(5))] {
         host.step(Event::Watch(kind_of(0), event));
     }
 }

@@ -103,7 +103,7 @@ impl Cluster {
         let plugins: Vec<Value> =
             host.objects.iter().filter(|(it, _)| it.kind == plugin_object::kind()).map(|(_, it)| it.clone()).collect();
         for object in plugins {
-            host.step(Event::Watch(plugin_object::kind(), WatchEvent::Listed(decoded(&object))));
+            host.step(Event::Watch(plugin_object::kind(), WatchEvent::Listed(vec![*decoded(&object)])));
         }
         let kinds = host.held_lists.take().unwrap();
         assert_eq!(kinds, [plugin_object::kind()]);
