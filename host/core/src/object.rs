@@ -65,7 +65,7 @@ impl Object {
         &self.json
     }
 
-    /// The JSON text of the status.
+    /// The JSON text of the status; None if it is null.
     pub fn status(&self) -> Option<&str> {
         Some(&self.json[self.status_at.clone()]).filter(|status| !status.is_empty())
     }

@@ -47,7 +47,7 @@ const AGEING_MS: u64 = 500;
 /// Measured time of a plugin's turn: some fifty small calls. After a round of a thousand plugins, one finds nothing of
 /// its own in the processor's caches and no warm memory for its calls, so calls in a row cost half as much.
 const QUANTUM_US: u64 = 4_000;
-/// How far plugins with resyncs alone are behind the others: further than a plugin is that has just had its turn.
+/// How far plugins with resyncs alone are behind the others. A plugin that just had its turn is one quantum behind.
 const BEHIND_US: u64 = 2 * QUANTUM_US;
 
 /// Whether a controller may run when its turn comes, decided by the caller of [`WorkQueue::take`].
@@ -57,7 +57,8 @@ pub enum MayRun {
     Yes,
     /// The controller is not ready or at its concurrency: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_plugins`].
+    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_plugins`] or
+    /// [`WorkQueue::unpark_plugin`].
     NotThisPlugin(ParkedFor),
 }
 
@@ -98,7 +99,7 @@ pub struct WorkQueue {
     runnable: BTreeSet<(u64, u64, Arc<str>)>,
     /// The parked plugins, by what they have used up.
     parked: BTreeMap<ParkedFor, BTreeSet<Arc<str>>>,
-    /// The used time of the last plugin whose key was taken, when its turn began.
+    /// The place of the last plugin whose key was taken: its used time when its turn began, and what it is behind.
     virtual_time_us: u64,
     /// The controllers with delayed keys, by the time of the first one.
     delayed: BTreeSet<(u64, ControllerId)>,
@@ -277,12 +278,13 @@ impl WorkQueue {
     /// `may_run` is called once for what may not run, and not again before it is unparked.
     pub fn take(&mut self, now_ms: u64, mut may_run: impl FnMut(ControllerId) -> MayRun) -> Option<Taken> {
         loop {
-            let plugin = self.runnable.first().map(|(_, _, plugin)| Arc::clone(plugin))?;
+            let (place_us, plugin) =
+                self.runnable.first().map(|(place_us, _, plugin)| (*place_us, Arc::clone(plugin)))?;
             let share = self.shares.get_mut(&plugin)?;
             let (lane, controller) = share.most_urgent(now_ms)?;
             match may_run(controller) {
                 MayRun::Yes => {
-                    self.virtual_time_us = share.began_us;
+                    self.virtual_time_us = place_us;
                     let (since_ms, name) = self.change(controller, |queue| queue.take(lane))??;
                     let queued_ms = now_ms.saturating_sub(since_ms);
                     return Some(Taken { key: Key { controller, name }, queued_ms });
@@ -417,11 +419,11 @@ impl Share {
     /// Moves the plugin to its place among the runnable ones. One that was idle or parked keeps a turn of credit at most.
     fn update_place(&mut self, virtual_time_us: u64, runnable: &mut BTreeSet<(u64, u64, Arc<str>)>) {
         let lane = self.heads.first().filter(|_| self.parked.is_none()).map(|(lane, ..)| *lane);
+        let behind_us = if lane == Some(Lane::Resync) { BEHIND_US } else { 0 };
         if self.place.is_none() && lane.is_some() {
-            self.began_us = self.began_us.max(virtual_time_us.saturating_sub(QUANTUM_US));
+            self.began_us = self.began_us.max(virtual_time_us.saturating_sub(behind_us + QUANTUM_US));
             self.used_us = self.used_us.max(self.began_us);
         }
-        let behind_us = if lane == Some(Lane::Resync) { BEHIND_US } else { 0 };
         let place = lane.map(|_| (self.began_us + behind_us, self.turn));
         if place != self.place {
             self.place.map(|(place_us, turn)| runnable.remove(&(place_us, turn, Arc::clone(&self.plugin))));

@@ -153,7 +153,7 @@ impl Part {
     fn on_watch_event(&mut self, event: &WatchEvent) {
         let mut observed = |lease| self.election.on_observed(clock::now_ms(), Some(&holder_of(lease)));
         match event {
-            // The Lease alone.
+            // The watch is of this Lease alone.
             WatchEvent::Listed(objects) => objects.iter().for_each(observed),
             WatchEvent::Applied(object) => observed(object),
             WatchEvent::Deleted(_) => self.election.on_observed(clock::now_ms(), None),

@@ -59,9 +59,9 @@ const DOUBTFUL_AFTER_OUTAGE: Duration = Duration::from_secs(5);
 const STARTING_TRIES: u32 = 4;
 /// A version that expires sooner than this after a list is a failure, not age.
 const SOON_AFTER_LIST: Duration = Duration::from_secs(10);
-/// JSON text from which the objects of a list are sent as one event: at most some hundred objects, for each of which the
-/// receiver takes a few microseconds.
-const LISTED_BYTES: usize = 32 << 10;
+/// The objects of a list are sent as one event once their JSON text has this size: some ten small objects, for each of which
+/// the receiver takes a few microseconds.
+const LISTED_BYTES: usize = 8 << 10;
 /// The annotation of the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -434,7 +434,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::ReceiverGone)
     }
 
-    /// Sends an event. Every event but those of a list means that the watch works.
+    /// Sends an event, after the objects of the list before it. Every event but those of a list means that the watch works.
     async fn send(&mut self, event: WatchEvent) -> Result<(), Stop> {
         let version = match &event {
             WatchEvent::Applied(object) | WatchEvent::Deleted(object) => Some(object.resource_version),
@@ -459,6 +459,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
 
     /// Handles the end of an attempt, reports a failure, and returns the delay before the next.
     async fn after(&mut self, stop: Stop, lived: Duration) -> Result<Duration, Stop> {
+        self.send_listed().await?;
         if lived >= LIVED && self.position.is_some() {
             self.retry.reset();
         }

@@ -179,7 +179,7 @@ impl Performer {
             tracing::error!(controller = %call.cause.controller, "the engine makes more calls than the queue takes");
             self.not_run(&call, why)
         };
-        self.workers.submitter().submit_reconciles(jobs).map(not_run).collect()
+        self.workers.submitter().submit_reconciles(jobs).into_iter().map(not_run).collect()
     }
 
     fn observe(&self, observation: &Observation) {

@@ -25,11 +25,11 @@ use crate::state::{HostState, Publisher};
 #[cfg(test)]
 mod tests;
 
-/// Inputs in the channel. Some milliseconds of work: enough that a list keeps the loop busy, few enough that a result
-/// behind it is not late.
+/// Inputs in the channel. Some milliseconds of work, and some tens during lists, whose inputs have several objects: enough
+/// that a list keeps the loop busy, few enough that a result behind it is not late.
 pub(crate) const INPUTS: usize = 1_024;
-/// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is.
-const BATCH: usize = 256;
+/// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is: by some milliseconds.
+const BATCH: usize = 64;
 /// Calls that are submitted before the end of a round. Waking a worker takes about as long as a small call.
 const CALLS: usize = 8;
 /// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond

@@ -2,7 +2,7 @@
 //!
 //! The types of `bindgen!` would copy every text into a `String` and from there into an `Arc<str>`: with ten children
 //! that is most of the host's own work in a call. So the two records that carry many texts are written by hand;
-//! wasmtime checks them against the guest's types as it checks generated ones.
+//! wasmtime checks them against the guest's types, once for each linked component.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,8 +75,9 @@ impl Reconcile {
         if self.is_checked.load(Ordering::Relaxed) {
             let function =
                 instance.get_func(store, self.function).context("the component has no function reconcile")?;
-            // SAFETY: the function must have this type. It has: a function's type is its component's, the same in each
-            // instance, and below it was compared for an instance of this component. `Linked` has one component.
+            // SAFETY: the function must have this type. It has: below the type was compared for an instance of the component
+            // that the index is of, `get_func` finds nothing by an index of another component, and all instances of one
+            // component have the same types, because one linker gives them the same `Snapshot`.
             return Ok(unsafe { TypedFunc::new_unchecked(function) });
         }
         let function = instance.get_typed_func(store, self.function)?;

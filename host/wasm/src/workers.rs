@@ -123,12 +123,12 @@ impl Submitter {
             Work::Reconcile(_) => &self.reconciles,
             Work::Admit(_) | Work::Convert(_) => &self.webhooks,
         };
-        queue.push([job]).next().map_or(Ok(()), |full| Err(Box::new(full)))
+        queue.push(vec![job]).pop().map_or(Ok(()), |full| Err(Box::new(full)))
     }
 
     /// Queues reconciles, and wakes workers once for all of them. Never blocks. Returns those of which too many of their
     /// plugin wait.
-    pub fn submit_reconciles(&self, jobs: impl IntoIterator<Item = Job>) -> impl Iterator<Item = QueueFull> {
+    pub fn submit_reconciles(&self, jobs: Vec<Job>) -> Vec<QueueFull> {
         self.reconciles.push(jobs)
     }
 }
@@ -235,7 +235,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, jobs: impl IntoIterator<Item = Job>) -> impl Iterator<Item = QueueFull> {
+    fn push(&self, jobs: Vec<Job>) -> Vec<QueueFull> {
         let mut state = self.lock();
         let mut refused = Vec::new();
         for job in jobs {
@@ -244,7 +244,7 @@ impl Queue {
             refused.extend(state.schedule.push(&plugin, waiting).map_err(|waiting| QueueFull(waiting.job)).err());
         }
         self.wake(&mut state);
-        refused.into_iter()
+        refused
     }
 
     /// Ends the worker's last turn and waits for a job; None once the queue is closed and empty.

@@ -40,7 +40,7 @@ use plugin_counts::PluginCounts;
 
 #[derive(Debug, Default)]
 pub(super) struct Reconciler {
-    /// Guest calls in flight at once.
+    /// Guest calls in flight at once while they are quick.
     call_slots: usize,
     controllers: BTreeMap<ControllerId, Controller>,
     last_controller: u32,

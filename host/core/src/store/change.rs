@@ -1,10 +1,10 @@
-//! What one event changed in the cache.
+//! What an event changed of one object in the cache.
 
 use std::sync::Arc;
 
 use crate::object::{Object, ObjectRef};
 
-/// The effect of one event; both sides are None if it changed nothing.
+/// The effect on one object; both sides are None if nothing changed.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The old object; None if it was created.

@@ -207,6 +207,19 @@ fn q4_a_plugin_that_could_not_run_for_long_keeps_the_credit_of_one_turn() {
 }
 
 #[test]
+fn q4_a_plugin_that_was_idle_keeps_the_credit_of_one_turn_also_after_a_resync() {
+    let (mut queue, busy, resync): (_, Arc<str>, Arc<str>) = (WorkQueue::default(), "p0".into(), "p1".into());
+    (0..1_000).for_each(|name| _ = queue.add(0, &busy, key(0, &name.to_string()), Lane::Live));
+    (0..1_000).for_each(|name| _ = queue.add(0, &resync, key(1, &name.to_string()), Lane::Resync));
+    while run(&mut queue) == 0 {}
+    let idle: Arc<str> = "p2".into();
+    (0..1_000).for_each(|name| _ = queue.add(0, &idle, key(2, &name.to_string()), Lane::Live));
+    let ran: Vec<u32> = (0..60).map(|_| run(&mut queue)).collect();
+    let of_idle = ran.iter().take_while(|controller| **controller == 2).count();
+    assert!((1..=20).contains(&of_idle), "{of_idle} in a row: {ran:?}");
+}
+
+#[test]
 fn q4_a_parked_plugin_waits_with_all_its_controllers_until_it_is_unparked() {
     let mut queue = WorkQueue::default();
     let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());

@@ -69,7 +69,6 @@ impl Linked {
     }
 }
 
-/// `PluginPre` has checked the function's type.
 fn reconcile_index(component: &Component) -> Option<ComponentExportIndex> {
     let interface = component.get_export_index(None, INTERFACE)?;
     component.get_export_index(Some(&interface), RECONCILE)

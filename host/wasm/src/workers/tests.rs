@@ -213,7 +213,7 @@ fn a_full_queue_returns_the_job_and_names_the_plugin_and_the_bound() {
     let queue = Queue::new(1);
     let fits = (0..QUEUE_LENGTH as u64).map(|id| job(&plugin, id));
     let others = [job(&plugin, 7_777), job_of("other", &plugin, 1)];
-    let full: Vec<QueueFull> = queue.push(fits.chain(others)).collect();
+    let full: Vec<QueueFull> = queue.push(fits.chain(others).collect());
     let [QueueFull(Job { work: Work::Reconcile(call), .. })] = &*full else { panic!("{full:?}") };
     assert_eq!(call.id, CallId(7_777));
     assert_eq!(full[0].to_string(), "1024 calls of the plugin \"thing\" are queued, which is the maximum");

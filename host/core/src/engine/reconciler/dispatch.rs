@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::plugin_counts::PluginCounts;
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::observation::Observation;
-use crate::workqueue::{ControllerId, Key, Lane, MayRun, ParkedFor};
+use crate::workqueue::{ControllerId, Key, Lane, MayRun, ParkedFor, WorkQueue};
 
 /// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's
 /// priority and fairness lets one client have some hundred requests in flight; more keys would wait there instead of in
@@ -51,7 +52,7 @@ impl Reconciler {
         }
     }
 
-    /// Whether any key may be taken. While calls are quick, their slots bound all plugins together, so that plugins take
+    /// Whether any key may be taken; if not, sets when that may change. While calls are quick, their slots bound all plugins together, so that plugins take
     /// turns and few are called at a time; once a call takes longer, each plugin may begin its first (Q4).
     fn has_call_slot(&mut self, now_ms: u64) -> bool {
         let oldest = self.calls.values().next().filter(|_| self.calling.is_full(self.call_slots));
@@ -63,13 +64,23 @@ impl Reconciler {
     pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
         self.calling.subtract(plugin, 1);
         self.queue.unpark(controller);
-        self.queue.unpark_plugins(ParkedFor::Calls, |plugin| self.calling.has_room(plugin, self.call_slots));
+        unpark(&mut self.queue, &self.calling, self.call_slots, plugin, ParkedFor::Calls);
     }
 
     /// A key's run has ended or the key is dropped. Its controller must still exist.
     pub(super) fn writing_ended(&mut self, key: &Key) {
         let Some(plugin) = self.plugin_of(key) else { return };
         self.writing.subtract(&plugin, 1);
-        self.queue.unpark_plugins(ParkedFor::Writes, |plugin| self.writing.has_room(plugin, MAX_KEYS_WRITING));
+        unpark(&mut self.queue, &self.writing, MAX_KEYS_WRITING, &plugin, ParkedFor::Writes);
+    }
+}
+
+/// A plugin has one call or write fewer in flight, so those that were parked for that and have room now are tried again.
+/// While all shared slots are taken, only that plugin can have room; otherwise few are parked, because each holds a slot.
+fn unpark(queue: &mut WorkQueue, in_flight: &PluginCounts, shared: usize, plugin: &str, parked_for: ParkedFor) {
+    if !in_flight.is_full(shared) {
+        queue.unpark_plugins(parked_for, |plugin| in_flight.has_room(plugin, shared));
+    } else if in_flight.has_room(plugin, shared) {
+        queue.unpark_plugin(plugin);
     }
 }

@@ -282,12 +282,11 @@ impl LastCall {
 
 impl KeyState {
     /// Resets the state when another object has the name now: failures, breaker and conditions belong to the old one.
-    /// State that the Reconciler has indexed by key stays until it is replaced. Returns whether it is another object.
+    /// State that the Reconciler has indexed by key stays until it is replaced. Returns true for another object and at the first
+    /// turn.
     pub fn reset_if_replaced(&mut self, uid: &Arc<str>) -> bool {
         let is_another = self.uid != *uid;
-        if self.uid.is_empty() {
-            self.uid = Arc::clone(uid); // Its first turn: nothing belongs to another object.
-        } else if is_another {
+        if is_another {
             let Self { expectations, last, name_conflicts, is_faulted, denied, .. } = std::mem::take(self);
             let uid = Arc::clone(uid);
             *self = Self { uid, expectations, last, name_conflicts, is_faulted, denied, ..Self::default() };

@@ -647,4 +647,6 @@ fn q4_a_plugin_waits_for_quick_calls_of_others_and_not_for_a_slow_one() {
     assert_eq!(alone.called().len(), 2, "each plugin has one beyond the slots");
     alone.returns(wants(0));
     assert_eq!(alone.called(), ["podset/PodSet 1 shop"]);
+    alone.returns(wants(0));
+    assert_eq!(alone.called(), ["podset/PodSet 1 blog"], "its own plugin's call has ended");
 }
