@@ -43,7 +43,7 @@ use crds::{HostCrd, Registration};
 use informers::Informer;
 use kind_owners::KindOwners;
 use orphans::Orphan;
-use other_hosts::OtherHosts;
+use other_hosts::ShownKinds;
 use plugin::Plugin;
 use timers::{Timer, Timers};
 
@@ -54,7 +54,8 @@ pub(super) struct Lifecycle {
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
-    other_hosts: OtherHosts,
+    other_hosts: ShownKinds,
+    this_host: ShownKinds,
     informers: BTreeMap<Kind, Informer>,
     audits: Audits,
     /// Which plugins bring the CRD of a kind.
@@ -77,7 +78,8 @@ impl Lifecycle {
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
-            other_hosts: OtherHosts::default(),
+            other_hosts: ShownKinds::default(),
+            this_host: ShownKinds::default(),
             informers: BTreeMap::new(),
             audits: Audits::new(audit_interval_ms),
             definitions: BTreeMap::new(),

@@ -36,6 +36,7 @@ mod leading;
 mod names;
 mod orphans;
 mod other_hosts;
+mod owners;
 mod ownership;
 mod predicates;
 mod requirements;
@@ -84,6 +85,8 @@ struct Host {
     held_lists: Option<Vec<Kind>>,
     /// Calls do not end, and their results are in `results`.
     slow_guests: bool,
+    /// If set, compilations do not end, and their results are here.
+    held_compilations: Option<Vec<Event>>,
     /// The removal of webhooks does not end.
     slow_webhooks: bool,
     results: Vec<Event>,
@@ -329,7 +332,11 @@ impl Host {
                 let other = self.manifests.get(&digest).cloned();
                 let manifest = other.unwrap_or_else(|| manifest(&plugin_name(number), &kind_of(number), version));
                 let compiled = Compiled { manifest, component_bytes: 1, compile_ms: 1, cached: false };
-                events.push_back(Event::Compiled(digest, Ok(compiled)));
+                let compiled = Event::Compiled(digest, Ok(compiled));
+                match &mut self.held_compilations {
+                    Some(held) => held.push(compiled),
+                    None => events.push_back(compiled),
+                }
             }
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {
                 self.registered += 1;

@@ -217,8 +217,7 @@ fn established(plugin: &Plugin) -> Condition {
 
 /// A plugin whose component is being compiled, as after a restart, keeps the kinds that it shows.
 pub(super) fn owned_kinds(plugin: &Plugin, shown: &Shown) -> Vec<String> {
-    let is_compiling = plugin.candidate.as_ref().is_some_and(|candidate| matches!(candidate.stage, Stage::Compiling));
-    if is_compiling && plugin.active.is_none() {
+    if plugin.is_compiling() {
         return shown.owned_kinds.clone();
     }
     plugin.requirements.owned_kinds.iter().map(ToString::to_string).collect()

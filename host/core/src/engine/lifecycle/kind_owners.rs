@@ -1,4 +1,5 @@
-//! The owner of each kind (L2): the first plugin that needs it, until it is removed.
+//! The owner of each kind (L2): the first plugin that needs it, until it is removed. After a restart of the host it is the
+//! same one, whichever component is compiled first: a kind waits for the plugin whose Plugin object shows it.
 //!
 //! A kind whose status a plugin writes has one plugin. A built-in kind, whose status plugins do not write, may have
 //! several, but its children of one kind have one, because each plugin would prune the other's. Predicates make no
@@ -11,8 +12,9 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::kind_ownership::{Edge, KindOwnership, Resource, edges};
-use super::plugin::RefusedBy;
+use super::plugin::{Plugin, RefusedBy};
 use crate::engine::context::{Context, remove_member};
+use crate::engine::message::ToLifecycle;
 use crate::manifest::Manifest;
 use crate::refusal::Refusal;
 
@@ -86,7 +88,8 @@ impl KindOwners {
 impl Lifecycle {
     pub(super) fn cannot_own(&self, name: &Arc<str>, manifest: &Manifest, cx: &Context<'_>) -> Option<Refusal> {
         let wanted: BTreeSet<KindOwnership> = manifest.controllers.iter().flat_map(KindOwnership::all_of).collect();
-        self.owned_by_another(name, &wanted).or_else(|| self.owned_elsewhere(name, &wanted, cx)).or_else(|| {
+        let owned = self.owned_by_another(name, &wanted).or_else(|| self.owned_before(name, &wanted));
+        owned.or_else(|| self.owned_elsewhere(name, &wanted, cx)).or_else(|| {
             let path = self.kind_owners.cycle(&manifest.controllers.iter().flat_map(edges).collect())?;
             let path = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" owns ");
             let message = format!(
@@ -101,6 +104,28 @@ impl Lifecycle {
         let mut held = wanted.iter().filter_map(|wanted| Some((wanted, self.kind_owners.owner(wanted)?)));
         let (owned, other) = held.find(|(_, other)| *other != name)?;
         Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
+    }
+
+    /// As [`Self::owned_by_another`], of a plugin that owned it before a restart and is not up again.
+    fn owned_before(&self, name: &Arc<str>, wanted: &BTreeSet<KindOwnership>) -> Option<Refusal> {
+        let older = |kind| self.this_host.plugins(kind).take_while(|other| *other != name);
+        let owner = |kind| older(kind).find(|other| self.is_coming_up(other));
+        let (owned, other) = wanted.iter().find_map(|kind| Some((kind, owner(kind)?)))?;
+        Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
+    }
+
+    /// Whether the kinds of a plugin's first version are not known yet.
+    pub(super) fn is_coming_up(&self, name: &str) -> bool {
+        self.plugins.get(name).map_or(!self.sources_listed, Plugin::is_compiling)
+    }
+
+    /// Retries the plugins that wait for a kind which this one owned before a restart, if its version does not need it.
+    pub(super) fn release_shown_kinds(&self, name: &str, cx: &mut Context<'_>) {
+        let needed = self.plugins.get(name).map(|plugin| &plugin.requirements.owned_kinds);
+        let is_needed = |kind| needed.is_some_and(|needed| needed.contains(kind));
+        if self.this_host.of(name).is_some_and(|shown| !shown.iter().all(is_needed)) {
+            cx.notify_lifecycle(ToLifecycle::KindsReleased);
+        }
     }
 
     /// Plugins that were refused because of a kind's owner, and would not be now.

@@ -41,6 +41,8 @@ pub(super) struct Orphan {
 impl Lifecycle {
     pub fn on_sources_listed(&mut self, cx: &mut Context<'_>) {
         self.sources_listed = true;
+        self.retry_waiting(cx);
+        self.sync_dirty(cx);
         self.delete_orphans(cx);
     }
 

@@ -20,9 +20,9 @@ use crate::well_known::HOST_NAMESPACE_LABEL;
 /// When a Plugin object was created, to the second, and its name: the order of those that own the same.
 type Age = (String, Arc<str>);
 
-/// What the plugins of other hosts own, as their Plugin objects show it.
+/// What plugins own, as their Plugin objects show it.
 #[derive(Debug, Default)]
-pub(super) struct OtherHosts {
+pub(super) struct ShownKinds {
     by_kind: BTreeMap<KindOwnership, BTreeSet<Age>>,
     by_plugin: BTreeMap<Arc<str>, OwnedKinds>,
 }
@@ -43,7 +43,7 @@ impl OwnedKinds {
     }
 }
 
-impl OtherHosts {
+impl ShownKinds {
     /// Replaces what is known of a Plugin object. Returns the kinds that it owned.
     fn replace(&mut self, name: &Arc<str>, after: Option<OwnedKinds>) -> BTreeSet<KindOwnership> {
         let before = self.by_plugin.remove(name);
@@ -63,18 +63,33 @@ impl OtherHosts {
         }
         before.map(|before| before.kinds).unwrap_or_default()
     }
+
+    /// What the Plugin object of this name shows.
+    pub fn of(&self, name: &str) -> Option<&BTreeSet<KindOwnership>> {
+        self.by_plugin.get(name).map(|shown| &shown.kinds)
+    }
+
+    /// The plugins whose objects show this, the oldest one first.
+    pub fn plugins(&self, kind: &KindOwnership) -> impl Iterator<Item = &Arc<str>> {
+        self.by_kind.get(kind).into_iter().flatten().map(|(_, plugin)| plugin)
+    }
 }
 
 impl Lifecycle {
     /// A Plugin object has changed: plugins of this host that own the same may have to give way, or may serve now.
     pub(super) fn on_owned_kinds_changed(&mut self, name: &Arc<str>, change: &Change, cx: &mut Context<'_>) {
-        let shown = change.after.as_ref().and_then(|object| {
-            let host = object.label(HOST_NAMESPACE_LABEL).filter(|host| *host != &*self.namespace)?;
-            Some(OwnedKinds::of(object, host))
-        });
-        let after = shown.as_ref().map(|shown| shown.kinds.clone()).unwrap_or_default();
-        let before = self.other_hosts.replace(name, shown);
-        if !before.is_subset(&after) {
+        let of_host = |object: &Arc<Object>| Some(OwnedKinds::of(object, object.label(HOST_NAMESPACE_LABEL)?));
+        let shown = change.after.as_ref().and_then(of_host);
+        let kinds = |shown: &Option<OwnedKinds>| shown.as_ref().map(|it| it.kinds.clone()).unwrap_or_default();
+        let (own, others) = if shown.as_ref().is_some_and(|shown| *shown.host == *self.namespace) {
+            (shown, None)
+        } else {
+            (None, shown)
+        };
+        let (own_after, after) = (kinds(&own), kinds(&others));
+        let own_before = self.this_host.replace(name, own);
+        let before = self.other_hosts.replace(name, others);
+        if !before.is_subset(&after) || (!own_before.is_subset(&own_after) && self.is_coming_up(name)) {
             cx.notify_lifecycle(ToLifecycle::KindsReleased);
         }
         for kind in after {

@@ -165,6 +165,11 @@ impl Plugin {
         }
     }
 
+    /// Whether its first version is being compiled, so that its kinds are not known.
+    pub fn is_compiling(&self) -> bool {
+        self.active.is_none() && self.candidate.as_ref().is_some_and(|it| matches!(it.stage, Stage::Compiling))
+    }
+
     pub fn source(&self) -> Option<&Arc<str>> {
         let offered = self.offer.as_ref().map(|offer| &offer.source);
         offered.or(self.unreadable.as_ref().map(|(source, _)| source))

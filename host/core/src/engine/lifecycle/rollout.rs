@@ -52,6 +52,7 @@ impl Lifecycle {
         plugin.unreadable = Some(unreadable);
         plugin.candidate = None;
         plugin.offer = None;
+        self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
         self.mark_dirty(name);
         self.sync_dirty(cx);
@@ -64,7 +65,11 @@ impl Lifecycle {
         }
         let Some(plugin) = self.plugins.remove(name) else { return };
         self.record_leftovers(name, &plugin, cx);
+        let was_compiling = plugin.is_compiling();
         self.withdraw(name, plugin, cx);
+        if was_compiling {
+            self.release_shown_kinds(name, cx);
+        }
         self.delete_orphan(name, cx);
     }
 
@@ -149,6 +154,7 @@ impl Lifecycle {
         plugin.candidate = None;
         plugin.refused = Some(Refused { by, refusal: refusal.clone() });
         let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
+        self.release_shown_kinds(name, cx);
         if by.is_retried() {
             self.arm(REFUSED_RETRY_MS, Timer::Refused(Arc::clone(name)), cx);
         }
@@ -215,6 +221,7 @@ impl Lifecycle {
         *self.stage(name).expect("its candidate was read above") =
             Stage::Registering { manifest, missing: missing.clone() };
         self.require(name, cx);
+        self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
         for crd in &missing {
             self.register_crd(name, crd, cx);
