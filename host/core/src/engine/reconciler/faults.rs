@@ -1,5 +1,6 @@
 //! Denied permissions and guest faults by plugin, which the Lifecycle shows in the Plugin object. It is sent a message
-//! when the first key has one, and another when the last key has none any more.
+//! when the first key has one, another when the last key has none any more, and a new one when a fault occurs after the key
+//! that the last one named has recovered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ fn cut(mut text: String) -> String {
 pub(super) struct PluginFaults {
     denied: BTreeMap<Permission, BTreeSet<Key>>,
     faulted: BTreeSet<Key>,
+    /// Which of these the Plugin object names.
+    named: Option<Key>,
 }
 
 impl Reconciler {
@@ -73,10 +76,10 @@ impl Reconciler {
     pub(super) fn note_fault(&mut self, key: &Key, message: String, cx: &mut Context<'_>) {
         let (Some(plugin), Some(state)) = (self.plugin_of(key), self.keys.get_mut(key)) else { return };
         state.is_faulted = true;
-        let faulted = &mut self.faults.entry(Arc::clone(&plugin)).or_default().faulted;
-        let is_first = faulted.is_empty();
-        faulted.insert(key.clone());
-        if is_first {
+        let faults = self.faults.entry(Arc::clone(&plugin)).or_default();
+        faults.faulted.insert(key.clone());
+        if faults.named.is_none() {
+            faults.named = Some(key.clone());
             cx.notify_lifecycle(ToLifecycle::Faulted { plugin, message: cut(message) });
         }
     }
@@ -85,6 +88,7 @@ impl Reconciler {
         let was_faulted = self.keys.get_mut(key).is_some_and(|state| std::mem::take(&mut state.is_faulted));
         let Some(plugin) = self.plugin_of(key).filter(|_| was_faulted) else { return };
         let Some(faults) = self.faults.get_mut(&plugin) else { return };
+        faults.named.take_if(|named| named == key);
         if faults.faulted.remove(key) && faults.faulted.is_empty() {
             cx.notify_lifecycle(ToLifecycle::Recovered { plugin });
         }

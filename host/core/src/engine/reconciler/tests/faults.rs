@@ -40,6 +40,21 @@ fn l5_a_right_is_reported_once_when_it_is_refused_and_once_when_no_key_is_refuse
 }
 
 #[test]
+fn l5_once_the_object_that_the_report_names_has_recovered_the_next_fault_is_reported() {
+    let mut alone = Alone::serving(&["a", "b"]);
+    alone.returns(trap("it traps"));
+    alone.returns(trap("it traps"));
+    let [faulted] = &alone.reported()[..] else { panic!("one message") };
+    let (named, other) = if faulted.contains("default/a") { ("a", "b") } else { ("b", "a") };
+    alone.delete("PodSet", named);
+    assert_eq!(alone.reported(), NONE, "the other one has not recovered");
+    alone.pass(10);
+    alone.returns(trap("it traps again"));
+    let [faulted] = &alone.reported()[..] else { panic!("one message") };
+    assert!(faulted.starts_with(&format!("podset faulted: PodSet default/{other}: ")), "{faulted}");
+}
+
+#[test]
 fn l5_faults_are_reported_once_when_the_first_key_has_one_and_once_when_none_has() {
     let mut alone = Alone::serving(&["a", "b"]);
     alone.returns(trap(&"x".repeat(10_000)));
