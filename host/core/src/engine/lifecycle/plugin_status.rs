@@ -114,12 +114,22 @@ impl Lifecycle {
         writes.in_flight = false;
         match result {
             Ok(written) => {
-                writes.failures = 0;
                 if matches!(op, WriteOp::Create { .. }) {
                     writes.created_ms = Some(cx.now.mono_ms);
                 }
-                let version = Some(written.resource_version);
-                writes.expected = Some(Expectation { target: op.target().clone(), uid: written.uid, version });
+                let (target, version) = (op.target().clone(), written.resource_version);
+                let expected = Expectation { target, uid: written.uid, version: Some(version) };
+                let snapshot = cx.store.snapshot();
+                let live = snapshot.get(&expected.target.kind, &expected.target.name);
+                let is_shown = live.is_some_and(|live| live.resource_version >= version);
+                if !is_shown && expected.is_met_by(&snapshot) {
+                    // Its event was lost. Until an audit finds that, the object seems to differ after each write.
+                    writes.failures = writes.failures.saturating_add(1);
+                    let delay_ms = delay_ms(writes.failures, name, FailureCause::Failed).max(MIN_RETRY_MS);
+                    return self.arm(delay_ms, Timer::Status(Arc::clone(name)), cx);
+                }
+                writes.failures = 0;
+                writes.expected = Some(expected);
                 self.mark_dirty(name);
             }
             Err(error) => {

@@ -126,6 +126,22 @@ fn x5_one_write_of_an_object_is_in_flight_and_the_next_waits_until_the_view_show
 }
 
 #[test]
+fn x5_an_object_whose_event_was_lost_is_written_again_with_backoff() {
+    let mut alone = Alone::serving();
+    alone.take(ToLifecycle::Faulted { plugin: "podset".into(), message: "it traps".to_owned() });
+    alone.log();
+    alone.store.progress(&plugin_object::kind(), ResourceVersion(1_000));
+    for _ in 0..3 {
+        alone.accept();
+        assert_eq!(alone.log(), NONE);
+        alone.pass(99);
+        assert_eq!(alone.log(), NONE);
+        alone.pass(20);
+        assert_eq!(alone.log()[0], STATUS);
+    }
+}
+
+#[test]
 fn messages_about_a_plugin_that_is_gone_change_nothing() {
     let mut alone = Alone::serving();
     alone.take(ToLifecycle::Throttled { plugin: "podset".into(), message: "over".to_owned() });
