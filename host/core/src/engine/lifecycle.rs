@@ -54,7 +54,9 @@ pub(super) struct Lifecycle {
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
+    /// What other hosts' Plugin objects show.
     other_hosts: ShownKinds,
+    /// What those of this host show. It counts until a plugin is up again after a restart.
     this_host: ShownKinds,
     informers: BTreeMap<Kind, Informer>,
     audits: Audits,

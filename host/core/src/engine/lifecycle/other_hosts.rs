@@ -2,6 +2,8 @@
 //! exclusively. Of two hosts' plugins that own the same, the one whose Plugin object is older keeps it: both hosts compare the
 //! same two objects, so one of them serves, and it is the same one after a restart. A plugin that does not own a kind yet never
 //! takes it from one that does, however old its object is.
+//!
+//! This host's own objects are read here too; `kind_owners.rs` decides what they mean after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

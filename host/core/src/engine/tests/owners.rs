@@ -41,16 +41,22 @@ fn compiled(host: &mut Host) -> Event {
     host.held_compilations.as_mut().unwrap().remove(0)
 }
 
-#[test]
-fn l2_after_a_restart_a_kind_waits_for_the_plugin_that_had_it_whichever_is_compiled_first() {
-    let mut host = restarted();
+/// Both plugins are offered, and plugin 1 is compiled. Returns the end of the other compilation.
+fn second_is_compiled_first(host: &mut Host) -> Event {
     host.offer(0);
     host.offer(1);
     host.step(Event::SourcesListed);
-    let first = compiled(&mut host);
-    let second = compiled(&mut host);
+    let first = compiled(host);
+    let second = compiled(host);
     host.step(second);
-    assert!(is_refused(&host), "{:?}", host.why_unready(1));
+    assert!(is_refused(host), "{:?}", host.why_unready(1));
+    first
+}
+
+#[test]
+fn l2_after_a_restart_a_kind_waits_for_the_plugin_that_had_it_whichever_is_compiled_first() {
+    let mut host = restarted();
+    let first = second_is_compiled_first(&mut host);
     host.step(first);
     assert!(host.why_unready(0).is_none() && is_refused(&host), "{:?}", host.why_unready(0));
 }
@@ -64,13 +70,7 @@ fn l2_a_kind_waits_no_longer_for_a_plugin_that_is_refused_or_gone_or_has_another
         if ends.is_none() {
             host.manifests.insert(component(0, 1), manifest(&plugin_name(0), &kind_of(5), 1));
         }
-        host.offer(0);
-        host.offer(1);
-        host.step(Event::SourcesListed);
-        let first = compiled(&mut host);
-        let second = compiled(&mut host);
-        host.step(second);
-        assert!(is_refused(&host), "{:?}", host.why_unready(1));
+        let first = second_is_compiled_first(&mut host);
         host.step(ends.unwrap_or(first));
         assert_eq!(host.why_unready(1), None);
     }
