@@ -2,7 +2,7 @@
 //!
 //! Watch events and lists come in, [`Change`]s go out. A snapshot shares persistent maps with the store, so the writer
 //! never waits for a reader and a reader never sees a change (R1). `store/table.rs` holds one kind with its indexes,
-//! `store/listing.rs` merges lists (R6).
+//! `store/listing.rs` merges lists (R6), `store/answers.rs` shares what queries select.
 //!
 //! Events of one kind may come late or twice, and a list may be older than the watch. So only a newer version replaces
 //! an object, and tombstones remember deletions: no view is older than one before it (R3). Only after the API server's
@@ -20,10 +20,13 @@ use crate::object::{Kind, Name, Object, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
+pub(crate) use self::answers::Answer;
+use self::answers::Answers;
 pub use self::change::Change;
 use self::listing::{Recent, Seen, Tombstones};
 use self::table::Table;
 
+mod answers;
 mod change;
 mod field_index;
 pub(crate) mod listing;
@@ -45,6 +48,7 @@ pub struct Store {
     building: BTreeSet<Kind>,
     /// The first number of changes of a kind that is read again: above all earlier ones.
     first_change: u64,
+    answers: Arc<Answers>,
 }
 
 /// The state of a kind that snapshots do not need.
@@ -207,7 +211,7 @@ impl Store {
 
     /// An immutable snapshot of all kinds.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { tables: self.tables.clone() }
+        Snapshot { tables: self.tables.clone(), answers: Arc::clone(&self.answers) }
     }
 
     /// The changes of a kind since [`Snapshot::changes`] was this number, oldest first. None if the store does not
@@ -310,6 +314,7 @@ fn delete(table: &mut Table, writing: &mut Writing, slot: u32, name: &Name, vers
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     tables: OrdMap<Kind, Arc<Table>>,
+    answers: Arc<Answers>,
 }
 
 impl Snapshot {
@@ -370,6 +375,15 @@ impl Snapshot {
         let (namespace, fields) = (query.namespace.as_deref(), query.field_selector.requirements());
         let objects = table.map(|table| table.list(namespace, &query.selector, fields, Some(budget)));
         objects.into_iter().flatten().take(most)
+    }
+
+    /// The answer to a query that was evaluated in this state of its kind, for this call or another.
+    pub(crate) fn answer(&self, query: &CompiledQuery) -> Option<Answer> {
+        self.answers.get(query, self.changes(&query.kind))
+    }
+
+    pub(crate) fn keep_answer(&self, query: &Arc<CompiledQuery>, answer: &Answer) {
+        self.answers.keep(query, self.changes(&query.kind), answer);
     }
 
     /// Whether the kind was listed completely; before that, an absent object may exist.
