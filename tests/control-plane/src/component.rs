@@ -121,6 +121,9 @@ fn kwok(binary: &Path, stages: &[impl AsRef<Path>], layout: &Layout) -> Command 
         // Without it no lease is renewed, and after 50 s the node controller marks every Node as lost and its Pods as
         // not ready, for ever. 40 s is the kubelet's default.
         .arg("--node-lease-duration-seconds=40")
+        // Its stages are parsed when the first objects match them, and write a global map without a lock (easycel 0.6.0,
+        // the newest): beside Nodes and Pods that exist at its start, two threads did so at once and it died.
+        .env("GOMAXPROCS", "1")
         .args(stages.iter().map(|stage| flag("config", stage.as_ref())));
     command
 }

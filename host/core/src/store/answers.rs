@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::map::Map;
 use crate::query::CompiledQuery;
 
+/// Looks at objects from which on an answer is kept. Fewer take little longer than to find the answer, and most queries
+/// that name the reconciled object, which no other call asks, select few.
+const FROM_LOOKS: u64 = 16;
 /// Bytes of one answer that is kept: five fields of some thousand Nodes. A larger one takes most of its time in the
 /// guest.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -42,7 +45,7 @@ impl Answers {
 
     pub(super) fn keep(&self, query: &Arc<CompiledQuery>, changes: u64, answer: &Answer) {
         let bytes = query.bytes() + answer.text.len();
-        if bytes > ANSWER_BYTES {
+        if answer.looks < FROM_LOOKS || bytes > ANSWER_BYTES {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +71,7 @@ mod tests {
     }
 
     fn answer(bytes: usize) -> Answer {
-        Answer { text: "x".repeat(bytes).into(), hash: 7, looks: 1 }
+        Answer { text: "x".repeat(bytes).into(), hash: 7, looks: FROM_LOOKS }
     }
 
     #[test]
@@ -77,6 +80,8 @@ mod tests {
         answers.keep(&query(1), 5, &answer(3));
         assert_eq!(answers.get(&query(1), 5).map(|known| known.hash), Some(7));
         assert!(answers.get(&query(2), 5).is_none() && answers.get(&query(1), 6).is_none());
+        answers.keep(&query(2), 5, &Answer { looks: FROM_LOOKS - 1, ..answer(3) });
+        assert!(answers.get(&query(2), 5).is_none());
     }
 
     #[test]
