@@ -49,8 +49,9 @@ impl Answers {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, before)) = kept.answers.remove(query) {
-            kept.bytes -= query.bytes() + before.text.len();
+        // The equal query that is kept may take other bytes than this one.
+        if let Some((known, (_, before))) = kept.answers.remove_entry(query) {
+            kept.bytes -= known.bytes() + before.text.len();
         }
         if kept.bytes + bytes > ANSWERS_BYTES {
             *kept = Kept::default();
@@ -98,5 +99,17 @@ mod tests {
             assert!(kept.bytes <= ANSWERS_BYTES);
         }
         assert!(answers.get(&query(100), 2).is_some());
+    }
+    #[test]
+    fn an_equal_query_that_takes_other_bytes_replaces_the_answer_and_its_bytes() {
+        let [less, more] = ["metadata.name", r#"metadata["name"]"#].map(|field| {
+            let query = Query { fields: vec![field.to_owned()], ..Query::all(Kind::new("v1", "Node")) };
+            Arc::new(query.compile().unwrap())
+        });
+        assert!(less == more && less.bytes() < more.bytes());
+        let answers = Answers::default();
+        answers.keep(&less, 1, &answer(0));
+        answers.keep(&more, 2, &answer(0));
+        assert_eq!(answers.0.lock().unwrap().bytes, more.bytes());
     }
 }
