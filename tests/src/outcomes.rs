@@ -13,14 +13,14 @@ use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
-    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Json, Limits, ObjectKey, Outcome,
-    Owned, Patch, PatchKind, Plugin, Severity, Verb, Write,
+    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Handling, Json, Limits, ObjectKey,
+    Outcome, Owned, Patch, PatchKind, Plugin, Severity, Verb, Write,
 };
 use serde_json::{Value, json};
 
 thread_local! {
     /// The plugin's outcome: a plugin is a plain function and cannot carry it.
-    static OUTCOME: RefCell<Outcome> = RefCell::default();
+    static OUTCOME: RefCell<Outcome<Value>> = RefCell::default();
 }
 
 const fn owned(kind: &'static str) -> Owned {
@@ -109,9 +109,18 @@ fn object((api_version, kind): (&str, &str), namespace: Option<&str>) -> Value {
     object
 }
 
-fn converted(outcome: &Outcome) -> contract::Outcome {
-    let child =
-        |child: &Child| contract::Child { key: child.key.as_str().into(), object: child.object.text().unwrap().into() };
+fn converted(outcome: &Outcome<Value>) -> contract::Outcome {
+    let child = |child: &Child| contract::Child {
+        handling: match child.handling {
+            Handling::Managed => contract::Handling::Managed,
+            Handling::CreateOnce => contract::Handling::CreateOnce,
+            Handling::Keep => contract::Handling::Keep,
+        },
+        or_skip: child.or_skip,
+        group: child.group,
+        exact: child.exact.iter().map(|path| path.as_str().into()).collect(),
+        ..contract::Child::new(child.key.as_str(), child.object.text().unwrap())
+    };
     let condition = |condition: &Condition| contract::Condition {
         name: condition.name.clone(),
         status: match condition.status {
@@ -163,7 +172,7 @@ fn converted(outcome: &Outcome) -> contract::Outcome {
 
 /// The refusal of an outcome of this controller, by both; empty when both accept it.
 #[track_caller]
-fn refusal(kind: (&str, &str), outcome: &Outcome, namespace: Option<&str>) -> String {
+fn refusal(kind: (&str, &str), outcome: &Outcome<Value>, namespace: Option<&str>) -> String {
     let object = object(kind, namespace);
     let primary = Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap();
     let host = match plan::prepare(&spec(kind), &primary, &converted(outcome), None) {
@@ -181,12 +190,12 @@ fn refusal(kind: (&str, &str), outcome: &Outcome, namespace: Option<&str>) -> St
 }
 
 #[track_caller]
-fn accepted(outcome: &Outcome) {
+fn accepted(outcome: &Outcome<Value>) {
     assert_eq!(refusal(TEAM, outcome, Some("default")), "");
 }
 
 #[track_caller]
-fn refused(outcome: &Outcome, why: &str) {
+fn refused(outcome: &Outcome<Value>, why: &str) {
     let found = refusal(TEAM, outcome, Some("default"));
     assert!(!found.is_empty() && found.contains(why), "expected {why:?}, found {found:?}");
 }
@@ -195,11 +204,11 @@ fn child(key: &str, metadata: &Value) -> Child {
     Child::new(key, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
 }
 
-fn one(metadata: &Value) -> Outcome {
+fn one(metadata: &Value) -> Outcome<Value> {
     Outcome::children([child("a", metadata)])
 }
 
-fn raw(object: impl Into<String>) -> Outcome {
+fn raw(object: impl Into<String>) -> Outcome<Value> {
     Outcome::children([Child::new("a", Json::raw(object))])
 }
 
@@ -258,7 +267,9 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
     refused(&Outcome::new().status(&json!({"conditions": []})), "return conditions in the outcome's own list");
     refused(&Outcome::new().status(&json!({"observedGeneration": 1})), "the host writes it");
     refused(&Outcome::new().status(&json!([1])), "expected a JSON object, found [1]");
-    refused(&Outcome { status: Some(Json::raw("{\"a\":")), ..Outcome::new() }, "status: it is not JSON: EOF");
+    let mut broken = Outcome::new();
+    broken.status = Some(Json::raw("{\"a\":"));
+    refused(&broken, "status: it is not JSON: EOF");
     let reasons = ["A", "Ready_2", &"A".repeat(128)];
     for reason in reasons {
         accepted(&Outcome::new().ready(true, reason, "").event(Event::normal(reason, "")));
@@ -281,7 +292,7 @@ fn key(api_version: &str, kind: &str) -> ObjectKey {
     ObjectKey::new(api_version, kind, Some("default"), "x")
 }
 
-fn acts(action: impl Into<Action>) -> Outcome {
+fn acts(action: impl Into<Action>) -> Outcome<Value> {
     Outcome::new().action(action)
 }
 
@@ -351,7 +362,7 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
 
 #[test]
 fn x6_native_tests_leave_the_status_of_kubernetes_own_kinds_alone() {
-    let refusal_of = |outcome: &Outcome| refusal(DEPLOYMENT, outcome, Some("default"));
+    let refusal_of = |outcome: &Outcome<Value>| refusal(DEPLOYMENT, outcome, Some("default"));
     assert!(
         refusal_of(&Outcome::new().status(&json!({}))).starts_with("status: apps/v1/Deployment is a built-in kind")
     );

@@ -88,8 +88,8 @@ impl Context {
         scan::read_list(self.texts.keep(text)).map_err(|reason| shape(kind, reason))
     }
 
-    /// One object by namespace (none for cluster-scoped kinds) and name; None when there is no such object. Reads the
-    /// whole object.
+    /// One object by namespace (none for cluster-scoped kinds) and name, with the fields that `T` reads; None when there
+    /// is no such object.
     ///
     /// # Errors
     /// When the kind is not declared, may not be read, or does not fit `T`.
@@ -98,15 +98,19 @@ impl Context {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<T>, ReadError> {
-        self.get_key(&ObjectKey::of::<T>(namespace, name))
+        self.get_fields(&ObjectKey::of::<T>(namespace, name), T::FIELDS)
     }
 
-    /// One object of any kind; None when there is no such object.
+    /// One object of any kind, as a whole; None when there is no such object.
     ///
     /// # Errors
     /// As [`Context::get`].
     pub fn get_key<'cx, T: FromJson<'cx>>(&'cx self, key: &ObjectKey) -> Result<Option<T>, ReadError> {
-        match self.view.get(key)? {
+        self.get_fields(key, &[])
+    }
+
+    fn get_fields<'cx, T: FromJson<'cx>>(&'cx self, key: &ObjectKey, fields: &[&str]) -> Result<Option<T>, ReadError> {
+        match self.view.get(key, fields)? {
             Some(text) => {
                 let object = scan::read(self.texts.keep(text)).map_err(|reason| shape(&key.kind, reason))?;
                 Ok(Some(object))
@@ -131,6 +135,23 @@ impl Context {
     /// When the kind is not declared or may not be read, or a selector is malformed.
     pub fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
         self.view.keys(query)
+    }
+
+    /// The number of objects that match a query, or its limit if there are more. Only a change of the number causes
+    /// another call.
+    ///
+    /// # Errors
+    /// As [`Context::keys`].
+    pub fn count<T>(&self, query: &Query<T>) -> Result<usize, ReadError> {
+        self.view.count(query, query.limit)
+    }
+
+    /// Whether any object matches a query. Only a change of that causes another call.
+    ///
+    /// # Errors
+    /// As [`Context::keys`].
+    pub fn exists<T>(&self, query: &Query<T>) -> Result<bool, ReadError> {
+        Ok(self.view.count(query, Some(1))? > 0)
     }
 
     /// Milliseconds since 1970, the same for the whole call. The passage of time alone causes no further call; for that
@@ -165,7 +186,7 @@ impl Context {
     /// struct AlarmStatus { next: Option<Timestamp> }
     ///
     /// #[reconciler]
-    /// fn reconcile(alarm: &Alarm, cx: &Context) -> Result<Outcome, Failure> {
+    /// fn reconcile(alarm: &Alarm, cx: &Context) -> Result<Outcome<AlarmStatus>, Failure> {
     ///     let now = cx.now_unix_ms();
     ///     match cx.next_tick(&alarm.spec.schedule, &alarm.spec.time_zone, now) {
     ///         Ok(Some(next)) => Ok(Outcome::new()

@@ -1,12 +1,14 @@
 //! Conversions between the SDK's types and the contract's, for exported functions. Besides this file only
 //! [`crate::view`], [`crate::log`] and the errors know both, so a new minor version of the contract changes these four.
 
+use serde_json::Value;
+
 use crate::action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 use crate::bindings::mortise::host::objects;
 use crate::bindings::mortise::plugin::desired;
 use crate::error::Failure;
 use crate::object::ObjectKey;
-use crate::outcome::{Condition, ConditionStatus, Event, Outcome, Severity};
+use crate::outcome::{Child, Condition, ConditionStatus, Event, Handling, Outcome, Severity};
 
 #[cfg(target_arch = "wasm32")]
 use crate::admission::{Operation, Request, Violation};
@@ -79,13 +81,20 @@ fn violation(violation: Violation) -> admission::Violation {
 ///
 /// # Errors
 /// Terminal, when something in it could not be written as JSON.
-pub(crate) fn contract_outcome(outcome: Outcome) -> Result<desired::Outcome, Failure> {
+pub(crate) fn contract_outcome(outcome: Outcome<Value>) -> Result<desired::Outcome, Failure> {
     let children = match outcome.children {
         Some(children) => {
             // `collect` into a `Result` loses the length, and the list would grow step by step.
             let mut list = Vec::with_capacity(children.len());
             for child in children {
-                list.push(desired::Child { key: child.key, object: child.object.into_text()? });
+                let handling = match child.handling {
+                    Handling::Managed => desired::Handling::Managed,
+                    Handling::CreateOnce => desired::Handling::CreateOnce,
+                    Handling::Keep => desired::Handling::Keep,
+                };
+                let Child { key, or_skip, group, exact, .. } = child;
+                let object = child.object.into_text()?;
+                list.push(desired::Child { key, object, handling, or_skip, group, exact });
             }
             Some(list)
         }

@@ -81,9 +81,9 @@
 //! }
 //!
 //! #[reconciler(reads("v1/Pod"))]
-//! fn reconcile(count: &PodCount, cx: &Context) -> Result<Outcome, Failure> {
+//! fn reconcile(count: &PodCount, cx: &Context) -> Result<Outcome<PodCountStatus>, Failure> {
 //!     let on_node = Query::<Object>::of_kind("v1", "Pod").field("spec.nodeName", &count.spec.node);
-//!     Ok(Outcome::new().status(&PodCountStatus { pods: cx.keys(&on_node)?.len() }))
+//!     Ok(Outcome::new().status(&PodCountStatus { pods: cx.count(&on_node)? }))
 //! }
 //!
 //! let mut cluster = Cluster::of(&PLUGIN);
@@ -253,8 +253,8 @@ pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
-pub use object::{CHILD_KEY_ANNOTATION, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
-pub use outcome::{Child, Condition, ConditionStatus, Event, MAX_CHILDREN, Outcome, Severity};
+pub use object::{CHILD_KEY_ANNOTATION, HasStatus, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
+pub use outcome::{Child, Condition, ConditionStatus, Event, Handling, MAX_CHILDREN, Outcome, Severity};
 pub use query::{FieldValue, Query};
 pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};
@@ -266,7 +266,7 @@ pub mod prelude {
     pub use crate::{
         Action, Apply, Child, Condition, Context, CustomResource, Delete, Event, Failure, Json, Object, ObjectKey,
         ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Review, Status, Timestamp,
-        Verdict, Violation, child_name, controller, json, plugin, reconciler,
+        Value, Verdict, Violation, child_name, controller, json, plugin, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -284,7 +284,7 @@ pub mod __private {
     pub use crate::definition::{Column, Definition, Scale, schema_of};
     #[cfg(target_arch = "wasm32")]
     pub use crate::export::{mutate, reconcile, validate};
-    pub use crate::manifest::run;
+    pub use crate::manifest::{run, run_any};
     pub use crate::object::{parts, status};
     pub use crate::scan::{Found, FromJson, Part, Reason, Scanner, Wanted};
     pub use crate::scan::{optional, optional_text, required, required_text};

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::conversion::{self, Version};
 use crate::definition::Definition;
 use crate::error::Failure;
-use crate::object::Kind;
+use crate::object::{HasStatus, Kind};
 use crate::outcome::Outcome;
 use crate::scan::{self, FromJson};
 use crate::text::Text;
@@ -45,7 +45,7 @@ pub struct Controller {
     /// Concurrent calls; None is the host's default.
     pub concurrency: Option<u32>,
     /// The function, called with the object's JSON text.
-    pub reconcile: fn(&str, &Context) -> Result<Outcome, Failure>,
+    pub reconcile: fn(&str, &Context) -> Result<Outcome<Value>, Failure>,
     /// Defaults and checks before objects of its kind are stored.
     pub admission: Option<Admission>,
     /// The other versions of its kind.
@@ -193,7 +193,7 @@ impl Plugin {
     ///
     /// # Errors
     /// What the controller's function returns; terminal when the object does not fit its type.
-    pub fn reconcile(&self, object: &str, cx: &Context) -> Result<Outcome, Failure> {
+    pub fn reconcile(&self, object: &str, cx: &Context) -> Result<Outcome<Value>, Failure> {
         match self.controllers {
             [only] => (only.reconcile)(object, cx),
             several => {
@@ -317,12 +317,24 @@ impl Kind {
 ///
 /// # Errors
 /// What the function returns; terminal when the object does not fit its type.
-pub fn run<'a, T: FromJson<'a>>(
+pub fn run<'a, T: FromJson<'a> + HasStatus<S>, S>(
     object: &'a str,
     cx: &Context,
-    reconcile: impl FnOnce(&T, &Context) -> Result<Outcome, Failure>,
-) -> Result<Outcome, Failure> {
-    reconcile(&parse(object)?, cx)
+    reconcile: impl FnOnce(&T, &Context) -> Result<Outcome<S>, Failure>,
+) -> Result<Outcome<Value>, Failure> {
+    run_any(object, cx, reconcile)
+}
+
+/// [`run`] for a type whose kind is named in the attribute, so that its status may be any.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_any<'a, T: FromJson<'a>, S>(
+    object: &'a str,
+    cx: &Context,
+    reconcile: impl FnOnce(&T, &Context) -> Result<Outcome<S>, Failure>,
+) -> Result<Outcome<Value>, Failure> {
+    reconcile(&parse(object)?, cx).map(Outcome::of_status)
 }
 
 fn parse<'a, T: FromJson<'a>>(object: &'a str) -> Result<T, Failure> {

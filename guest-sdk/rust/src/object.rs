@@ -57,6 +57,16 @@ pub trait Resource {
     const DEFINITION: Option<&'static Definition> = None;
 }
 
+/// The reconciled objects whose status is an `S`: [`derive@crate::CustomResource`] implements it for the type of the
+/// kind's status, [`derive@crate::Projection`] for every type, since the kind is another's.
+#[diagnostic::on_unimplemented(
+    message = "`{S}` is not the status of `{Self}`",
+    label = "this function returns an `Outcome<{S}>`",
+    note = "a kind with `status = PodSetStatus` in `#[resource(...)]` has the result `Result<Outcome<PodSetStatus>, Failure>`",
+    note = "a kind without it has `Result<Outcome, Failure>`, and conditions as its status"
+)]
+pub trait HasStatus<S> {}
+
 /// Identifies one object: kind, namespace and name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectKey {

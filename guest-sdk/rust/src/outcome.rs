@@ -1,13 +1,15 @@
 //! What a reconcile wants, as data. The host compares it with the cluster and writes the difference.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::action::Action;
+use crate::conversion::NoStatus;
 use crate::json::Json;
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Resource};
 
 /// The most children of one object. A plugin whose spec has a count should report a larger one in a condition instead
 /// of returning more children.
@@ -16,11 +18,19 @@ pub const MAX_CHILDREN: usize = 500;
 /// The result of one reconcile. Start with [`Outcome::children`], which states the whole desired set, or with
 /// [`Outcome::new`], which does not change children; then add to it.
 ///
+/// `S` is the type of the kind's status, `status = PodSetStatus` of its [`derive@crate::CustomResource`]. A kind without
+/// one has conditions alone, and its function returns `Outcome`.
+///
 /// ```
 /// use mortise_sdk::prelude::*;
 ///
+/// #[derive(Serialize)]
+/// struct NoteStatus {
+///     observed: u32,
+/// }
+///
 /// let outcome = Outcome::children([Child::new("config", &json!({"apiVersion": "v1", "kind": "ConfigMap"}))])
-///     .status(&json!({"observed": 1}))
+///     .status(&NoteStatus { observed: 1 })
 ///     .ready(true, "Created", "there is one ConfigMap")
 ///     .requeue_after(Duration::from_secs(60));
 /// assert_eq!(outcome.child_keys(), ["config"]);
@@ -28,8 +38,8 @@ pub const MAX_CHILDREN: usize = 500;
 ///
 /// The host checks an outcome as a whole before it writes anything. An outcome that breaks a rule below changes nothing
 /// and is reported as a fault of the plugin. [`crate::testing`] checks the same rules.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+#[derive(Debug)]
+pub struct Outcome<S = NoStatus> {
     /// The whole desired set. The host creates or updates its members, and deletes owned objects of the declared kinds
     /// that are not in it. None does not change children; an empty set deletes all of them. At most
     /// [`crate::MAX_CHILDREN`].
@@ -49,12 +59,63 @@ pub struct Outcome {
     pub requeue_after: Option<Duration>,
     /// For an object that is being deleted, of a controller that declares `finalize`: the cleanup is complete.
     pub finalized: bool,
+    of: PhantomData<fn(S)>,
 }
 
-impl Outcome {
+// Derived, these would need the same of `S`.
+impl<S> Default for Outcome<S> {
+    fn default() -> Self {
+        Outcome::<Value> {
+            children: None,
+            actions: Vec::new(),
+            status: None,
+            conditions: Vec::new(),
+            events: Vec::new(),
+            requeue_after: None,
+            finalized: false,
+            of: PhantomData,
+        }
+        .of_status()
+    }
+}
+
+impl<S> Clone for Outcome<S> {
+    fn clone(&self) -> Self {
+        Self {
+            children: self.children.clone(),
+            actions: self.actions.clone(),
+            status: self.status.clone(),
+            conditions: self.conditions.clone(),
+            events: self.events.clone(),
+            requeue_after: self.requeue_after,
+            finalized: self.finalized,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<S> PartialEq for Outcome<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.children == other.children
+            && self.actions == other.actions
+            && self.status == other.status
+            && self.conditions == other.conditions
+            && self.events == other.events
+            && self.requeue_after == other.requeue_after
+            && self.finalized == other.finalized
+    }
+}
+
+impl<S> Outcome<S> {
     /// An outcome that changes nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same outcome for a kind with another type of status.
+    pub(crate) fn of_status<T>(self) -> Outcome<T> {
+        let Self { children, actions, status, conditions, events, requeue_after, finalized, of: _ } = self;
+        Outcome { children, actions, status, conditions, events, requeue_after, finalized, of: PhantomData }
     }
 
     /// An outcome with the whole desired set of children. The host deletes owned objects that are not in it.
@@ -62,10 +123,23 @@ impl Outcome {
         Self { children: Some(children.into_iter().collect()), ..Self::default() }
     }
 
-    /// Replaces the status fields that this plugin owns, other than conditions; see [`Outcome::condition`].
+    /// Adds children that are written after those before: when these are as wanted and available, which is, for a kind
+    /// with the conditions `Ready` or `Available`, when they are true. What is not wanted any more is deleted at any
+    /// time, and a child that exists is not deleted because one before it fails.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// let secret = Child::new("secret", &json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}}));
+    /// let app = Child::new("app", &json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}));
+    /// let outcome: Outcome = Outcome::children([secret]).then([app]);
+    /// assert_eq!(outcome.child_keys(), ["secret", "app"]);
+    /// ```
     #[must_use]
-    pub fn status<T: Serialize + ?Sized>(mut self, status: &T) -> Self {
-        self.status = Some(Json::new(status));
+    pub fn then(mut self, children: impl IntoIterator<Item = Child>) -> Self {
+        let all = self.children.get_or_insert_default();
+        let group = all.last().map_or(0, |last| last.group + 1);
+        all.extend(children.into_iter().map(|child| Child { group, ..child }));
         self
     }
 
@@ -143,6 +217,30 @@ impl Outcome {
     }
 }
 
+impl<S: Serialize> Outcome<S> {
+    /// Replaces the status fields that this plugin owns, other than conditions; see [`Outcome::condition`].
+    ///
+    /// The type is that of the kind's status, so a field that the kind's schema lacks cannot be written:
+    ///
+    /// ```compile_fail
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// #[resource(group = "example.com", version = "v1", kind = "Note")]
+    /// struct NoteSpec {}
+    ///
+    /// #[reconciler]
+    /// fn reconcile(note: &Note, _cx: &Context) -> Result<Outcome, Failure> {
+    ///     Ok(Outcome::new().status(&json!({"lines": 1}))) // the kind has no status
+    /// }
+    /// ```
+    #[must_use]
+    pub fn status(mut self, status: &S) -> Self {
+        self.status = Some(Json::new(status));
+        self
+    }
+}
+
 /// One member of the desired set.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Child {
@@ -153,13 +251,74 @@ pub struct Child {
     /// owner and the key. The host also sets the namespace, the owner reference, and labels and annotations under
     /// `mortise.dev/`, and refuses the latter two here, as it does finalizers.
     pub object: Json,
+    /// What the host does with it.
+    pub handling: Handling,
+    /// See [`Child::or_skip`].
+    pub or_skip: bool,
+    /// See [`Outcome::then`]; 0 is the first group.
+    pub group: u32,
+    /// See [`Child::exact`].
+    pub exact: Vec<String>,
 }
 
 impl Child {
     /// A child under a key. Takes a reference to anything that serializes, or a [`Json`], which children may share.
     pub fn new(key: impl Into<String>, object: impl Into<Json>) -> Self {
-        Self { key: key.into(), object: object.into() }
+        let (key, object) = (key.into(), object.into());
+        Self { key, object, handling: Handling::Managed, or_skip: false, group: 0, exact: Vec::new() }
     }
+
+    /// The child of a kind under a key stays as it is: the host neither changes nor deletes it, and does not create it.
+    /// For a child of an earlier outcome that this one cannot or need not make again.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// let children = [Child::new("new", &json!({"apiVersion": "v1", "kind": "Pod"})), Child::keep("old", "v1", "Pod")];
+    /// let outcome: Outcome = Outcome::children(children);
+    /// # let _ = outcome;
+    /// ```
+    pub fn keep(key: impl Into<String>, api_version: &str, kind: &str) -> Self {
+        let object = Json::of_kind(api_version, kind, &json!({}));
+        Self { handling: Handling::Keep, ..Self::new(key, object) }
+    }
+
+    /// [`Child::keep`] for the kind of `T`.
+    pub fn keep_of<T: Resource>(key: impl Into<String>) -> Self {
+        Self::keep(key, T::API_VERSION, T::KIND)
+    }
+
+    /// Created while it does not exist, and never changed.
+    #[must_use]
+    pub fn create_once(self) -> Self {
+        Self { handling: Handling::CreateOnce, ..self }
+    }
+
+    /// Left out while another owner's object has its name, instead of the condition `Stalled`.
+    #[must_use]
+    pub fn or_skip(self) -> Self {
+        Self { or_skip: true, ..self }
+    }
+
+    /// The map at this path, "data", belongs to this plugin as a whole: the host removes members that the child does
+    /// not have, also those of other managers. May be repeated. For a kind that is updated in place, and not within
+    /// metadata and status. The path is written as in [`crate::Query::fields`].
+    #[must_use]
+    pub fn exact(mut self, path: impl Into<String>) -> Self {
+        self.exact.push(path.into());
+        self
+    }
+}
+
+/// What the host does with a child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handling {
+    /// Creates it, and changes it as `update` of its kind says.
+    Managed,
+    /// See [`Child::create_once`].
+    CreateOnce,
+    /// See [`Child::keep`].
+    Keep,
 }
 
 /// A condition of the reconciled object.

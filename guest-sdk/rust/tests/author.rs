@@ -23,6 +23,7 @@ pub struct SiteSpec {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct SiteStatus {
     pages: usize,
+    described: Vec<Value>,
 }
 
 /// A Deployment, with what only this plugin looks at.
@@ -43,13 +44,13 @@ struct Deployment<'a> {
     owns("v1/Endpoints", update = "on_delete"),
     concurrency = 4, limits(memory_bytes = 1048576, deadline_ms = 250), name = "sites", version = "9.9.9"
 )]
-fn reconcile(site: &Site, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(site: &Site, cx: &Context) -> Result<Outcome<SiteStatus>, Failure> {
     let deployments: Vec<Deployment> = cx.owned()?;
     let described: Vec<Value> = deployments
         .iter()
         .map(|each| json!([each.key, each.page, each.replicas, site.status.get().is_some()]))
         .collect();
-    Ok(Outcome::new().status(&json!({"described": described})))
+    Ok(Outcome::new().status(&SiteStatus { pages: described.len(), described }))
 }
 
 fn manifest() -> Value {
@@ -190,7 +191,7 @@ mod several_controllers {
     }
 
     #[controller(concurrency = 2)]
-    fn report(note: &Note, _cx: &Context) -> Result<Outcome, Failure> {
+    fn report(note: &Note, _cx: &Context) -> Result<Outcome<NoteStatus>, Failure> {
         Ok(Outcome::new().status(&NoteStatus { letters: note.spec.about.len() }))
     }
 

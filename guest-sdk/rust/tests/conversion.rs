@@ -96,7 +96,7 @@ impl From<TankStatus> for NoStatus {
 }
 
 #[reconciler(conversion(v1alpha1::Tank, v1beta1::Tank))]
-fn reconcile(_tank: &Tank, _cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(_tank: &Tank, _cx: &Context) -> Result<Outcome<TankStatus>, Failure> {
     Ok(Outcome::new())
 }
 

@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn imports_are_grouped_by_capability() {
         let imports =
-            ["wasi:cli/stdout@0.2.6", "mortise:host/cluster@0.1.0", "mortise:host/log@0.1.0", "wasi:sockets/tcp@0.2.6"];
+            ["wasi:cli/stdout@0.2.6", "mortise:host/cluster@0.2.0", "mortise:host/log@0.2.0", "wasi:sockets/tcp@0.2.6"];
         let imports = imports.map(str::to_owned);
         assert_eq!(
             capabilities(&imports),
             [
-                ("writes log lines, within bounds", vec!["wasi:cli/stdout@0.2.6", "mortise:host/log@0.1.0"]),
-                ("reads objects of the kinds that its manifest declares", vec!["mortise:host/cluster@0.1.0"]),
+                ("writes log lines, within bounds", vec!["wasi:cli/stdout@0.2.6", "mortise:host/log@0.2.0"]),
+                ("reads objects of the kinds that its manifest declares", vec!["mortise:host/cluster@0.2.0"]),
                 ("has no network", vec!["wasi:sockets/tcp@0.2.6"]),
             ]
         );

@@ -31,6 +31,33 @@ pub struct Child {
     pub key: Arc<str>,
     /// The wanted object as JSON text.
     pub object: Arc<str>,
+    /// What the host does with it.
+    pub handling: Handling,
+    /// Leave the child out, without a Stalled condition, while another's object has its name.
+    pub or_skip: bool,
+    /// Children of a group are written when those of all lower groups are as wanted and available.
+    pub group: u32,
+    /// Paths of maps, such as `data`, of which the child has no other members than the wanted ones.
+    pub exact: Vec<Arc<str>>,
+}
+
+impl Child {
+    /// A managed child of the first group.
+    pub fn new(key: impl Into<Arc<str>>, object: impl Into<Arc<str>>) -> Self {
+        let (key, object) = (key.into(), object.into());
+        Self { key, object, handling: Handling::Managed, or_skip: false, group: 0, exact: Vec::new() }
+    }
+}
+
+/// What the host does with a wanted child.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Handling {
+    /// Creates it and changes it, as the manifest says for its kind.
+    Managed,
+    /// Creates it while it is absent, and never changes it.
+    CreateOnce,
+    /// Does not delete it, and does nothing else.
+    Keep,
 }
 
 /// A write to an object that is not a child.

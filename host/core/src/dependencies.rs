@@ -50,9 +50,10 @@ impl Inputs<'_> {
     /// The hash of a result that is not about objects.
     fn hash_of(&self, dependency: &Dependency) -> Option<u64> {
         match dependency {
-            Dependency::Now => Some(dependency::hash_of_time(self.now_unix_ms)),
+            Dependency::Now => Some(dependency::hash_of_number(self.now_unix_ms)),
             Dependency::Config => Some(dependency::hash_of_text(self.config)),
-            Dependency::Get(_) | Dependency::Owned { .. } | Dependency::List(_) | Dependency::Keys(_) => None,
+            Dependency::Get { .. } | Dependency::Owned { .. } => None,
+            Dependency::List(_) | Dependency::Keys(_) | Dependency::Count(_) => None,
         }
     }
 }

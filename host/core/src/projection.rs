@@ -15,7 +15,7 @@ pub use self::path::InvalidPath;
 pub(crate) use self::path::parse as parse_path;
 
 mod cut;
-mod path;
+pub(crate) mod path;
 #[cfg(test)]
 mod tests;
 

@@ -17,7 +17,8 @@ pub const STALLED: &str = "Stalled";
 /// The host's condition, as in kstatus, while the guest's `Ready` is not True and the object is not stalled; it has the
 /// reason and message of `Ready`. A guest may set its own instead.
 pub const RECONCILING: &str = "Reconciling";
-/// The guest's summary of an object.
+/// The guest's summary of an object. The host sets it False while the object is stalled, so that nobody who waits for it
+/// takes a stalled object for a ready one.
 const READY: &str = "Ready";
 /// The host's condition while evictions wait for a PodDisruptionBudget; absent otherwise.
 pub const EVICTING: &str = "Evicting";
@@ -141,11 +142,8 @@ fn is_owned(owned: &Map<String, Value>, name: &str) -> bool {
 
 /// Whether the object has the condition [`STALLED`] with this reason and message.
 pub fn shows_stalled(primary: &Object, reason: &str, message: &str) -> bool {
-    conditions_of(&live_status(primary)).iter().any(|condition| {
-        condition["type"] == STALLED
-            && condition["status"] == "True"
-            && condition["reason"] == reason
-            && condition["message"] == message
+    find(conditions_of(&live_status(primary)), STALLED).is_some_and(|condition| {
+        condition["status"] == "True" && condition["reason"] == reason && condition["message"] == message
     })
 }
 
@@ -208,18 +206,21 @@ fn conditions(
     let evicting = wanted.evicting.map(|message| of_host(EVICTING, ConditionStatus::False, BLOCKED, message));
     let reconciling =
         unready(wanted).map(|ready| of_host(RECONCILING, ConditionStatus::True, &ready.reason, &ready.message));
-    let guests = wanted.conditions.into_iter().flatten();
-    let all: Vec<&Condition> = guests.chain(&reconciling).chain(&stalled).chain(&evicting).collect();
+    let unready = unready_by_stall(before, wanted)
+        .map(|(reason, message)| of_host(READY, ConditionStatus::False, reason, message));
+    let guests = wanted.conditions.into_iter().flatten().filter(|guest| unready.is_none() || guest.name != READY);
+    let all: Vec<&Condition> = guests.chain(&unready).chain(&reconciling).chain(&stalled).chain(&evicting).collect();
     // A failed call leaves the guest's conditions alone; the host's own always follow the state.
+    let has_hosts_ready = wanted.stalled.is_none() && is_unready_by_stall(before);
     let is_obsolete = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
         let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
         let may_be_ours = follows_state || wanted.conditions.is_some();
-        !all.iter().any(|wanted| wanted.name == name) && (name == STALLED || (may_be_ours && owned(name)))
+        let is_hosts = name == STALLED || (name == READY && has_hosts_ready);
+        !all.iter().any(|wanted| wanted.name == name) && (is_hosts || (may_be_ours && owned(name)))
     };
     let is_there = |condition: &&Condition| {
-        let mut live = before.iter().filter(|live| live["type"] == condition.name);
-        live.next().is_some_and(|live| is_stamped(live, condition, generation))
+        find(before, &condition.name).is_some_and(|live| is_stamped(live, condition, generation))
     };
     if all.iter().all(is_there) && !before.iter().any(is_obsolete) {
         return None;
@@ -235,6 +236,25 @@ fn conditions(
         }
     }
     Some(after)
+}
+
+/// Reason and message of the [`READY`] that the host sets for a stalled object, unless the guest's own is False already.
+fn unready_by_stall<'a>(before: &[Value], wanted: &Wanted<'a>) -> Option<(&'a str, &'a str)> {
+    let guests_is_false = match wanted.conditions {
+        Some(guests) => guests.iter().any(|guest| guest.name == READY && guest.status == ConditionStatus::False),
+        None => find(before, READY).is_some_and(|ready| ready["status"] == "False") && !is_unready_by_stall(before),
+    };
+    wanted.stalled.filter(|_| !guests_is_false)
+}
+
+/// Whether the host has set the live [`READY`]: it has the reason and message of [`STALLED`] beside it.
+fn is_unready_by_stall(live: &[Value]) -> bool {
+    let (Some(ready), Some(stalled)) = (find(live, READY), find(live, STALLED)) else { return false };
+    ready["status"] == "False" && ready["reason"] == stalled["reason"] && ready["message"] == stalled["message"]
+}
+
+fn find<'a>(conditions: &'a [Value], name: &str) -> Option<&'a Value> {
+    conditions.iter().find(|condition| condition["type"] == name)
 }
 
 /// Whether [`stamp`] would change nothing.

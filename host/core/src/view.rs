@@ -89,27 +89,32 @@ impl View {
 
     /// One object as JSON text; None if it does not exist. The reconciled object is an input of every call, so reading
     /// it adds no dependency.
-    pub fn get(&mut self, target: &ObjectRef) -> Result<Option<Arc<str>>, AccessError> {
-        if target.name == self.primary.name && target.kind == self.primary.kind {
+    pub fn get(&mut self, target: &ObjectRef, fields: &[String]) -> Result<Option<Arc<str>>, AccessError> {
+        let is_primary = target.name == self.primary.name && target.kind == self.primary.kind;
+        if is_primary && fields.is_empty() {
             return Ok(Some(self.primary.json().clone()));
         }
         let kind = self.readable(&target.kind)?;
-        let object = self.snapshot.get(&kind, &target.name);
-        let too_large = object.is_some_and(|object| object.json().len() as u64 > self.access.read_bytes);
-        let hash = if too_large { UNFINISHED } else { dependency::hash_of_one(object.map(|object| &**object)) };
-        let dependency = Dependency::Get(ObjectRef { kind, name: target.name.clone() });
-        self.reads.record(dependency, hash, &self.snapshot, 1);
+        let fields = self.projection(fields)?;
+        let object = if is_primary { Some(&self.primary) } else { self.snapshot.get(&kind, &target.name) };
+        let answer = object.map(|object| fields.answer(object));
+        let too_large = answer.as_ref().is_some_and(|(text, _)| text.len() as u64 > self.access.read_bytes);
+        let hash =
+            if too_large { UNFINISHED } else { dependency::hash_of_one(object.map(|object| &**object), &fields) };
+        if !is_primary {
+            let target = ObjectRef { kind, name: target.name.clone() };
+            self.reads.record(Dependency::Get { target, fields: fields.clone() }, hash, &self.snapshot, 1);
+        }
         if too_large {
             return Err(AccessError::TooLarge(self.access.read_bytes));
         }
-        Ok(object.map(|object| object.json().clone()))
+        Ok(answer.map(|(text, _)| text))
     }
 
     /// The objects of a kind whose controller is the reconciled object: one JSON array, ordered by name.
     pub fn owned(&mut self, kind: &Kind, fields: &[String]) -> Result<String, AccessError> {
         let kind = self.readable(kind)?;
-        let fields =
-            self.access.compiled.projection(fields).map_err(|error| AccessError::Invalid(error.to_string()))?;
+        let fields = self.projection(fields)?;
         let budget = Budget::unlimited();
         let objects = self.snapshot.owned_within(&kind, &self.primary.uid, &budget).into_iter();
         let (text, hash) = array(objects, &fields, self.access.read_bytes);
@@ -161,9 +166,20 @@ impl View {
         Ok(keys)
     }
 
+    /// The number of the objects that a query selects.
+    pub fn count(&mut self, query: &Query) -> Result<u32, AccessError> {
+        self.readable(&query.kind)?;
+        let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
+        let budget = Budget::unlimited();
+        let count = self.snapshot.select_within(&query, &budget).count();
+        let dependency = Dependency::Count(query);
+        self.reads.record(dependency, dependency::hash_of_number(count as u64), &self.snapshot, budget.spent());
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// The time of the call in Unix milliseconds. Reading it makes it an input of the call.
     pub fn now_unix_ms(&mut self) -> u64 {
-        self.reads.record(Dependency::Now, dependency::hash_of_time(self.now_unix_ms), &self.snapshot, 1);
+        self.reads.record(Dependency::Now, dependency::hash_of_number(self.now_unix_ms), &self.snapshot, 1);
         self.now_unix_ms
     }
 
@@ -176,6 +192,10 @@ impl View {
     /// The reads of the call, with a hash of each result.
     pub fn into_dependencies(self) -> Dependencies {
         self.reads.finish()
+    }
+
+    fn projection(&self, fields: &[String]) -> Result<Projection, AccessError> {
+        self.access.compiled.projection(fields).map_err(|error| AccessError::Invalid(error.to_string()))
     }
 
     /// The declared kind that equals this one; it shares its strings with all other calls.

@@ -15,7 +15,7 @@ use crate::exports::optional_export;
 use crate::state::CallState;
 
 /// The interface. A component's own may be of any patch version.
-pub(crate) const INTERFACE: &str = "mortise:plugin/admission@0.1.0";
+pub(crate) const INTERFACE: &str = "mortise:plugin/admission@0.2.0";
 type Parameters<'a> = (Operation, &'a str, Option<&'a str>);
 type Mutate<'a> = TypedFunc<Parameters<'a>, (Result<String, Vec<Violation>>,)>;
 type Validate<'a> = TypedFunc<Parameters<'a>, (Checked,)>;

@@ -1,4 +1,4 @@
-//! Version 0.1 of the contract, generated from wit/, and its translation into mortise-core's types. Generated types
+//! Version 0.2 of the contract, generated from wit/, and its translation into mortise-core's types. Generated types
 //! stay in this crate: a later minor version of the contract gets a module like this one, and mortise-core does not
 //! change.
 
@@ -101,6 +101,16 @@ impl From<desired::Action> for contract::Action {
                 },
             },
             desired::Action::Evict(pod) => Self::Evict { target: pod.into() },
+        }
+    }
+}
+
+impl From<desired::Handling> for contract::Handling {
+    fn from(handling: desired::Handling) -> Self {
+        match handling {
+            desired::Handling::Managed => Self::Managed,
+            desired::Handling::CreateOnce => Self::CreateOnce,
+            desired::Handling::Keep => Self::Keep,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::exports::optional_export;
 use crate::state::CallState;
 
 /// The interface. A component's own may be of any patch version.
-pub(crate) const INTERFACE: &str = "mortise:plugin/conversion@0.1.0";
+pub(crate) const INTERFACE: &str = "mortise:plugin/conversion@0.2.0";
 
 type Convert<'a> = TypedFunc<(&'a str, &'a str), (Result<String, String>,)>;
 

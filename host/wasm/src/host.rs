@@ -50,9 +50,11 @@ impl HostSnapshot for CallState {
         &mut self,
         handle: Resource<Snapshot>,
         key: ObjectKey,
+        fields: Vec<String>,
     ) -> wasmtime::Result<Result<Option<String>, AccessError>> {
         let texts = [&*key.api_version, &*key.kind, &*key.name].into_iter().chain(key.namespace.as_deref());
-        let found = self.query(&handle, texts)?.get(&ObjectRef::from(key));
+        let view = self.query(&handle, texts.chain(fields.iter().map(String::as_str)))?;
+        let found = view.get(&ObjectRef::from(key), &fields);
         Ok(found.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
     }
 
@@ -80,6 +82,11 @@ impl HostSnapshot for CallState {
     ) -> wasmtime::Result<Result<Vec<ObjectKey>, AccessError>> {
         let found = self.query(&handle, texts(&query))?.keys(&query.into());
         Ok(found.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
+    }
+
+    fn count(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<u32, AccessError>> {
+        let view = self.query(&handle, texts(&query))?;
+        Ok(view.count(&query.into()).map_err(AccessError::from))
     }
 
     fn drop(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<()> {

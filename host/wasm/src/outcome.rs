@@ -13,7 +13,7 @@ use wasmtime::component::{ComponentExportIndex, ComponentType, Instance, Instanc
 use wasmtime::error::Context as _;
 
 use crate::bindings::Snapshot;
-use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure};
+use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure, Handling};
 use crate::state::CallState;
 
 type Typed<'a> = TypedFunc<(&'a str, Resource<Snapshot>), (Result<Outcome, Failure>,)>;
@@ -38,6 +38,11 @@ struct Outcome {
 struct Child {
     key: Arc<str>,
     object: Arc<str>,
+    handling: Handling,
+    #[component(name = "or-skip")]
+    or_skip: bool,
+    group: u32,
+    exact: Vec<Arc<str>>,
 }
 
 /// Where a component's `reconciler.reconcile` is.
@@ -104,12 +109,12 @@ impl From<Outcome> for contract::Outcome {
 /// an outcome for as long as it may be diffed again.
 fn shared(children: Vec<Child>) -> Vec<contract::Child> {
     let mut last: Option<Arc<str>> = None;
-    let share = |Child { key, object }| {
+    let share = |Child { key, object, handling, or_skip, group, exact }| {
         let object = match &last {
             Some(last) if *last == object => last.clone(),
             _ => last.insert(object).clone(),
         };
-        contract::Child { key, object }
+        contract::Child { key, object, handling: handling.into(), or_skip, group, exact }
     };
     children.into_iter().map(share).collect()
 }
@@ -124,7 +129,14 @@ mod tests {
 
     #[test]
     fn children_that_are_alike_share_their_text() {
-        let child = |key: &str, object: &str| Child { key: key.into(), object: object.into() };
+        let child = |key: &str, object: &str| Child {
+            key: key.into(),
+            object: object.into(),
+            handling: Handling::Managed,
+            or_skip: false,
+            group: 0,
+            exact: Vec::new(),
+        };
         let children = shared(vec![child("0", "{}"), child("1", "{}"), child("2", "[]"), child("3", "{}")]);
         let texts: Vec<&str> = children.iter().map(|child| &*child.object).collect();
         assert_eq!(texts, ["{}", "{}", "[]", "{}"]);

@@ -27,7 +27,7 @@ const PAGE_BYTES: u64 = 64 << 10;
 /// The interface that makes a component a plugin, without its version.
 const RECONCILER: &str = "mortise:plugin/reconciler";
 /// The version of the contract that this host implements, in any patch version.
-const CONTRACT: &str = "0.1";
+const CONTRACT: &str = "0.2";
 /// Interfaces that the host provides in any patch version of [`CONTRACT`].
 const HOST_INTERFACES: [&str; 7] = [
     "mortise:host/objects",
@@ -289,7 +289,7 @@ fn split_version(name: &str) -> (&str, &str) {
     name.split_once('@').unwrap_or((name, ""))
 }
 
-/// True for any patch of a minor version: "0.1.3" of "0.1".
+/// True for any patch of a minor version: "0.2.3" of "0.2".
 fn is_patch_of(version: &str, minor: &str) -> bool {
     version.strip_prefix(minor).and_then(|rest| rest.strip_prefix('.')).is_some()
 }

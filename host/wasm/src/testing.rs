@@ -32,12 +32,12 @@ pub(crate) fn check() -> Check {
 /// zero but for the manifest `{}` at 0 with its pointer and length at 8, the apiVersion and kind of [`OBJECT`] at 1024,
 /// and a cron expression and a zone at 1048. A reconcile that returns 64 returns an empty outcome.
 pub(crate) fn guest(manifest: &str, reconcile: &str) -> Vec<u8> {
-    wat::parse_str(text_of("0.1.0", manifest, reconcile)).unwrap()
+    wat::parse_str(text_of("0.2.0", manifest, reconcile)).unwrap()
 }
 
 /// A component that does nothing.
 pub(crate) fn idle_guest() -> Vec<u8> {
-    idle_guest_of("0.1.0")
+    idle_guest_of("0.2.0")
 }
 
 /// The same for a version of the contract.
@@ -47,7 +47,7 @@ pub(crate) fn idle_guest_of(version: &str) -> Vec<u8> {
 
 /// The same with more text before its end.
 pub(crate) fn idle_guest_with(more: &str) -> Vec<u8> {
-    let text = text_of("0.1.0", "i32.const 8", "i32.const 64");
+    let text = text_of("0.2.0", "i32.const 8", "i32.const 64");
     let body = text.trim_end().strip_suffix(')').expect("the template is one component");
     wat::parse_str([body, more].concat()).unwrap()
 }

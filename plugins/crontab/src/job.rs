@@ -1,8 +1,7 @@
 //! The Jobs of a CronTab. This file must not know schedules.
 //!
-//! A Job's template is immutable, and a Job that has run must not run again when the CronTab gets another image. So an
-//! existing Job is a child with a name alone: the host does not change it (`update = "on_delete"`), and if somebody
-//! deletes it, the API server refuses to create a Job from that.
+//! A Job's template is immutable, and a Job that has run must not run again when the CronTab gets another image, or when
+//! somebody deletes it. So an existing Job is kept as it is.
 
 use mortise_sdk::prelude::*;
 
@@ -52,8 +51,7 @@ impl Job<'_> {
 
     /// The existing Job as a child.
     pub(crate) fn kept(&self) -> Child {
-        let named = json!({"metadata": {"name": self.name}});
-        Child::new(key_of(self.tick), Json::of_kind("batch/v1", "Job", &named))
+        Child::keep(key_of(self.tick), "batch/v1", "Job")
     }
 }
 

@@ -111,7 +111,7 @@ enum Due {
 const RECORDED_AFTER: Duration = Duration::from_secs(1);
 
 #[reconciler(owns("batch/v1/Job", update = "on_delete"), admission(validate = check))]
-fn reconcile(tab: &CronTab, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(tab: &CronTab, cx: &Context) -> Result<Outcome<CronTabStatus>, Failure> {
     let now = cx.now_unix_ms();
     let jobs = job::owned(cx)?;
     let recorded = tab.status.get().and_then(|status| status.last_schedule_time).map(Timestamp::unix_ms);
@@ -196,7 +196,7 @@ fn kept(tab: &CronTab, jobs: &[Job], due: &Due, recorded: Option<u64>) -> (Vec<C
 }
 
 /// Events and the condition `Ready`.
-fn report(tab: &CronTab, next: Option<u64>, due: &Due, outcome: Outcome) -> Outcome {
+fn report(tab: &CronTab, next: Option<u64>, due: &Due, outcome: Outcome<CronTabStatus>) -> Outcome<CronTabStatus> {
     let time = |unix_ms: u64| Timestamp::from_unix_ms(unix_ms).to_string();
     let outcome = match due {
         Due::Start(tick) => {

@@ -129,7 +129,7 @@ struct Other<'a> {
     writes("v1/Pod", "evict"),
     finalize
 )]
-fn reconcile(maintenance: &NodeMaintenance, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(maintenance: &NodeMaintenance, cx: &Context) -> Result<Outcome<NodeMaintenanceStatus>, Failure> {
     let name = &maintenance.spec.node_name;
     let node: Option<Node> = cx.get(None, name)?;
     match node {
@@ -143,7 +143,7 @@ fn reconcile(maintenance: &NodeMaintenance, cx: &Context) -> Result<Outcome, Fai
 }
 
 /// Cordons the node and evicts its Pods.
-fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Outcome, Failure> {
+fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Outcome<NodeMaintenanceStatus>, Failure> {
     let own = &maintenance.metadata.name;
     let is_ours = node.is_cordoned_by(own);
     let on_node = Query::<Pod>::new().field("spec.nodeName", &node.metadata.name);
@@ -177,7 +177,7 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
 }
 
 /// Uncordons the node, or hands it over to another NodeMaintenance of the same node.
-fn give_back(maintenance: &NodeMaintenance, node: Option<&Node>, cx: &Context) -> Result<Outcome, Failure> {
+fn give_back(maintenance: &NodeMaintenance, node: Option<&Node>, cx: &Context) -> Result<Outcome<NodeMaintenanceStatus>, Failure> {
     let own = &maintenance.metadata.name;
     let Some(node) = node.filter(|node| node.is_cordoned_by(own)) else { return Ok(Outcome::new().finalized()) };
     let others: Vec<Other> = cx.list(&Query::<Other>::new().field("spec.nodeName", &node.metadata.name))?;

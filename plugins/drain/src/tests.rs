@@ -51,7 +51,7 @@ fn budget(selector: Value, allowed: i32) -> Value {
         "spec": {"selector": selector}, "status": {"disruptionsAllowed": allowed}})
 }
 
-fn evicted(outcome: &Outcome) -> Vec<&str> {
+fn evicted(outcome: &Outcome<Value>) -> Vec<&str> {
     let pods = outcome.actions.iter().filter_map(|action| action.target()).filter(|target| target.kind == "Pod");
     pods.map(|target| target.name.as_str()).collect()
 }
@@ -62,7 +62,7 @@ fn the_node(cluster: &Cluster) -> (Value, Value) {
     (node["spec"]["unschedulable"].clone(), by.clone())
 }
 
-fn reason(outcome: &Outcome) -> &str {
+fn reason(outcome: &Outcome<Value>) -> &str {
     &outcome.condition_of("Ready").unwrap().reason
 }
 

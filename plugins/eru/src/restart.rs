@@ -44,7 +44,7 @@ struct Other<'a> {
 type Obstacle = (&'static str, String);
 
 #[controller(reads(Target<'static>), writes("apps/v1/Deployment", "patch"))]
-pub(crate) fn restart(eru: &Eru, cx: &Context) -> Result<Outcome, Failure> {
+pub(crate) fn restart(eru: &Eru, cx: &Context) -> Result<Outcome<EruStatus>, Failure> {
     let (now, name) = (cx.now_unix_ms(), &eru.spec.deployment);
     let namespace = eru.metadata.namespace.as_deref();
     let target: Option<Target> = cx.get(namespace, name)?.filter(|target: &Target| target.deleted_at.is_none());

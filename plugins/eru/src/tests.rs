@@ -51,13 +51,13 @@ impl Story {
     }
 
     /// The outcome at this time, before it is carried out.
-    fn wanted(&mut self, time: &str) -> Outcome {
+    fn wanted(&mut self, time: &str) -> Outcome<Value> {
         self.cluster.set_now_unix_ms(ms(time));
         self.cluster.reconcile(&self.eru).unwrap()
     }
 
     /// The outcome at this time, at the fixed point.
-    fn at(&mut self, time: &str) -> Outcome {
+    fn at(&mut self, time: &str) -> Outcome<Value> {
         self.cluster.set_now_unix_ms(ms(time));
         let outcome = self.cluster.settle(&self.eru).unwrap();
         let status: EruStatus = RawJson::new(&outcome.status_value()).unwrap().parse().unwrap();
@@ -77,12 +77,12 @@ impl Story {
     }
 }
 
-fn ready(outcome: &Outcome) -> (&str, &str) {
+fn ready(outcome: &Outcome<Value>) -> (&str, &str) {
     let ready = outcome.condition_of("Ready").unwrap();
     (&ready.reason, &ready.message)
 }
 
-fn events(outcome: &Outcome) -> Vec<(&str, &str)> {
+fn events(outcome: &Outcome<Value>) -> Vec<(&str, &str)> {
     outcome.events.iter().map(|event| (event.reason.as_str(), event.message.as_str())).collect()
 }
 

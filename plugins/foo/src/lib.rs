@@ -62,7 +62,7 @@ struct Deployment<'a> {
 const MAX_LABEL_BYTES: usize = 63;
 
 #[reconciler(owns(Deployment<'static>))]
-fn reconcile(foo: &Foo, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(foo: &Foo, cx: &Context) -> Result<Outcome<FooStatus>, Failure> {
     let FooSpec { deployment_name, replicas } = &foo.spec;
     let owned: Vec<Deployment> = cx.owned()?;
     let ours = owned.iter().find(|deployment| deployment.name == deployment_name);

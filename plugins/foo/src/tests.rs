@@ -17,7 +17,7 @@ fn deployment(name: &str, replicas: i32, available: i32) -> Value {
     })
 }
 
-fn events(outcome: &Outcome) -> Vec<&str> {
+fn events(outcome: &Outcome<Value>) -> Vec<&str> {
     outcome.events.iter().map(|event| event.reason.as_str()).collect()
 }
 

@@ -137,7 +137,7 @@ struct WantedContainer<'a> {
     reads("v1/Node"),
     admission(mutate = complete, validate = check)
 )]
-fn reconcile(set: &MyDaemonSet, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(set: &MyDaemonSet, cx: &Context) -> Result<Outcome<MyDaemonSetStatus>, Failure> {
     let pods: Vec<Pod> = cx.owned()?;
     let available = pods.iter().filter(|pod| pod.is_ready()).count();
     let status = MyDaemonSetStatus { available_replicas: available };

@@ -40,7 +40,7 @@ fn cluster(nodes: &[Value]) -> Cluster {
     cluster
 }
 
-fn reason(outcome: &Outcome) -> &str {
+fn reason(outcome: &Outcome<Value>) -> &str {
     &outcome.condition_of("Ready").unwrap().reason
 }
 

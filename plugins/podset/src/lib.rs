@@ -71,7 +71,7 @@ const SLEEPER: &str = concat!(
 const ACTIVE: &str = if cfg!(feature = "next") { "up" } else { "pending or running" };
 
 #[reconciler(owns("v1/Pod", update = "recreate"))]
-fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failure> {
     let pods: Vec<Pod> = cx.owned()?;
     let pod_names: Vec<String> = pods.iter().filter(|pod| pod.is_active()).map(|pod| pod.name.to_owned()).collect();
     let (wanted, active) = (set.spec.replicas, pod_names.len() as i32);

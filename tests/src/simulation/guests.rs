@@ -269,7 +269,7 @@ fn podset(version: u32, object: &Value, view: &mut View) -> Result<Outcome, Acce
     let body: Arc<str> = podset_pod(version, &object["spec"], &config).to_string().into();
     let keys = (0..replicas).map(|index| index.to_string()).filter(|key| !finished.contains(key));
     Ok(Outcome {
-        children: Some(keys.map(|key| Child { key: key.into(), object: Arc::clone(&body) }).collect()),
+        children: Some(keys.map(|key| Child::new(key, Arc::clone(&body))).collect()),
         status: Some(json!({"replicas": names.len(), "podNames": names}).to_string().into()),
         ..Outcome::default()
     })
@@ -289,7 +289,7 @@ fn site(object: &Value) -> Result<Outcome, AccessError> {
         message: format!("{} bytes", text.len()),
     };
     Ok(Outcome {
-        children: Some(vec![Child { key: "content".into(), object: body.to_string().into() }]),
+        children: Some(vec![Child::new("content", body.to_string())]),
         conditions: vec![ready],
         status: Some(json!({"bytes": text.len()}).to_string().into()),
         ..Outcome::default()
@@ -303,7 +303,7 @@ fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let pods = view.keys(&query)?.len();
     let name = object["spec"]["configMap"].as_str().unwrap_or("settings");
     let target = ObjectRef { kind: config_map(), name: Name::new(namespace, name) };
-    let text = view.get(&target)?;
+    let text = view.get(&target, &[])?;
     let parsed: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
     let settings = parsed.map_or(Value::Null, |parsed| parsed["data"]["text"].clone());
     Ok(Outcome { status: Some(json!({"pods": pods, "settings": settings}).to_string().into()), ..Outcome::default() })
@@ -317,7 +317,7 @@ pub fn tenant_label(name: &str) -> String {
 fn tenant(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let target = ObjectRef { kind: config_map(), name: Name::new(text("namespace"), "settings") };
-    let is_there = view.get(&target)?.is_some();
+    let is_there = view.get(&target, &[])?.is_some();
     let deleted = !object["metadata"]["deletionTimestamp"].is_null();
     let mark = if deleted { Value::Null } else { json!("on") };
     let body = json!({"metadata": {"labels": {tenant_label(text("name")): mark}}}).to_string().into();
@@ -340,7 +340,7 @@ fn scripted_action(action: &Value, view: &mut View) -> Action {
         .into_iter()
         .find_map(|(verb, kind)| action.get(verb).map(|what| (verb, object(what, kind))))
         .expect("a scenario's action is a patch, a delete or an eviction");
-    let _ = view.get(&target);
+    let _ = view.get(&target, &[]);
     match what {
         "patch" => {
             let body = action["patch"]["body"].to_string().into();
@@ -402,7 +402,7 @@ fn scripted(object: &Value, view: &mut View) -> CallResult {
 /// `{key, object}` is one child, `{count, object}` is many, with the keys "0", "1", ....
 fn scripted_children(child: &Value) -> Vec<Child> {
     let object: Arc<str> = child["object"].as_str().map_or_else(|| child["object"].to_string(), str::to_owned).into();
-    let one = |key: String| Child { key: key.into(), object: Arc::clone(&object) };
+    let one = |key: String| Child::new(key, Arc::clone(&object));
     match child["count"].as_u64() {
         Some(count) => (0..count).map(|index| one(index.to_string())).collect(),
         None => vec![one(child["key"].as_str().unwrap_or_default().to_owned())],

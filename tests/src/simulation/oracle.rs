@@ -102,6 +102,7 @@ impl Oracle {
         if self.is_asleep {
             return Ok(());
         }
+        self.check_ready(record)?;
         let life = &cluster.lives[&record.uid];
         let (Some(owner), Some(key)) = (&life.owner, &life.child_key) else { return Ok(()) };
         self.check("owner exists", cluster.lives.contains_key(&owner.uid), || {
@@ -119,6 +120,19 @@ impl Oracle {
         self.check("one child per key", alive.len() <= 1, || {
             format!("{} children of {} have the key {key:?}: {alive:?}", alive.len(), owner.target)
         })
+    }
+
+    fn check_ready(&mut self, record: &Record) -> Result<(), Violation> {
+        if !record.text.contains(r#""Stalled""#) {
+            return Ok(());
+        }
+        let object: Value = serde_json::from_str(&record.text).unwrap_or_default();
+        let status = |name: &str| {
+            let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.find(|condition| condition["type"] == name).map(|condition| condition["status"].clone())
+        };
+        let holds = status("Stalled").is_none() || status("Ready") == Some(Value::from("False"));
+        self.check("X12 a stalled object is not ready", holds, || format!("{} is {}", record.target, record.text))
     }
 
     pub fn on_deleted(&mut self, op: &WriteOp, hit: &Written) -> Result<(), Violation> {

@@ -63,7 +63,8 @@ pub fn projection(input: TokenStream) -> TokenStream {
     finish(projection::expand(input.into()))
 }
 
-/// Makes a plugin of one function: `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>`.
+/// Makes a plugin of one function: `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failure>`,
+/// or with `Outcome` alone for a kind without a status.
 ///
 /// Defines the static `PLUGIN` beside it, for tests, and on wasm32 the component's exports. In a plugin that reconciles
 /// several kinds, each function has [`macro@controller`] instead, and [`plugin!`] names them.

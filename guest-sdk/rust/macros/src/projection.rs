@@ -75,6 +75,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
                 }
             }
 
+            impl<#(#lifetimes,)* Status> ::mortise_sdk::HasStatus<Status> for #name<#(#lifetimes),*> {}
+
             impl<#(#lifetimes),*> ::mortise_sdk::Resource for #name<#(#lifetimes),*> {
                 const API_VERSION: &'static str = #api_version;
                 const KIND: &'static str = #kind;

@@ -82,7 +82,7 @@ fn parse_function(item: TokenStream) -> Result<ItemFn> {
 fn primary(function: &ItemFn) -> Result<Type> {
     let signature = &function.sig;
     let wrong = |why: &str| {
-        let wanted = "fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>";
+        let wanted = "fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failure>";
         Error::new_spanned(signature, format!("a reconciler is `{wanted}`; {why}"))
     };
     if signature.asyncness.is_some() {
@@ -145,6 +145,7 @@ impl Arguments {
             return Err(versions.not_own());
         }
         let conversion = conversion.map(|versions| versions.of(&primary)).unwrap_or_default();
+        let run = if kind.is_some() { quote!(run_any) } else { quote!(run) };
         let (kind, custom_resource) = match kind {
             Some(kind) => (kind, quote!(::core::option::Option::None)),
             None => {
@@ -173,7 +174,7 @@ impl Arguments {
                     writes: &[#(#writes),*],
                     finalize: #finalize,
                     concurrency: #concurrency,
-                    reconcile: |object, cx| ::mortise_sdk::__private::run(object, cx, #call),
+                    reconcile: |object, cx| ::mortise_sdk::__private::#run(object, cx, #call),
                     admission: #admission,
                     conversion: &[#(#conversion),*],
                 };

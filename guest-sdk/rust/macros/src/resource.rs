@@ -205,6 +205,8 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
             };
         }
 
+        impl ::mortise_sdk::HasStatus<#status_type> for #kind {}
+
         impl ::mortise_sdk::Versioned for #kind {
             type Spec = #spec;
             type Status = #status_type;

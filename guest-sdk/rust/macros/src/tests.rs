@@ -159,7 +159,8 @@ fn a_group_under_k8s_io_needs_an_approval_and_a_built_in_one_is_refused() {
 
 #[test]
 fn the_error_for_a_wrong_signature_shows_the_right_one() {
-    let wanted = "a reconciler is `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome, Failure>`";
+    let wanted =
+        "a reconciler is `fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failure>`";
     let wrong = [
         (
             quote!(

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::Failure;
 use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
-use crate::outcome::{ConditionStatus, Outcome};
+use crate::outcome::{Child, ConditionStatus, Handling, Outcome};
 use crate::view::native::selector;
 use crate::view::native::tree::{identity, is_controlled_by, key_of, text};
 use crate::view::{Inputs, View};
@@ -39,7 +39,7 @@ const MAX_ROUNDS: usize = 10;
 /// }
 ///
 /// #[reconciler(owns("v1/ConfigMap"))]
-/// fn reconcile(team: &Team, cx: &Context) -> Result<Outcome, Failure> {
+/// fn reconcile(team: &Team, cx: &Context) -> Result<Outcome<TeamStatus>, Failure> {
 ///     let size = cx.owned::<Member>()?.iter().filter(|member| !member.name.is_empty()).count();
 ///     let member = Json::of_kind("v1", "ConfigMap", &json!({}));
 ///     let members = (0..team.spec.size).map(|n| Child::new(n.to_string(), member.clone()));
@@ -138,7 +138,7 @@ impl Cluster {
     /// # Errors
     /// The plugin's failure. A terminal one when the host would refuse the outcome or would not call the plugin for
     /// this object.
-    pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome, Failure> {
+    pub fn reconcile<T: Serialize>(&self, object: &T) -> Result<Outcome<Value>, Failure> {
         let object = primary(object);
         for controller in self.controllers(&object) {
             selected(controller, &object)?;
@@ -167,11 +167,11 @@ impl Cluster {
     ///
     /// # Errors
     /// The plugin's failure; a terminal one when there is no fixed point.
-    pub fn settle<T: Serialize>(&mut self, object: &T) -> Result<Outcome, Failure> {
+    pub fn settle<T: Serialize>(&mut self, object: &T) -> Result<Outcome<Value>, Failure> {
         let mut last = None;
         for _ in 0..MAX_ROUNDS {
             let outcome = self.reconcile(object)?;
-            let mut changed = self.follow(object, &outcome);
+            let mut changed = self.follow(object, &outcome)?;
             for action in &outcome.actions {
                 changed |= actions::follow(&mut self.objects, action);
             }
@@ -187,30 +187,51 @@ impl Cluster {
         Inputs { now_unix_ms: self.now_unix_ms, config: self.config.to_string() }
     }
 
-    /// Creates and deletes children as an outcome wants them. Whether that changed anything.
-    fn follow<T: Serialize>(&mut self, owner: &T, outcome: &Outcome) -> bool {
-        let Some(children) = &outcome.children else { return false };
-        let uid = text(&primary(owner), "/metadata/uid").to_owned();
+    /// Creates and deletes children as an outcome wants them: those of one group, and of the next when they exist.
+    /// Whether that changed anything.
+    fn follow<T: Serialize>(&mut self, owner: &T, outcome: &Outcome<Value>) -> Result<bool, Failure> {
+        let Some(children) = &outcome.children else { return Ok(false) };
+        let owner = primary(owner);
+        let uid = text(&owner, "/metadata/uid").to_owned();
         let place = |object: &Value| (object["kind"].clone(), child_key(object).map(str::to_owned));
-        let wanted: Vec<(Value, &str)> =
-            children.iter().filter_map(|child| Some((child.object.value().ok()?, child.key.as_str()))).collect();
+        let wanted: Vec<(Value, &Child)> =
+            children.iter().filter_map(|child| Some((child.object.value().ok()?, child))).collect();
         let before = self.objects.len();
         self.objects.retain(|object| {
-            let is_wanted =
-                wanted.iter().any(|(child, key)| place(object) == (child["kind"].clone(), Some((*key).into())));
-            !is_controlled_by(object, &uid) || is_wanted
+            let is_place =
+                |(wanted, child): &(Value, &Child)| place(object) == (wanted["kind"].clone(), Some(child.key.clone()));
+            !is_controlled_by(object, &uid) || wanted.iter().any(is_place)
         });
         let mut changed = self.objects.len() < before;
-        for (child, key) in wanted {
-            let is_there = |object: &Value| {
-                is_controlled_by(object, &uid) && place(object) == (child["kind"].clone(), Some(key.into()))
+        let mut group = 0;
+        for (object, child) in wanted {
+            if changed && child.group > group {
+                break;
+            }
+            group = child.group;
+            let is_there = |existing: &Value| {
+                is_controlled_by(existing, &uid) && place(existing) == (object["kind"].clone(), Some(child.key.clone()))
             };
-            if !self.objects.iter().any(is_there) {
-                self.add_child(owner, key, &child);
+            if child.handling == Handling::Keep || self.objects.iter().any(is_there) {
+                continue;
+            }
+            if !self.is_taken(&owner, &object) {
+                self.add_child(&owner, &child.key, &object);
                 changed = true;
+            } else if !child.or_skip {
+                let name = text(&object, "/metadata/name");
+                let why = format!("ChildExists: {} {name} exists already and is not a child", text(&object, "/kind"));
+                return Err(Failure::Terminal(why));
             }
         }
-        changed
+        Ok(changed)
+    }
+
+    /// Whether there is another object with the name of a child.
+    fn is_taken(&self, owner: &Value, child: &Value) -> bool {
+        let mut key = key_of(child);
+        key.namespace = key.namespace.or_else(|| key_of(owner).namespace);
+        self.objects.iter().any(|object| key_of(object) == key)
     }
 
     /// The controllers of this object's kind.
@@ -261,7 +282,7 @@ fn child_key(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"].get(CHILD_KEY_ANNOTATION)?.as_str()
 }
 
-impl Outcome {
+impl<S> Outcome<S> {
     /// Whether the condition `Ready` is true. For tests.
     pub fn is_ready(&self) -> bool {
         self.condition_of("Ready").is_some_and(|ready| ready.status == ConditionStatus::True)

@@ -12,9 +12,10 @@ use super::metadata::{MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json
 use crate::action::Action;
 use crate::error::Failure;
 use crate::json::Json;
-use crate::manifest::Owned;
+use crate::manifest::{Owned, Update};
 use crate::object::{Kind, ObjectKey};
-use crate::outcome::{Child, Condition, Event, MAX_CHILDREN, Outcome};
+use crate::outcome::{Child, Condition, Event, Handling, MAX_CHILDREN, Outcome};
+use crate::view::native::fields;
 use crate::view::native::tree::{key_of, text};
 
 /// Bytes of everything that one call returns. Four MiB is eight of the largest children.
@@ -31,6 +32,10 @@ const MAX_CONDITION_TYPE_BYTES: usize = 316;
 const STALLED: &str = "Stalled";
 /// The host's condition of evictions that wait for a budget.
 const EVICTING: &str = "Evicting";
+/// The fields of a child that is kept as it is.
+const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
+/// The fields of an object that others own members of.
+const SHARED: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 /// Conditions of one outcome.
 const MAX_CONDITIONS: usize = 32;
 /// Events of one outcome. client-go allows a burst of 25 per object; a reconcile needs far fewer.
@@ -40,7 +45,12 @@ const MAX_EVENTS: usize = 16;
 ///
 /// # Errors
 /// A terminal failure that names the broken rule, the child and the field.
-pub(super) fn check(outcome: &Outcome, owns: &[&Owned], allowed: &Allowed<'_>, primary: &Value) -> Result<(), Failure> {
+pub(super) fn check(
+    outcome: &Outcome<Value>,
+    owns: &[&Owned],
+    allowed: &Allowed<'_>,
+    primary: &Value,
+) -> Result<(), Failure> {
     let checked = output_bytes(outcome)
         .and_then(|()| finalized(outcome, allowed, primary))
         .and_then(|()| foreign_status(outcome, primary))
@@ -53,9 +63,11 @@ pub(super) fn check(outcome: &Outcome, owns: &[&Owned], allowed: &Allowed<'_>, p
 }
 
 /// The host counts a few bytes more for each list, so it refuses everything that this refuses.
-fn output_bytes(outcome: &Outcome) -> Refused {
+fn output_bytes(outcome: &Outcome<Value>) -> Refused {
     let json = |json: &Json| json.text().map_or(0, str::len);
-    let children = outcome.children.iter().flatten().map(|child| child.key.len() + json(&child.object));
+    let exact = |child: &Child| child.exact.iter().map(String::len).sum::<usize>();
+    let children = outcome.children.iter().flatten();
+    let children = children.map(|child| child.key.len() + json(&child.object) + exact(child));
     let conditions = outcome.conditions.iter().map(|each| each.name.len() + each.reason.len() + each.message.len());
     let events = outcome.events.iter().map(|each| each.reason.len() + each.message.len());
     let actions = outcome.actions.iter().map(|action| match action {
@@ -72,7 +84,7 @@ fn output_bytes(outcome: &Outcome) -> Refused {
 }
 
 /// A plugin must not write the status of a built-in kind.
-fn foreign_status(outcome: &Outcome, primary: &Value) -> Refused {
+fn foreign_status(outcome: &Outcome<Value>, primary: &Value) -> Refused {
     let (api_version, kind) = (text(primary, "/apiVersion"), text(primary, "/kind"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if !is_builtin(group) || (outcome.status.is_none() && outcome.conditions.is_empty()) {
@@ -98,6 +110,7 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
         }
         let object = json(&child.object, MAX_CHILD_BYTES).map_err(at)?;
         metadata(&object, owns, primary).map_err(at)?;
+        handling(child, &object, owns).map_err(at)?;
         let (api_version, kind) = (text(&object, "/apiVersion").to_owned(), text(&object, "/kind").to_owned());
         // A name that the host derives is valid, and as unique as the key.
         let name = object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
@@ -118,7 +131,7 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
     Ok(())
 }
 
-fn finalized(outcome: &Outcome, allowed: &Allowed<'_>, primary: &Value) -> Refused {
+fn finalized(outcome: &Outcome<Value>, allowed: &Allowed<'_>, primary: &Value) -> Refused {
     if outcome.finalized && !allowed.finalize {
         return Err("finalized: the manifest declares no finalizer for this kind".to_owned());
     }
@@ -129,7 +142,7 @@ fn finalized(outcome: &Outcome, allowed: &Allowed<'_>, primary: &Value) -> Refus
 }
 
 /// The children that have a name of their own, as objects in the cluster.
-fn named_children(outcome: &Outcome, primary: &Value) -> BTreeSet<ObjectKey> {
+fn named_children(outcome: &Outcome<Value>, primary: &Value) -> BTreeSet<ObjectKey> {
     let named = |child: &Child| {
         let mut key = key_of(&child.object.value().ok()?);
         let own = primary.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned);
@@ -156,6 +169,27 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks what a child says beside its fields.
+fn handling(child: &Child, object: &Value, owns: &[&Owned]) -> Refused {
+    let extra = object.as_object().and_then(|object| object.keys().find(|field| !IDENTITY.contains(&field.as_str())));
+    if let Some(field) = extra.filter(|_| child.handling == Handling::Keep) {
+        return Err(format!("{field}: a child that is kept as it is has only apiVersion, kind and metadata"));
+    }
+    let is_of_kind =
+        |owned: &&&Owned| owned.kind.api_version == object["apiVersion"] && owned.kind.kind == object["kind"];
+    let update = owns.iter().find(is_of_kind).and_then(|owned| owned.update).unwrap_or(Update::Apply);
+    if !child.exact.is_empty() && (child.handling != Handling::Managed || update != Update::Apply) {
+        return Err("only a child that is changed in place (`update` \"apply\") owns a map exactly".to_owned());
+    }
+    for path in &child.exact {
+        let members = fields::parse(path)?;
+        if let Some(first) = members.first().filter(|first| SHARED.contains(&first.as_str())) {
+            return Err(format!("{path}: others have members of {first} too"));
+        }
+    }
+    Ok(())
 }
 
 fn status(status: &Json) -> Refused {

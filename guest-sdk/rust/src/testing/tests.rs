@@ -6,7 +6,7 @@ use super::Cluster;
 use crate::manifest::{Controller, Limits, Owned, Plugin};
 use crate::{Child, Context, Event, Failure, Json, Kind, Object, ObjectKey, Outcome, Query, ReadError, Value};
 
-type Reconcile = fn(&str, &Context) -> Result<Outcome, Failure>;
+type Reconcile = fn(&str, &Context) -> Result<Outcome<Value>, Failure>;
 
 const TEAM: Kind = Kind { api_version: "example.com/v1", kind: "Team" };
 const POD: Kind = Kind { api_version: "v1", kind: "Pod" };
@@ -55,7 +55,7 @@ fn names(reconcile: Reconcile) -> Result<Value, Failure> {
     Ok(cluster.reconcile(&team())?.status_value()["found"].take())
 }
 
-fn listed(nodes: Vec<Object>) -> Result<Outcome, Failure> {
+fn listed(nodes: Vec<Object>) -> Result<Outcome<Value>, Failure> {
     let names: Vec<&str> = nodes.iter().map(Object::name).collect();
     Ok(Outcome::new().status(&json!({"found": names})))
 }

@@ -9,13 +9,12 @@ use crate::query::{FieldValue, Query};
 pub(crate) struct View(pub(crate) cluster::Snapshot);
 
 impl View {
-    pub(crate) fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
-        Ok(self.0.get(&key.clone().into())?)
+    pub(crate) fn get(&self, key: &ObjectKey, fields: &[&str]) -> Result<Option<String>, ReadError> {
+        Ok(self.0.get(&key.clone().into(), &owned(fields))?)
     }
 
     pub(crate) fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
-        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
-        Ok(self.0.owned(api_version, kind, &fields)?)
+        Ok(self.0.owned(api_version, kind, &owned(fields))?)
     }
 
     pub(crate) fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
@@ -26,6 +25,14 @@ impl View {
         let keys: Vec<objects::ObjectKey> = self.0.keys(&contract_query(query))?;
         Ok(keys.into_iter().map(ObjectKey::from).collect())
     }
+
+    pub(crate) fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
+        Ok(self.0.count(&cluster::Query { limit, ..contract_query(query) })? as usize)
+    }
+}
+
+fn owned(fields: &[&str]) -> Vec<String> {
+    fields.iter().map(|field| (*field).to_owned()).collect()
 }
 
 /// What else a call can read: the time, schedules and the configuration.

@@ -8,7 +8,7 @@ use crate::error::ReadError;
 use crate::object::{Kind, ObjectKey};
 use crate::query::Query;
 
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod selector;
 pub(crate) mod tree;
 
@@ -60,9 +60,15 @@ impl View {
         Ok(found)
     }
 
-    pub(crate) fn get(&self, key: &ObjectKey) -> Result<Option<String>, ReadError> {
-        let found = self.of_kind(&key.api_version, &key.kind)?;
-        Ok(found.into_iter().find(|object| key_of(object) == *key).map(Value::to_string))
+    pub(crate) fn get(&self, key: &ObjectKey, fields: &[&str]) -> Result<Option<String>, ReadError> {
+        let mut found = self.of_kind(&key.api_version, &key.kind)?;
+        found.retain(|object| key_of(object) == *key);
+        let text = fields::project(&found, fields).map_err(ReadError::Invalid)?;
+        Ok(text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'))
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned))
     }
 
     pub(crate) fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
@@ -79,6 +85,11 @@ impl View {
 
     pub(crate) fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
         Ok(self.matching(query)?.into_iter().map(key_of).collect())
+    }
+
+    pub(crate) fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
+        let count = self.matching(query)?.len();
+        Ok(limit.map_or(count, |limit| count.min(limit as usize)))
     }
 }
 

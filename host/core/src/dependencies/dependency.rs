@@ -18,8 +18,13 @@ const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 /// One dependency.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Dependency {
-    /// One whole object.
-    Get(ObjectRef),
+    /// One object.
+    Get {
+        /// Its key.
+        target: ObjectRef,
+        /// The fields that were read.
+        fields: Projection,
+    },
     /// The objects of a kind whose controller has this UID.
     Owned {
         /// Their kind.
@@ -33,6 +38,8 @@ pub enum Dependency {
     List(Arc<CompiledQuery>),
     /// The names of the objects that a query selects.
     Keys(Arc<CompiledQuery>),
+    /// The number of the objects that a query selects.
+    Count(Arc<CompiledQuery>),
     /// The time.
     Now,
     /// The plugin's configuration.
@@ -43,9 +50,9 @@ impl Dependency {
     /// The kind of its objects; None for the time and the configuration.
     pub(crate) fn kind(&self) -> Option<&Kind> {
         match self {
-            Self::Get(target) => Some(&target.kind),
+            Self::Get { target, .. } => Some(&target.kind),
             Self::Owned { kind, .. } => Some(kind),
-            Self::List(query) | Self::Keys(query) => Some(&query.kind),
+            Self::List(query) | Self::Keys(query) | Self::Count(query) => Some(&query.kind),
             Self::Now | Self::Config => None,
         }
     }
@@ -54,9 +61,11 @@ impl Dependency {
     pub(super) fn bytes(&self) -> usize {
         let of_text = |text: &str| text.len() + COUNTERS_BYTES;
         let below = match self {
-            Self::Get(target) => of_text(&target.name.namespace) + of_text(&target.name.name),
+            Self::Get { target, fields } => {
+                of_text(&target.name.namespace) + of_text(&target.name.name) + fields.bytes()
+            }
             Self::Owned { owner_uid, fields, .. } => of_text(owner_uid) + fields.bytes(),
-            Self::List(query) | Self::Keys(query) => query.bytes(),
+            Self::List(query) | Self::Keys(query) | Self::Count(query) => query.bytes(),
             Self::Now | Self::Config => 0,
         };
         size_of::<(SharedDependency, u64)>() + below
@@ -72,8 +81,9 @@ impl Dependency {
             result.add(fields.projected_hash_within(object, budget).unwrap_or(UNFINISHED));
         };
         match self {
-            Self::Get(target) => {
-                return Some(hash_of_one(snapshot.get(&target.kind, &target.name).map(|object| &**object)));
+            Self::Get { target, fields } => {
+                let Some(object) = snapshot.get(&target.kind, &target.name) else { return Some(ABSENT) };
+                return fields.projected_hash_within(object, budget);
             }
             Self::Owned { kind, owner_uid, fields } => {
                 snapshot.owned_within(kind, owner_uid, budget).iter().for_each(|object| add(object, fields));
@@ -84,6 +94,10 @@ impl Dependency {
             Self::Keys(query) => {
                 snapshot.select_within(query, budget).for_each(|object| result.add_name(&object.name));
             }
+            Self::Count(query) => {
+                let count = snapshot.select_within(query, budget).count();
+                return (!budget.is_overdrawn()).then(|| hash_of_number(count as u64));
+            }
             Self::Now | Self::Config => return None,
         }
         (!budget.is_overdrawn()).then(|| result.hash())
@@ -92,9 +106,9 @@ impl Dependency {
     /// Whether a change affects the result. True also when the budget is overdrawn before both sides were compared.
     pub(crate) fn is_affected(&self, change: &Change, budget: &Budget) -> bool {
         let differs = match self {
-            Self::Get(target) => {
+            Self::Get { target, fields } => {
                 let is_target = |object: &Object| Some(object.kind == target.kind && object.name == target.name);
-                differs(change, is_target, |object| Some(object.content_hash()))
+                differs(change, is_target, |object| fields.projected_hash_within(object, budget))
             }
             Self::Owned { kind, owner_uid, fields } => {
                 let owner = |object: &Object| object.controller.as_ref().is_some_and(|owner| owner.uid == *owner_uid);
@@ -105,7 +119,9 @@ impl Dependency {
                 let hash = |object: &Object| query.fields.projected_hash_within(object, budget);
                 differs(change, |object| query.matches_within(object, budget), hash)
             }
-            Self::Keys(query) => differs(change, |object| query.matches_within(object, budget), |_| Some(ABSENT)),
+            Self::Keys(query) | Self::Count(query) => {
+                differs(change, |object| query.matches_within(object, budget), |_| Some(ABSENT))
+            }
             Self::Now | Self::Config => Some(false),
         };
         differs.unwrap_or(true)
@@ -176,13 +192,13 @@ impl Hash for SharedDependency {
     }
 }
 
-pub(crate) fn hash_of_one(object: Option<&Object>) -> u64 {
-    object.map_or(ABSENT, Object::content_hash)
+pub(crate) fn hash_of_one(object: Option<&Object>, fields: &Projection) -> u64 {
+    object.map_or(ABSENT, |object| fields.projected_hash(object))
 }
 
-pub(crate) fn hash_of_time(now_unix_ms: u64) -> u64 {
+pub(crate) fn hash_of_number(number: u64) -> u64 {
     let mut result = ResultHash::default();
-    result.add(now_unix_ms);
+    result.add(number);
     result.hash()
 }
 

@@ -94,12 +94,44 @@ fn check(reads: impl Fn(&mut View), before: Option<Sample>, after: Option<Sample
 
 #[test]
 fn w1_an_object_that_was_read_wakes_when_it_is_created_changed_or_deleted() {
-    let get = |view: &mut View| _ = view.get(&pod("a").build().reference()).unwrap();
+    let get = |view: &mut View| _ = view.get(&pod("a").build().reference(), &[]).unwrap();
     check(get, None, Some(pod("a")), true);
     check(get, Some(pod("a")), Some(pod("a").version(2).label("x", "y")), true);
     check(get, Some(pod("a")), None, true);
     check(get, Some(pod("a")), Some(pod("a").version(2)), false);
     check(get, None, Some(pod("b")), false);
+}
+
+#[test]
+fn w1_an_object_of_which_fields_were_read_wakes_for_these_and_when_it_is_created_or_deleted() {
+    let get = |view: &mut View| _ = view.get(&pod("a").build().reference(), &["status.phase".to_owned()]).unwrap();
+    let of = |version, state: &str, ip: &str| pod("a").version(version).body(&phase(state, ip));
+    check(get, None, Some(of(1, "Running", "1")), true);
+    check(get, Some(of(1, "Running", "1")), None, true);
+    check(get, Some(of(1, "Pending", "1")), Some(of(2, "Running", "1")), true);
+    check(get, Some(of(1, "Running", "1")), Some(of(2, "Running", "2")), false);
+}
+
+#[test]
+fn w1_a_count_wakes_when_it_changes() {
+    let count = |view: &mut View| _ = view.count(&list(Some("app=web"), None, &[])).unwrap();
+    let web = || pod("a").label("app", "web");
+    check(count, None, Some(web()), true);
+    check(count, Some(web()), None, true);
+    check(count, Some(web()), Some(web().label("app", "db").version(2)), true);
+    check(count, Some(web()), Some(web().label("x", "y").version(2)), false);
+    check(count, None, Some(pod("a")), false);
+}
+
+#[test]
+fn w2_a_count_holds_when_one_object_takes_the_place_of_another() {
+    let mut store = store(&[pod("a").label("app", "web")]);
+    let count = |view: &mut View| _ = view.count(&list(Some("app=web"), None, &[])).unwrap();
+    let set = read(&store.snapshot(), count);
+    store.apply(pod("b").label("app", "web").version(2).build());
+    assert!(!holds(&set, &store.snapshot()));
+    remove(&mut store, "a");
+    assert!(holds(&set, &store.snapshot()));
 }
 
 #[test]
@@ -249,7 +281,7 @@ fn a_repeated_read_counts_once_in_small_and_large_sets() {
     for entries in [1, FEW_DEPENDENCIES, FEW_DEPENDENCIES + 1, 10 * FEW_DEPENDENCIES] {
         let set = read(&world, |view| {
             for number in (0..entries).chain(0..entries) {
-                view.get(&pod(&number.to_string()).build().reference()).unwrap();
+                view.get(&pod(&number.to_string()).build().reference(), &[]).unwrap();
             }
         });
         assert_eq!(set.iter().len(), entries);
@@ -263,7 +295,7 @@ fn beyond_its_bound_a_set_keeps_kinds_and_any_change_of_them_counts() {
     let set = read(&before, |view| {
         view.now_unix_ms();
         for number in 0..MAX_DEPENDENCIES + 10 {
-            view.get(&pod(&number.to_string()).build().reference()).unwrap();
+            view.get(&pod(&number.to_string()).build().reference(), &[]).unwrap();
         }
     });
     assert_eq!(set.iter().len(), 1, "the time is still a dependency of its own");
@@ -300,7 +332,7 @@ fn g2_names_that_are_too_long_for_any_object_count_with_their_length() {
     let world = snapshot(&[]);
     let set = read(&world, |view| {
         view.now_unix_ms();
-        view.get(&pod(&"n".repeat(MAX_DEPENDENCY_BYTES)).build().reference()).unwrap();
+        view.get(&pod(&"n".repeat(MAX_DEPENDENCY_BYTES)).build().reference(), &[]).unwrap();
         view.config();
     });
     assert_eq!(set.iter().len(), 2, "the time and the configuration");

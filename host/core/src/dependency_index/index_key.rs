@@ -36,8 +36,8 @@ impl IndexKey<'_> {
 /// The possible index keys by the fields that a dependency selects by; a kind has a bounded number of indexed fields.
 pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&FieldPath, IndexKey<'_>)> {
     let query = match dependency {
-        Dependency::List(query) | Dependency::Keys(query) => Some(query),
-        Dependency::Get(_) | Dependency::Owned { .. } | Dependency::Now | Dependency::Config => None,
+        Dependency::List(query) | Dependency::Keys(query) | Dependency::Count(query) => Some(query),
+        Dependency::Get { .. } | Dependency::Owned { .. } | Dependency::Now | Dependency::Config => None,
     };
     let requirements = query.into_iter().flat_map(|query| query.field_selector.requirements());
     let namespace = query.and_then(|query| query.namespace.as_deref());
@@ -47,9 +47,9 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
 /// The narrowest index key of a dependency without a field.
 pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
     match dependency {
-        Dependency::Get(target) => IndexKey::Object(&target.name),
+        Dependency::Get { target, .. } => IndexKey::Object(&target.name),
         Dependency::Owned { owner_uid, .. } => IndexKey::Owner(owner_uid),
-        Dependency::List(query) | Dependency::Keys(query) => {
+        Dependency::List(query) | Dependency::Keys(query) | Dependency::Count(query) => {
             let namespace = query.namespace.as_deref();
             match (query.selector.required().next(), namespace) {
                 (Some((key, value)), _) => IndexKey::Label { key, value, namespace },

@@ -243,7 +243,7 @@ fn a_kind_that_was_read_whole_and_a_conflicting_object_affect_their_keys() {
     let mut index = DependencyIndex::default();
     let mut whole = read(|view| {
         for number in 0..=crate::dependencies::MAX_DEPENDENCIES {
-            view.get(&Sample::pod("shop", &number.to_string()).build().reference()).unwrap();
+            view.get(&Sample::pod("shop", &number.to_string()).build().reference(), &[]).unwrap();
         }
     });
     let target = pod().build().reference();
@@ -329,8 +329,9 @@ impl Seed {
                         format!("{}{}", ["spec.x", "spec.z"][self.below(2)], ["", "1", "2", "3", "4"][self.below(5)]);
                     query.field_selector.push((path, FieldValue::Integer([0, 1][self.below(2)])));
                 }
-                match self.below(4) {
-                    0 => drop(view.get(&pod().build().reference()).unwrap()),
+                match self.below(5) {
+                    0 => drop(view.get(&pod().build().reference(), &[]).unwrap()),
+                    4 => _ = view.count(&query).unwrap(),
                     1 => drop(view.owned(&pods(), &[field.to_owned()]).unwrap()),
                     2 => drop(view.keys(&query).unwrap()),
                     _ => list(view, &query),

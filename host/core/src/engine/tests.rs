@@ -360,8 +360,8 @@ impl Host {
             }
             Effect::ServeConversion { plugin, backend } => self.conversion.push((plugin, backend)),
             Effect::Call(call) => {
-                let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
-                let children = Some(vec![Child { key: "only".into(), object }]);
+                let object = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string();
+                let children = Some(vec![Child::new("only", object)]);
                 // A controller that does not finalize is never called with a deleted object.
                 let finalized = call.object.deleting;
                 let (actions, status) = (self.actions.clone(), self.status.clone());

@@ -1,5 +1,6 @@
 //! Checks an outcome and names its children (X3, X6, X10). Nothing here reads the cluster.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
 use super::prepared::{Body, Prepared, PreparedChild};
-use super::{actions, body, metadata};
-use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
+use super::{actions, body, exact, metadata};
+use crate::contract::{Child, Condition, GuestEvent, GuestFault, Handling, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
     MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_REQUEUE_MS, MAX_STATUS_BYTES, MIN_REQUEUE_MS,
@@ -19,6 +20,8 @@ use crate::status::{STALLED, is_of_host};
 
 /// The longest key: as long as a name, because keys are often names of nodes.
 const MAX_KEY_BYTES: usize = 253;
+/// The fields of a child that is kept as it is.
+const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
 /// The longest name that every kind accepts: names of Pods and Services are DNS labels.
 const MAX_DERIVED_NAME: usize = 63;
 
@@ -152,12 +155,13 @@ fn prepare_children(
     if children.len() > MAX_CHILDREN {
         return bad(format!("children: there are {}, one object may have {MAX_CHILDREN}", children.len()));
     }
-    let mut parsed: BTreeMap<Arc<str>, Parsed> = BTreeMap::new();
+    let mut parsed: BTreeMap<(Handling, Arc<str>), Parsed> = BTreeMap::new();
     let (mut keys, mut targets) = (BTreeSet::new(), BTreeSet::new());
     let mut prepared: Vec<PreparedChild> = Vec::with_capacity(children.len());
-    for (at, child) in children.iter().enumerate() {
-        // The same text, key and owner give the same result.
-        let known = before.get(at).filter(|known| known.key == child.key && known.object == child.object);
+    let mut by_group: Vec<&Child> = children.iter().collect();
+    by_group.sort_by_key(|child| child.group);
+    for (at, child) in by_group.into_iter().enumerate() {
+        let known = before.get(at).filter(|known| is_same(known, child));
         let next = match known {
             Some(known) => known.clone(),
             None => prepare_child(spec, primary, child, &mut parsed)?,
@@ -173,26 +177,42 @@ fn prepare_children(
     Ok(prepared)
 }
 
+/// The same text, key and handling give the same result for one owner.
+fn is_same(known: &PreparedChild, child: &Child) -> bool {
+    let handling = (known.handling, known.or_skip, known.group);
+    known.key == child.key
+        && known.object == child.object
+        && handling == (child.handling, child.or_skip, child.group)
+        && known.exact.is_empty()
+        && child.exact.is_empty()
+}
+
 fn prepare_child(
     spec: &ControllerSpec,
     primary: &Object,
     child: &Child,
-    parsed: &mut BTreeMap<Arc<str>, Parsed>,
+    parsed: &mut BTreeMap<(Handling, Arc<str>), Parsed>,
 ) -> Result<PreparedChild, GuestFault> {
     if child.key.is_empty() || child.key.len() > MAX_KEY_BYTES {
         return bad(format!("child {:?}: a key has 1 to {MAX_KEY_BYTES} bytes", shown(&child.key)));
     }
-    if !parsed.contains_key(&child.object) {
-        parsed.insert(Arc::clone(&child.object), parse_child(spec, primary, child)?);
-    }
-    let Parsed { kind, update, name, namespace, object, hash } = parsed[&child.object].clone();
+    let text = (child.handling, Arc::clone(&child.object));
+    let parsed = match parsed.entry(text) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unknown) => unknown.insert(parse_child(spec, primary, child)?),
+    };
+    let Parsed { kind, update, name, namespace, object, hash } = parsed.clone();
     let name = name.unwrap_or_else(|| derived_name(primary, &kind, &child.key));
     if !is_object_name(&name) {
         return bad(format!("child {:?}: {name:?} is not a name that Kubernetes accepts", child.key));
     }
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
-    let body = update.is_in_place().then(|| Body::new(body::of(&target, &child.key, &object, primary, None)));
-    Ok(PreparedChild { target, key: Arc::clone(&child.key), update, object, hash, body })
+    let Child { key, handling, or_skip, group, .. } = child;
+    let is_applied = *handling == Handling::Managed && update.is_in_place();
+    let body = is_applied.then(|| Body::new(body::of(&target, key, &object, primary, None)));
+    let exact = exact::parse(child, is_applied)?;
+    let (key, handling, or_skip, group) = (Arc::clone(key), *handling, *or_skip, *group);
+    Ok(PreparedChild { target, key, update, object, hash, body, handling, or_skip, group, exact })
 }
 
 fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result<Parsed, GuestFault> {
@@ -213,6 +233,10 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
     };
     if let Err(why) = metadata::check(&object["metadata"]) {
         return at(why);
+    }
+    let extra = object.as_object().and_then(|object| object.keys().find(|field| !IDENTITY.contains(&field.as_str())));
+    if let Some(field) = extra.filter(|_| child.handling == Handling::Keep) {
+        return at(format!("{field}: a child that is kept as it is has only apiVersion, kind and metadata"));
     }
     let metadata = &object["metadata"];
     let namespace = match metadata["namespace"].as_str() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::contract::{Condition, GuestEvent, PatchKind, Propagation};
+use crate::contract::{Condition, GuestEvent, Handling, PatchKind, Propagation};
 use crate::digest::fingerprint;
 use crate::manifest::Update;
 use crate::object::ObjectRef;
@@ -13,7 +13,7 @@ use crate::object::ObjectRef;
 /// A checked outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prepared {
-    /// The wanted children; None leaves children alone.
+    /// The wanted children by group; None leaves children alone.
     pub children: Option<Vec<PreparedChild>>,
     /// Writes to objects that are not children.
     pub actions: Vec<PreparedAction>,
@@ -62,6 +62,14 @@ pub struct PreparedChild {
     pub hash: Arc<str>,
     /// The body to apply, for a child that is changed in place: every diff compares it.
     pub body: Option<Body>,
+    /// What the host does with it.
+    pub handling: Handling,
+    /// It is left out while another's object has its name.
+    pub or_skip: bool,
+    /// Its group.
+    pub group: u32,
+    /// The members of the paths of maps that have the wanted members alone.
+    pub exact: Arc<[Vec<String>]>,
 }
 
 /// What a write sends. A key remembers it by its fingerprint, which the worker computes and not the event loop.

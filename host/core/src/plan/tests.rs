@@ -5,12 +5,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
-use crate::limits::MAX_CHILDREN;
+use crate::limits::{MAX_CHILDREN, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteRule, WriteVerb};
-use crate::manifest::{OwnedKind, Predicate};
-use crate::object::{Kind, Name, tests};
+use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
+use crate::object::{Kind, Name, Object, ObjectRef, tests};
+use crate::store::Snapshot;
+use crate::write::WriteOp;
 
 mod actions;
+mod children;
 
 const MANAGER: &str = "mortise/podset";
 
@@ -57,7 +60,7 @@ fn pod(image: &str) -> Value {
 }
 
 fn child(key: &str, object: &Value) -> Child {
-    Child { key: key.into(), object: object.to_string().into() }
+    Child::new(key, object.to_string())
 }
 
 fn outcome(children: Vec<Child>) -> Outcome {
@@ -100,6 +103,7 @@ fn shown(diff: &Diff) -> String {
     };
     let mut lines: Vec<String> = diff.children.iter().chain(&diff.deletes).map(op).collect();
     lines.extend(diff.taken.iter().map(|target| format!("taken {target}")));
+    lines.extend(diff.skipped.iter().map(|target| format!("skipped {target}")));
     if diff.waits {
         lines.push("waits".to_owned());
     }
@@ -254,7 +258,7 @@ fn x6_metadata_of_the_host_is_refused_by_name() {
         vec![],
         expect![[r#"the outcome was refused: child "0": the key appears twice for v1/Pod"#]],
     );
-    let garbage = outcome(vec![Child { key: "0".into(), object: "{".into() }]);
+    let garbage = outcome(vec![Child::new("0", "{")]);
     check(
         &garbage,
         vec![],

@@ -89,17 +89,46 @@ fn x6_the_host_stamps_times_and_generations_and_keeps_the_time_of_an_unchanged_s
 }
 
 #[test]
-fn stalled_is_set_by_a_failure_and_removed_after_it() {
+fn stalled_and_unready_are_set_by_a_failure_and_removed_after_it() {
+    let of_host = |name: &str, status: &str| {
+        json!({"type": name, "status": status, "reason": "Trap", "message": "it fell",
+            "lastTransitionTime": "2023-11-14T22:13:20Z", "observedGeneration": 3})
+    };
+    let both = json!([of_host("Ready", "False"), of_host("Stalled", "True")]);
     let live = object(json!({"n": 1}), json!({}));
-    let stalled = json!({"type": "Stalled", "status": "True", "reason": "Trap", "message": "it fell",
-        "lastTransitionTime": "2023-11-14T22:13:20Z", "observedGeneration": 3});
-    check(&live, &Wanted { stalled: Some(("Trap", "it fell")), ..NONE }, json!({"conditions": [stalled]}));
+    check(&live, &Wanted { stalled: Some(("Trap", "it fell")), ..NONE }, json!({"conditions": both}));
+    let live = object(json!({"conditions": both}), json!({}));
+    assert_eq!(patch(&live, "mortise/p", FULL, &Wanted { stalled: Some(("Trap", "it fell")), ..NONE }, NOW), None);
+    check(&live, &NONE, json!({"conditions": []}));
+    check(&live, &Wanted { conditions: Some(&[]), ..NONE }, json!({"conditions": []}));
     let live = object(
         json!({"conditions": [{"type": "Stalled", "status": "True"}, {"type": "Ready", "status": "True"}]}),
         json!({"f:conditions": {"k:{\"type\":\"Ready\"}": {}}}),
     );
     check(&live, &NONE, json!({"conditions": [{"type": "Ready", "status": "True"}]}));
     check(&live, &Wanted { conditions: Some(&[]), ..NONE }, json!({"conditions": []}));
+}
+
+#[test]
+fn ready_is_false_while_stalled_with_the_guests_own_reason_if_it_is_false_already() {
+    let stalled = Some(("Trap", "it fell"));
+    let (shown, _) = patched(&[], Some(&[ready(ConditionStatus::True)]), None);
+    assert_eq!(shown, ["Ready=True R"]);
+    for (status, expected) in [
+        (ConditionStatus::True, ["Ready=False Trap", "Stalled=True Trap"]),
+        (ConditionStatus::Unknown, ["Ready=False Trap", "Stalled=True Trap"]),
+        (ConditionStatus::False, ["Ready=False R", "Stalled=True Trap"]),
+    ] {
+        let live = stamp(&ready(status), None, Some(3), NOW);
+        assert_eq!(patched(&[live], None, stalled).0, expected, "live {status:?}");
+        assert_eq!(patched(&[], Some(&[ready(status)]), stalled).0, expected, "wanted {status:?}");
+    }
+    // The next reason replaces the host's own, and success the guest's condition.
+    let (_, before) = patched(&[], None, stalled);
+    let (shown, _) = patched(&before, None, Some(("Forbidden", "no")));
+    assert_eq!(shown, ["Ready=False Forbidden", "Stalled=True Forbidden"]);
+    let (shown, _) = patched(&before, Some(&[ready(ConditionStatus::True)]), None);
+    assert_eq!(shown, ["Ready=True R"]);
 }
 
 /// The conditions after a patch, as text and as JSON. Those in `before` are ours.

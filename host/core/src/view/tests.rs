@@ -66,9 +66,14 @@ fn names(json: &str) -> Vec<String> {
 fn get_returns_an_object_or_none() {
     let store = store();
     let mut view = view(&store);
-    let pod = view.get(&key("Pod", "db", "sql")).unwrap().unwrap();
+    let pod = view.get(&key("Pod", "db", "sql"), &[]).unwrap().unwrap();
     assert!(pod.contains(r#""name":"sql""#));
-    assert_eq!(view.get(&key("Pod", "shop", "none")), Ok(None));
+    assert_eq!(view.get(&key("Pod", "shop", "none"), &[]), Ok(None));
+    let some = fields(&["status.phase", "spec.none"]);
+    let pod = view.get(&key("Pod", "shop", "web-0"), &some).unwrap().unwrap();
+    assert_eq!(&*pod, r#"{"status":{"phase":"Running"}}"#);
+    assert_eq!(view.get(&key("Pod", "shop", "none"), &some), Ok(None));
+    assert!(matches!(view.get(&key("Pod", "shop", "web-0"), &fields(&["a..b"])), Err(AccessError::Invalid(_))));
 }
 
 #[test]
@@ -77,7 +82,7 @@ fn the_reconciled_object_is_the_one_passed_to_the_call() {
     let newer = Sample::new("Set", "shop", "web").uid("77").version(9).shared();
     let access = Arc::new(Access::new(vec![sets()], 1 << 20));
     let mut view = View::new(store.snapshot(), newer.clone(), access, 0, "{}".into());
-    assert!(Arc::ptr_eq(&view.get(&key("Set", "shop", "web")).unwrap().unwrap(), newer.json()));
+    assert!(Arc::ptr_eq(&view.get(&key("Set", "shop", "web"), &[]).unwrap().unwrap(), newer.json()));
     assert!(view.into_dependencies().iter().len() == 0);
 }
 
@@ -92,7 +97,7 @@ fn owned_returns_the_children_of_the_reconciled_object_ordered_by_name() {
 }
 
 #[test]
-fn list_and_keys_select_by_namespace_labels_and_limit() {
+fn list_keys_and_count_select_by_namespace_labels_and_limit() {
     let store = store();
     let mut view = view(&store);
     let mut check = |namespace: Option<&str>, selector: Option<&str>, limit: Option<u32>, expected: &[&str]| {
@@ -105,6 +110,7 @@ fn list_and_keys_select_by_namespace_labels_and_limit() {
         assert_eq!(names(&view.list(&query).unwrap()), expected);
         let keys: Vec<_> = view.keys(&query).unwrap().iter().map(|key| key.name.name.to_string()).collect();
         assert_eq!(keys, expected);
+        assert_eq!(view.count(&query), Ok(u32::try_from(expected.len()).unwrap()));
     };
     check(None, None, None, &["sql", "other", "web-0", "web-1"]);
     check(Some("shop"), None, None, &["other", "web-0", "web-1"]);
@@ -122,7 +128,7 @@ fn g4_kinds_that_the_manifest_does_not_declare_are_not_visible() {
     let refused = AccessError::Undeclared(
         "the plugin's manifest does not declare v1/Secret: add it to what the controller owns or reads".into(),
     );
-    assert_eq!(view.get(&key("Secret", "shop", "x")).unwrap_err(), refused);
+    assert_eq!(view.get(&key("Secret", "shop", "x"), &[]).unwrap_err(), refused);
     assert_eq!(view.owned(&secrets, &[]).unwrap_err(), refused);
     assert_eq!(view.list(&Query::all(secrets.clone())).unwrap_err(), refused);
     assert_eq!(view.keys(&Query::all(secrets)).unwrap_err(), refused);
@@ -140,7 +146,7 @@ fn r5_a_kind_that_was_not_listed_completely_is_an_error_and_not_empty() {
 fn a_result_over_the_limit_is_an_error_that_names_the_limit() {
     let store = store();
     let mut view = view_with(&store, 100);
-    assert_eq!(view.get(&key("Pod", "db", "sql")), Err(AccessError::TooLarge(100)));
+    assert_eq!(view.get(&key("Pod", "db", "sql"), &[]), Err(AccessError::TooLarge(100)));
     assert_eq!(view.list(&Query::all(pods())), Err(AccessError::TooLarge(100)));
     assert_eq!(view.owned(&pods(), &[]), Err(AccessError::TooLarge(100)));
     assert_eq!(view_with(&store, 20).keys(&Query::all(pods())), Err(AccessError::TooLarge(20)));
@@ -197,7 +203,7 @@ fn r1_a_call_sees_one_frozen_snapshot() {
     let mut view = view(&store);
     let read = |view: &mut View| {
         let keys = view.keys(&Query::all(pods())).unwrap();
-        let jsons: Vec<_> = keys.iter().map(|key| view.get(key).unwrap().unwrap()).collect();
+        let jsons: Vec<_> = keys.iter().map(|key| view.get(key, &[]).unwrap().unwrap()).collect();
         (view.list(&Query::all(pods())).unwrap(), view.owned(&pods(), &[]).unwrap(), jsons, view.now_unix_ms())
     };
     let before = read(&mut view);
@@ -213,8 +219,8 @@ fn every_read_is_recorded_once_and_holds_while_its_inputs_are_unchanged() {
     let store = store();
     let mut view = view(&store);
     for _ in 0..3 {
-        view.get(&key("Pod", "db", "sql")).unwrap();
-        view.get(&key("Pod", "db", "none")).unwrap();
+        view.get(&key("Pod", "db", "sql"), &[]).unwrap();
+        view.get(&key("Pod", "db", "none"), &[]).unwrap();
         view.owned(&pods(), &fields(&["status.phase"])).unwrap();
         view.owned(&pods(), &[]).unwrap();
         view.list(&Query { selector: Some("app".into()), limit: Some(2), ..Query::all(pods()) }).unwrap();

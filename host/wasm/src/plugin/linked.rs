@@ -19,7 +19,7 @@ use crate::outcome::Reconcile;
 use crate::state::CallState;
 
 /// The interface that every plugin exports, and its function that reconciles.
-const INTERFACE: &str = "mortise:plugin/reconciler@0.1.0";
+const INTERFACE: &str = "mortise:plugin/reconciler@0.2.0";
 const RECONCILE: &str = "reconcile";
 
 /// A component that is ready to be instantiated.

@@ -306,7 +306,7 @@ fn g7_types_that_do_not_fit_the_contract_are_refused_before_the_first_call() {
         (core instance $i (instantiate $m))
         (func $manifest (result u32) (canon lift (core func $i "manifest")))
         (instance $r (export "manifest" (func $manifest)) (export "reconcile" (func $manifest)))
-        (export "mortise:plugin/reconciler@0.1.0" (instance $r)))"#;
+        (export "mortise:plugin/reconciler@0.2.0" (instance $r)))"#;
     let refusal = load(&engine(), &wat::parse_str(text).unwrap()).unwrap_err();
     assert_eq!(refusal.reason, "ContractMismatch", "{}", refusal.message);
 }
@@ -325,7 +325,7 @@ fn exporting(interface: &str, functions: &[&str], signature: &str) -> Vec<u8> {
 
 #[test]
 fn g7_an_optional_interface_is_exported_whole_and_with_the_contracts_types_or_refused() {
-    const CONVERSION: &str = "mortise:plugin/conversion@0.1.0";
+    const CONVERSION: &str = "mortise:plugin/conversion@0.2.0";
     const CONVERT: &str =
         r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
     let plugin = load(&engine(), &exporting(CONVERSION, &["convert"], CONVERT)).unwrap();
@@ -337,13 +337,13 @@ fn g7_an_optional_interface_is_exported_whole_and_with_the_contracts_types_or_re
         assert_eq!(refusal.reason, "ContractMismatch");
         assert!(refusal.message.contains(words), "{}", refusal.message);
     };
-    refused(CONVERSION, &["turn"], "exports mortise:plugin/conversion@0.1.0 without its function convert");
-    refused("mortise:plugin/admission@0.1.0", &["mutate"], "admission@0.1.0 without its function validate");
-    let unfit = "export mortise:plugin/admission@0.1.0 does not fit the contract";
-    refused("mortise:plugin/admission@0.1.0", &["mutate", "validate"], unfit);
+    refused(CONVERSION, &["turn"], "exports mortise:plugin/conversion@0.2.0 without its function convert");
+    refused("mortise:plugin/admission@0.2.0", &["mutate"], "admission@0.2.0 without its function validate");
+    let unfit = "export mortise:plugin/admission@0.2.0 does not fit the contract";
+    refused("mortise:plugin/admission@0.2.0", &["mutate", "validate"], unfit);
     let other = r#"(param "object" string) (param "to-api-version" string) (result string)"#;
     let refusal = load(&engine(), &exporting(CONVERSION, &["convert"], other)).unwrap_err();
-    assert!(refusal.message.contains("export mortise:plugin/conversion@0.1.0 does not fit"), "{}", refusal.message);
+    assert!(refusal.message.contains("export mortise:plugin/conversion@0.2.0 does not fit"), "{}", refusal.message);
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
     };
     let signature =
         r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
-    let wasm = exporting("mortise:plugin/conversion@0.1.0", &["convert"], signature);
+    let wasm = exporting("mortise:plugin/conversion@0.2.0", &["convert"], signature);
     let result = load(&engine(), &wasm).unwrap().review(&request, &unhurried()).result;
     assert!(matches!(&result, Err(GuestFault::Trap { .. })), "{result:?}");
     let result = load(&engine(), &idle_guest()).unwrap().review(&request, &unhurried()).result;
@@ -365,7 +365,7 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
 
 #[test]
 fn a_guest_of_a_later_patch_that_uses_nothing_new_runs() {
-    let plugin = load(&engine(), &idle_guest_of("0.1.7")).unwrap();
+    let plugin = load(&engine(), &idle_guest_of("0.2.7")).unwrap();
     let completion = plugin.call(OBJECT, view(), &unhurried());
     assert_eq!(completion.result, CallResult::Done(Outcome::default()));
 }

@@ -29,8 +29,8 @@ fn a_plugin_passes_and_shows_what_it_imports_and_exports() {
     let wasm = idle_guest();
     let scan = prescan(&wasm).unwrap();
     assert_eq!(scan.digest, mortise_core::digest::of(&wasm));
-    assert!(scan.imports.iter().any(|import| import == "mortise:host/clock@0.1.0"), "{:?}", scan.imports);
-    assert_eq!(scan.exports, ["mortise:plugin/reconciler@0.1.0"]);
+    assert!(scan.imports.iter().any(|import| import == "mortise:host/clock@0.2.0"), "{:?}", scan.imports);
+    assert_eq!(scan.exports, ["mortise:plugin/reconciler@0.2.0"]);
     assert_eq!((scan.sizes.modules, scan.sizes.memory_bytes), (2, 2 << 16));
     assert_eq!(scan.sizes.component_bytes, wasm.len() as u64);
     assert!(scan.sizes.functions > 0 && scan.sizes.code_bytes > 0 && scan.sizes.data_bytes > 0);
@@ -80,7 +80,7 @@ fn no_single_wrong_byte_makes_the_scan_panic() {
 fn an_unknown_import_is_refused_by_its_name() {
     check(&wat(r#"(component (import "wasi:http/types@0.2.6" (instance)))"#), "UnknownImport", "wasi:http/types@0.2.6");
     check(&wat(r#"(component (import "env" (func)))"#), "UnknownImport", "imports env,");
-    check(&wat(r#"(component (import "mortise:host/cluster@0.2.0" (instance)))"#), "UnknownImport", "version 0.1 ");
+    check(&wat(r#"(component (import "mortise:host/cluster@0.3.0" (instance)))"#), "UnknownImport", "version 0.2 ");
     check(&wat(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#), "UnknownImport", "wasi:cli/stdout@0.3.0");
 }
 
@@ -89,15 +89,15 @@ fn a_wrong_world_is_refused_with_what_is_missing() {
     check(&wat("(component)"), "WrongWorld", "exports nothing");
     let other = wat(r#"(component (instance $i) (export "wasi:cli/run@0.2.6" (instance $i)))"#);
     check(&other, "WrongWorld", "wasi:cli/run@0.2.6");
-    let later = wat(r#"(component (instance $i) (export "mortise:plugin/reconciler@0.2.0" (instance $i)))"#);
-    check(&later, "WrongWorld", "speaks version 0.1");
-    assert!(prescan(&idle_guest_of("0.1.9")).is_ok());
+    let later = wat(r#"(component (instance $i) (export "mortise:plugin/reconciler@0.3.0" (instance $i)))"#);
+    check(&later, "WrongWorld", "speaks version 0.2");
+    assert!(prescan(&idle_guest_of("0.2.9")).is_ok());
 }
 
 /// A component that exports a reconciler and one interface more.
 fn exporting(interface: &str) -> Vec<u8> {
     wat(&format!(
-        r#"(component (instance $i) (export "mortise:plugin/reconciler@0.1.0" (instance $i))
+        r#"(component (instance $i) (export "mortise:plugin/reconciler@0.2.0" (instance $i))
            (export "{interface}" (instance $i)))"#
     ))
 }
@@ -105,8 +105,8 @@ fn exporting(interface: &str) -> Vec<u8> {
 #[test]
 fn optional_interfaces_may_be_exported_in_versions_that_the_host_speaks() {
     for interface in ["mortise:plugin/admission", "mortise:plugin/conversion"] {
-        assert!(prescan(&exporting(&format!("{interface}@0.1.7"))).is_ok());
-        check(&exporting(&format!("{interface}@0.2.0")), "WrongWorld", "speaks version 0.1");
+        assert!(prescan(&exporting(&format!("{interface}@0.2.7"))).is_ok());
+        check(&exporting(&format!("{interface}@0.3.0")), "WrongWorld", "speaks version 0.2");
     }
 }
 

@@ -184,7 +184,7 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
            (func $more (param "object" string) (param "to-api-version" string) (result (result string (error string)))
              (canon lift (core func $more "more") (memory $memory) (realloc $realloc)))
            (instance $more (export "convert" (func $more)))
-           (export "mortise:plugin/conversion@0.1.0" (instance $more)))"#,
+           (export "mortise:plugin/conversion@0.2.0" (instance $more)))"#,
     ));
     let (workers, _results, _gate) = workers(1);
     let (sender, responses) = crossbeam_channel::unbounded();

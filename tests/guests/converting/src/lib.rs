@@ -78,7 +78,7 @@ impl From<GaugeSpec> for v1alpha1::GaugeSpec {
 }
 
 #[reconciler(owns("v1/ConfigMap"), conversion(v1alpha1::Gauge))]
-fn reconcile(gauge: &Gauge, _cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(gauge: &Gauge, _cx: &Context) -> Result<Outcome<GaugeStatus>, Failure> {
     let Size { value, unit } = &gauge.spec.size;
     let shown = format!("{value} {unit} with {} alarms", gauge.spec.alarms.len());
     let dial = Child::new("dial", Json::of_kind("v1", "ConfigMap", &json!({"data": {"shown": shown}})));

@@ -2,7 +2,7 @@
 //! see that the host still works.
 
 use mortise_sdk::prelude::*;
-use mortise_sdk::{Value, info};
+use mortise_sdk::info;
 
 /// Misbehaves by its mode.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
@@ -65,7 +65,7 @@ pub enum Mode {
 const OUTPUT_BYTES: usize = 64_000_000;
 
 #[reconciler(owns("v1/ConfigMap"), limits(memory_bytes = 268435456))]
-fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome, Failure> {
+fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, Failure> {
     let mode = object.spec.mode;
     match mode {
         Mode::Ok => Ok(one(json!({})).status(&HostileStatus { mode }).ready(true, "Ok", "it behaves")),
@@ -101,7 +101,7 @@ fn config(metadata: Value) -> Child {
     Child::new("config", &object)
 }
 
-fn one(metadata: Value) -> Outcome {
+fn one(metadata: Value) -> Outcome<HostileStatus> {
     Outcome::children([config(metadata)])
 }
 

@@ -36,7 +36,7 @@ struct Deployment<'a> {
 const WRITE_STATUS: &str = "write my status";
 
 #[controller(owns(Note))]
-fn take(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
+fn take(deployment: &Deployment, _cx: &Context) -> Result<Outcome<Value>, Failure> {
     let Some(text) = &deployment.note else { return Ok(Outcome::children([])) };
     if text == WRITE_STATUS {
         return Ok(Outcome::new().status(&json!({"replicas": 0})));
@@ -59,7 +59,7 @@ fn mark(service: &Service, _cx: &Context) -> Result<Outcome, Failure> {
 }
 
 #[controller(owns("v1/ConfigMap"), reads(Deployment))]
-fn file(note: &Note, cx: &Context) -> Result<Outcome, Failure> {
+fn file(note: &Note, cx: &Context) -> Result<Outcome<NoteStatus>, Failure> {
     let about: Option<Deployment> = cx.get(note.metadata.namespace.as_deref(), &note.metadata.name)?;
     let replicas = about.map(|deployment| deployment.replicas.unwrap_or(1));
     let text = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": note.spec.text}});
@@ -94,7 +94,7 @@ struct ConfigMap<'a> {
 }
 
 #[controller(owns("v1/ConfigMap", update = "recreate"))]
-fn bind(binder: &Binder, cx: &Context) -> Result<Outcome, Failure> {
+fn bind(binder: &Binder, cx: &Context) -> Result<Outcome<BinderStatus>, Failure> {
     let config_maps: Vec<ConfigMap> = cx.owned()?;
     let existing = config_maps.iter().filter(|config_map| config_map.deleted_at.is_none());
     let mut namespaces: Vec<String> = existing.map(|config_map| config_map.namespace.to_owned()).collect();

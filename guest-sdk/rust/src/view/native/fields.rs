@@ -49,7 +49,7 @@ fn copy(from: &Value, path: &[&str], to: &mut Value) {
 }
 
 /// The segments of a field path.
-pub(super) fn parse(path: &str) -> Result<Vec<String>, String> {
+pub(crate) fn parse(path: &str) -> Result<Vec<String>, String> {
     let malformed = || format!("{path:?} is no field path");
     let mut segments = Vec::new();
     let mut rest = path;

@@ -29,7 +29,7 @@ impl Reconciler {
             // The other host's targets are assumed to be what this host's guest has read or wants to write.
             let reads = state.last.iter().flat_map(|last| last.reads.iter());
             let read = reads.filter_map(|(dependency, _)| match dependency {
-                Dependency::Get(target) => Some(target.clone()),
+                Dependency::Get { target, .. } => Some(target.clone()),
                 _ => None,
             });
             let wanted = prepared.actions.iter().map(|action| action.target.clone());

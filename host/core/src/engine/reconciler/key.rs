@@ -136,6 +136,8 @@ pub(super) struct StalledReason {
 
 /// Bytes of a Stalled condition's message. The API server accepts 32,768, but each key keeps its own.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
+/// Objects that a Stalled condition names. `kubectl describe` shows its message in one line.
+const MAX_NAMED: usize = 3;
 
 impl StalledReason {
     pub fn new(reason: &str, message: impl Into<String>) -> Self {
@@ -144,14 +146,29 @@ impl StalledReason {
         Self { reason: reason.to_owned(), message }
     }
 
-    pub fn nothing_to_patch(target: &ObjectRef) -> Self {
-        Self::new("NotFound", format!("{target} is to be patched and does not exist"))
+    /// The targets of patches do not exist.
+    pub fn nothing_to_patch(targets: &[ObjectRef]) -> Option<Self> {
+        let subject = subject(targets, "is", "are")?;
+        let does_not = if targets.len() == 1 { "does not" } else { "do not" };
+        Some(Self::new("NotFound", format!("{subject} to be patched and {does_not} exist")))
     }
 
-    /// Another's object has the name of a child (X3).
-    pub fn child_exists(target: &ObjectRef, owner: &Kind) -> Self {
-        Self::new("ChildExists", format!("{target} exists already and is not controlled by this {}", owner.kind))
+    /// Others' objects have the names of children (X3).
+    pub fn children_exist(targets: &[ObjectRef], owner: &Kind) -> Option<Self> {
+        let subject = subject(targets, "exists already and is", "exist already and are")?;
+        Some(Self::new("ChildExists", format!("{subject} not controlled by this {}", owner.kind)))
     }
+}
+
+/// The first objects, how many more there are, and the verb for one or several; None without any.
+fn subject(objects: &[ObjectRef], of_one: &str, of_several: &str) -> Option<String> {
+    let shown: Vec<String> = objects.iter().take(MAX_NAMED).map(ObjectRef::to_string).collect();
+    let names = match (shown.split_last()?, objects.len() - shown.len()) {
+        ((last, []), 0) => return Some(format!("{last} {of_one}")),
+        ((last, first), 0) => format!("{} and {last}", first.join(", ")),
+        (_, more) => format!("{} and {more} more", shown.join(", ")),
+    };
+    Some(format!("{names} {of_several}"))
 }
 
 /// What a key is doing.
@@ -307,6 +324,12 @@ impl KeyState {
     pub fn wants_child(&self, target: &ObjectRef) -> bool {
         let Some(CallOutcome::Wants(prepared)) = self.last.as_ref().map(|last| &last.outcome) else { return false };
         prepared.children.iter().flatten().any(|child| child.target == *target)
+    }
+
+    /// Whether the child may be left out while another's object has its name.
+    pub fn may_skip_child(&self, target: &ObjectRef) -> bool {
+        let Some(CallOutcome::Wants(prepared)) = self.last.as_ref().map(|last| &last.outcome) else { return false };
+        prepared.children.iter().flatten().any(|child| child.target == *target && child.or_skip)
     }
 
     /// Another host may have left writes in flight for the object.

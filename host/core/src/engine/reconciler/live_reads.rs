@@ -77,9 +77,11 @@ impl Reconciler {
                 state.expectations.pending.push(expectation(live, Some(live.resource_version)));
                 return;
             }
+            // The cache does not show it yet.
+            Ok(Some(_)) if state.may_skip_child(target) => (WriteErrorClass::Conflict, None),
             Ok(Some(_)) => {
-                let stall = StalledReason::child_exists(target, &controller.spec.primary);
-                (WriteErrorClass::Conflict, Some(stall))
+                let stall = StalledReason::children_exist(std::slice::from_ref(target), &controller.spec.primary);
+                (WriteErrorClass::Conflict, stall)
             }
             // It was deleted since.
             Ok(None) => (WriteErrorClass::Conflict, None),

@@ -27,8 +27,8 @@ struct Missing {
 
 impl Missing {
     fn stall(&self, primary: &Object) -> Option<StalledReason> {
-        let taken = self.children.taken.first().map(|target| StalledReason::child_exists(target, &primary.kind));
-        taken.or_else(|| self.actions.missing.first().map(StalledReason::nothing_to_patch))
+        let taken = StalledReason::children_exist(&self.children.taken, &primary.kind);
+        taken.or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
     }
 
     /// Whether it changes the primary or children, so that the key has to return to the queue.
@@ -139,7 +139,7 @@ impl Reconciler {
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
         self.queue.charge(&controller.plugin, cost::of_diff(prepared, children.parsed_bytes + actions.parsed_bytes));
-        let conflicts = [children.taken.as_slice(), &actions.missing].concat();
+        let conflicts = [children.taken.as_slice(), &children.skipped, &actions.missing].concat();
         self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
         state.name_conflicts = conflicts;
         Some(Missing { finalizer, children, actions })

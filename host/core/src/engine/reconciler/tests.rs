@@ -70,7 +70,7 @@ fn object(of: &str, name: &str) -> Value {
 /// An outcome with so many ConfigMaps as children.
 fn wants(children: usize) -> CallResult {
     let object: Arc<str> = json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string().into();
-    let child = |key: usize| Child { key: key.to_string().into(), object: Arc::clone(&object) };
+    let child = |key: usize| Child::new(key.to_string(), Arc::clone(&object));
     CallResult::Done(Outcome { children: Some((0..children).map(child).collect()), ..Outcome::default() })
 }
 
@@ -230,7 +230,7 @@ impl Alone {
     /// As [`Self::returns`], with more reads.
     fn returns_with(&mut self, result: CallResult, reads: impl FnOnce(&mut View)) {
         let mut call = self.calls.pop_front().expect("a call is under way");
-        call.view.get(&ObjectRef { kind: kind("Secret"), name: call.object.name.clone() }).unwrap();
+        call.view.get(&ObjectRef { kind: kind("Secret"), name: call.object.name.clone() }, &[]).unwrap();
         reads(&mut call.view);
         let conclusion = call.check.conclude(&call.object, result);
         let done = CallDone { conclusion, reads: call.view.into_dependencies(), elapsed_us: 1 };

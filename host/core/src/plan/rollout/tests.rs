@@ -42,7 +42,7 @@ fn spec(update: Update) -> ControllerSpec {
 /// An outcome that wants `count` Pods of an image.
 fn wanted(count: usize, image: &str) -> Outcome {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main", "image": image}]}});
-    let child = |key: usize| Child { key: key.to_string().into(), object: pod.to_string().into() };
+    let child = |key: usize| Child::new(key.to_string(), pod.to_string());
     Outcome { children: Some((0..count).map(child).collect()), ..Outcome::default() }
 }
 

@@ -93,7 +93,7 @@ fn an_object_is_written_in_one_way_at_a_time() {
     let message = refusal(&spec(), &twice);
     assert!(message.contains("actions[1]: Deployment default/web appears twice"), "{message}");
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
-    let child = Child { key: "a".into(), object: settings.to_string().into() };
+    let child = Child::new("a", settings.to_string());
     let outcome = Outcome { children: Some(vec![child]), actions: vec![apply(&settings)], ..Outcome::default() };
     let message = refusal(&spec(), &outcome);
     assert!(message.contains("actions[0]: ConfigMap default/a is a child of this outcome"), "{message}");

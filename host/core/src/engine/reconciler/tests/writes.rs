@@ -1,6 +1,7 @@
 //! Results of writes: what each means for its plan and its key.
 
 use super::*;
+use crate::engine::reconciler::key::StalledReason;
 
 #[test]
 fn r2_a_key_is_not_called_before_its_write_is_shown() {
@@ -197,7 +198,7 @@ fn x5_a_write_is_remembered_without_its_text_and_as_long_as_it_is_wanted() {
     let mut alone = Alone::serving(&["web"]);
     let wanted = || {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "the text"}}).to_string();
-        let children = Some(vec![Child { key: "only".into(), object: object.into() }]);
+        let children = Some(vec![Child::new("only", object)]);
         CallResult::Done(Outcome { children, ..Outcome::default() })
     };
     let applied = |alone: &mut Alone| {
@@ -221,4 +222,22 @@ fn x5_a_write_is_remembered_without_its_text_and_as_long_as_it_is_wanted() {
     alone.change_secret("web");
     alone.returns(CallResult::Done(Outcome::default()));
     assert_eq!(applied(&mut alone), 0, "an outcome without a list of children wants none of them");
+}
+
+#[test]
+fn x3_of_several_conflicts_the_first_three_are_named() {
+    let message = |count: usize| {
+        let target = |n: usize| ObjectRef { kind: kind("Secret"), name: Name::new("a", &n.to_string()) };
+        let targets: Vec<ObjectRef> = (0..count).map(target).collect();
+        StalledReason::children_exist(&targets, &kind("PodSet")).map(|stalled| stalled.message)
+    };
+    assert_eq!(message(0), None);
+    for (count, expected) in [
+        (1, "Secret a/0 exists already and is not controlled by this PodSet"),
+        (2, "Secret a/0 and Secret a/1 exist already and are not controlled by this PodSet"),
+        (3, "Secret a/0, Secret a/1 and Secret a/2 exist already and are not controlled by this PodSet"),
+        (500, "Secret a/0, Secret a/1, Secret a/2 and 497 more exist already and are not controlled by this PodSet"),
+    ] {
+        assert_eq!(message(count).as_deref(), Some(expected));
+    }
 }

@@ -1,0 +1,238 @@
+//! The children of an outcome against a snapshot: which are created, changed, replaced and deleted (X4, X5), and which
+//! wait for the children of a lower group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::applied::{Applied, is_applied};
+use super::prepared::{Body, Prepared, PreparedChild};
+use super::rollout::Rollout;
+use super::{body, exact};
+use crate::availability::is_available;
+use crate::contract::{Handling, Propagation};
+use crate::limits::MAX_DELETES_PER_PLAN;
+use crate::manifest::{ControllerSpec, Update};
+use crate::object::{Kind, Object, ObjectRef};
+use crate::store::Snapshot;
+use crate::write::{Precondition, WriteOp};
+
+/// The writes of children that are missing between a snapshot and an outcome.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Diff {
+    /// Creates and applies, in the guest's order.
+    pub children: Vec<WriteOp>,
+    /// Deletes of children that are not wanted or must be replaced.
+    pub deletes: Vec<WriteOp>,
+    /// A child's predecessor of the same name is still being deleted.
+    pub waits: bool,
+    /// The deletes exceed [`MAX_DELETES_PER_PLAN`].
+    pub more_deletes: bool,
+    /// Children whose names belong to objects of another owner.
+    pub taken: Vec<ObjectRef>,
+    /// The same of children that may be left out.
+    pub skipped: Vec<ObjectRef>,
+    /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
+    pub parsed_bytes: usize,
+}
+
+impl Diff {
+    /// Whether it has writes of children, which the guest may read.
+    pub fn changes_what_is_read(&self) -> bool {
+        !self.children.is_empty() || !self.deletes.is_empty()
+    }
+
+    /// Whether children will still change, so that a status computed before is soon outdated.
+    pub fn changes_children(&self) -> bool {
+        self.changes_what_is_read() || self.waits || self.more_deletes
+    }
+}
+
+/// Compares a prepared outcome with a snapshot. `applied` remembers the children that need no apply, so that each
+/// version of an object is compared once.
+pub fn diff(
+    prepared: &Prepared,
+    spec: &ControllerSpec,
+    primary: &Object,
+    manager: &str,
+    snapshot: &Snapshot,
+    applied: &mut Applied,
+) -> Diff {
+    let Some(children) = &prepared.children else { return Diff::default() };
+    let (diff, rollouts) = (Diff::default(), BTreeMap::new());
+    let mut comparison = Comparison { spec, primary, manager, snapshot, applied, diff, rollouts };
+    let mut groups = children.chunk_by(|one, next| one.group == next.group).peekable();
+    while let Some(group) = groups.next() {
+        group.iter().for_each(|child| comparison.compare(child));
+        if groups.peek().is_some() && !comparison.is_settled(group) {
+            groups.flatten().for_each(|child| comparison.hold(child));
+            break;
+        }
+    }
+    let mut diff = comparison.finish();
+    diff.deletes.extend(unwanted(children, spec, primary, snapshot));
+    if diff.deletes.len() > MAX_DELETES_PER_PLAN {
+        diff.deletes.truncate(MAX_DELETES_PER_PLAN);
+        diff.more_deletes = true;
+    }
+    diff
+}
+
+/// Deletes of children that the outcome does not have.
+fn unwanted(children: &[PreparedChild], spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> Vec<WriteOp> {
+    let wanted: BTreeSet<&ObjectRef> = children.iter().map(|child| &child.target).collect();
+    let kept = children.iter().filter(|child| child.handling == Handling::Keep);
+    let kept: BTreeSet<(&Kind, &str)> = kept.map(|child| (&child.target.kind, &*child.key)).collect();
+    let is_kept = |live: &Object| live.child_key.as_deref().is_some_and(|key| kept.contains(&(&live.kind, key)));
+    let is_unwanted = |live: &Object| {
+        let is_wanted = || is_kept(live) || wanted.contains(&live.reference());
+        !live.deleting && is_child(spec, &primary.uid, live) && !is_wanted()
+    };
+    let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &primary.uid));
+    owned.filter(|live| is_unwanted(live)).map(|live| delete(live)).collect()
+}
+
+/// A child's object in the view.
+enum Found<'a> {
+    Absent,
+    /// It is being deleted.
+    Terminating,
+    /// It belongs to another owner.
+    Taken,
+    Live(&'a Arc<Object>),
+}
+
+struct Comparison<'a> {
+    spec: &'a ControllerSpec,
+    primary: &'a Object,
+    manager: &'a str,
+    snapshot: &'a Snapshot,
+    applied: &'a mut Applied,
+    diff: Diff,
+    rollouts: BTreeMap<&'a Kind, Rollout>,
+}
+
+impl<'a> Comparison<'a> {
+    fn find(&self, child: &PreparedChild) -> Found<'a> {
+        match self.snapshot.get(&child.target.kind, &child.target.name) {
+            None => Found::Absent,
+            Some(live) if !is_child(self.spec, &self.primary.uid, live) => Found::Taken,
+            Some(live) if live.deleting => Found::Terminating,
+            Some(live) => Found::Live(live),
+        }
+    }
+
+    fn rollout(&mut self, child: &'a PreparedChild) -> Option<&mut Rollout> {
+        let Update::RollingRecreate { max_unavailable } = child.update else { return None };
+        Some(self.rollouts.entry(&child.target.kind).or_insert_with(|| Rollout::new(max_unavailable)))
+    }
+
+    /// Adds the writes that a child needs. One that is kept needs none.
+    fn compare(&mut self, child: &'a PreparedChild) {
+        if child.handling == Handling::Keep {
+            return;
+        }
+        match self.find(child) {
+            Found::Live(live) => return self.compare_live(child, live),
+            Found::Taken if child.or_skip => return self.diff.skipped.push(child.target.clone()),
+            Found::Taken => self.diff.taken.push(child.target.clone()),
+            Found::Terminating => self.diff.waits = true,
+            Found::Absent => {
+                self.diff.parsed_bytes += if child.body.is_none() { child.object.len() } else { 0 };
+                self.diff.children.push(create(child, self.primary));
+            }
+        }
+        self.rollout(child).into_iter().for_each(Rollout::absent);
+    }
+
+    fn compare_live(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
+        let is_current = is_current(child, live);
+        if let Some(body) = &child.body {
+            self.diff.children.extend(apply(
+                child,
+                body,
+                live,
+                self.manager,
+                self.applied,
+                &mut self.diff.parsed_bytes,
+            ));
+            self.diff.children.extend(exact::removal(child, body, live, &mut self.diff.parsed_bytes));
+        } else if let Some(rollout) = self.rollout(child) {
+            if is_current { rollout.current(live) } else { rollout.outdated(live) }
+        } else if child.update == Update::Recreate && !is_current {
+            self.diff.deletes.push(delete(live));
+        }
+    }
+
+    /// Whether the children of a group are as wanted and available, so that the next group may follow. One that is left
+    /// out or kept holds up nothing.
+    fn is_settled(&mut self, group: &[PreparedChild]) -> bool {
+        let has_writes = self.diff.changes_what_is_read() || self.diff.waits || !self.diff.taken.is_empty();
+        let mut is_settled = |child: &PreparedChild| {
+            let Found::Live(live) = self.find(child) else { return true };
+            self.diff.parsed_bytes += live.json().len();
+            is_current(child, live) && is_available(live)
+        };
+        !has_writes && group.iter().filter(|child| child.handling != Handling::Keep).all(&mut is_settled)
+    }
+
+    /// A child whose group may not be written yet. It counts in the rollout of its kind.
+    fn hold(&mut self, child: &'a PreparedChild) {
+        let found = self.find(child);
+        let Some(rollout) = self.rollout(child) else { return };
+        match found {
+            Found::Live(live) => rollout.current(live),
+            _ => rollout.absent(),
+        }
+    }
+
+    fn finish(self) -> Diff {
+        let Self { mut diff, rollouts, .. } = self;
+        diff.parsed_bytes += rollouts.values().map(Rollout::parsed_bytes).sum::<usize>();
+        diff.deletes.extend(rollouts.values().flat_map(Rollout::next).map(|live| delete(live)));
+        diff
+    }
+}
+
+/// Whether a child is not to be replaced. One that is changed in place is compared by its fields.
+fn is_current(child: &PreparedChild, live: &Object) -> bool {
+    let is_replaced = child.handling == Handling::Managed && !child.update.is_in_place();
+    !is_replaced || live.desired.as_deref() == Some(&*child.hash)
+}
+
+/// Whether an object is a child that the host created for this primary. A built-in primary also has children that
+/// Kubernetes created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
+pub fn is_child(spec: &ControllerSpec, primary_uid: &str, live: &Object) -> bool {
+    let is_controlled = live.controller.as_ref().is_some_and(|controller| *controller.uid == *primary_uid);
+    is_controlled && (!spec.builtin || live.child_key.is_some())
+}
+
+fn delete(live: &Object) -> WriteOp {
+    WriteOp::Delete { target: live.reference(), uid: Arc::clone(&live.uid), propagation: Propagation::Background }
+}
+
+fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
+    let target = child.target.clone();
+    if let Some(body) = &child.body {
+        WriteOp::Apply { target, body: Arc::clone(&body.text), force: false, only_if: Precondition::Absent }
+    } else {
+        let hash = (child.handling == Handling::Managed).then_some(&*child.hash);
+        let body = body::of(&target, &child.key, &child.object, primary, hash);
+        WriteOp::Create { target, body }
+    }
+}
+
+fn apply(
+    child: &PreparedChild,
+    body: &Body,
+    live: &Object,
+    manager: &str,
+    applied: &mut Applied,
+    parsed_bytes: &mut usize,
+) -> Option<WriteOp> {
+    if is_applied(live, body, manager, applied, parsed_bytes) {
+        return None;
+    }
+    // Forced: the owner reference shows that the child is ours, so wanted fields that others have set are set back.
+    let only_if = Precondition::Is(Arc::clone(&live.uid));
+    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(&body.text), force: true, only_if })
+}

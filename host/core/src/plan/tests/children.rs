@@ -1,0 +1,148 @@
+//! What an outcome can say of one child beyond its fields: kept, created once, left out, after others, exact maps.
+
+use super::*;
+use crate::contract::Handling;
+
+fn config(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
+}
+
+fn handled(handling: Handling, key: &str, object: &Value) -> Child {
+    Child { handling, ..child(key, object) }
+}
+
+fn in_group(group: u32, child: Child) -> Child {
+    Child { group, ..child }
+}
+
+/// The API server's record that our manager owns the fields of a child.
+fn owned(mut live: Vec<Value>, fields: &Value) -> Vec<Value> {
+    for object in &mut live {
+        let mut fields = fields.clone();
+        fields["f:metadata"] = json!({
+            "f:annotations": {"f:mortise.dev/child": {}}, "f:labels": {"f:app.kubernetes.io/managed-by": {}},
+            "f:ownerReferences": {"k:{\"uid\":\"u-1\"}": {}},
+        });
+        object["metadata"]["managedFields"] = json!([{
+            "manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        }]);
+    }
+    live
+}
+
+#[test]
+fn a_kept_child_is_neither_created_nor_changed_nor_deleted() {
+    let before = outcome(vec![child("0", &pod("a")), child("c", &config(json!({"a": "1"})))]);
+    let kept = |kind: &str, key: &str| handled(Handling::Keep, key, &json!({"apiVersion": "v1", "kind": kind}));
+    let wanted = outcome(vec![kept("Pod", "0"), kept("ConfigMap", "c")]);
+    check(&wanted, created(&before), expect![""]);
+    check(&wanted, vec![], expect![""]);
+    let named = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "chosen"}});
+    check(&outcome(vec![kept("ConfigMap", "n")]), created(&outcome(vec![child("n", &named)])), expect![""]);
+    let fields = handled(Handling::Keep, "c", &config(json!({})));
+    check(
+        &outcome(vec![fields]),
+        vec![],
+        expect![[
+            r#"the outcome was refused: child "c": data: a child that is kept as it is has only apiVersion, kind and metadata"#
+        ]],
+    );
+}
+
+#[test]
+fn a_child_that_is_created_once_is_not_changed_after() {
+    for (key, kind, before, after) in
+        [("0", "Pod", pod("a"), pod("b")), ("c", "ConfigMap", config(json!({"a": "1"})), config(json!({"a": "2"})))]
+    {
+        let once = |object: &Value| outcome(vec![handled(Handling::CreateOnce, key, object)]);
+        let diff = missing(&spec(), &once(&before), vec![]).unwrap();
+        let [WriteOp::Create { target, body }] = diff.children.as_slice() else { panic!("{diff:?}") };
+        assert_eq!(&*target.kind.kind, kind);
+        assert!(!body.contains("mortise.dev/desired"), "{body}");
+        check(&once(&after), created(&once(&before)), expect![""]);
+        let gone = missing(&spec(), &outcome(vec![]), created(&once(&before))).unwrap();
+        assert_eq!(gone.deletes.len(), 1, "one that is not wanted any more is deleted");
+    }
+}
+
+#[test]
+fn x3_a_child_that_may_be_left_out_stalls_nothing_while_its_name_is_taken() {
+    let either = |or_skip: bool| outcome(vec![Child { or_skip, ..child("0", &pod("a")) }, child("1", &pod("a"))]);
+    let mut live = created(&either(true));
+    live[0]["metadata"]["ownerReferences"] = json!([]);
+    check(&either(true), live.clone(), expect!["skipped Pod default/web-0-kddw55s2"]);
+    check(&either(false), live, expect!["taken Pod default/web-0-kddw55s2"]);
+}
+
+#[test]
+fn a_group_is_written_when_the_children_of_lower_groups_are_as_wanted_and_available() {
+    // The order in which the guest names them does not count.
+    let wanted = outcome(vec![
+        in_group(2, child("c", &config(json!({})))),
+        in_group(1, child("0", &pod("a"))),
+        child("1", &pod("a")),
+    ]);
+    check(&wanted, vec![], expect!["create Pod default/web-1-46kknmcr"]);
+    let first = outcome(vec![child("1", &pod("a"))]);
+    check(&wanted, created(&first), expect![""]);
+    let ready = |mut live: Vec<Value>| {
+        live[0]["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        live
+    };
+    check(&wanted, ready(created(&first)), expect!["create Pod default/web-0-kddw55s2"]);
+    // A higher group that exists is not deleted when a lower one fails, and one that is not wanted is.
+    let all = outcome(vec![
+        child("1", &pod("a")),
+        child("0", &pod("a")),
+        child("c", &config(json!({}))),
+        child("d", &config(json!({}))),
+    ]);
+    check(&wanted, created(&all), expect!["delete ConfigMap default/web-d-dfljdwgm uid=p-3"]);
+    // Nor is it changed: the lower group comes first.
+    let changed = outcome(vec![child("1", &pod("b")), in_group(1, child("0", &pod("b")))]);
+    let live = ready(created(&outcome(vec![child("1", &pod("a")), child("0", &pod("a"))])));
+    check(&changed, live, expect!["delete Pod default/web-1-46kknmcr uid=p-0"]);
+    let alone = outcome(vec![in_group(7, child("0", &pod("a")))]);
+    check(&alone, vec![], expect!["create Pod default/web-0-kddw55s2"]);
+}
+
+#[test]
+fn a_child_that_is_left_out_or_kept_and_absent_holds_up_no_group() {
+    let kept = handled(Handling::Keep, "c", &json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+    let skipped = Child { or_skip: true, ..child("0", &pod("a")) };
+    let mut live = created(&outcome(vec![skipped.clone()]));
+    live[0]["metadata"]["ownerReferences"] = json!([]);
+    let wanted = outcome(vec![kept, skipped, in_group(1, child("1", &pod("a")))]);
+    check(
+        &wanted,
+        live,
+        expect![[r#"
+        create Pod default/web-1-46kknmcr
+        skipped Pod default/web-0-kddw55s2"#]],
+    );
+}
+
+#[test]
+fn an_exact_map_has_the_wanted_members_alone() {
+    let exact = |paths: &[&str]| {
+        let exact = paths.iter().map(|&path| path.into()).collect();
+        outcome(vec![Child { exact, ..child("c", &config(json!({"a": "1"}))) }])
+    };
+    let mut live = owned(created(&exact(&["data"])), &json!({"f:data": {"f:a": {}}}));
+    check(&exact(&["data", "binaryData"]), live.clone(), expect![""]);
+    live[0]["data"]["theirs"] = json!("2");
+    live[0]["binaryData"] = json!({"b": "AA=="});
+    check(&exact(&[]), live.clone(), expect![""]);
+    let diff = missing(&spec(), &exact(&["data", "binaryData"]), live.clone()).unwrap();
+    let [WriteOp::Patch { body, only_if, .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
+    assert_eq!(&**body, r#"{"binaryData":{"b":null},"data":{"theirs":null}}"#);
+    assert_eq!(*only_if, crate::write::Precondition::Is("p-0".into()));
+    for (path, message) in [
+        ("metadata.labels", "metadata.labels: others have members of metadata too"),
+        ("data..x", "the field path \"data..x\" is invalid at byte 5: a member name is missing"),
+    ] {
+        assert!(refusal(&spec(), &exact(&[path])).contains(message), "{path}");
+    }
+    let pods = outcome(vec![Child { exact: vec!["spec".into()], ..child("0", &pod("a")) }]);
+    assert!(refusal(&spec(), &pods).contains("only a child that is changed in place"));
+}
