@@ -4,6 +4,7 @@
 //! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 
 mod admission;
+mod children;
 mod conversion;
 mod crash;
 mod crontab;
@@ -27,6 +28,7 @@ mod reload;
 mod restore;
 mod rights;
 mod shutdown;
+mod stalled;
 mod two_hosts;
 mod world;
 mod writes;

@@ -1,5 +1,5 @@
-//! The control plane's binaries: three Go modules in, paths of executables and of kwok's stages out. Built once per
-//! (module files, flags, toolchain) and cached; a lookup takes as long as `go env`.
+//! The control plane's binaries and kstatus: four Go modules in, paths of executables and of kwok's stages out. Built
+//! once per (module files, flags, toolchain) and cached; a lookup takes as long as `go env`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ pub struct Binaries {
     pub(crate) kube_controller_manager: PathBuf,
     pub(crate) kube_scheduler: PathBuf,
     pub(crate) kwok: PathBuf,
+    pub(crate) kstatus: PathBuf,
     pub(crate) stages: Vec<PathBuf>,
     pub(crate) kubectl: PathBuf,
 }
@@ -45,6 +46,8 @@ const KUBERNETES: &[Package] = &[
 ];
 const KUBECTL: &[Package] = &[package("k8s.io/kubernetes/cmd/kubectl", "kubectl", "kubectl")];
 const KWOK: &[Package] = &[package("sigs.k8s.io/kwok/cmd/kwok", "kwok", "kwok")];
+/// The one main package of ours.
+const KSTATUS: &[Package] = &[package(".", "kstatus", "kstatus")];
 
 /// Nodes become Ready and renew their leases; scheduled Pods run at once; Jobs' Pods succeed.
 const STAGES: &[&str] = &[
@@ -70,6 +73,8 @@ impl Binaries {
         kubernetes.ensure(KUBERNETES, report)?;
         let kwok = Module::open(modules.join("kwok"), &cache)?;
         kwok.ensure(KWOK, report)?;
+        let kstatus = Module::open(modules.join("kstatus"), &cache)?;
+        kstatus.ensure(KSTATUS, report)?;
         let kubectl = match kubectl_on_path() {
             Some(path) => path,
             None => {
@@ -82,6 +87,7 @@ impl Binaries {
             kube_apiserver: kubernetes.entry.join("kube-apiserver"),
             kube_controller_manager: kubernetes.entry.join("kube-controller-manager"),
             kube_scheduler: kubernetes.entry.join("kube-scheduler"),
+            kstatus: kstatus.entry.join("kstatus"),
             stages: kwok.stages()?,
             kwok: kwok.entry.join("kwok"),
             kubectl,
@@ -108,10 +114,12 @@ impl Module {
             fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
         };
         let (go_mod, go_sum) = (read("go.mod")?, read("go.sum")?);
+        let main = folder.join("main.go").is_file().then(|| read("main.go")).transpose()?;
         let flags = flags(&go_mod);
         let toolchain = go::toolchain(&folder)?;
-        let key =
-            cache::key(&[go_mod.as_bytes(), go_sum.as_bytes(), flags.join("\0").as_bytes(), toolchain.as_bytes()]);
+        let linked = flags.join("\0");
+        let parts = [&go_mod, &go_sum, &linked, &toolchain].into_iter().chain(&main);
+        let key = cache::key(&parts.map(String::as_bytes).collect::<Vec<_>>());
         let name = folder.file_name().expect("the folder has a name").to_string_lossy();
         let entry = cache.join(format!("{name}-{key}"));
         Ok(Self { folder, flags, entry })

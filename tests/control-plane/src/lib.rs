@@ -1,7 +1,7 @@
 //! A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok,
 //! built from Go modules and run as plain processes, for tests, the demo and the benchmarks.
 //!
-//! [`Binaries::ensure`] builds the three `go.mod` files beside this crate into cached binaries; [`ControlPlane::start`]
+//! [`Binaries::ensure`] builds the `go.mod` files beside this crate into cached binaries; [`ControlPlane::start`]
 //! runs them on free ports with identities of its own, and ends them however this process ends. A test gets a
 //! kubeconfig, a `kubectl`, and the API server's audit log.
 //!
@@ -13,6 +13,7 @@ mod cache;
 mod component;
 mod go;
 mod identity;
+pub mod kstatus;
 mod layout;
 mod plane;
 mod process;

@@ -98,7 +98,7 @@ fn inspect_shows_what_the_host_would_serve() {
         "owns   Pod (v1), replaced when changed",
         "podsets.app.example.com (namespaced; v1alpha1)",
         "64.00 MiB of memory, 1000 ms",
-        "reads objects of the kinds that its manifest declares\n    mortise:host/cluster@0.1.0",
+        "reads objects of the kinds that its manifest declares\n    mortise:host/cluster@0.2.0",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
@@ -106,7 +106,7 @@ fn inspect_shows_what_the_host_would_serve() {
     assert_eq!(json["digest"], json!(digest));
     assert_eq!(json["sizes"]["componentBytes"], json!(podset_bytes().len()));
     assert_eq!(json["manifest"]["controllers"][0]["for"]["kind"], "PodSet", "{json:#}");
-    assert!(json["imports"].as_array().unwrap().contains(&json!("mortise:host/cluster@0.1.0")), "{json:#}");
+    assert!(json["imports"].as_array().unwrap().contains(&json!("mortise:host/cluster@0.2.0")), "{json:#}");
 }
 
 /// The host's peak memory, in MiB.
