@@ -20,8 +20,8 @@ use crate::object::{Kind, Name, Object, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
-pub(crate) use self::answers::Answer;
-use self::answers::Answers;
+pub(crate) use self::answers::{Answer, KeptAnswer};
+use self::answers::{Answers, State};
 pub use self::change::Change;
 use self::listing::{Recent, Seen, Tombstones};
 use self::table::Table;
@@ -207,6 +207,7 @@ impl Store {
             self.first_change = self.first_change.max(table.changes + 1);
         }
         self.writing.remove(kind);
+        self.answers.forget(kind);
     }
 
     /// An immutable snapshot of all kinds.
@@ -377,13 +378,17 @@ impl Snapshot {
         objects.into_iter().flatten().take(most)
     }
 
-    /// The answer to a query that was evaluated in this state of its kind, for this call or another.
-    pub(crate) fn answer(&self, query: &CompiledQuery) -> Option<Answer> {
-        self.answers.get(query, self.changes(&query.kind))
+    /// The answer to a query that another call evaluated in this state of its kind.
+    pub(crate) fn kept_answer(&self, query: &CompiledQuery) -> Option<KeptAnswer> {
+        self.answers.get(query, self.state(&query.kind))
     }
 
-    pub(crate) fn keep_answer(&self, query: &Arc<CompiledQuery>, answer: &Answer) {
-        self.answers.keep(query, self.changes(&query.kind), answer);
+    pub(crate) fn keep_answer(&self, query: &Arc<CompiledQuery>, answer: Answer) {
+        self.answers.keep(query, self.state(&query.kind), answer);
+    }
+
+    fn state(&self, kind: &Kind) -> State {
+        self.table(kind).map_or_else(State::default, |table| (table.changes, table.completed_indexes))
     }
 
     /// Whether the kind was listed completely; before that, an absent object may exist.

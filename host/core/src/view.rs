@@ -15,7 +15,7 @@ use crate::dependencies::{Dependencies, Dependency};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
-use crate::store::{Answer, Snapshot};
+use crate::store::{Answer, KeptAnswer, Snapshot};
 
 #[cfg(test)]
 mod tests;
@@ -123,24 +123,25 @@ impl View {
         text
     }
 
-    /// The objects that a query selects: one JSON array, ordered by namespace and name. The first of many calls that ask
-    /// the same evaluates the query for all.
-    pub fn list(&mut self, query: &Query) -> Result<Arc<str>, AccessError> {
+    /// The objects that a query selects: one JSON array, ordered by namespace and name. Calls that ask the same share
+    /// the answer.
+    pub fn list(&mut self, query: &Query) -> Result<String, AccessError> {
         self.readable(&query.kind)?;
         let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
-        let fits = |answer: &Answer| answer.text.len() as u64 <= self.access.read_bytes;
-        if let Some(Answer { text, hash, looks }) = self.snapshot.answer(&query).filter(fits) {
+        let fits = |answer: &KeptAnswer| answer.text.len() as u64 <= self.access.read_bytes;
+        if let Some(KeptAnswer { text, hash, looks }) = self.snapshot.kept_answer(&query).filter(fits) {
             self.reads.record(Dependency::List(query), hash, &self.snapshot, looks);
-            return Ok(text);
+            return Ok(String::from(&*text));
         }
         let budget = Budget::unlimited();
-        let objects = self.snapshot.select_within(&query, &budget);
-        let (text, hash) = array(objects, &query.fields, self.access.read_bytes);
-        let (text, looks) = (text.map(Arc::<str>::from), budget.spent());
+        let mut objects = 0;
+        let selected = self.snapshot.select_within(&query, &budget).inspect(|_| objects += 1);
+        let (text, hash) = array(selected, &query.fields, self.access.read_bytes);
+        let looks = budget.spent();
         if let Ok(text) = &text {
-            self.snapshot.keep_answer(&query, &Answer { text: Arc::clone(text), hash, looks });
+            self.snapshot.keep_answer(&query, Answer { text, hash, objects, looks });
         }
-        self.reads.record(Dependency::List(query.clone()), hash, &self.snapshot, looks);
+        self.reads.record(Dependency::List(query), hash, &self.snapshot, looks);
         text
     }
 

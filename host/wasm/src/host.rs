@@ -72,7 +72,7 @@ impl HostSnapshot for CallState {
 
     fn list(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<String, AccessError>> {
         let view = self.query(&handle, texts(&query))?;
-        Ok(view.list(&query.into()).map(|text| text.to_string()).map_err(AccessError::from))
+        Ok(view.list(&query.into()).map_err(AccessError::from))
     }
 
     fn keys(

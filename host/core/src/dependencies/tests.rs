@@ -3,6 +3,7 @@
 use super::recorder::FEW_DEPENDENCIES;
 use super::*;
 use crate::dependency_index::DependencyIndex;
+use crate::field_selector::FieldPath;
 use crate::object::tests::Sample;
 use crate::object::{Name, ResourceVersion};
 use crate::query::Query;
@@ -356,6 +357,18 @@ fn q4_no_hash_is_computed_again_for_kinds_that_have_not_changed() {
     assert_eq!(set.looks, 30_000);
     store.apply(Sample::new("Node", "", "n").build());
     assert!(set.looks > MAX_LOOKS && holds(&set, &store.snapshot()) && !set.is_outdated(&store, &Budget::unlimited()));
+}
+
+#[test]
+fn what_a_query_cost_before_its_index_is_not_recorded_after() {
+    let mut store = store(&(0..100).map(|number| pod(&number.to_string())).collect::<Vec<_>>());
+    let field = ("spec.nodeName".to_owned(), "n".into());
+    let query = Query { field_selector: vec![field], ..list(None, None, &[]) };
+    let looks = |store: &Store| read(&store.snapshot(), |view| assert_eq!(view.list(&query).unwrap(), "[]")).looks;
+    assert!(looks(&store) > 1_024 && store.snapshot().kept_answer(&query.compile().unwrap()).is_some());
+    store.select_field(&pods(), &FieldPath::parse("spec.nodeName").unwrap(), true);
+    store.build_indexes();
+    assert!(looks(&store) < 16);
 }
 
 #[test]

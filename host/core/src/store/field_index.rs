@@ -26,9 +26,13 @@ impl FieldIndex {
         Self { path, is_selected: true, postings: Postings::default(), next: Some(0) }
     }
 
+    pub(super) fn is_complete(&self) -> bool {
+        self.next.is_none()
+    }
+
     /// The slots whose objects may meet a requirement; None if the index is incomplete or of another field.
     pub(super) fn walk(&self, requirement: &FieldRequirement) -> Option<impl Iterator<Item = u32> + '_> {
-        let is_usable = self.next.is_none() && self.path == requirement.path;
+        let is_usable = self.is_complete() && self.path == requirement.path;
         is_usable.then(|| self.postings.walk(requirement.hash()))
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Table {
     pub(super) progress: ResourceVersion,
     /// The number of changes so far.
     pub(super) changes: u64,
+    /// The number of field indexes that were completed so far.
+    pub(super) completed_indexes: u64,
 }
 
 impl Table {
@@ -115,8 +117,13 @@ impl Table {
     /// Continues incomplete field indexes with objects of about `bytes` bytes. Returns the bytes that are left once all
     /// are complete.
     pub(super) fn build_fields(&mut self, bytes: usize) -> Option<usize> {
-        let Self { fields, objects, .. } = self;
-        fields.iter_mut().try_fold(bytes, |bytes, field| field.build(objects, bytes))
+        let Self { fields, objects, completed_indexes, .. } = self;
+        let mut incomplete = fields.iter_mut().filter(|field| !field.is_complete());
+        incomplete.try_fold(bytes, |bytes, field| {
+            let left = field.build(objects, bytes)?;
+            *completed_indexes += 1;
+            Some(left)
+        })
     }
 
     /// The budget is as in [`Self::owned`]; the field selector spends units of it too.
