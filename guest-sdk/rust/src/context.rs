@@ -3,14 +3,46 @@
 //! call.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{Failure, ReadError, ScheduleError};
-use crate::object::{ObjectKey, Resource};
+use crate::object::{CHILD_KEY_ANNOTATION, ObjectKey, Resource};
 use crate::query::Query;
-use crate::scan::{self, FromJson};
+use crate::scan::{self, FromJson, Part, Reason, Scanner, Wanted};
 use crate::view::{Inputs, View};
+
+/// What [`Context::children`] reads of a child beside its fields.
+struct ChildHeader<'a> {
+    key: Option<&'a str>,
+    deleted_at: Option<&'a str>,
+}
+
+impl ChildHeader<'_> {
+    const FIELDS: [&'static str; 2] = ["metadata.annotations[\"mortise.dev/child\"]", "metadata.deletionTimestamp"];
+    const WANTED: &'static [Wanted] = &[Wanted {
+        name: "metadata",
+        part: Part::Fields(&[
+            Wanted {
+                name: "annotations",
+                part: Part::Fields(&[Wanted { name: CHILD_KEY_ANNOTATION, part: Part::Whole(0) }]),
+            },
+            Wanted { name: "deletionTimestamp", part: Part::Whole(1) },
+        ]),
+    }];
+}
+
+impl<'a> FromJson<'a> for ChildHeader<'a> {
+    fn from_json(input: &mut Scanner<'a>) -> Result<Self, Reason> {
+        let mut found = [None; 2];
+        input.fields(Self::WANTED, &mut found)?;
+        let [key, deleted_at] = found;
+        let [key_path, deletion_path] = Self::FIELDS;
+        let key = scan::optional_text(key, key_path)?;
+        Ok(Self { key, deleted_at: scan::optional_text(deleted_at, deletion_path)? })
+    }
+}
 
 /// The inputs of one call besides the object itself. What a read returns lives as long as the context, so types may
 /// borrow from it (`&'a str` in a projection costs nothing).
@@ -38,7 +70,7 @@ use crate::view::{Inputs, View};
 ///     name: &'a str,
 /// }
 ///
-/// #[reconciler(owns("v1/ConfigMap"), reads(Node<'static>))]
+/// #[reconciler(owns("v1/ConfigMap"), reads(Node))]
 /// fn reconcile(census: &Census, cx: &Context) -> Result<Outcome, Failure> {
 ///     let config: Config = cx.config()?;
 ///     let nodes = cx.list(&Query::<Node>::new().selector(&census.spec.label).limit(config.most))?;
@@ -71,6 +103,52 @@ impl Context {
     /// When the kind is not declared in `owns(...)`, may not be read, or does not fit `T`.
     pub fn owned<'cx, T: Resource + FromJson<'cx>>(&'cx self) -> Result<Vec<T>, ReadError> {
         self.owned_of_kind(T::API_VERSION, T::KIND, T::FIELDS)
+    }
+
+    /// The children of the kind of `T` by their keys in the outcome. Of two children with one key, a new one and its
+    /// predecessor that is being deleted, it has the new one. Objects that are not of the host's making have no key.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// #[resource(group = "example.com", version = "v1", kind = "BlueGreen")]
+    /// struct BlueGreenSpec {}
+    ///
+    /// #[derive(Projection)]
+    /// #[projection("apps/v1/ReplicaSet")]
+    /// struct ReplicaSet {
+    ///     #[field("status.readyReplicas")]
+    ///     ready: Option<u32>,
+    /// }
+    ///
+    /// #[reconciler(owns(ReplicaSet))]
+    /// fn reconcile(_: &BlueGreen, cx: &Context) -> Result<Outcome, Failure> {
+    ///     let sets = cx.children::<ReplicaSet>()?;
+    ///     let is_green_up = sets.get("green").is_some_and(|green| green.ready.is_some_and(|ready| ready > 0));
+    ///     Ok(Outcome::new().ready(is_green_up, "Green", "see the ReplicaSets"))
+    /// }
+    ///
+    /// let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
+    /// let owner = BlueGreen::new("web", BlueGreenSpec {});
+    /// let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "status": {"readyReplicas": 1}});
+    /// cluster.add_child(&owner, "green", &set);
+    /// assert!(cluster.reconcile(&owner).unwrap().is_ready());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Context::owned`].
+    pub fn children<'cx, T: Resource + FromJson<'cx>>(&'cx self) -> Result<BTreeMap<&'cx str, T>, ReadError> {
+        let mut fields = T::FIELDS.to_vec();
+        if !fields.is_empty() {
+            fields.extend(ChildHeader::FIELDS.iter().filter(|field| !T::FIELDS.contains(field)));
+        }
+        let text = self.texts.keep(self.view.owned(T::API_VERSION, T::KIND, &fields)?);
+        let headers: Vec<ChildHeader> = scan::read_list(text).map_err(|reason| shape(T::KIND, reason))?;
+        let objects: Vec<T> = scan::read_list(text).map_err(|reason| shape(T::KIND, reason))?;
+        let (old, new): (Vec<_>, Vec<_>) =
+            headers.iter().zip(objects).partition(|(header, _)| header.deleted_at.is_some());
+        Ok(old.into_iter().chain(new).filter_map(|(header, object)| Some((header.key?, object))).collect())
     }
 
     /// As [`Context::owned`], with the kind as text and the fields to keep (none: whole objects); for types that do not

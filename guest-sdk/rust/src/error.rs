@@ -1,12 +1,28 @@
 //! Errors of a plugin: a read that the host refused, an invalid schedule, a reconcile without an outcome. A panic is
 //! none of these: it traps, and the host reports it as a fault.
 
+use std::error::Error;
 use std::fmt;
 
 use crate::bindings::mortise::host::cluster::AccessError;
 
 /// Why a reconcile has no outcome. What the object's owner should know belongs in a condition of an [`Outcome`]
 /// instead; a failure is for what keeps the plugin from working at all.
+///
+/// `?` turns any error into a terminal failure, because a function of its inputs fails again until they change. A
+/// [`ReadError::Denied`], also as the source of another error, becomes [`Failure::Retry`]. The message is the error's,
+/// followed by its sources.
+///
+/// ```
+/// use mortise_sdk::Failure;
+///
+/// fn replicas(annotation: &str) -> Result<u32, Failure> {
+///     Ok(annotation.parse::<u32>()?)
+/// }
+/// assert_eq!(replicas("many"), Err(Failure::terminal("invalid digit found in string")));
+/// ```
+///
+/// A `Failure` is itself no [`std::error::Error`]; it ends a reconcile and is not the source of other errors.
 ///
 /// [`Outcome`]: crate::Outcome
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +43,24 @@ impl Failure {
     /// A failure that stays until an input changes.
     pub fn terminal(message: impl Into<String>) -> Self {
         Self::Terminal(message.into())
+    }
+
+    /// Not generic, so that a component has it once. Many errors name their source in their own message; it is not
+    /// repeated then.
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut message = error.to_string();
+        let mut is_temporary = false;
+        let mut next = Some(error);
+        while let Some(error) = next {
+            is_temporary |= matches!(error.downcast_ref(), Some(ReadError::Denied(_)));
+            let text = error.to_string();
+            if !message.contains(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            next = error.source();
+        }
+        if is_temporary { Self::Retry(message) } else { Self::Terminal(message) }
     }
 
     /// The message.
@@ -79,14 +113,11 @@ impl fmt::Display for ReadError {
     }
 }
 
-impl std::error::Error for ReadError {}
+impl Error for ReadError {}
 
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Denied(_) => Self::Retry(error.to_string()),
-            _ => Self::Terminal(error.to_string()),
-        }
+impl<E: Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::of(&error)
     }
 }
 
@@ -108,13 +139,28 @@ impl fmt::Display for ScheduleError {
     }
 }
 
-impl std::error::Error for ScheduleError {}
+impl Error for ScheduleError {}
 
-impl From<ScheduleError> for Failure {
-    fn from(error: ScheduleError) -> Self {
-        Self::Terminal(error.0)
+/// An invalid value of one of Kubernetes' types, such as a [`crate::Quantity`]: a sentence that quotes it and says what
+/// is wrong. The owner of the object usually wrote it, so the sentence belongs in a condition; `?` turns it into a
+/// terminal [`Failure`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ValueError(pub(crate) String);
+
+impl ValueError {
+    /// The sentence.
+    pub fn message(&self) -> &str {
+        &self.0
     }
 }
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for ValueError {}
 
 impl From<AccessError> for ReadError {
     fn from(error: AccessError) -> Self {
@@ -124,5 +170,47 @@ impl From<AccessError> for ReadError {
             AccessError::TooLarge(limit) => Self::TooLarge(limit),
             AccessError::Invalid(why) => Self::Invalid(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Wrapped(&'static str, ReadError);
+
+    impl fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Wrapped {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.1)
+        }
+    }
+
+    fn failure(error: impl Error + 'static) -> Failure {
+        let fail = || -> Result<(), Failure> { Err(error)? };
+        fail().unwrap_err()
+    }
+
+    #[test]
+    fn a_denied_read_is_retried_and_any_other_error_is_terminal() {
+        let denied = ReadError::Denied("v1/Pod is not listed yet".to_owned());
+        let why = "the read was denied: v1/Pod is not listed yet";
+        assert_eq!(failure(denied.clone()), Failure::retry(why));
+        assert_eq!(failure(Wrapped("no pods", denied)), Failure::Retry(["no pods: ", why].concat()));
+        assert_eq!(failure(ReadError::Undeclared("add v1/Pod".to_owned())), Failure::terminal("add v1/Pod"));
+        assert_eq!(failure(ScheduleError("\"x\" is no zone".to_owned())), Failure::terminal("\"x\" is no zone"));
+        assert_eq!(failure("x".parse::<u8>().unwrap_err()), Failure::terminal("invalid digit found in string"));
+    }
+
+    #[test]
+    fn a_source_that_the_message_contains_is_not_repeated() {
+        let error = Wrapped("cannot count: add v1/Pod", ReadError::Undeclared("add v1/Pod".to_owned()));
+        assert_eq!(failure(error), Failure::terminal("cannot count: add v1/Pod"));
     }
 }

@@ -78,6 +78,13 @@ impl<T: Serialize + ?Sized> From<&T> for Json {
     }
 }
 
+/// For [`crate::json!`] in place: `Child::new("config", json!({...}))`.
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self::new(&value)
+    }
+}
+
 /// Any JSON, as its text: for parts of a spec that a plugin passes on unparsed. Its schema is
 /// `x-kubernetes-preserve-unknown-fields`.
 ///
@@ -147,5 +154,17 @@ impl JsonSchema for RawJson {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         true.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Child, Json, json};
+
+    #[test]
+    fn a_tree_is_taken_by_value_as_by_reference() {
+        let tree = json!({"data": {"text": "hello"}});
+        assert_eq!(Child::new("a", &tree), Child::new("a", tree.clone()));
+        assert_eq!(Json::from(tree).text(), Ok(r#"{"data":{"text":"hello"}}"#));
     }
 }

@@ -153,7 +153,7 @@
 //!
 //! # Cleaning up
 //!
-//! With `finalize` among the arguments of [`macro@reconciler`] the host keeps a finalizer on the object: a deleted
+//! With `finalize = true` among the arguments of [`macro@reconciler`] the host keeps a finalizer on the object: a deleted
 //! object exists until the function returns [`Outcome::finalized`]. Children need no finalizer: Kubernetes collects
 //! them with their owner.
 //!
@@ -168,7 +168,7 @@
 //!     node: String,
 //! }
 //!
-//! #[reconciler(reads("v1/Node"), writes("v1/Node", "patch"), finalize)]
+//! #[reconciler(reads("v1/Node"), writes("v1/Node", "patch"), finalize = true)]
 //! fn reconcile(cordon: &Cordon, cx: &Context) -> Result<Outcome, Failure> {
 //!     let deleted = cordon.metadata.is_being_deleted();
 //!     let node = ObjectKey::new("v1", "Node", None, &cordon.spec.node);
@@ -221,6 +221,7 @@ pub mod admission_bindings;
 mod arena;
 #[doc(hidden)]
 pub mod bindings;
+mod conditions;
 mod context;
 mod conversion;
 #[doc(hidden)]
@@ -228,6 +229,7 @@ pub mod conversion_bindings;
 mod definition;
 mod error;
 mod export;
+mod hash;
 mod json;
 pub mod log;
 mod manifest;
@@ -242,13 +244,16 @@ mod status;
 pub mod testing;
 mod text;
 mod timestamp;
+mod values;
 mod view;
 
 pub use action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 pub use admission::{Admission, Completed, Operation, Review, Verdict, Violation};
+pub use conditions::{Conditions, ReadCondition};
 pub use context::{Context, LatestTick};
 pub use conversion::{IntoVersion, NoStatus, Version, Versioned};
-pub use error::{Failure, ReadError, ScheduleError};
+pub use error::{Failure, ReadError, ScheduleError, ValueError};
+pub use hash::stable_hash;
 pub use json::{Json, RawJson};
 pub use manifest::{Controller, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
@@ -260,6 +265,7 @@ pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};
 pub use status::Status;
 pub use timestamp::Timestamp;
+pub use values::{GoDuration, IntOrString, LabelSelector, Operator, Quantity, Requirement};
 
 /// What nearly every plugin imports.
 pub mod prelude {

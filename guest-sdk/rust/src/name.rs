@@ -1,12 +1,12 @@
 //! Names for children with a prefix that people recognize. The host names children that have no name in the outcome.
 
+use crate::hash::Hash;
+
 /// The longest name that Kubernetes accepts for most kinds.
 const MAX_NAME_BYTES: usize = 253;
 /// Letters of the hash. 27^8 is 2.8e11: among 500 children, the most of one object, two names are equal once in two
 /// million objects, and then the host refuses the outcome.
 const HASH_LETTERS: usize = 8;
-/// Kubernetes' own alphabet for generated names: no vowels, so no words, and nothing that looks alike.
-const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// `begin`, a dash and a hash of `parts`, in 253 bytes at most: `begin`, which is (the beginning of) a Kubernetes name,
 /// is cut if necessary. Equal parts give the same name in every call and every build; other parts give another name.
@@ -27,29 +27,10 @@ pub fn child_name(begin: &str, parts: &[&str]) -> String {
     // Each label of a name has to end in a letter or digit, also after the cut.
     name.push_str(cut.trim_end_matches(['.', '-']));
     name.push('-');
-    let mut hash = hash(parts);
-    for _ in 0..HASH_LETTERS {
-        let letter = hash % ALPHABET.len() as u64;
-        name.push(char::from(ALPHABET[letter as usize]));
-        hash /= ALPHABET.len() as u64;
-    }
+    let mut hash = Hash::new();
+    parts.iter().for_each(|part| hash.text(part));
+    hash.letters(HASH_LETTERS, &mut name);
     name
-}
-
-/// FNV-1a with the finalizer of MurmurHash3, which spreads it over all bits. It must never change, because names are
-/// made of it. It is a few bytes of code in every component; it need not resist attacks, since a collision gains nobody
-/// anything.
-fn hash(parts: &[&str]) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for part in parts {
-        // The length keeps ("ab", "c") and ("a", "bc") apart.
-        for byte in (part.len() as u64).to_le_bytes().iter().chain(part.as_bytes()) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::conditions::Conditions;
 use crate::definition::Definition;
 use crate::json::RawJson;
 use crate::scan::{self, Found, Part, Reason, Scanner, Wanted};
@@ -202,6 +203,11 @@ impl Object {
     /// The value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.at("metadata.annotations")?.get(name)?.as_str()
+    }
+
+    /// status.conditions; none for an object without them.
+    pub fn conditions(&self) -> Conditions {
+        self.at("status.conditions").and_then(|found| Conditions::deserialize(found).ok()).unwrap_or_default()
     }
 
     /// The key of this object as a child. A read with projected fields has to keep

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::action::Action;
@@ -57,7 +57,7 @@ pub struct Outcome<S = NoStatus> {
     pub events: Vec<Event>,
     /// Reconcile again after this long even if nothing changes; clamped to 1 s and 24 h.
     pub requeue_after: Option<Duration>,
-    /// For an object that is being deleted, of a controller that declares `finalize`: the cleanup is complete.
+    /// For an object that is being deleted, of a controller with `finalize = true`: the cleanup is complete.
     pub finalized: bool,
     of: PhantomData<fn(S)>,
 }
@@ -170,7 +170,7 @@ impl<S> Outcome<S> {
     /// use mortise_sdk::prelude::*;
     ///
     /// let node = ObjectKey::new("v1", "Node", None, "worker-1");
-    /// let outcome = Outcome::new().action(Patch::merge(node, &json!({"spec": {"unschedulable": true}})));
+    /// let outcome: Outcome = Outcome::new().action(Patch::merge(node, &json!({"spec": {"unschedulable": true}})));
     /// assert_eq!(outcome.actions.len(), 1);
     /// ```
     #[must_use]
@@ -179,8 +179,8 @@ impl<S> Outcome<S> {
         self
     }
 
-    /// Reports that the cleanup of an object that is being deleted is complete, for a controller that declares
-    /// `finalize`. The host carries the outcome's actions out and removes the finalizer. It does not write the status
+    /// Reports that the cleanup of an object that is being deleted is complete, for a controller with
+    /// `finalize = true`. The host carries the outcome's actions out and removes the finalizer. It does not write the status
     /// any more, and children are garbage collected with their owner.
     #[must_use]
     pub fn finalized(mut self) -> Self {
@@ -348,7 +348,7 @@ impl Condition {
 }
 
 /// The three states of a condition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConditionStatus {
     /// It holds.
     True,

@@ -117,10 +117,11 @@ impl<T> Query<T> {
         self
     }
 
-    /// Only objects whose labels match a label selector in Kubernetes' syntax ("tier=web,!legacy").
+    /// Only objects whose labels match a label selector: in the syntax of `kubectl get -l` ("tier=web,!legacy"), or a
+    /// [`crate::LabelSelector`] of a spec.
     #[must_use]
-    pub fn selector(mut self, selector: &str) -> Self {
-        self.selector = Some(selector.to_owned());
+    pub fn selector(mut self, selector: impl Into<String>) -> Self {
+        self.selector = Some(selector.into());
         self
     }
 

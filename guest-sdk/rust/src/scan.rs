@@ -335,14 +335,15 @@ pub fn optional<'a, T: Deserialize<'a>>(found: Option<Found<'a>>, path: &str) ->
     found.map_or(Ok(None), |found| at(path, parse(found.json)))
 }
 
-/// The string in a requested field, borrowed.
+/// The string in a requested field, borrowed from the text, or, if it has escapes, from a copy that is never freed: the
+/// instance ends with the call.
 ///
 /// # Errors
-/// When it is missing, is no string, or has escapes and cannot be borrowed.
+/// When it is missing or no string.
 #[inline]
 pub fn required_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<&'a str, Reason> {
     match found {
-        Some(found) => found.plain().ok_or_else(|| not_plain(found, path)),
+        Some(found) => found.plain().map_or_else(|| unescaped(found, path), Ok),
         None => Err(missing(path)),
     }
 }
@@ -350,7 +351,7 @@ pub fn required_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<&'a str
 /// As [`required_text`], for a field that may be missing.
 ///
 /// # Errors
-/// When it is no string, or has escapes and cannot be borrowed.
+/// When it is no string.
 #[inline]
 pub fn optional_text<'a>(found: Option<Found<'a>>, path: &str) -> Result<Option<&'a str>, Reason> {
     match found {
@@ -390,8 +391,8 @@ fn named(path: &str, reason: &str) -> Reason {
 }
 
 #[cold]
-fn not_plain(found: Found<'_>, path: &str) -> Reason {
-    named(path, &["a text without escapes is expected (String takes any), this is ", found.json].concat())
+fn unescaped<'a>(found: Found<'_>, path: &str) -> Result<&'a str, Reason> {
+    at(path, parse::<String>(found.json)).map(|text| &*text.leak())
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Reason> {

@@ -3,7 +3,10 @@
 use std::cell::OnceCell;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::conditions::Conditions;
 
 /// The status of an object, if it has one: the field `status` of a kind that declares one.
 ///
@@ -41,6 +44,19 @@ impl<T: DeserializeOwned> Status<T> {
     /// conditions yet, and the plugin is going to overwrite it anyway.
     pub fn get(&self) -> Option<&T> {
         self.value.get_or_init(|| serde_json::from_str(&self.text).ok()).as_ref()
+    }
+}
+
+impl<T> Status<T> {
+    /// The conditions that the plugin and the host wrote last; none in a test that made the status.
+    pub fn conditions(&self) -> Conditions {
+        #[derive(Deserialize)]
+        struct WithConditions {
+            #[serde(default)]
+            conditions: Conditions,
+        }
+        serde_json::from_str(&self.text)
+            .map_or_else(|_| Conditions::default(), |status: WithConditions| status.conditions)
     }
 }
 

@@ -39,10 +39,16 @@ struct Deployment<'a> {
 }
 
 #[reconciler(
-    owns(Deployment<'static>, update = "recreate"), owns("v1/Pod"), reads("v1/Node", "v1/ConfigMap"),
-    owns("v1/Secret", update = "rolling_recreate", max_unavailable = 3), owns("v1/Service", update = "rolling_recreate"),
+    owns(Deployment, update = "recreate"),
+    owns("v1/Pod"),
+    reads("v1/Node", "v1/ConfigMap"),
+    owns("v1/Secret", update = "rolling_recreate", max_unavailable = 3),
+    owns("v1/Service", update = "rolling_recreate"),
     owns("v1/Endpoints", update = "on_delete"),
-    concurrency = 4, limits(memory_bytes = 1048576, deadline_ms = 250), name = "sites", version = "9.9.9"
+    concurrency = 4,
+    limits(memory_bytes = 1048576, deadline_ms = 250),
+    name = "sites",
+    version = "9.9.9"
 )]
 fn reconcile(site: &Site, cx: &Context) -> Result<Outcome<SiteStatus>, Failure> {
     let deployments: Vec<Deployment> = cx.owned()?;

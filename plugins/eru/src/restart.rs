@@ -43,7 +43,7 @@ struct Other<'a> {
 /// Reason and message of why nothing is restarted.
 type Obstacle = (&'static str, String);
 
-#[controller(reads(Target<'static>), writes("apps/v1/Deployment", "patch"))]
+#[controller(reads(Target), writes("apps/v1/Deployment", "patch"))]
 pub(crate) fn restart(eru: &Eru, cx: &Context) -> Result<Outcome<EruStatus>, Failure> {
     let (now, name) = (cx.now_unix_ms(), &eru.spec.deployment);
     let namespace = eru.metadata.namespace.as_deref();

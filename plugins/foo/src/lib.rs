@@ -61,7 +61,7 @@ struct Deployment<'a> {
 /// The longest value of a label; a Foo's name is one.
 const MAX_LABEL_BYTES: usize = 63;
 
-#[reconciler(owns(Deployment<'static>))]
+#[reconciler(owns(Deployment))]
 fn reconcile(foo: &Foo, cx: &Context) -> Result<Outcome<FooStatus>, Failure> {
     let FooSpec { deployment_name, replicas } = &foo.spec;
     let owned: Vec<Deployment> = cx.owned()?;

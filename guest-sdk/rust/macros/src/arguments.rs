@@ -4,7 +4,7 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, LitInt, LitStr, Result, Token, parenthesized};
+use syn::{Error, LitBool, LitInt, LitStr, Result, Token, parenthesized};
 
 /// Parses all arguments. `each` gets a known name and parses what follows it.
 pub(crate) fn read(
@@ -13,10 +13,11 @@ pub(crate) fn read(
     mut each: impl FnMut(&Ident, ParseStream<'_>) -> Result<()>,
 ) -> Result<()> {
     while !input.is_empty() {
-        let name = Ident::parse_any(input)?;
+        let one_of = || format!("it is one of: {}", known.join(", "));
+        let name = Ident::parse_any(input)
+            .map_err(|error| Error::new(error.span(), format!("expected the name of an argument; {}", one_of())))?;
         if !known.iter().any(|known| name == known) {
-            let message = format!("unknown argument `{name}`; it is one of: {}", known.join(", "));
-            return Err(Error::new(name.span(), message));
+            return Err(Error::new(name.span(), format!("unknown argument `{name}`; {}", one_of())));
         }
         each(&name, input)?;
         if !input.is_empty() {
@@ -31,6 +32,11 @@ pub(crate) fn value<T: Parse>(name: &Ident, input: ParseStream<'_>, example: &st
     let wanted = || Error::new(name.span(), format!("write it as `{name} = {example}`"));
     input.parse::<Token![=]>().map_err(|_| wanted())?;
     input.parse().map_err(|_| wanted())
+}
+
+/// A flag: `finalize`, or `finalize = true`.
+pub(crate) fn flag(name: &Ident, input: ParseStream<'_>) -> Result<bool> {
+    if input.peek(Token![=]) { value::<LitBool>(name, input, "true").map(|flag| flag.value) } else { Ok(true) }
 }
 
 /// The string that follows `name =`.

@@ -56,8 +56,8 @@ pub fn custom_resource(input: TokenStream) -> TokenStream {
 ///
 /// Every field has its path. Dots separate names; a name that contains dots is written in brackets and quotes:
 /// `metadata.annotations["example.com/owner"]`. `child_key` is the key of a child. A field that may be missing is an
-/// `Option`; if another field is missing, the read fails with an error that names its path. Fields may borrow (`&'a
-/// str`) strings without escapes, such as names and phases; use `String` for free text.
+/// `Option`; if another field is missing, the read fails with an error that names its path. Strings may be borrowed
+/// (`&'a str`), which costs nothing; one with escapes is copied.
 #[proc_macro_derive(Projection, attributes(projection, field))]
 pub fn projection(input: TokenStream) -> TokenStream {
     finish(projection::expand(input.into()))
@@ -73,13 +73,13 @@ pub fn projection(input: TokenStream) -> TokenStream {
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `owns("v1/Pod", update = "recreate")` | a kind of children, by text or by type, and how the host changes them: "apply" (default) in place, "recreate" by deleting and creating, "rolling_recreate" likewise, a few at a time, "on_delete" not before somebody deletes them; may be repeated |
+/// | `owns("v1/Pod", update = "recreate")` | kinds of children, by text or by type, and how the host changes them: "apply" (default) in place, "recreate" by deleting and creating, "rolling_recreate" likewise, a few at a time, "on_delete" not before somebody deletes them; may be repeated |
 /// | `owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)` | how many of them may be unavailable at once, 1 unless given; a child is available when its conditions `Ready` and `Available`, if present, are true |
 /// | `reads("v1/Node", ConfigMap)` | kinds to read, by text or by type |
 /// | `labels = "tier=web,!legacy"` | reconcile only objects whose labels match, in the syntax of `kubectl get -l` |
 /// | `annotation("example.com/on", "true")` | reconcile only objects with this annotation; may be repeated, an object needs all of them |
 /// | `writes("apps/v1/Deployment", "patch", subresource = "scale")` | a kind that actions may write, and the verbs: "apply", "patch", "delete", "evict" (of "v1/Pod"); delete and evict need the kind under `reads` too, and the host sends a patch of a kind under `reads` only when it would change something; may be repeated |
-/// | `finalize` | the host keeps a finalizer on the object: it calls the function with `metadata.deletionTimestamp` set until the outcome is `finalized` |
+/// | `finalize = true` | the host keeps a finalizer on the object: it calls the function with `metadata.deletionTimestamp` set until the outcome is `finalized` |
 /// | `admission(mutate = complete, validate = check, operations("create", "delete"))` | functions that run before objects of the reconciled kind are stored: `fn complete(object: &mut PodSet, review: &Review<PodSet>)` sets defaults, `fn check(object: &PodSet, review: &Review<PodSet>) -> Verdict` checks; one of them is enough; "create" and "update" unless given; a "delete" is validated only |
 /// | `conversion(v1alpha1::Gauge, v1beta1::Gauge)` | the other versions of the reconciled kind, which are served too: types of [`derive@CustomResource`] with the same group and kind, with `From` or `TryFrom` between the specs, and between the statuses where they differ |
 /// | `concurrency = 4` | concurrent calls, 1 to 256; 8 unless given |

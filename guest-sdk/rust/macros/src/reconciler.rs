@@ -3,11 +3,12 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
+use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
 use crate::admission::Admission;
-use crate::arguments::{annotation, bounded, list, option, read, set, text, value, variant};
+use crate::arguments::{annotation, bounded, flag, list, option, read, set, text, value, variant};
 use crate::conversion::Versions;
 use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
@@ -107,7 +108,7 @@ fn primary(function: &ItemFn) -> Result<Type> {
 impl Arguments {
     fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
         match name.to_string().as_str() {
-            "owns" => self.owns.push(list(name, input, owned)?),
+            "owns" => self.owns.extend(list(name, input, owned)?),
             "reads" => {
                 let kinds = list(name, input, |input| {
                     input.parse_terminated(<KindName as syn::parse::Parse>::parse, Token![,])
@@ -115,7 +116,7 @@ impl Arguments {
                 self.reads.extend(kinds);
             }
             "writes" => self.writes.push(list(name, input, written)?),
-            "finalize" => set(&mut self.finalize, name, true)?,
+            "finalize" => set(&mut self.finalize, name, flag(name, input)?)?,
             "labels" => set(&mut self.labels, name, text(name, input)?)?,
             "annotation" => {
                 let (key, value) = list(name, input, annotation)?;
@@ -183,11 +184,18 @@ impl Arguments {
     }
 }
 
-fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
-    let kind: KindName = input.parse()?;
+/// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, and how the host changes their children.
+fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
+    let mut kinds: Vec<KindName> = vec![input.parse()?];
     let (mut update, mut max_unavailable) = (None, None);
-    if !input.is_empty() {
+    while !input.is_empty() {
         input.parse::<Token![,]>()?;
+        if !(input.peek(Ident::peek_any) && input.peek2(Token![=])) {
+            if !input.is_empty() {
+                kinds.push(input.parse()?);
+            }
+            continue;
+        }
         read(input, &["update", "max_unavailable"], |name, input| match name.to_string().as_str() {
             "update" => set(&mut update, name, text(name, input)?),
             _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
@@ -200,7 +208,7 @@ fn owned(input: ParseStream<'_>) -> Result<TokenStream> {
         return Err(Error::new(span, format!("`max_unavailable` belongs to update = {ROLLING:?}")));
     }
     let update = option(update.map(|text| update_of(&text, max_unavailable)).transpose()?);
-    Ok(quote!(::mortise_sdk::Owned { kind: #kind, update: #update }))
+    Ok(kinds.iter().map(|kind| quote!(::mortise_sdk::Owned { kind: #kind, update: #update })).collect())
 }
 
 fn update_of(text: &LitStr, max_unavailable: Option<(u32, Span)>) -> Result<TokenStream> {

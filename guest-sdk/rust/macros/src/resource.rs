@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Attribute, DeriveInput, Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Type};
 
-use crate::arguments::{annotation, list, option, read, set, text, value};
+use crate::arguments::{annotation, flag, list, option, read, set, text, value};
 
 const ARGUMENTS: [&str; 12] = [
     "group",
@@ -66,7 +66,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 fn object(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> TokenStream {
     let (visibility, spec) = (&input.vis, &input.ident);
     let about = format!("An object of the kind {kind}, whose spec is [`{spec}`].");
-    let metadata = if arguments.cluster.is_some() {
+    let metadata = if arguments.cluster == Some(true) {
         quote!(::mortise_sdk::ObjectMeta::named(name))
     } else {
         quote!(::mortise_sdk::ObjectMeta::named(name).in_namespace("default"))
@@ -169,7 +169,7 @@ fn resource(input: &DeriveInput, kind: &Ident, arguments: &Arguments) -> Result<
         None => quote!(::mortise_sdk::NoStatus),
     };
     let (short_names, categories) = (&arguments.short_names, &arguments.categories);
-    let namespaced = arguments.cluster.is_none();
+    let namespaced = arguments.cluster != Some(true);
     let description = doc_text(&input.attrs);
     let scale = option(arguments.scale.as_ref());
     let age = column_tokens("Age", "date", ".metadata.creationTimestamp", 0, "");
@@ -284,7 +284,7 @@ impl Arguments {
             "singular" => set(&mut self.singular, name, text(name, input)?)?,
             "short_name" => self.short_names.push(text(name, input)?),
             "category" => self.categories.push(text(name, input)?),
-            "cluster" => set(&mut self.cluster, name, true)?,
+            "cluster" => set(&mut self.cluster, name, flag(name, input)?)?,
             "annotation" => {
                 let (key, value) = list(name, input, annotation)?;
                 let key = key.value();
@@ -329,7 +329,7 @@ fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {
         "type" => set(&mut kind, name, column_type(name, input)?),
         "path" => set(&mut at, name, path(name, input)?),
         "description" => set(&mut description, name, text(name, input)?),
-        _ => set(&mut wide, name, true),
+        _ => set(&mut wide, name, flag(name, input)?),
     })?;
     let (Some(title), Some(at)) = (title, at) else {
         let example = "column(name = \"Desired\", path = \".spec.replicas\", type = \"integer\")";
@@ -338,7 +338,7 @@ fn column(span: Span, input: ParseStream<'_>) -> Result<(String, TokenStream)> {
     let kind = kind.map_or_else(|| "string".to_owned(), |kind| kind.value());
     let description = description.map_or_else(String::new, |text| text.value());
     let title = title.value();
-    let tokens = column_tokens(&title, &kind, &at.value(), i32::from(wide.is_some()), &description);
+    let tokens = column_tokens(&title, &kind, &at.value(), i32::from(wide == Some(true)), &description);
     Ok((title, tokens))
 }
 

@@ -86,6 +86,25 @@ fn a_kind_is_version_and_kind() {
 }
 
 #[test]
+fn owns_takes_several_kinds_with_one_update() {
+    let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
+    for (attribute, update) in [
+        (quote!(owns(Deployment, "v1/Service")), "None"),
+        (quote!(owns(Deployment, "v1/Service",)), "None"),
+        (quote!(owns(Deployment, "v1/Service", update = "recreate")), "Recreate"),
+    ] {
+        let text = text(attribute);
+        let owns = text.split_once("owns : & [").unwrap().1.split_once("] , reads").unwrap().0;
+        assert_eq!((owns.matches("Owned").count(), owns.matches(update).count()), (2, 2), "{owns}");
+        assert!(owns.contains("Deployment as") && owns.contains("\"Service\""), "{owns}");
+    }
+    let one = text(quote!(owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)));
+    assert!(one.contains("max_unavailable : 2u32"), "{one}");
+    let misplaced = reconciler_error(quote!(owns("v1/Pod", update = "apply", "v1/Service")), good());
+    assert_eq!(misplaced, "expected the name of an argument; it is one of: update, max_unavailable");
+}
+
+#[test]
 fn writes_takes_a_kind_and_verbs() {
     let good_ones = [
         quote!(writes("apps/v1/Deployment", "patch")),
@@ -113,7 +132,9 @@ fn writes_takes_a_kind_and_verbs() {
 fn finalize_is_a_flag() {
     let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
     assert!(text(quote!(finalize, concurrency = 2)).contains("finalize : true"));
-    assert!(text(quote!()).contains("finalize : false"));
+    assert!(text(quote!(finalize = true)).contains("finalize : true"));
+    assert!(text(quote!()).contains("finalize : false") && text(quote!(finalize = false)).contains("finalize : false"));
+    assert_eq!(reconciler_error(quote!(finalize = 1), good()), "write it as `finalize = true`");
     assert_eq!(reconciler_error(quote!(finalize, finalize), good()), "`finalize` is given twice");
 }
 

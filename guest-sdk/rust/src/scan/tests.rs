@@ -109,12 +109,14 @@ fn nonsense_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn strings_are_borrowed_unless_they_have_escapes() {
+fn strings_are_borrowed_and_copied_if_they_have_escapes() {
     assert_eq!(required_text(value("\"web\""), "a"), Ok("web"));
     assert_eq!(optional_text(value("null"), "a"), Ok(None));
     assert_eq!(required_text(None, "metadata.name"), Err("metadata.name is missing".into()));
-    let refused = required_text(value(r#""a\nb""#), "status.message").unwrap_err();
-    assert!(refused.starts_with("status.message: a text without escapes is expected"), "{refused}");
+    assert_eq!(required_text(value(r#""a\nb""#), "a"), Ok("a\nb"));
+    assert_eq!(optional_text(value(r#""\u00e9""#), "a"), Ok(Some("\u{e9}")));
+    let refused = required_text(value("1"), "status.message").unwrap_err();
+    assert!(refused.starts_with("status.message: invalid type: integer `1`, expected a string"), "{refused}");
     assert_eq!(required::<String>(value(r#""a\nb""#), "a"), Ok("a\nb".into()));
     assert!(required::<u8>(value("300"), "spec.n").unwrap_err().starts_with("spec.n: "));
 }
