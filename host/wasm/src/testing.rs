@@ -106,7 +106,10 @@ const TEMPLATE: &str = r#"
   (import "mortise:plugin/desired@$VERSION" (instance $desired
     (type $key' (record (field "api-version" string) (field "kind" string) (field "namespace" (option string))
       (field "name" string)))
-    (type $child' (record (field "key" string) (field "object" string)))
+    (type $handling' (enum "managed" "create-once" "keep"))
+    (export "handling" (type $handling (eq $handling')))
+    (type $child' (record (field "key" string) (field "object" string) (field "handling" $handling)
+      (field "or-skip" bool) (field "group" u32) (field "exact" (list string))))
     (export "child" (type $child (eq $child')))
     (type $apply' (record (field "object" string) (field "force" bool)))
     (export "apply" (type $apply (eq $apply')))

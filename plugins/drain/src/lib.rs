@@ -177,7 +177,11 @@ fn drain(maintenance: &NodeMaintenance, node: &Node, cx: &Context) -> Result<Out
 }
 
 /// Uncordons the node, or hands it over to another NodeMaintenance of the same node.
-fn give_back(maintenance: &NodeMaintenance, node: Option<&Node>, cx: &Context) -> Result<Outcome<NodeMaintenanceStatus>, Failure> {
+fn give_back(
+    maintenance: &NodeMaintenance,
+    node: Option<&Node>,
+    cx: &Context,
+) -> Result<Outcome<NodeMaintenanceStatus>, Failure> {
     let own = &maintenance.metadata.name;
     let Some(node) = node.filter(|node| node.is_cordoned_by(own)) else { return Ok(Outcome::new().finalized()) };
     let others: Vec<Other> = cx.list(&Query::<Other>::new().field("spec.nodeName", &node.metadata.name))?;

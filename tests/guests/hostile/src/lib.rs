@@ -1,8 +1,8 @@
 //! A guest that does what a host must survive: `spec.mode` selects the misbehaviour. `ok` behaves, so that a test can
 //! see that the host still works.
 
-use mortise_sdk::prelude::*;
 use mortise_sdk::info;
+use mortise_sdk::prelude::*;
 
 /// Misbehaves by its mode.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
