@@ -1,9 +1,51 @@
-//! Conditions as a plugin reads them, of its own object or of others; those that it writes are in `outcome.rs`.
+//! Conditions: those that a plugin writes, and those that it reads, of its own object or of others.
 
 use serde::Deserialize;
 
-use crate::outcome::ConditionStatus;
 use crate::timestamp::Timestamp;
+
+/// A condition of the reconciled object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// Its type, a CamelCase word: "Ready". "Stalled" and "Evicting" are the host's. The host adds "Reconciling" beside
+    /// a "Ready" that is not true, unless the outcome has one.
+    pub name: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// Why, in one CamelCase word of letters, digits and underscores, 1 to 128 bytes.
+    pub reason: String,
+    /// Why, for a person; may be empty.
+    pub message: String,
+}
+
+impl Condition {
+    /// A condition that is true (`true`), false (`false`) or unknown ([`ConditionStatus::Unknown`]).
+    pub fn new(
+        name: impl Into<String>,
+        status: impl Into<ConditionStatus>,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { name: name.into(), status: status.into(), reason: reason.into(), message: message.into() }
+    }
+}
+
+/// The three states of a condition.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
 
 /// The conditions of an object, `status.conditions`.
 ///

@@ -45,20 +45,20 @@ impl Failure {
         Self::Terminal(message.into())
     }
 
-    /// Not generic, so that a component has it once. Many errors name their source in their own message; it is not
-    /// repeated then.
-    fn of(error: &(dyn Error + 'static)) -> Self {
-        let mut message = error.to_string();
-        let mut is_temporary = false;
-        let mut next = Some(error);
-        while let Some(error) = next {
-            is_temporary |= matches!(error.downcast_ref(), Some(ReadError::Denied(_)));
-            let text = error.to_string();
-            if !message.contains(&text) {
+    /// Generic, so that an error without a source takes no code for sources. Many errors end with their source's message;
+    /// it is not repeated then.
+    fn of<E: Error + 'static>(error: &E) -> Self {
+        let is_denied = |error: &(dyn Error + 'static)| matches!(error.downcast_ref(), Some(ReadError::Denied(_)));
+        let (mut message, mut is_temporary) = (error.to_string(), is_denied(error));
+        let mut next = error.source();
+        while let Some(source) = next {
+            is_temporary |= is_denied(source);
+            let text = source.to_string();
+            if !message.ends_with(&text) {
                 message.push_str(": ");
                 message.push_str(&text);
             }
-            next = error.source();
+            next = source.source();
         }
         if is_temporary { Self::Retry(message) } else { Self::Terminal(message) }
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_the_message_contains_is_not_repeated() {
+    fn a_source_that_the_message_ends_with_is_not_repeated() {
         let error = Wrapped("cannot count: add v1/Pod", ReadError::Undeclared("add v1/Pod".to_owned()));
         assert_eq!(failure(error), Failure::terminal("cannot count: add v1/Pod"));
     }

@@ -6,9 +6,10 @@ use serde_json::Value;
 use crate::action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 use crate::bindings::mortise::host::objects;
 use crate::bindings::mortise::plugin::desired;
+use crate::conditions::{Condition, ConditionStatus};
 use crate::error::Failure;
 use crate::object::ObjectKey;
-use crate::outcome::{Child, Condition, ConditionStatus, Event, Handling, Outcome, Severity};
+use crate::outcome::{Child, Event, Handling, Outcome, Severity};
 
 #[cfg(target_arch = "wasm32")]
 use crate::admission::{Operation, Request, Violation};

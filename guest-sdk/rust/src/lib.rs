@@ -249,7 +249,7 @@ mod view;
 
 pub use action::{Action, Apply, Delete, Patch, PatchKind, Propagation};
 pub use admission::{Admission, Completed, Operation, Review, Verdict, Violation};
-pub use conditions::{Conditions, ReadCondition};
+pub use conditions::{Condition, ConditionStatus, Conditions, ReadCondition};
 pub use context::{Context, LatestTick};
 pub use conversion::{IntoVersion, NoStatus, Version, Versioned};
 pub use error::{Failure, ReadError, ScheduleError, ValueError};
@@ -259,7 +259,7 @@ pub use manifest::{Controller, Limits, Owned, Plugin, Predicate, Update, Verb, W
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{CHILD_KEY_ANNOTATION, HasStatus, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};
-pub use outcome::{Child, Condition, ConditionStatus, Event, Handling, MAX_CHILDREN, Outcome, Severity};
+pub use outcome::{Child, Event, Handling, MAX_CHILDREN, Outcome, Severity};
 pub use query::{FieldValue, Query};
 pub use scan::{FromJson, Scanner};
 pub use serde_json::{Value, json};

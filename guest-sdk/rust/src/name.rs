@@ -4,8 +4,8 @@ use crate::hash::Hash;
 
 /// The longest name that Kubernetes accepts for most kinds.
 const MAX_NAME_BYTES: usize = 253;
-/// Letters of the hash. 27^8 is 2.8e11: among 500 children, the most of one object, two names are equal once in two
-/// million objects, and then the host refuses the outcome.
+/// Letters of the hash. 27^8 is 2.8e11: of 5,000 children of one object, the most, with equal beginnings, two names are
+/// equal once in 22,000 objects, and then the host refuses the outcome.
 const HASH_LETTERS: usize = 8;
 
 /// `begin`, a dash and a hash of `parts`, in 253 bytes at most: `begin`, which is (the beginning of) a Kubernetes name,

@@ -3,17 +3,18 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::action::Action;
+use crate::conditions::Condition;
 use crate::conversion::NoStatus;
 use crate::json::Json;
 use crate::object::{ObjectKey, Resource};
 
 /// The most children of one object. A plugin whose spec has a count should report a larger one in a condition instead
 /// of returning more children.
-pub const MAX_CHILDREN: usize = 500;
+pub const MAX_CHILDREN: usize = 5_000;
 
 /// The result of one reconcile. Start with [`Outcome::children`], which states the whole desired set, or with
 /// [`Outcome::new`], which does not change children; then add to it.
@@ -319,49 +320,6 @@ pub enum Handling {
     CreateOnce,
     /// See [`Child::keep`].
     Keep,
-}
-
-/// A condition of the reconciled object.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Condition {
-    /// Its type, a CamelCase word: "Ready". "Stalled" and "Evicting" are the host's. The host adds "Reconciling" beside
-    /// a "Ready" that is not true, unless the outcome has one.
-    pub name: String,
-    /// Whether it holds.
-    pub status: ConditionStatus,
-    /// Why, in one CamelCase word of letters, digits and underscores, 1 to 128 bytes.
-    pub reason: String,
-    /// Why, for a person; may be empty.
-    pub message: String,
-}
-
-impl Condition {
-    /// A condition that is true (`true`), false (`false`) or unknown ([`ConditionStatus::Unknown`]).
-    pub fn new(
-        name: impl Into<String>,
-        status: impl Into<ConditionStatus>,
-        reason: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self { name: name.into(), status: status.into(), reason: reason.into(), message: message.into() }
-    }
-}
-
-/// The three states of a condition.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConditionStatus {
-    /// It holds.
-    True,
-    /// It does not hold.
-    False,
-    /// Nobody knows.
-    Unknown,
-}
-
-impl From<bool> for ConditionStatus {
-    fn from(holds: bool) -> Self {
-        if holds { Self::True } else { Self::False }
-    }
 }
 
 /// An Event, as `kubectl describe` shows it.

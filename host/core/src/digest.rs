@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Kubernetes' alphabet for generated names: no vowels, so no words, and no characters that look alike.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Characters of a name's hash. 27^8 is 2.8e11: two of an object's 500 children collide in one of two million objects,
-/// and then the second child is refused with a message.
+/// Characters of a name's hash. 27^8 is 2.8e11: of 5,000 children of one object whose keys are equal as far as names show
+/// them, two collide in one of 22,000 objects, and then the outcome is refused with a message.
 const NAME_HASH_LENGTH: usize = 8;
 
 /// The sha256 of a component's bytes, as "sha256:<64 hex digits>".

@@ -45,8 +45,9 @@ pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
 /// Longest deadline in a manifest: the guest occupies its worker thread for that long.
 pub const MAX_DEADLINE_MS: u64 = 10_000;
 
-/// Children of one object. More is a controller that needs another design, or a typing error in a spec.
-pub const MAX_CHILDREN: usize = 500;
+/// Children of one object: one for each node of the largest clusters that Kubernetes supports. More is a controller that
+/// needs another design, or a typing error in a spec.
+pub const MAX_CHILDREN: usize = 5_000;
 /// Deletes of one plan; the rest follow in the next plans. Bounds the damage of one bad outcome.
 pub const MAX_DELETES_PER_PLAN: usize = 100;
 /// Actions of one outcome: an eviction of each Pod of the fullest nodes, and a few more.

@@ -3,7 +3,7 @@
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{Json, ObjectKey, Outcome, RawJson, Value, json};
 
-use super::{MyDaemonSet, PLUGIN};
+use super::{MAX_CHILDREN, MyDaemonSet, PLUGIN};
 
 fn sample() -> MyDaemonSet {
     with(json!({"image": "nginx:stable-alpine3.17"}))
@@ -200,10 +200,10 @@ fn pods_have_the_image_and_the_pull_policy_of_the_spec() {
 
 #[test]
 fn more_nodes_than_children_are_allowed_are_reported_and_change_no_pod() {
-    let nodes: Vec<Value> = (0..501).map(|n| node(&format!("node-{n}"))).collect();
+    let nodes: Vec<Value> = (0..=MAX_CHILDREN).map(|n| node(&format!("node-{n}"))).collect();
     let outcome = cluster(&nodes).reconcile(&sample()).unwrap();
     assert_eq!((&outcome.children, reason(&outcome)), (&None, "TooManyNodes"));
-    assert_eq!(cluster(&nodes[..500]).reconcile(&sample()).unwrap().child_keys().len(), 500);
+    assert_eq!(cluster(&nodes[..MAX_CHILDREN]).reconcile(&sample()).unwrap().child_keys().len(), MAX_CHILDREN);
 }
 
 #[test]

@@ -26,7 +26,7 @@ const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("dele
 /// The host's bound of concurrent calls of one controller.
 const MAX_CONCURRENCY: u32 = 256;
 /// No object has more children.
-const MAX_UNAVAILABLE: u32 = 500;
+const MAX_UNAVAILABLE: u32 = 5_000;
 
 /// The arguments of a controller, as expressions.
 #[derive(Default)]

@@ -5,11 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::actions::{self, Allowed};
 use super::refusals;
+use crate::conditions::ConditionStatus;
 use crate::context::Context;
 use crate::error::Failure;
 use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
-use crate::outcome::{Child, ConditionStatus, Handling, Outcome};
+use crate::outcome::{Child, Handling, Outcome};
 use crate::view::native::selector;
 use crate::view::native::tree::{identity, is_controlled_by, key_of, text};
 use crate::view::{Inputs, View};

@@ -10,11 +10,12 @@ use serde_json::Value;
 use super::actions::{self, Allowed};
 use super::metadata::{MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, shown, whole_metadata};
 use crate::action::Action;
+use crate::conditions::Condition;
 use crate::error::Failure;
 use crate::json::Json;
 use crate::manifest::{Owned, Update};
 use crate::object::{Kind, ObjectKey};
-use crate::outcome::{Child, Condition, Event, Handling, MAX_CHILDREN, Outcome};
+use crate::outcome::{Child, Event, Handling, MAX_CHILDREN, Outcome};
 use crate::view::native::fields;
 use crate::view::native::tree::{key_of, text};
 

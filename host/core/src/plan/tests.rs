@@ -312,7 +312,7 @@ fn x10_an_outcome_is_bounded() {
     check(
         &outcome(many.clone()),
         vec![],
-        expect!["the outcome was refused: children: there are 501, one object may have 500"],
+        expect!["the outcome was refused: children: there are 5001, one object may have 5000"],
     );
     let diff = missing(&spec(), &outcome(vec![]), created(&outcome(many[..150].to_vec()))).unwrap();
     assert_eq!((diff.deletes.len(), diff.more_deletes), (MAX_DELETES_PER_PLAN, true));
