@@ -201,7 +201,7 @@ fn refused(outcome: &Outcome<Value>, why: &str) {
 }
 
 fn child(key: &str, metadata: &Value) -> Child {
-    Child::new(key, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+    Child::new(key, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
 }
 
 fn one(metadata: &Value) -> Outcome<Value> {
@@ -253,7 +253,7 @@ fn x3_native_tests_refuse_what_the_host_refuses_about_keys_and_names() {
     refused(&Outcome::children([child(&"k".repeat(254), &none)]), "a key has 1 to 253 bytes");
     accepted(&Outcome::children([child(&"k".repeat(253), &none), child("A key / of any letters", &none)]));
     refused(&Outcome::children([child("a", &none), child("a", &none)]), "the key appears twice for v1/ConfigMap");
-    let pod = Child::new("a", &json!({"apiVersion": "v1", "kind": "Pod"}));
+    let pod = Child::new("a", json!({"apiVersion": "v1", "kind": "Pod"}));
     accepted(&Outcome::children([child("a", &none), pod]));
     let named = json!({"name": "x"});
     refused(&Outcome::children([child("a", &named), child("b", &named)]), "ConfigMap default/x appears twice");
@@ -303,24 +303,24 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
     let operations = |body: Value| acts(Patch::json(deployment(), &body));
     accepted(&merge(json!({"spec": {"paused": true}, "metadata": {"annotations": {"a": "b"}}})));
     accepted(&operations(json!([{"op": "test", "path": "/metadata/uid", "value": "u"}])));
-    accepted(&acts(Patch::strategic(deployment(), &json!({"spec": {"template": {}}}))));
-    accepted(&acts(Patch::merge(deployment(), &json!({"spec": {"replicas": 1}})).subresource("scale")));
+    accepted(&acts(Patch::strategic(deployment(), json!({"spec": {"template": {}}}))));
+    accepted(&acts(Patch::merge(deployment(), json!({"spec": {"replicas": 1}})).subresource("scale")));
     accepted(&acts(Delete::new(deployment())));
     accepted(&acts(Action::evict(key("v1", "Pod"))));
-    let secret = |metadata: Value| Apply::new(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata}));
+    let secret = |metadata: Value| Apply::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata}));
     accepted(&acts(secret(json!({"name": "a", "namespace": "elsewhere"}))));
     refused(&acts(secret(json!({"name": "a", "ownerReferences": []}))), "metadata.ownerReferences is set");
     refused(&acts(secret(json!({"namespace": "a"}))), "actions[0]: \"a/\" is not a name that Kubernetes accepts");
     refused(&acts(Apply::new(Json::raw("{"))), "actions[0]: it is not JSON");
-    refused(&acts(Apply::new(&json!([]))), "actions[0]: apiVersion and kind are missing");
+    refused(&acts(Apply::new(json!([]))), "actions[0]: apiVersion and kind are missing");
     refused(&acts(Delete::new(key("v1", "Secret"))), "delete of v1/Secret carries the UID that was seen");
     refused(&acts(Delete::new(key("v1", "Pod"))), "delete of v1/Pod is not declared under writes of the manifest");
-    refused(&acts(Patch::merge(key("v1", "Node"), &json!({}))), "patch of v1/Node is not declared");
+    refused(&acts(Patch::merge(key("v1", "Node"), json!({}))), "patch of v1/Node is not declared");
     refused(&acts(Action::evict(key("v1", "Node"))), "evict of v1/Node is not declared");
-    refused(&acts(Patch::merge(deployment(), &json!({})).subresource("status")), "\"status\" is not declared");
-    let own_status = Patch::merge(key("example.com/v1", "Team"), &json!({})).subresource("status");
+    refused(&acts(Patch::merge(deployment(), json!({})).subresource("status")), "\"status\" is not declared");
+    let own_status = Patch::merge(key("example.com/v1", "Team"), json!({})).subresource("status");
     refused(&acts(own_status), "the status of a Team is part of the outcome");
-    refused(&acts(Patch::strategic(key("example.com/v1", "Team"), &json!({}))), "only those take strategic patches");
+    refused(&acts(Patch::strategic(key("example.com/v1", "Team"), json!({}))), "only those take strategic patches");
     for body in [json!({"metadata": {"finalizers": null}}), json!({"metadata": {"name": "y"}})] {
         refused(&merge(body), "a patch may change labels and annotations");
     }
@@ -344,7 +344,7 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
     refused(&twice, "actions[1]: Deployment default/x appears twice");
     let both = Outcome::children([child("a", &json!({"name": "x"}))]);
     accepted(&both.action(Action::evict(key("v1", "Pod"))));
-    let pod = Child::new("a", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}));
+    let pod = Child::new("a", json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}));
     let own = Outcome::children([pod]).action(Action::evict(key("v1", "Pod")));
     refused(&own, "actions[0]: Pod default/x is a child of this outcome");
     let evictions = |count: usize| {

@@ -141,8 +141,7 @@ mod tests {
     fn the_order_of_fields_and_white_space_do_not_count() {
         let names = ["one", "two", "three", "four", "five"];
         let forth: HashMap<&str, usize> = names.iter().copied().zip(0..).collect();
-        let back: Vec<String> =
-            names.iter().zip(0..names.len()).rev().map(|(name, n)| format!("\"{name}\" : {n}")).collect();
+        let back: Vec<String> = names.iter().enumerate().rev().map(|(n, name)| format!("\"{name}\" : {n}")).collect();
         let back: RawJson = format!("{{ {} }}", back.join(", ")).parse().unwrap();
         assert_eq!(stable_hash(&forth), stable_hash(&back));
     }

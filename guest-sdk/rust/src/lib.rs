@@ -19,7 +19,7 @@
 //! #[reconciler(owns("v1/ConfigMap"))]
 //! fn reconcile(greeting: &Greeting, _cx: &Context) -> Result<Outcome, Failure> {
 //!     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": format!("Hello, {}", greeting.spec.who)}});
-//!     Ok(Outcome::children([Child::new("text", &config)]).ready(true, "Greeted", "there is one ConfigMap"))
+//!     Ok(Outcome::children([Child::new("text", config)]).ready(true, "Greeted", "there is one ConfigMap"))
 //! }
 //!
 //! // The same function runs natively, so `cargo test` needs neither WebAssembly nor a cluster.
@@ -174,7 +174,7 @@
 //!     let node = ObjectKey::new("v1", "Node", None, &cordon.spec.node);
 //!     let mut outcome = Outcome::new();
 //!     if cx.get_key::<Object>(&node)?.is_some() {
-//!         outcome = outcome.action(Patch::merge(node, &json!({"spec": {"unschedulable": !deleted}})));
+//!         outcome = outcome.action(Patch::merge(node, json!({"spec": {"unschedulable": !deleted}})));
 //!     }
 //!     Ok(if deleted { outcome.finalized() } else { outcome })
 //! }

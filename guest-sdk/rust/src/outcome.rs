@@ -30,7 +30,7 @@ pub const MAX_CHILDREN: usize = 5_000;
 ///     observed: u32,
 /// }
 ///
-/// let outcome = Outcome::children([Child::new("config", &json!({"apiVersion": "v1", "kind": "ConfigMap"}))])
+/// let outcome = Outcome::children([Child::new("config", json!({"apiVersion": "v1", "kind": "ConfigMap"}))])
 ///     .status(&NoteStatus { observed: 1 })
 ///     .ready(true, "Created", "there is one ConfigMap")
 ///     .requeue_after(Duration::from_secs(60));
@@ -131,8 +131,8 @@ impl<S> Outcome<S> {
     /// ```
     /// use mortise_sdk::prelude::*;
     ///
-    /// let secret = Child::new("secret", &json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}}));
-    /// let app = Child::new("app", &json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}));
+    /// let secret = Child::new("secret", json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}}));
+    /// let app = Child::new("app", json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}));
     /// let outcome: Outcome = Outcome::children([secret]).then([app]);
     /// assert_eq!(outcome.child_keys(), ["secret", "app"]);
     /// ```
@@ -171,7 +171,7 @@ impl<S> Outcome<S> {
     /// use mortise_sdk::prelude::*;
     ///
     /// let node = ObjectKey::new("v1", "Node", None, "worker-1");
-    /// let outcome: Outcome = Outcome::new().action(Patch::merge(node, &json!({"spec": {"unschedulable": true}})));
+    /// let outcome: Outcome = Outcome::new().action(Patch::merge(node, json!({"spec": {"unschedulable": true}})));
     /// assert_eq!(outcome.actions.len(), 1);
     /// ```
     #[must_use]
@@ -263,7 +263,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// A child under a key. Takes a reference to anything that serializes, or a [`Json`], which children may share.
+    /// A child under a key. Takes [`crate::json!`], a reference to anything that serializes, or a [`Json`], which children
+    /// may share.
     pub fn new(key: impl Into<String>, object: impl Into<Json>) -> Self {
         let (key, object) = (key.into(), object.into());
         Self { key, object, handling: Handling::Managed, or_skip: false, group: 0, exact: Vec::new() }
@@ -275,7 +276,7 @@ impl Child {
     /// ```
     /// use mortise_sdk::prelude::*;
     ///
-    /// let children = [Child::new("new", &json!({"apiVersion": "v1", "kind": "Pod"})), Child::keep("old", "v1", "Pod")];
+    /// let children = [Child::new("new", json!({"apiVersion": "v1", "kind": "Pod"})), Child::keep("old", "v1", "Pod")];
     /// let outcome: Outcome = Outcome::children(children);
     /// # let _ = outcome;
     /// ```

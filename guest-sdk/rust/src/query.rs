@@ -31,7 +31,7 @@ use crate::object::Resource;
 pub struct Query<T> {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-    pub(crate) namespace: Option<String>,
+    pub(crate) namespaces: Vec<String>,
     pub(crate) selector: Option<String>,
     pub(crate) field_selector: Vec<(String, FieldValue)>,
     pub(crate) fields: Vec<String>,
@@ -100,7 +100,7 @@ impl<T> Query<T> {
         Self {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
-            namespace: None,
+            namespaces: Vec::new(),
             selector: None,
             field_selector: Vec::new(),
             fields: Vec::new(),
@@ -109,11 +109,11 @@ impl<T> Query<T> {
         }
     }
 
-    /// Only objects of this namespace. The default is every namespace: the host reads cluster-wide with its own
-    /// identity.
+    /// Only objects of this namespace. May be repeated, at most 100 times, for objects of several. The default is every
+    /// namespace: the host reads cluster-wide with its own identity.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
+        self.namespaces.push(namespace.to_owned());
         self
     }
 

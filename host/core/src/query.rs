@@ -1,8 +1,9 @@
-//! Queries: a kind with an optional namespace, label selector, field selector, projection and limit.
+//! Queries: a kind with optional namespaces, label selector, field selector, projection and limit.
 //!
 //! [`Query`] is what a guest sends; [`CompiledQuery`] has its selectors and field paths parsed, and [`QueryCache`]
 //! remembers compiled queries. `view.rs` evaluates them on a snapshot, `dependencies.rs` records them.
 
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +19,8 @@ use crate::selector::{InvalidSelector, Selector};
 #[cfg(test)]
 mod tests;
 
+/// Namespaces of a query. Each is a walk of its own; a plugin that needs more lists all of them, or selects by a label.
+pub const MAX_NAMESPACES: usize = 100;
 /// Entries of each table of a cache. A plugin has few field lists, but its selectors may name the reconciled object. A
 /// full table is cleared, and the next calls parse again.
 const CACHE_ENTRIES: usize = 256;
@@ -32,8 +35,8 @@ const ENTRY_BYTES: usize = 128;
 pub struct Query {
     /// The kind.
     pub kind: Kind,
-    /// None: every namespace. Always None for cluster-scoped kinds.
-    pub namespace: Option<String>,
+    /// Empty: every namespace. Always empty for cluster-scoped kinds.
+    pub namespaces: Vec<String>,
     /// A label selector in Kubernetes' syntax. None: all objects.
     pub selector: Option<String>,
     /// Field paths with the value that selected objects have there. Empty: all objects.
@@ -49,8 +52,8 @@ pub struct Query {
 pub struct CompiledQuery {
     /// The kind.
     pub kind: Kind,
-    /// None: every namespace.
-    pub namespace: Option<Arc<str>>,
+    /// Sorted. Empty: every namespace.
+    pub namespaces: Box<[Arc<str>]>,
     /// The label selector.
     pub selector: Selector,
     /// The field selector.
@@ -71,12 +74,26 @@ pub enum InvalidQuery {
     FieldSelector(#[from] InvalidFieldSelector),
     /// A field path to keep.
     Path(#[from] InvalidPath),
+    /// The namespaces.
+    Namespaces(#[from] TooManyNamespaces),
 }
+
+/// A query names more namespaces than [`MAX_NAMESPACES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the query names {0} namespaces, and {MAX_NAMESPACES} are the most: select by a label, or list all of them")]
+pub struct TooManyNamespaces(usize);
 
 impl Query {
     /// All objects of a kind, whole.
     pub fn all(kind: Kind) -> Self {
-        Self { kind, namespace: None, selector: None, field_selector: Vec::new(), fields: Vec::new(), limit: None }
+        Self {
+            kind,
+            namespaces: Vec::new(),
+            selector: None,
+            field_selector: Vec::new(),
+            fields: Vec::new(),
+            limit: None,
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -85,10 +102,10 @@ impl Query {
         size_of::<Self>()
             + self.kind.api_version.len()
             + self.kind.kind.len()
-            + of_text(&self.namespace)
             + of_text(&self.selector)
             + self.field_selector.iter().map(of_field).sum::<usize>()
             + bytes_of_texts(&self.fields)
+            + bytes_of_texts(&self.namespaces)
     }
 
     /// Parses the selectors and the field paths.
@@ -97,9 +114,13 @@ impl Query {
     }
 
     fn compile_with(&self, fields: Projection) -> Result<CompiledQuery, InvalidQuery> {
+        if self.namespaces.len() > MAX_NAMESPACES {
+            return Err(TooManyNamespaces(self.namespaces.len()).into());
+        }
+        let namespaces: BTreeSet<Arc<str>> = self.namespaces.iter().map(|name| Arc::from(name.as_str())).collect();
         Ok(CompiledQuery {
             kind: self.kind.clone(),
-            namespace: self.namespace.as_deref().map(Into::into),
+            namespaces: namespaces.into_iter().collect(),
             selector: self.selector.as_deref().map(Selector::parse).transpose()?.unwrap_or_default(),
             field_selector: FieldSelector::parse(&self.field_selector)?,
             fields,
@@ -112,17 +133,25 @@ impl CompiledQuery {
     /// Bytes in memory, with its projection, which others may share.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.namespace.as_ref().map_or(0, |namespace| namespace.len())
+            + self.namespaces.iter().map(|name| size_of_val(name) + name.len()).sum::<usize>()
             + self.selector.bytes()
             + self.field_selector.bytes()
             + self.fields.bytes()
+    }
+
+    /// The namespace, if there is one alone.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        match &*self.namespaces {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     /// Whether the query selects the object, apart from the limit. The field selector spends units of the budget; None
     /// when it is used up.
     pub(crate) fn matches_within(&self, object: &Object, budget: &Budget) -> Option<bool> {
         let may_match = object.kind == self.kind
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == object.name.namespace)
+            && (self.namespaces.is_empty() || self.namespaces.contains(&object.name.namespace))
             && self.selector.matches(&object.labels);
         if may_match {
             field_selector::matches_within(self.field_selector.requirements(), object, budget)

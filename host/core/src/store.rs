@@ -373,9 +373,13 @@ impl Snapshot {
     ) -> impl Iterator<Item = &'a Arc<Object>> {
         let most = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let table = self.table(&query.kind);
-        let (namespace, fields) = (query.namespace.as_deref(), query.field_selector.requirements());
-        let objects = table.map(|table| table.list(namespace, &query.selector, fields, Some(budget)));
-        objects.into_iter().flatten().take(most)
+        let fields = query.field_selector.requirements();
+        // None, every namespace, if the query names none.
+        let every = query.namespaces.is_empty().then_some(None);
+        let namespaces = every.into_iter().chain(query.namespaces.iter().map(|namespace| Some(&**namespace)));
+        let of_namespace =
+            move |namespace| table.map(|table| table.list(namespace, &query.selector, fields, Some(budget)));
+        namespaces.filter_map(of_namespace).flatten().take(most)
     }
 
     /// The answer to a query that another call evaluated in this state of its kind.

@@ -48,7 +48,7 @@ impl From<GuestQuery> for Query {
     fn from(query: GuestQuery) -> Self {
         Self {
             kind: Kind::new(&query.api_version, &query.kind),
-            namespace: query.namespace,
+            namespaces: query.namespaces,
             selector: query.selector,
             field_selector: query.field_selector.into_iter().map(|field| (field.path, field.value.into())).collect(),
             fields: query.fields,

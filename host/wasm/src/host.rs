@@ -35,7 +35,7 @@ fn texts(query: &Query) -> impl Iterator<Item = &str> {
     });
     [&*query.api_version, &*query.kind]
         .into_iter()
-        .chain(query.namespace.as_deref())
+        .chain(query.namespaces.iter().map(String::as_str))
         .chain(query.selector.as_deref())
         .chain(fields)
         .chain(query.fields.iter().map(String::as_str))

@@ -22,7 +22,7 @@ pub(crate) struct Deployment<'a> {
 #[controller(owns(Eru))]
 pub(crate) fn adopt(deployment: &Deployment, _cx: &Context) -> Result<Outcome, Failure> {
     let is_annotated = deployment.eru.as_deref() == Some("true");
-    Ok(Outcome::children(is_annotated.then(|| Child::new("eru", &eru(deployment)))))
+    Ok(Outcome::children(is_annotated.then(|| Child::new("eru", eru(deployment)))))
 }
 
 /// It has only the fields that the Deployment determines; users own the others.

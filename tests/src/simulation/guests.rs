@@ -299,7 +299,7 @@ fn site(object: &Value) -> Result<Outcome, AccessError> {
 fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let query =
-        Query { namespace: Some(namespace.to_owned()), selector: Some("app=podset".to_owned()), ..Query::all(pod()) };
+        Query { namespaces: vec![namespace.to_owned()], selector: Some("app=podset".to_owned()), ..Query::all(pod()) };
     let pods = view.keys(&query)?.len();
     let name = object["spec"]["configMap"].as_str().unwrap_or("settings");
     let target = ObjectRef { kind: config_map(), name: Name::new(namespace, name) };

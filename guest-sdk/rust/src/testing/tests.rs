@@ -79,6 +79,25 @@ fn lists_are_ordered_and_narrowed_by_selectors_and_limits() {
 }
 
 #[test]
+fn a_list_may_name_several_namespaces_up_to_the_hosts_bound() {
+    let mut cluster = cluster(|_, cx| {
+        let of = |namespaces: &[&str]| {
+            let pods = Query::<Object>::of_kind("v1", "Pod");
+            cx.count(&namespaces.iter().fold(pods, |pods, namespace| pods.namespace(namespace)))
+        };
+        let counts = [of(&[])?, of(&["a"])?, of(&["b", "c"])?, of(&["c", "d", "c"])?, of(&["d"])?];
+        let error = of(&["a"; 101]).unwrap_err().to_string();
+        Ok(Outcome::new().status(&json!({"counts": counts, "error": error})))
+    });
+    for namespace in ["a", "b", "c"] {
+        cluster.add(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace}}));
+    }
+    let status = cluster.reconcile(&team()).unwrap().status_value();
+    assert_eq!(status["counts"], json!([3, 1, 2, 1, 0]));
+    assert!(status["error"].as_str().unwrap().contains("names 101 namespaces"));
+}
+
+#[test]
 fn lists_are_narrowed_by_the_values_of_fields() {
     assert_eq!(names(|_, cx| listed(cx.list(&nodes().field("metadata.name", "b"))?)).unwrap(), json!(["b"]));
     assert_eq!(names(|_, cx| listed(cx.list(&nodes().field("spec.big", true))?)).unwrap(), json!(["a", "b", "c"]));

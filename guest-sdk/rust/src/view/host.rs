@@ -68,7 +68,7 @@ fn contract_query<T>(query: &Query<T>) -> cluster::Query {
     cluster::Query {
         api_version: query.api_version.clone(),
         kind: query.kind.clone(),
-        namespace: query.namespace.clone(),
+        namespaces: query.namespaces.clone(),
         selector: query.selector.clone(),
         field_selector: query.field_selector.iter().map(contract_field).collect(),
         fields: query.fields.clone(),

@@ -12,6 +12,8 @@ pub(crate) mod fields;
 pub(crate) mod selector;
 pub(crate) mod tree;
 
+/// Namespaces of one query, as the host has it.
+const MAX_NAMESPACES: usize = 100;
 /// Requirements of one field selector, as the host has it.
 const MAX_REQUIREMENTS: usize = 8;
 
@@ -37,8 +39,12 @@ impl View {
 
     fn matching<T>(&self, query: &Query<T>) -> Result<Vec<&Value>, ReadError> {
         let mut found = self.of_kind(&query.api_version, &query.kind)?;
-        if let Some(namespace) = &query.namespace {
-            found.retain(|object| text(object, "/metadata/namespace") == namespace);
+        if query.namespaces.len() > MAX_NAMESPACES {
+            let count = query.namespaces.len();
+            return Err(ReadError::Invalid(format!("the query names {count} namespaces, and 100 are the most")));
+        }
+        if !query.namespaces.is_empty() {
+            found.retain(|object| query.namespaces.iter().any(|each| text(object, "/metadata/namespace") == each));
         }
         if let Some(selector) = &query.selector {
             let requirements = selector::parse(selector).map_err(ReadError::Invalid)?;

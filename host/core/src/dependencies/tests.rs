@@ -63,7 +63,7 @@ fn own_phases(view: &mut View) {
 fn list(selector: Option<&str>, namespace: Option<&str>, fields: &[&str]) -> Query {
     Query {
         selector: selector.map(str::to_owned),
-        namespace: namespace.map(str::to_owned),
+        namespaces: namespace.map(str::to_owned).into_iter().collect(),
         fields: fields.iter().map(|&field| field.to_owned()).collect(),
         ..Query::all(pods())
     }
@@ -166,6 +166,13 @@ fn w1_queries_wake_when_an_object_matches_before_or_after() {
     check(query(list(Some("app!=web"), None, &[])), Some(web()), Some(pod("a").version(2)), true);
     check(query(list(None, Some("shop"), &[])), None, Some(pod("a")), true);
     check(query(list(None, Some("other"), &[])), None, Some(pod("a")), false);
+    let several = |namespaces: [&str; 2], selector| {
+        query(Query { namespaces: namespaces.map(str::to_owned).into(), ..list(selector, None, &[]) })
+    };
+    check(several(["shop", "other"], None), None, Some(pod("a")), true);
+    check(several(["some", "other"], None), None, Some(pod("a")), false);
+    check(several(["other", "shop"], Some("app=web")), Some(web()), None, true);
+    check(several(["some", "other"], Some("app=web")), Some(web()), None, false);
     check(query(list(None, None, &[])), Some(pod("a")), None, true);
     check(query(list(None, None, &["spec.x"])), Some(pod("a")), Some(pod("a").version(2).label("x", "y")), false);
 }

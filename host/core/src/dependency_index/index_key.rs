@@ -40,7 +40,7 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
         Dependency::Get { .. } | Dependency::Owned { .. } | Dependency::Now | Dependency::Config => None,
     };
     let requirements = query.into_iter().flat_map(|query| query.field_selector.requirements());
-    let namespace = query.and_then(|query| query.namespace.as_deref());
+    let namespace = query.and_then(|query| query.namespace());
     requirements.map(move |field| (&field.path, IndexKey::Field { hash: field.hash(), namespace }))
 }
 
@@ -50,7 +50,7 @@ pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
         Dependency::Get { target, .. } => IndexKey::Object(&target.name),
         Dependency::Owned { owner_uid, .. } => IndexKey::Owner(owner_uid),
         Dependency::List(query) | Dependency::Keys(query) | Dependency::Count(query) => {
-            let namespace = query.namespace.as_deref();
+            let namespace = query.namespace();
             match (query.selector.required().next(), namespace) {
                 (Some((key, value)), _) => IndexKey::Label { key, value, namespace },
                 (None, Some(namespace)) => IndexKey::Namespace(namespace),

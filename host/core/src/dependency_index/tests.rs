@@ -40,7 +40,12 @@ fn read(reads: impl FnOnce(&mut View)) -> Dependencies {
 
 fn query(kind: Kind, selector: &str, namespace: Option<&str>, field: &str) -> Query {
     let selector = (!selector.is_empty()).then(|| selector.to_owned());
-    Query { selector, namespace: namespace.map(str::to_owned), fields: vec![field.to_owned()], ..Query::all(kind) }
+    Query {
+        selector,
+        namespaces: namespace.map(str::to_owned).into_iter().collect(),
+        fields: vec![field.to_owned()],
+        ..Query::all(kind)
+    }
 }
 
 fn list(view: &mut View, query: &Query) {

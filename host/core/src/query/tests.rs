@@ -36,7 +36,11 @@ fn a_query_matches_by_kind_namespace_labels_and_fields() {
         assert_eq!(matches(&Query { field_selector, ..query() }, &pod), expected);
     }
     let check = |namespace: Option<&str>, selector: Option<&str>, expected: bool| {
-        let query = Query { namespace: namespace.map(str::to_owned), selector: selector.map(str::to_owned), ..query() };
+        let query = Query {
+            namespaces: namespace.map(str::to_owned).into_iter().collect(),
+            selector: selector.map(str::to_owned),
+            ..query()
+        };
         assert_eq!(matches(&query, &pod), expected, "{query:?}");
     };
     check(None, None, true);

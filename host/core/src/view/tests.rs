@@ -4,6 +4,7 @@ use super::*;
 use crate::dependencies::Inputs;
 use crate::object::tests::Sample;
 use crate::object::{Name, ResourceVersion};
+use crate::query::MAX_NAMESPACES;
 use crate::store::Store;
 
 fn pods() -> Kind {
@@ -102,7 +103,7 @@ fn list_keys_and_count_select_by_namespace_labels_and_limit() {
     let mut view = view(&store);
     let mut check = |namespace: Option<&str>, selector: Option<&str>, limit: Option<u32>, expected: &[&str]| {
         let query = Query {
-            namespace: namespace.map(str::to_owned),
+            namespaces: namespace.map(str::to_owned).into_iter().collect(),
             selector: selector.map(str::to_owned),
             limit,
             ..Query::all(pods())
@@ -118,6 +119,25 @@ fn list_keys_and_count_select_by_namespace_labels_and_limit() {
     check(None, Some("app"), Some(2), &["sql", "web-0"]);
     check(None, None, Some(0), &[]);
     check(Some("none"), None, None, &[]);
+}
+
+#[test]
+fn a_query_may_name_several_namespaces_up_to_its_bound() {
+    let store = store();
+    let mut view = view(&store);
+    let query = |namespaces: &[&str], limit| Query { namespaces: fields(namespaces), limit, ..Query::all(pods()) };
+    let mut check = |namespaces: &[&str], limit, expected: &[&str]| {
+        assert_eq!(names(&view.list(&query(namespaces, limit)).unwrap()), expected);
+        assert_eq!(view.count(&query(namespaces, limit)), Ok(u32::try_from(expected.len()).unwrap()));
+    };
+    check(&["shop", "db"], None, &["sql", "other", "web-0", "web-1"]);
+    check(&["shop", "none", "db", "shop"], Some(2), &["sql", "other"]);
+    check(&["none", "nothing"], None, &[]);
+    let many: Vec<String> = (0..=MAX_NAMESPACES).map(|number| number.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(view.keys(&query(&many[1..], None)).unwrap().is_empty());
+    let error = view.keys(&query(&many, None)).unwrap_err();
+    assert!(error.to_string().starts_with("the query names 101 namespaces, and 100 are the most"), "{error}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, F
         ]}))),
         Mode::OtherNamespace => Ok(one(json!({"namespace": "kube-system"}))),
         Mode::OtherKind => {
-            Ok(Outcome::children([Child::new("secret", &json!({"apiVersion": "v1", "kind": "Secret"}))]))
+            Ok(Outcome::children([Child::new("secret", json!({"apiVersion": "v1", "kind": "Secret"}))]))
         }
         Mode::InvalidName => Ok(one(json!({"name": "Not/A Name"}))),
         Mode::DuplicateChild => Ok(Outcome::children([config(json!({})), config(json!({}))])),

@@ -52,7 +52,7 @@ impl Guest for Reader {
                 let query = Query {
                     api_version: api_version.to_owned(),
                     kind: kind.to_owned(),
-                    namespace: None,
+                    namespaces: Vec::new(),
                     selector: None,
                     field_selector: Vec::new(),
                     fields: FIELDS.map(str::to_owned).to_vec(),
