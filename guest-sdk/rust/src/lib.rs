@@ -208,9 +208,9 @@
 //!
 //! # What a plugin must not do
 //!
-//! A plugin must not use WASI's clocks and random numbers: the same inputs have to give the same outcome, so the host
-//! returns fixed values. [`Context::now_unix_ms`] is the time, and [`Context::next_tick`] evaluates a cron expression
-//! in a time zone.
+//! The same inputs have to give the same outcome. So the host refuses a plugin that imports random numbers when it
+//! loads it, and WASI's clocks show a fixed time. [`Context::now_unix_ms`] is the time, [`Context::next_tick`] evaluates
+//! a cron expression in a time zone, and [`child_name`] and [`stable_hash`] tell objects apart.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 mod action;

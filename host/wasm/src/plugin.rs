@@ -143,7 +143,7 @@ impl Plugin {
             output_bytes: MAX_MANIFEST_BYTES as u64,
             ..CallLimits::default()
         };
-        let mut store = self.store(Inputs::None, &limits, 0);
+        let mut store = self.store(Inputs::None, &limits);
         let running = self.engine.ticker().run();
         let instance = linked.pre.instance_pre().instantiate(&mut store);
         let (instance, exports) = match instance.and_then(|it| Ok((it, bindings::Plugin::new(&mut store, &it)?))) {
@@ -168,7 +168,7 @@ impl Plugin {
     /// Reconciles one object, given as JSON text, in a fresh instance.
     pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallCompletion {
         let inputs = Inputs::View(view);
-        self.run(object, inputs, limits, CallResult::Fault, CallResult::HostFault, |linked, store| {
+        self.run(inputs, limits, CallResult::Fault, CallResult::HostFault, |linked, store| {
             linked.reconcile.call(linked.pre.instance_pre(), store, object)
         })
     }
@@ -180,14 +180,11 @@ impl Plugin {
         limits: &CallLimits,
     ) -> Completion<Result<Q::Response, GuestFault>> {
         let host_fault = |message| Ok(Q::host_fault(message));
-        self.run(request.object(), request.inputs(), limits, Err, host_fault, |linked, store| {
-            request.call(linked, store).map(Ok)
-        })
+        self.run(request.inputs(), limits, Err, host_fault, |linked, store| request.call(linked, store).map(Ok))
     }
 
     fn run<R>(
         &self,
-        object: &str,
         inputs: Inputs,
         limits: &CallLimits,
         fault: impl FnOnce(GuestFault) -> R,
@@ -199,7 +196,7 @@ impl Plugin {
             Ok(linked) => linked,
             Err(error) => return Completion::without_call(host_fault(self.not_callable(&error))),
         };
-        let mut store = self.store(inputs, limits, seed(object));
+        let mut store = self.store(inputs, limits);
         let running = self.engine.ticker().run();
         let result = call(&linked, &mut store).map_err(|error| fault::of(&error, store.data(), limits));
         drop(running);
@@ -232,8 +229,8 @@ impl Plugin {
     }
 
     /// A store with its bounds; the deadline begins now.
-    fn store(&self, inputs: Inputs, limits: &CallLimits, seed: u64) -> Store<CallState> {
-        let mut store = Store::new(self.engine.wasmtime(), CallState::new(inputs, limits, seed));
+    fn store(&self, inputs: Inputs, limits: &CallLimits) -> Store<CallState> {
+        let mut store = Store::new(self.engine.wasmtime(), CallState::new(inputs, limits));
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(Ticker::ticks(limits.deadline_ms));
         store.set_hostcall_fuel(usize::try_from(limits.output_bytes).unwrap_or(usize::MAX));
@@ -262,13 +259,4 @@ fn explain(fault: &GuestFault) -> String {
         GuestFault::Trap { message, .. } => format!("it trapped: {message}"),
         fault => fault.message(),
     }
-}
-
-/// Seeds a call's randomness from its object: two objects draw different numbers, one object always the same. A plain
-/// multiply-and-fold, because it runs in every call.
-fn seed(object: &str) -> u64 {
-    let (words, rest) = object.as_bytes().as_chunks::<8>();
-    let fold = |seed: u64, word: u64| (seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let seed = words.iter().fold(object.len() as u64, |seed, word| fold(seed, u64::from_le_bytes(*word)));
-    rest.iter().fold(seed, |seed, byte| fold(seed, u64::from(*byte)))
 }

@@ -42,7 +42,9 @@ const HOST_INTERFACES: [&str; 7] = [
 const OPTIONAL: [&str; 2] = ["mortise:plugin/admission", "mortise:plugin/conversion"];
 /// WASI packages, version 0.2, that toolchains import. All are virtual, without files, sockets or real clocks.
 const WASI_PACKAGES: [&str; 6] =
-    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", HASH_SEED, "wasi:sockets/"];
+/// The one interface of its package that the host provides: what language runtimes seed their hash maps with.
+const HASH_SEED: &str = "wasi:random/insecure-seed";
 
 /// What the bytes of a component show without running it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -303,6 +305,12 @@ fn check_import(name: &str) -> Result<(), Refusal> {
     }
     let message = if of_host {
         other_version("imports", name)
+    } else if interface.starts_with("wasi:random/") {
+        format!(
+            "the component imports {name}, random numbers, which the host does not provide: the same inputs have to \
+             give the same outcome. Derive names and choices from the object, such as its UID; a runtime's hash maps \
+             may be seeded by {HASH_SEED}, which is fixed"
+        )
     } else {
         format!(
             "the component imports {name}, which the host does not provide; a plugin may import \

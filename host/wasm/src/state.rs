@@ -60,14 +60,14 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(inputs: Inputs, limits: &CallLimits, seed: u64) -> Self {
+    pub(crate) fn new(inputs: Inputs, limits: &CallLimits) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(MAX_HANDLES);
         Self {
             table,
             limiter: Limiter::new(limits.memory_bytes),
             log: Log::new(limits),
-            wasi: Virtual::new(limits.log_bytes, seed),
+            wasi: Virtual::new(limits.log_bytes),
             inputs,
             host_calls: 0,
             max_host_calls: limits.host_calls,

@@ -102,7 +102,8 @@ const TEMPLATE: &str = r#"
     (export "level" (type $level (eq $l)))
     (export "emit" (func
       (param "level" $level) (param "message" string) (param "fields" (list (tuple string string)))))))
-  (import "wasi:random/random@0.2.6" (instance $random (export "get-random-u64" (func (result u64)))))
+  (import "wasi:random/insecure-seed@0.2.6" (instance $seed
+    (export "insecure-seed" (func (result (tuple u64 u64))))))
   (import "mortise:plugin/desired@$VERSION" (instance $desired
     (type $key' (record (field "api-version" string) (field "kind" string) (field "namespace" (option string))
       (field "name" string)))
@@ -162,7 +163,7 @@ const TEMPLATE: &str = r#"
   (core func $emit (canon lower (func $log "emit") (memory $memory)))
   (core func $now (canon lower (func $clock "now")))
   (core func $next (canon lower (func $schedule "next") (memory $memory) (realloc $realloc)))
-  (core func $random (canon lower (func $random "get-random-u64")))
+  (core func $seed (canon lower (func $seed "insecure-seed") (memory $memory)))
   (core func $drop (canon resource.drop $snapshot))
   (core func $owned (canon lower (func $cluster "[method]snapshot.owned") (memory $memory) (realloc $realloc)))
 
@@ -171,7 +172,7 @@ const TEMPLATE: &str = r#"
     (import "host" "emit" (func $emit (param i32 i32 i32 i32 i32)))
     (import "host" "now" (func $now (result i64)))
     (import "host" "next" (func $next (param i32 i32 i32 i32 i64 i32)))
-    (import "host" "random" (func $random (result i64)))
+    (import "host" "seed" (func $seed (param i32)))
     (import "host" "drop" (func $drop (param i32)))
     (import "host" "owned" (func $owned (param i32 i32 i32 i32 i32 i32 i32 i32)))
     (func $give_up unreachable)
@@ -180,7 +181,7 @@ const TEMPLATE: &str = r#"
       $RECONCILE))
   (core instance $main (instantiate $main
     (with "libc" (instance (export "memory" (memory $memory))))
-    (with "host" (instance (export "emit" (func $emit)) (export "now" (func $now)) (export "random" (func $random))
+    (with "host" (instance (export "emit" (func $emit)) (export "now" (func $now)) (export "seed" (func $seed))
       (export "next" (func $next))
       (export "drop" (func $drop)) (export "owned" (func $owned))))))
 

@@ -16,9 +16,6 @@ use crate::{admission, conversion};
 pub(crate) trait WebhookRequest: Debug {
     type Response;
 
-    /// The object under review, as JSON text.
-    fn object(&self) -> &str;
-
     /// What else the call depends on.
     fn inputs(&self) -> Inputs;
 
@@ -33,10 +30,6 @@ pub(crate) trait WebhookRequest: Debug {
 
 impl WebhookRequest for AdmissionRequest {
     type Response = Verdict;
-
-    fn object(&self) -> &str {
-        &self.object
-    }
 
     fn inputs(&self) -> Inputs {
         Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }
@@ -60,10 +53,6 @@ impl WebhookRequest for AdmissionRequest {
 
 impl WebhookRequest for ConversionRequest {
     type Response = Conversion;
-
-    fn object(&self) -> &str {
-        &self.object
-    }
 
     fn inputs(&self) -> Inputs {
         Inputs::Request { now_unix_ms: self.now_unix_ms, config: self.config.clone() }

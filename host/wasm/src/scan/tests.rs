@@ -80,6 +80,10 @@ fn no_single_wrong_byte_makes_the_scan_panic() {
 fn an_unknown_import_is_refused_by_its_name() {
     check(&wat(r#"(component (import "wasi:http/types@0.2.6" (instance)))"#), "UnknownImport", "wasi:http/types@0.2.6");
     check(&wat(r#"(component (import "env" (func)))"#), "UnknownImport", "imports env,");
+    for random in ["wasi:random/random@0.2.6", "wasi:random/insecure@0.2.6"] {
+        let why = format!("imports {random}, random numbers, which the host does not provide");
+        check(&wat(&format!("(component (import {random:?} (instance)))")), "UnknownImport", &why);
+    }
     check(&wat(r#"(component (import "mortise:host/cluster@0.3.0" (instance)))"#), "UnknownImport", "version 0.2 ");
     check(&wat(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#), "UnknownImport", "wasi:cli/stdout@0.3.0");
 }

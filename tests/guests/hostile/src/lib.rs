@@ -80,9 +80,7 @@ fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, F
             {"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": "6e5c7c8e-0000-4000-8000-000000000000"},
         ]}))),
         Mode::OtherNamespace => Ok(one(json!({"namespace": "kube-system"}))),
-        Mode::OtherKind => {
-            Ok(Outcome::children([Child::new("secret", json!({"apiVersion": "v1", "kind": "Secret"}))]))
-        }
+        Mode::OtherKind => Ok(Outcome::children([Child::new("secret", json!({"apiVersion": "v1", "kind": "Secret"}))])),
         Mode::InvalidName => Ok(one(json!({"name": "Not/A Name"}))),
         Mode::DuplicateChild => Ok(Outcome::children([config(json!({})), config(json!({}))])),
         Mode::InvalidJson => Ok(Outcome::children([Child::new("config", Json::raw("{\"apiVersion\":\"v1\","))])),
