@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Failure, ReadError, ScheduleError};
 use crate::object::{CHILD_KEY_ANNOTATION, ObjectKey, Resource};
 use crate::query::Query;
+use crate::rejection::Rejection;
 use crate::scan::{self, FromJson, Part, Reason, Scanner, Wanted};
 use crate::view::{Inputs, View};
 
@@ -230,6 +231,45 @@ impl Context {
     /// As [`Context::keys`].
     pub fn exists<T>(&self, query: &Query<T>) -> Result<bool, ReadError> {
         Ok(self.view.count(query, Some(1))? > 0)
+    }
+
+    /// What of the object's earlier outcomes could not be written, ordered by kind, namespace and name, at most 100. A
+    /// change of it causes another call, so a plugin can do without what it cannot have.
+    ///
+    /// A rejection is forgotten when its write succeeds, when the name is free or the object to patch exists, when the
+    /// object's spec, the plugin or its configuration changes, and when the host restarts. It stays while later outcomes
+    /// do without the write; otherwise the plugin would try again at once.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    /// use mortise_sdk::{Rejection, testing::Cluster};
+    ///
+    /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// #[resource(group = "example.com", version = "v1", kind = "Share")]
+    /// struct ShareSpec {}
+    ///
+    /// /// Wants a ConfigMap with a name of its own, and does without where another owner has it.
+    /// #[reconciler(owns("v1/ConfigMap"))]
+    /// fn reconcile(_: &Share, cx: &Context) -> Result<Outcome, Failure> {
+    ///     let taken = cx.rejected().iter().any(|rejected| rejected.reason == "ChildExists");
+    ///     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "share"}});
+    ///     let message = if taken { "another object has the name" } else { "see ConfigMap share" };
+    ///     Ok(Outcome::children([Child::new("share", config).or_skip()]).ready(!taken, "Shared", message))
+    /// }
+    ///
+    /// let mut cluster = Cluster::of(&PLUGIN);
+    /// let share = Share::new("a", ShareSpec {});
+    /// assert!(cluster.reconcile(&share).unwrap().is_ready());
+    /// cluster.set_rejected(vec![Rejection {
+    ///     target: ObjectKey::new("v1", "ConfigMap", Some("default"), "share"),
+    ///     child: Some("share".into()),
+    ///     reason: "ChildExists".into(),
+    ///     message: "ConfigMap default/share exists already".into(),
+    /// }]);
+    /// assert!(!cluster.reconcile(&share).unwrap().is_ready());
+    /// ```
+    pub fn rejected(&self) -> Vec<Rejection> {
+        self.view.rejected()
     }
 
     /// Milliseconds since 1970, the same for the whole call. The passage of time alone causes no further call; for that

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::object::{Kind, Object};
+use crate::rejection::Rejection;
 use crate::store::{Change, Snapshot, Store};
 
 use self::dependency::UNFINISHED;
@@ -44,6 +45,8 @@ pub struct Inputs<'a> {
     pub now_unix_ms: u64,
     /// The plugin's configuration as JSON text.
     pub config: &'a str,
+    /// What was rejected of the object's outcomes.
+    pub rejected: &'a [Rejection],
 }
 
 impl Inputs<'_> {
@@ -51,7 +54,8 @@ impl Inputs<'_> {
     fn hash_of(&self, dependency: &Dependency) -> Option<u64> {
         match dependency {
             Dependency::Now => Some(dependency::hash_of_number(self.now_unix_ms)),
-            Dependency::Config => Some(dependency::hash_of_text(self.config)),
+            Dependency::Config => Some(dependency::hash_of(self.config)),
+            Dependency::Rejected => Some(dependency::hash_of(self.rejected)),
             Dependency::Get { .. } | Dependency::Owned { .. } => None,
             Dependency::List(_) | Dependency::Keys(_) | Dependency::Count(_) => None,
         }
@@ -91,6 +95,11 @@ impl Dependencies {
     /// The kinds of which any change counts.
     pub fn whole_kinds(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| kind)
+    }
+
+    /// Whether the call has read what was rejected.
+    pub(crate) fn has_rejected(&self) -> bool {
+        self.iter().any(|(dependency, _)| *dependency == Dependency::Rejected)
     }
 
     /// Bytes in memory. A shared entry counts in each set.

@@ -42,6 +42,7 @@ pub mod plugin_object;
 pub mod projection;
 pub mod query;
 pub mod refusal;
+pub mod rejection;
 pub mod selector;
 pub mod status;
 pub mod store;

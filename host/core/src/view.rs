@@ -15,6 +15,7 @@ use crate::dependencies::{Dependencies, Dependency};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
+use crate::rejection::Rejection;
 use crate::store::{Answer, KeptAnswer, Snapshot};
 
 #[cfg(test)]
@@ -66,6 +67,7 @@ pub struct View {
     access: Arc<Access>,
     now_unix_ms: u64,
     config: Arc<str>,
+    rejected: Arc<[Rejection]>,
     reads: Recorder,
 }
 
@@ -79,7 +81,13 @@ impl View {
         config: Arc<str>,
     ) -> Self {
         let reads = Recorder::new(&primary);
-        Self { snapshot, primary, access, now_unix_ms, config, reads }
+        Self { snapshot, primary, access, now_unix_ms, config, rejected: Arc::default(), reads }
+    }
+
+    /// The view of an object of whose outcomes this was rejected.
+    #[must_use]
+    pub fn with_rejected(self, rejected: Arc<[Rejection]>) -> Self {
+        Self { rejected, ..self }
     }
 
     /// The reconciled object as passed to the call.
@@ -186,8 +194,14 @@ impl View {
 
     /// The plugin's configuration as JSON text. Reading it makes it an input of the call.
     pub fn config(&mut self) -> Arc<str> {
-        self.reads.record(Dependency::Config, dependency::hash_of_text(&self.config), &self.snapshot, 1);
+        self.reads.record(Dependency::Config, dependency::hash_of(&*self.config), &self.snapshot, 1);
         self.config.clone()
+    }
+
+    /// What was rejected of the object's outcomes. Reading it makes it an input of the call.
+    pub fn rejected(&mut self) -> Arc<[Rejection]> {
+        self.reads.record(Dependency::Rejected, dependency::hash_of(&*self.rejected), &self.snapshot, 1);
+        Arc::clone(&self.rejected)
     }
 
     /// The reads of the call, with a hash of each result.

@@ -6,9 +6,9 @@ use mortise_core::contract;
 use mortise_core::field_selector::FieldValue;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
-use mortise_core::view;
+use mortise_core::{rejection, view};
 
-use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Query as GuestQuery};
+use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Query as GuestQuery, Rejection};
 use self::mortise::host::objects::ObjectKey;
 use self::mortise::plugin::desired;
 
@@ -40,6 +40,18 @@ impl From<ObjectRef> for ObjectKey {
             kind: kind.kind.to_string(),
             namespace: (!name.namespace.is_empty()).then(|| name.namespace.to_string()),
             name: name.name.to_string(),
+        }
+    }
+}
+
+impl From<&rejection::Rejection> for Rejection {
+    fn from(rejection: &rejection::Rejection) -> Self {
+        let rejection::Rejection { target, child, reason, message } = rejection.clone();
+        Self {
+            target: target.into(),
+            child: child.as_deref().map(str::to_owned),
+            reason: reason.to_string(),
+            message: message.to_string(),
         }
     }
 }

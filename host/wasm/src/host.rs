@@ -5,7 +5,9 @@ use mortise_core::object::{Kind, ObjectRef};
 use wasmtime::component::{HasSelf, Linker, Resource};
 
 use crate::bindings::Snapshot;
-use crate::bindings::mortise::host::cluster::{AccessError, FieldValue, Host as ClusterHost, HostSnapshot, Query};
+use crate::bindings::mortise::host::cluster::{
+    AccessError, FieldValue, Host as ClusterHost, HostSnapshot, Query, Rejection,
+};
 use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
 use crate::bindings::mortise::host::{clock, cluster, config, log, objects, schedule};
 use crate::bindings::mortise::plugin::desired;
@@ -87,6 +89,10 @@ impl HostSnapshot for CallState {
     fn count(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<u32, AccessError>> {
         let view = self.query(&handle, texts(&query))?;
         Ok(view.count(&query.into()).map_err(AccessError::from))
+    }
+
+    fn rejected(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<Vec<Rejection>> {
+        Ok(self.query(&handle, [])?.rejected().iter().map(Rejection::from).collect())
     }
 
     fn drop(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<()> {

@@ -76,12 +76,39 @@ fn x3_a_child_that_may_be_left_out_stalls_nothing_and_comes_when_its_name_is_fre
         });
     };
     shown("True Bundled");
+    let rejected = |expected: &str| {
+        world.until(&format!("the plugin has read {expected}"), || {
+            (field(&world, "bundle/bundle", "{.status.rejected}") == expected).then_some(())
+        });
+    };
+    rejected(r#"{"0":"ChildExists"}"#);
     apply(&world, &json!([[item(false), other]]));
     shown("False ChildExists");
     apply(&world, &json!([[item(true), other]]));
     shown("True Bundled");
     world.kubectl_here(&["delete", "configmap", "theirs"]);
     wait_data(&world, &[("theirs", r#"{"a":"ours"}"#)]);
+    rejected("{}");
+}
+
+#[test]
+fn a_plugin_reads_what_the_api_server_refused_of_its_outcome() {
+    let world = world("children-rejected");
+    let bad = |key: &str| json!({"key": "bad", "name": "bad", "data": {key: "1"}, "optional": true});
+    let good = json!({"key": "good", "name": "good", "data": {"a": "1"}});
+    let rejected = |expected: &str| {
+        world.until(&format!("the plugin has read {expected}"), || {
+            let path = "{.status.rejected} {.status.conditions[?(@.type==\"Ready\")].status}";
+            (field(&world, "bundle/bundle", path) == format!("{expected} True")).then_some(())
+        });
+    };
+    apply(&world, &json!([[bad("no spaces"), good]]));
+    rejected(r#"{"bad":"Invalid"}"#);
+    wait_data(&world, &[("good", r#"{"a":"1"}"#)]);
+    wait_until_quiet(&world, "bundle");
+    apply(&world, &json!([[bad("nospaces"), good]]));
+    rejected("{}");
+    wait_data(&world, &[("bad", r#"{"nospaces":"1"}"#)]);
 }
 
 #[test]

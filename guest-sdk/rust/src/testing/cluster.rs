@@ -11,6 +11,7 @@ use crate::error::Failure;
 use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
 use crate::outcome::{Child, Handling, Outcome};
+use crate::rejection::Rejection;
 use crate::view::native::selector;
 use crate::view::native::tree::{identity, is_controlled_by, key_of, text};
 use crate::view::{Inputs, View};
@@ -57,12 +58,13 @@ pub struct Cluster {
     objects: Vec<Value>,
     config: Value,
     now_unix_ms: u64,
+    rejected: Vec<Rejection>,
 }
 
 impl Cluster {
     /// An empty cluster for a plugin: the `PLUGIN` that `#[reconciler]` defines. The time is 0, the configuration `{}`.
     pub fn of(plugin: &'static Plugin) -> Self {
-        Self { plugin, objects: Vec::new(), config: json!({}), now_unix_ms: 0 }
+        Self { plugin, objects: Vec::new(), config: json!({}), now_unix_ms: 0, rejected: Vec::new() }
     }
 
     /// Sets the time.
@@ -74,6 +76,12 @@ impl Cluster {
     /// Sets the plugin's configuration.
     pub fn set_config(&mut self, config: Value) -> &mut Self {
         self.config = config;
+        self
+    }
+
+    /// Sets what was rejected of earlier outcomes, which [`Context::rejected`] returns.
+    pub fn set_rejected(&mut self, rejected: Vec<Rejection>) -> &mut Self {
+        self.rejected = rejected;
         self
     }
 
@@ -148,6 +156,7 @@ impl Cluster {
             kinds: self.readable_kinds(&object),
             objects: self.objects.clone(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
+            rejected: self.rejected.clone(),
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view, self.inputs()))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();

@@ -4,6 +4,7 @@ use crate::bindings::mortise::host::{clock, cluster, config, objects, schedule};
 use crate::error::ReadError;
 use crate::object::ObjectKey;
 use crate::query::{FieldValue, Query};
+use crate::rejection::Rejection;
 
 /// The cluster as it was frozen for this call. Reads return JSON text.
 pub(crate) struct View(pub(crate) cluster::Snapshot);
@@ -28,6 +29,14 @@ impl View {
 
     pub(crate) fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
         Ok(self.0.count(&cluster::Query { limit, ..contract_query(query) })? as usize)
+    }
+
+    pub(crate) fn rejected(&self) -> Vec<Rejection> {
+        let rejection = |found: cluster::Rejection| {
+            let cluster::Rejection { target, child, reason, message } = found;
+            Rejection { target: target.into(), child, reason, message }
+        };
+        self.0.rejected().into_iter().map(rejection).collect()
     }
 }
 

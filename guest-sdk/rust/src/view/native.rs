@@ -7,6 +7,7 @@ use self::tree::{identity, is_controlled_by, key_of, text};
 use crate::error::ReadError;
 use crate::object::{Kind, ObjectKey};
 use crate::query::Query;
+use crate::rejection::Rejection;
 
 pub(crate) mod fields;
 pub(crate) mod selector;
@@ -22,6 +23,7 @@ pub(crate) struct View {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) objects: Vec<Value>,
     pub(crate) owner_uid: String,
+    pub(crate) rejected: Vec<Rejection>,
 }
 
 impl View {
@@ -96,6 +98,10 @@ impl View {
     pub(crate) fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
         let count = self.matching(query)?.len();
         Ok(limit.map_or(count, |limit| count.min(limit as usize)))
+    }
+
+    pub(crate) fn rejected(&self) -> Vec<Rejection> {
+        self.rejected.clone()
     }
 }
 

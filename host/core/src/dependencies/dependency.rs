@@ -44,16 +44,18 @@ pub enum Dependency {
     Now,
     /// The plugin's configuration.
     Config,
+    /// What was rejected of the object's outcomes.
+    Rejected,
 }
 
 impl Dependency {
-    /// The kind of its objects; None for the time and the configuration.
+    /// The kind of its objects; None for what is not about objects of the view.
     pub(crate) fn kind(&self) -> Option<&Kind> {
         match self {
             Self::Get { target, .. } => Some(&target.kind),
             Self::Owned { kind, .. } => Some(kind),
             Self::List(query) | Self::Keys(query) | Self::Count(query) => Some(&query.kind),
-            Self::Now | Self::Config => None,
+            Self::Now | Self::Config | Self::Rejected => None,
         }
     }
 
@@ -66,7 +68,7 @@ impl Dependency {
             }
             Self::Owned { owner_uid, fields, .. } => of_text(owner_uid) + fields.bytes(),
             Self::List(query) | Self::Keys(query) | Self::Count(query) => query.bytes(),
-            Self::Now | Self::Config => 0,
+            Self::Now | Self::Config | Self::Rejected => 0,
         };
         size_of::<(SharedDependency, u64)>() + below
     }
@@ -98,7 +100,7 @@ impl Dependency {
                 let count = snapshot.select_within(query, budget).count();
                 return (!budget.is_overdrawn()).then(|| hash_of_number(count as u64));
             }
-            Self::Now | Self::Config => return None,
+            Self::Now | Self::Config | Self::Rejected => return None,
         }
         (!budget.is_overdrawn()).then(|| result.hash())
     }
@@ -122,7 +124,7 @@ impl Dependency {
             Self::Keys(query) | Self::Count(query) => {
                 differs(change, |object| query.matches_within(object, budget), |_| Some(ABSENT))
             }
-            Self::Now | Self::Config => Some(false),
+            Self::Now | Self::Config | Self::Rejected => Some(false),
         };
         differs.unwrap_or(true)
     }
@@ -202,9 +204,10 @@ pub(crate) fn hash_of_number(number: u64) -> u64 {
     result.hash()
 }
 
-pub(crate) fn hash_of_text(text: &str) -> u64 {
+/// The hash of a result that is not about objects: a text, rejections.
+pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     let mut result = ResultHash::default();
-    text.hash(&mut result.0);
+    value.hash(&mut result.0);
     result.hash()
 }
 

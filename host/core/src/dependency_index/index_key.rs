@@ -37,7 +37,11 @@ impl IndexKey<'_> {
 pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&FieldPath, IndexKey<'_>)> {
     let query = match dependency {
         Dependency::List(query) | Dependency::Keys(query) | Dependency::Count(query) => Some(query),
-        Dependency::Get { .. } | Dependency::Owned { .. } | Dependency::Now | Dependency::Config => None,
+        Dependency::Get { .. }
+        | Dependency::Owned { .. }
+        | Dependency::Now
+        | Dependency::Config
+        | Dependency::Rejected => None,
     };
     let requirements = query.into_iter().flat_map(|query| query.field_selector.requirements());
     let namespace = query.and_then(|query| query.namespace());
@@ -57,6 +61,6 @@ pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
                 (None, None) => IndexKey::Kind,
             }
         }
-        Dependency::Now | Dependency::Config => IndexKey::Kind,
+        Dependency::Now | Dependency::Config | Dependency::Rejected => IndexKey::Kind,
     }
 }

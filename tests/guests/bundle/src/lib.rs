@@ -18,6 +18,8 @@ pub struct BundleSpec {
 pub struct BundleStatus {
     /// Children that exist.
     pub children: u32,
+    /// Keys of children that were rejected, and why.
+    pub rejected: BTreeMap<String, String>,
 }
 
 /// One child.
@@ -42,6 +44,9 @@ pub struct Item {
     /// Its data has no other members.
     #[serde(default)]
     pub exact: bool,
+    /// Do without it when the API server refuses it.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// As in the contract.
@@ -59,14 +64,17 @@ pub enum Handling {
 
 #[reconciler(owns("v1/ConfigMap"), owns("v1/Pod", update = "recreate"))]
 fn reconcile(bundle: &Bundle, cx: &Context) -> Result<Outcome<BundleStatus>, Failure> {
+    let rejected: BTreeMap<String, String> =
+        cx.rejected().into_iter().filter_map(|rejected| Some((rejected.child?, rejected.reason))).collect();
     let mut outcome = Outcome::children([]);
     for group in &bundle.spec.groups {
-        outcome = outcome.then(group.iter().map(child));
+        let possible = group.iter().filter(|item| !(item.optional && rejected.contains_key(&item.key)));
+        outcome = outcome.then(possible.map(child));
     }
     let config_maps: Vec<Object> = cx.owned_of_kind("v1", "ConfigMap", &["metadata.name"])?;
     let pods: Vec<Object> = cx.owned_of_kind("v1", "Pod", &["metadata.name"])?;
     let children = (config_maps.len() + pods.len()) as u32;
-    Ok(outcome.status(&BundleStatus { children }).ready(true, "Bundled", ""))
+    Ok(outcome.status(&BundleStatus { children, rejected }).ready(true, "Bundled", ""))
 }
 
 fn child(item: &Item) -> Child {

@@ -17,6 +17,7 @@ use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::observation::ReconcileResult;
 use crate::permission::Permission;
 use crate::plan::{self, Applied, Memory, Prepared, Sent};
+use crate::rejection::{Rejection, Rejections};
 use crate::store::Snapshot;
 use crate::workqueue::{Key, Lane};
 use crate::write::{Cause, WriteErrorClass, WriteOp};
@@ -40,6 +41,8 @@ pub(super) struct KeyState {
     /// Others' objects that have the names of its children, and absent objects that it patches. Their deletion or
     /// creation wakes the key.
     pub name_conflicts: Vec<ObjectRef>,
+    /// What of its outcomes could not be written: rare, so a pointer.
+    pub rejections: Option<Box<Rejections>>,
     pub recorded: Recorded,
     /// Its last call ended in a fault. The key is in its plugin's faults then.
     pub is_faulted: bool,
@@ -134,6 +137,10 @@ pub(super) struct StalledReason {
     pub message: String,
 }
 
+/// The reason for children whose names others have.
+pub(super) const CHILD_EXISTS: &str = "ChildExists";
+/// The reason for patches of what does not exist.
+pub(super) const NOT_FOUND: &str = "NotFound";
 /// Bytes of a Stalled condition's message. The API server accepts 32,768, but each key keeps its own.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 /// Objects that a Stalled condition names. `kubectl describe` shows its message in one line.
@@ -146,17 +153,23 @@ impl StalledReason {
         Self { reason: reason.to_owned(), message }
     }
 
+    /// The same as the guest reads it, about one object.
+    pub fn rejection(self, target: &ObjectRef, child: Option<Arc<str>>) -> Rejection {
+        let Self { reason, message } = self;
+        Rejection { target: target.clone(), child, reason: reason.into(), message: message.into() }
+    }
+
     /// The targets of patches do not exist.
     pub fn nothing_to_patch(targets: &[ObjectRef]) -> Option<Self> {
         let subject = subject(targets, "is", "are")?;
         let does_not = if targets.len() == 1 { "does not" } else { "do not" };
-        Some(Self::new("NotFound", format!("{subject} to be patched and {does_not} exist")))
+        Some(Self::new(NOT_FOUND, format!("{subject} to be patched and {does_not} exist")))
     }
 
     /// Others' objects have the names of children (X3).
     pub fn children_exist(targets: &[ObjectRef], owner: &Kind) -> Option<Self> {
         let subject = subject(targets, "exists already and is", "exist already and are")?;
-        Some(Self::new("ChildExists", format!("{subject} not controlled by this {}", owner.kind)))
+        Some(Self::new(CHILD_EXISTS, format!("{subject} not controlled by this {}", owner.kind)))
     }
 }
 
@@ -322,14 +335,50 @@ impl KeyState {
 
     /// Whether the last outcome has this object among its children.
     pub fn wants_child(&self, target: &ObjectRef) -> bool {
-        let Some(CallOutcome::Wants(prepared)) = self.last.as_ref().map(|last| &last.outcome) else { return false };
-        prepared.children.iter().flatten().any(|child| child.target == *target)
+        self.key_of_child(target).is_some()
     }
 
     /// Whether the child may be left out while another's object has its name.
     pub fn may_skip_child(&self, target: &ObjectRef) -> bool {
         let Some(CallOutcome::Wants(prepared)) = self.last.as_ref().map(|last| &last.outcome) else { return false };
         prepared.children.iter().flatten().any(|child| child.target == *target && child.or_skip)
+    }
+
+    /// What of its outcomes was rejected, in this state of its spec and its plugin.
+    pub fn rejected(&mut self, generation: i64, version: &Version) -> Arc<[Rejection]> {
+        let Some(rejections) = &mut self.rejections else { return Arc::default() };
+        rejections.begin(generation, version);
+        Arc::clone(rejections.all())
+    }
+
+    /// Remembers what is rejected, and forgets what does not hold any more. Whether the guest should know: it read an
+    /// earlier state.
+    pub fn reject(
+        &mut self,
+        (generation, version): (i64, &Version),
+        holds: impl Fn(&Rejection) -> bool,
+        new: impl IntoIterator<Item = Rejection>,
+    ) -> bool {
+        let mut new = new.into_iter().peekable();
+        if self.rejections.is_none() && new.peek().is_none() {
+            return false;
+        }
+        let rejections = self.rejections.get_or_insert_default();
+        rejections.begin(generation, version);
+        rejections.replace(holds, new) && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
+    }
+
+    /// Forgets the rejection of a write that has succeeded. Whether the guest should know.
+    pub fn succeed(&mut self, target: &ObjectRef) -> bool {
+        let Some(rejections) = &mut self.rejections else { return false };
+        let has_changed = rejections.replace(|known| known.target != *target, None);
+        has_changed && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
+    }
+
+    /// The key of a child of the last outcome.
+    pub fn key_of_child(&self, target: &ObjectRef) -> Option<Arc<str>> {
+        let CallOutcome::Wants(prepared) = &self.last.as_ref()?.outcome else { return None };
+        prepared.children.iter().flatten().find(|child| child.target == *target).map(|child| Arc::clone(&child.key))
     }
 
     /// Another host may have left writes in flight for the object.

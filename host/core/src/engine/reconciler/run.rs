@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use super::key::{Ending, Run, Stage, StalledReason};
+use super::key::{CHILD_EXISTS, Ending, NOT_FOUND, Run, Stage, StalledReason};
 use super::{Reconciler, cost};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
-use crate::object::Object;
+use crate::manifest::ControllerSpec;
+use crate::object::{Kind, Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, ActionDiff, Diff, Prepared};
+use crate::rejection::Rejection;
+use crate::store::Snapshot;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
@@ -23,6 +26,8 @@ struct Missing {
     finalizer: Option<WriteOp>,
     children: Diff,
     actions: ActionDiff,
+    /// What the guest should know of what is rejected has changed.
+    rejects: bool,
 }
 
 impl Missing {
@@ -33,11 +38,11 @@ impl Missing {
 
     /// Whether it changes the primary or children, so that the key has to return to the queue.
     fn changes_what_is_read(&self) -> bool {
-        self.finalizer.is_some() || self.children.changes_what_is_read() || self.actions.more
+        self.finalizer.is_some() || self.children.changes_what_is_read() || self.actions.more || self.rejects
     }
 
     fn only_creates(&self) -> bool {
-        let Self { finalizer: _, children, actions } = self;
+        let Self { finalizer: _, children, actions, rejects: _ } = self;
         let is_create = |op: &WriteOp| matches!(op, WriteOp::Create { .. });
         children.deletes.is_empty()
             && children.children.iter().all(is_create)
@@ -47,13 +52,39 @@ impl Missing {
 
     /// X1: finalizer, children, deletes of children, actions.
     fn stages(self) -> Vec<Stage> {
-        let Self { finalizer, children, actions } = self;
+        let Self { finalizer, children, actions, rejects: _ } = self;
         let stages =
             [(children.children, true), (children.deletes, false), (actions.changes, false), (actions.removals, false)];
         let stage = |(writes, slow_start): (Vec<WriteOp>, bool)| {
             (!writes.is_empty()).then(|| Stage { writes: writes.into(), slow_start })
         };
         finalizer.map(Stage::of_one).into_iter().chain(stages.into_iter().filter_map(stage)).collect()
+    }
+}
+
+/// What the view shows to be impossible: children whose names others have, and patches of what does not exist.
+fn rejected(prepared: &Prepared, children: &Diff, actions: &ActionDiff, owner: &Kind) -> Vec<Rejection> {
+    let key_of = |target: &ObjectRef| {
+        let mut wanted = prepared.children.iter().flatten();
+        wanted.find(|child| child.target == *target).map(|child| Arc::clone(&child.key))
+    };
+    let taken = children.taken.iter().chain(&children.skipped);
+    let taken = taken.filter_map(|target| {
+        Some(StalledReason::children_exist(std::slice::from_ref(target), owner)?.rejection(target, key_of(target)))
+    });
+    let missing = actions.missing.iter().filter_map(|target| {
+        Some(StalledReason::nothing_to_patch(std::slice::from_ref(target))?.rejection(target, None))
+    });
+    taken.chain(missing).collect()
+}
+
+/// Whether a rejection may be one still. Those for other reasons than the view's hold until a write succeeds.
+fn still_holds(known: &Rejection, spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> bool {
+    let live = snapshot.get(&known.target.kind, &known.target.name);
+    match &*known.reason {
+        CHILD_EXISTS => live.is_some_and(|live| !plan::is_child(spec, &primary.uid, live)),
+        NOT_FOUND => live.is_none(),
+        _ => true,
     }
 }
 
@@ -139,10 +170,15 @@ impl Reconciler {
         let actions =
             plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
         self.queue.charge(&controller.plugin, cost::of_diff(prepared, children.parsed_bytes + actions.parsed_bytes));
+        let rejects = state.reject(
+            (primary.generation, &controller.version),
+            |known| still_holds(known, spec, primary, &snapshot),
+            rejected(prepared, &children, &actions, &spec.primary),
+        );
         let conflicts = [children.taken.as_slice(), &children.skipped, &actions.missing].concat();
         self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
         state.name_conflicts = conflicts;
-        Some(Missing { finalizer, children, actions })
+        Some(Missing { finalizer, children, actions, rejects })
     }
 
     fn admitted_by_breaker(

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use super::key::{Ending, Run, Stage, StalledReason};
+use super::key::{Ending, NOT_FOUND, Run, Stage, StalledReason};
 use super::{Reconciler, cost};
 use crate::engine::context::Context;
 use crate::kube_event::EventRecord;
@@ -168,7 +168,7 @@ impl Reconciler {
     /// The Stalled condition of a write error that only a person can resolve.
     pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<StalledReason> {
         let reason = match error.class {
-            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => "NotFound",
+            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => NOT_FOUND,
             WriteErrorClass::Invalid => "Invalid",
             WriteErrorClass::Denied => "Forbidden",
             WriteErrorClass::FieldConflict => "FieldConflict",

@@ -78,11 +78,13 @@ impl Reconciler {
         if primary.deleting && !controller.spec.finalize {
             return self.release_finalizer(&key, &primary, cx);
         }
+        let rejected = state.rejected(primary.generation, &controller.version);
         let inputs = Inputs {
             snapshot: &snapshot,
             primary: &primary,
             now_unix_ms: cx.now.unix_ms,
             config: &controller.version.config,
+            rejected: &rejected,
         };
         let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
         let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, &looks));
@@ -124,7 +126,8 @@ impl Reconciler {
             Arc::clone(&controller.access),
             cx.now.unix_ms,
             Arc::clone(&controller.version.config),
-        );
+        )
+        .with_rejected(state.rejected(primary.generation, &controller.version));
         let cause = controller.cause(key);
         cx.effects.push(Effect::Call(Box::new(Call {
             id,

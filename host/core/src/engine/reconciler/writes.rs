@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::key::{KeyState, Run, RunFailure, Work};
+use super::key::{KeyState, Run, RunFailure, StalledReason, Work};
 use super::live_reads::Reason;
 use super::{Reconciler, cost};
 use crate::backoff::FailureCause;
@@ -155,6 +155,19 @@ impl Reconciler {
         }
     }
 
+    /// The API server refused a write of an outcome. The key's next turn, after its backoff, calls a guest that read
+    /// what was rejected.
+    fn note_rejected(&mut self, key: &Key, op: &WriteOp, why: StalledReason, cx: &Context<'_>) {
+        let Some(primary) = self.primary_of(key, cx) else { return };
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let Some(state) = self.keys.get_mut(key) else { return };
+        if *op.target() == primary.reference() {
+            return; // The finalizer is the host's.
+        }
+        let child = state.key_of_child(op.target());
+        state.reject((primary.generation, &controller.version), |_| true, [why.rejection(op.target(), child)]);
+    }
+
     pub(super) fn write_ended(&mut self, key: &Key, cx: &mut Context<'_>) {
         if let Some(run) = self.keys.get_mut(key).and_then(KeyState::run_mut) {
             run.in_flight = run.in_flight.saturating_sub(1);
@@ -174,6 +187,11 @@ impl Reconciler {
             state.status.version = version.filter(|_| state.status.unknown_until_ms <= now_ms);
         }
         state.remember(op, written.resource_version);
+        if state.succeed(op.target())
+            && let Some(run) = state.run_mut()
+        {
+            run.requeue = true;
+        }
         if let WriteOp::Apply { body, .. } | WriteOp::Patch { body, .. } = op {
             self.queue.charge(&controller.plugin, cost::of_text(body.len()));
         }
@@ -230,11 +248,11 @@ impl Reconciler {
             (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, cx),
             _ => {}
         }
-        let failure = RunFailure {
-            class: error.class,
-            stall: Self::stall_of(op, error),
-            of_status: matches!(op, WriteOp::PatchStatus { .. }),
-        };
+        let (stall, of_status) = (Self::stall_of(op, error), matches!(op, WriteOp::PatchStatus { .. }));
+        if let Some(stall) = stall.clone().filter(|_| !of_status) {
+            self.note_rejected(key, op, stall, cx);
+        }
+        let failure = RunFailure { class: error.class, stall, of_status };
         if let Some(run) = self.keys.get_mut(key).and_then(KeyState::run_mut) {
             run.failed.get_or_insert(failure);
         }
