@@ -118,7 +118,7 @@ impl<T> Query<T> {
     }
 
     /// Only objects whose labels match a label selector: in the syntax of `kubectl get -l` ("tier=web,!legacy"), or a
-    /// [`crate::LabelSelector`] of a spec.
+    /// [`LabelSelector`](crate::LabelSelector::text) of a spec.
     #[must_use]
     pub fn selector(mut self, selector: impl Into<String>) -> Self {
         self.selector = Some(selector.into());

@@ -60,7 +60,8 @@ impl FromStr for GoDuration {
         let (mut nanos, mut rest) = (0_u64, text);
         loop {
             let (part, after) = part(rest).ok_or_else(wrong)?;
-            nanos = nanos.checked_add(part).ok_or_else(wrong)?;
+            // Go counts nanoseconds in 63 bits, some 292 years.
+            nanos = nanos.checked_add(part).filter(|nanos| *nanos <= i64::MAX as u64).ok_or_else(wrong)?;
             rest = after;
             if rest.is_empty() {
                 return Ok(Self(Duration::from_nanos(nanos)));
@@ -171,10 +172,14 @@ mod tests {
             ("7\u{b5}s", 7_000),
             ("7\u{3bc}s", 7_000),
             ("1m1m", 120_000_000_000),
+            ("9223372036854775807ns", i64::MAX as u128),
         ] {
             assert_eq!(nanos(text), Some(expected), "{text}");
         }
-        for text in ["", "s", "5", "-1s", "+1s", ".s", "1..5s", "1 s", "1d", "1sx", "99999999999999h", "1.5"] {
+        assert_eq!(nanos("9223372036854775807ns1ns"), None);
+        for text in
+            ["", "s", "5", "-1s", "+1s", ".s", "1..5s", "1 s", "1d", "1sx", "99999999999999h", "5000000h", "1.5"]
+        {
             assert_eq!(nanos(text), None, "{text}");
         }
     }

@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::error::ValueError;
+
+/// Kubernetes' bound for a label's value, and for its key without the domain.
+const MAX_NAME_BYTES: usize = 63;
+/// Kubernetes' bound for a domain name.
+const MAX_DOMAIN_BYTES: usize = 253;
+
 /// Selects objects by labels, as the `selector` of a Service's or Deployment's spec does. All requirements have to be
 /// met; an empty selector matches everything.
 ///
@@ -20,7 +27,7 @@ use serde::{Deserialize, Serialize};
 /// assert!(!selector.matches(&[("team".into(), "a".into())].into()));
 ///
 /// // The host evaluates it, and only objects that match, or did, cause another call.
-/// let namespaces = Query::<Object>::of_kind("v1", "Namespace").selector(&selector);
+/// let namespaces = Query::<Object>::of_kind("v1", "Namespace").selector(selector.text().unwrap());
 /// # let _ = namespaces;
 /// ```
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug, Default)]
@@ -65,6 +72,31 @@ impl LabelSelector {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.is_met_by(labels))
     }
+
+    /// The selector in the syntax of `kubectl get -l`, for [`crate::Query::selector`]; empty when it matches everything.
+    ///
+    /// # Errors
+    /// A key or a value is none that a label can have, so that it would mean something else in that syntax.
+    ///
+    /// ```
+    /// use mortise_sdk::LabelSelector;
+    ///
+    /// let mut selector = LabelSelector::default();
+    /// selector.match_labels.insert("tier".into(), "web".into());
+    /// assert_eq!(selector.text().unwrap(), "tier=web");
+    /// selector.match_labels.insert("tier".into(), "web,!legacy".into());
+    /// assert!(selector.text().unwrap_err().message().starts_with("\"web,!legacy\" is no value of the label \"tier\""));
+    /// ```
+    pub fn text(&self) -> Result<String, ValueError> {
+        let mut terms = Vec::new();
+        for (key, value) in &self.match_labels {
+            terms.push([valid_key(key)?, "=", valid_value(key, value)?].concat());
+        }
+        for requirement in &self.match_expressions {
+            terms.extend(requirement.text()?);
+        }
+        Ok(terms.join(","))
+    }
 }
 
 impl Requirement {
@@ -80,26 +112,52 @@ impl Requirement {
 
     /// In the syntax of `kubectl get -l`, which has no empty set: the same requirement in other words, or None for one
     /// that everything meets.
-    fn text(&self) -> Option<String> {
-        let key = self.key.as_str();
-        let set = |operator: &str| Some([key, operator, &self.values.join(","), ")"].concat());
-        match self.operator {
+    fn text(&self) -> Result<Option<String>, ValueError> {
+        let key = valid_key(&self.key)?;
+        let values = self.values.iter().map(|value| valid_value(key, value)).collect::<Result<Vec<_>, _>>()?.join(",");
+        Ok(match self.operator {
             Operator::In if self.values.is_empty() => Some([key, ",!", key].concat()),
             Operator::NotIn if self.values.is_empty() => None,
-            Operator::In => set(" in ("),
-            Operator::NotIn => set(" notin ("),
+            Operator::In => Some([key, " in (", &values, ")"].concat()),
+            Operator::NotIn => Some([key, " notin (", &values, ")"].concat()),
             Operator::Exists => Some(key.to_owned()),
             Operator::DoesNotExist => Some(["!", key].concat()),
-        }
+        })
     }
 }
 
-/// The syntax of `kubectl get -l`, which [`crate::Query::selector`] takes.
-impl From<&LabelSelector> for String {
-    fn from(selector: &LabelSelector) -> Self {
-        let labels = selector.match_labels.iter().map(|(key, value)| [key, "=", value].concat());
-        labels.chain(selector.match_expressions.iter().filter_map(Requirement::text)).collect::<Vec<_>>().join(",")
+/// A label's key: a name, perhaps with the domain of who defines it.
+fn valid_key(key: &str) -> Result<&str, ValueError> {
+    let (domain, name) = key.rsplit_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let is_domain = |domain: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_part = |part: &str| {
+            !part.is_empty() && part.bytes().all(is_letter) && !part.starts_with('-') && !part.ends_with('-')
+        };
+        domain.len() <= MAX_DOMAIN_BYTES && domain.split('.').all(is_part)
+    };
+    if is_name(name) && domain.is_none_or(is_domain) {
+        return Ok(key);
     }
+    Err(ValueError(format!("{key:?} is no key of a label such as \"tier\" or \"example.com/tier\"")))
+}
+
+fn valid_value<'a>(key: &str, value: &'a str) -> Result<&'a str, ValueError> {
+    if value.is_empty() || is_name(value) {
+        return Ok(value);
+    }
+    Err(ValueError(format!(
+        "{value:?} is no value of the label {key:?}: it has letters, digits, '-', '_' and '.', at most 63"
+    )))
+}
+
+fn is_name(name: &str) -> bool {
+    let is_alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    name.len() <= MAX_NAME_BYTES
+        && is_alphanumeric(bytes.first())
+        && is_alphanumeric(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 #[cfg(test)]
@@ -114,7 +172,7 @@ mod tests {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         assert_eq!(selector.matches(&labels), expected, "{selector:?} {labels:?}");
-        let text = String::from(&selector);
+        let text = selector.text().unwrap();
         let tree = json!(labels);
         let holds = selector::parse(&text).unwrap().iter().all(|each| each.holds(tree.as_object().unwrap()));
         assert_eq!(holds, expected, "{text} {labels:?}");
@@ -141,8 +199,42 @@ mod tests {
     #[test]
     fn an_empty_selector_matches_everything_and_is_an_empty_text() {
         let selector = LabelSelector::default();
-        assert!(selector.matches(&BTreeMap::new()) && String::from(&selector).is_empty());
+        assert!(selector.matches(&BTreeMap::new()) && selector.text().unwrap().is_empty());
         assert_eq!(serde_json::to_value(&selector).unwrap(), json!({}));
         assert!(serde_json::from_value::<LabelSelector>(json!({"matchLabels": {"a": 1}})).is_err());
+    }
+
+    #[test]
+    fn what_no_label_can_be_is_an_error_and_no_other_selector() {
+        let long = "a".repeat(64);
+        for (key, value) in [
+            ("a", "x,!b"),
+            ("a", "x)"),
+            ("a", "-x"),
+            ("a", &*long),
+            ("", "x"),
+            ("a,b", "x"),
+            ("a=b", "x"),
+            ("A.com/a", "x"),
+            ("a/b/c", "x"),
+            ("/a", "x"),
+            (&*long, "x"),
+        ] {
+            let of_label = LabelSelector {
+                match_labels: [(key.to_owned(), value.to_owned())].into(),
+                match_expressions: Vec::new(),
+            };
+            assert!(of_label.text().is_err(), "{key:?} {value:?}");
+            for operator in [Operator::In, Operator::NotIn] {
+                let requirement = Requirement { key: key.to_owned(), operator, values: vec![value.to_owned()] };
+                let selector = LabelSelector { match_expressions: vec![requirement], ..LabelSelector::default() };
+                assert!(selector.text().is_err(), "{key:?} {value:?}");
+            }
+        }
+        let valid = LabelSelector {
+            match_labels: [("example.com/A_b.c".to_owned(), String::new())].into(),
+            match_expressions: Vec::new(),
+        };
+        assert_eq!(valid.text().unwrap(), "example.com/A_b.c=");
     }
 }

@@ -13,8 +13,10 @@ use crate::error::ValueError;
 
 /// The smallest amount, in ones: a billionth.
 const NANOS: i128 = 1_000_000_000;
-/// Beyond 2^63 - 1 Kubernetes has no amounts.
-const MOST: i128 = i64::MAX as i128 * NANOS;
+/// The largest amount, 10^27: a billion times the largest suffix. Kubernetes has no bound for decimal amounts.
+const MOST: i128 = 10_i128.pow(27) * NANOS;
+/// Kubernetes caps an amount with a binary suffix at 2^63 - 1.
+const MOST_BINARY: i128 = i64::MAX as i128 * NANOS;
 /// Decimal suffixes, from a billionth on, each a thousand times the one before.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 /// Binary suffixes, each 1024 times the one before.
@@ -25,7 +27,9 @@ const PATTERN: &str = concat!(
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 );
 
-/// An amount, compared and added exactly, and written as Kubernetes writes it. A fraction of a billionth is rounded up.
+/// An amount, compared and added exactly, and written as Kubernetes writes it. A fraction of a billionth is rounded away
+/// from zero. As in Kubernetes, a text with a binary suffix is 2^63 - 1 at most, whatever it says ("8Ei").
+/// Beyond 10^27 a text is refused, and sums and products stay there.
 ///
 /// ```
 /// use mortise_sdk::Quantity;
@@ -64,14 +68,19 @@ impl Quantity {
         Self { nanos: millis as i128 * (NANOS / 1_000), format: Format::Decimal }
     }
 
-    /// The number of whole units, a fraction rounded up.
+    /// The number of whole units. As in Kubernetes, a fraction is rounded away from zero.
     pub fn value(self) -> i64 {
-        saturated(-(-self.nanos).div_euclid(NANOS))
+        self.scaled_down(NANOS)
     }
 
-    /// The number of thousandths, a fraction rounded up.
+    /// The number of thousandths, a fraction rounded away from zero.
     pub fn millis(self) -> i64 {
-        saturated(-(-self.nanos).div_euclid(NANOS / 1_000))
+        self.scaled_down(NANOS / 1_000)
+    }
+
+    fn scaled_down(self, unit: i128) -> i64 {
+        let away = self.nanos.signum() * i128::from(self.nanos % unit != 0);
+        saturated(self.nanos / unit + away)
     }
 
     fn of(nanos: i128, format: Format) -> Self {
@@ -152,8 +161,13 @@ impl FromStr for Quantity {
         let (number, suffix) = unsigned.split_at(end);
         let (unit, format) = unit(suffix).ok_or_else(wrong)?;
         let nanos = scaled(number, unit).ok_or_else(wrong)?;
+        if format == Format::Binary {
+            // As Kubernetes: a fraction of one is decimal.
+            let format = if (1..NANOS).contains(&nanos) { Format::Decimal } else { format };
+            return Ok(Self { nanos: sign * nanos.min(MOST_BINARY), format });
+        }
         if nanos > MOST {
-            return Err(ValueError(format!("{text:?} is more than 2^63 - 1, the largest quantity")));
+            return Err(ValueError(format!("{text:?} is more than 10^27, the largest quantity")));
         }
         Ok(Self { nanos: sign * nanos, format })
     }
@@ -177,39 +191,45 @@ fn unit(suffix: &str) -> Option<(Unit, Format)> {
     Some((Unit::Ten(exponent.parse().ok()?), Format::Exponent))
 }
 
-/// A decimal number of units in billionths, rounded up. Saturates far above [`MOST`]. None for no number.
+/// A decimal number of units in billionths, rounded away from zero. Saturates far above [`MOST`]. None for no number.
 fn scaled(number: &str, unit: Unit) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    // More digits than these change an amount by less than a billionth, in the largest unit.
-    const DIGITS: usize = 28;
-    let kept = &fraction[..fraction.len().min(DIGITS)];
-    let is_cut = fraction[kept.len()..].bytes().any(|digit| digit != b'0');
-    let mut mantissa: i128 = 0;
-    for digit in whole.bytes().chain(kept.bytes()) {
-        mantissa =
-            mantissa.checked_mul(10).and_then(|ten| ten.checked_add(i128::from(digit - b'0'))).unwrap_or(i128::MAX);
-    }
-    let (power, factor) = match unit {
-        Unit::Ten(power) => (power.saturating_add(9), 1),
-        Unit::Two(power) => (9, 1_i128 << power),
+    let (power, doublings) = match unit {
+        Unit::Ten(power) => (power.saturating_add(9), 0),
+        Unit::Two(power) => (9, power),
     };
-    let power = power.saturating_sub(i32::try_from(kept.len()).ok()?);
+    let mut power = power.saturating_sub(i32::try_from(fraction.len()).ok()?);
+    // Twice a number with so many digits fits. What is cut changes an amount by less than a billionth.
+    const DIGITS: u32 = 37;
+    let (mut mantissa, mut is_cut) = (0_i128, false);
+    for digit in whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0')) {
+        if mantissa < 10_i128.pow(DIGITS - 1) {
+            mantissa = mantissa * 10 + digit;
+        } else {
+            power = power.saturating_add(1);
+            is_cut |= digit != 0;
+        }
+    }
+    while mantissa > 0 && power < -DIGITS.cast_signed() {
+        is_cut |= mantissa % 10 != 0;
+        (mantissa, power) = (mantissa / 10, power + 1);
+    }
     if mantissa == 0 {
         return Some(i128::from(is_cut));
     }
-    let ten = |power: u32| 10_i128.checked_pow(power);
-    if power >= 0 {
-        let scaled = ten(power.unsigned_abs()).and_then(|ten| mantissa.checked_mul(ten)?.checked_mul(factor));
-        return Some(scaled.unwrap_or(i128::MAX));
+    let ten = 10_i128.checked_pow(power.unsigned_abs());
+    let (mut quotient, mut rest, divisor) = match ten {
+        Some(ten) if power < 0 => (mantissa / ten, mantissa % ten, ten),
+        ten => (ten.and_then(|ten| mantissa.checked_mul(ten)).unwrap_or(i128::MAX), 0, 1),
+    };
+    for _ in 0..doublings {
+        quotient = quotient.saturating_mul(2).saturating_add(2 * rest / divisor);
+        rest = 2 * rest % divisor;
     }
-    let Some(divisor) = ten(power.unsigned_abs()) else { return Some(1) };
-    let (quotient, rest) = (mantissa / divisor, mantissa % divisor);
-    let rest = rest.checked_mul(factor)?;
-    let round = i128::from(rest % divisor != 0 || is_cut);
-    Some(quotient.saturating_mul(factor).saturating_add(rest / divisor + round))
+    Some(quotient.saturating_add(i128::from(rest != 0 || is_cut)))
 }
 
 impl fmt::Display for Quantity {
@@ -217,8 +237,9 @@ impl fmt::Display for Quantity {
         if self.nanos == 0 {
             return f.write_str("0");
         }
-        if self.format == Format::Binary && self.nanos.abs() >= 1_024 * NANOS {
-            let mut number = -(-self.nanos).div_euclid(NANOS);
+        // As Kubernetes: what a binary suffix cannot say without a fraction has a decimal one.
+        if self.format == Format::Binary && self.nanos.abs() >= 1_024 * NANOS && self.nanos % NANOS == 0 {
+            let mut number = self.nanos / NANOS;
             let mut kibis = 0;
             while number % 1_024 == 0 && kibis + 1 < BINARY.len() {
                 number /= 1_024;
@@ -226,14 +247,15 @@ impl fmt::Display for Quantity {
             }
             return write!(f, "{number}{}", BINARY[kibis]);
         }
+        let is_exponent = self.format == Format::Exponent;
         let (mut number, mut thousands) = (self.nanos, 0);
-        while number % 1_000 == 0 && thousands + 1 < DECIMAL.len() {
+        while number % 1_000 == 0 && (is_exponent || thousands + 1 < DECIMAL.len()) {
             number /= 1_000;
             thousands += 1;
         }
-        match (self.format, 3 * thousands as i32 - 9) {
-            (Format::Exponent, 0) => write!(f, "{number}"),
-            (Format::Exponent, power) => write!(f, "{number}e{power}"),
+        match 3 * thousands as i32 - 9 {
+            0 => write!(f, "{number}"),
+            power if is_exponent => write!(f, "{number}e{power}"),
             _ => write!(f, "{number}{}", DECIMAL[thousands]),
         }
     }
@@ -320,6 +342,22 @@ mod tests {
             ("0.00000000000000000000000000000000001", "1n"),
             ("1e-40", "1e-9"),
             ("-1.5Gi", "-1536Mi"),
+            ("0.1Gi", "107374182400m"),
+            ("-0.1Gi", "-107374182400m"),
+            ("1.0001Ki", "1024102400u"),
+            ("8Ei", "9223372036854775807"),
+            ("-99999999999999999999999999999999999999999999Ki", "-9223372036854775807"),
+            ("10E", "10E"),
+            ("1e19", "10e18"),
+            ("1e21", "1e21"),
+            ("1000E", "1000E"),
+            ("9223372036854775808", "9223372036854775808"),
+            // Digits beyond what is kept.
+            ("123456789012.1234567890123456789012345678", "123456789012123456790n"),
+            ("1.0000000000000000000000000000000000000000Gi", "1Gi"),
+            ("0.00000000000000000000000000000000000000000000000000000000000000001Ei", "1n"),
+            ("0.00000000001234567890123456789012345678901234567890Ei", "14233598694204364n"),
+            ("100000000000000000000000000000000000000000000000000e-45", "100e3"),
         ] {
             assert_eq!(quantity(text).to_string(), canonical, "{text}");
             assert_eq!(quantity(canonical).to_string(), canonical, "{text}");
@@ -332,11 +370,9 @@ mod tests {
             let error = text.parse::<Quantity>().unwrap_err();
             assert!(error.message().starts_with(&format!("{text:?} is no quantity")), "{error}");
         }
-        for text in
-            ["9223372036854775808", "8Ei", "1e19", "1e2000000000", "9999999999999999999999999999999999999999999"]
-        {
+        for text in ["1000000000.1E", "1e28", "1e2000000000", "9999999999999999999999999999999999999999999"] {
             let error = text.parse::<Quantity>().unwrap_err();
-            assert!(error.message().contains("is more than 2^63 - 1"), "{text}: {error}");
+            assert!(error.message().contains("is more than 10^27"), "{text}: {error}");
         }
     }
 
@@ -348,7 +384,10 @@ mod tests {
         assert_eq!((quantity("1Gi") - quantity("512Mi")).to_string(), "512Mi");
         assert_eq!((Quantity::default() + quantity("1Gi")).to_string(), "1Gi");
         assert_eq!((quantity("4Ei") * i64::MAX).value(), i64::MAX);
-        assert_eq!((quantity("1m").value(), quantity("-1m").value(), quantity("1u").millis()), (1, 0, 1));
+        assert_eq!((quantity("1m").value(), quantity("-1m").value(), quantity("1u").millis()), (1, -1, 1));
+        assert_eq!((quantity("-1.5").value(), quantity("-2").value(), quantity("10E").value()), (-2, -2, i64::MAX));
+        assert_eq!(quantity("0.0001Ki") + quantity("1Ki"), quantity("1024.1024"));
+        assert_eq!((quantity("0.0001Ki") + quantity("1023.8976Ki")).to_string(), "1048471244800u");
         assert_eq!((Quantity::from_millis(1_500), Quantity::from_value(-2)), (quantity("1.5"), quantity("-2")));
     }
 
