@@ -247,6 +247,19 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_child() {
 }
 
 #[test]
+fn native_tests_refuse_what_the_host_refuses_about_exact_maps() {
+    let exact = |paths: Vec<String>| {
+        let whole = child("a", &json!(null));
+        Outcome::children([paths.into_iter().fold(whole, |child, path| child.exact(path))])
+    };
+    let deep = |members: usize| vec!["a"; members].join(".");
+    accepted(&exact(vec![deep(16); 16]));
+    refused(&exact(vec!["data".to_owned(); 17]), "there are 17 paths, the most is 16");
+    refused(&exact(vec![deep(17)]), "a path has 17 members, the most is 16");
+    refused(&exact(vec!["metadata.labels".to_owned()]), "others have members of metadata too");
+}
+
+#[test]
 fn x3_native_tests_refuse_what_the_host_refuses_about_keys_and_names() {
     let none = json!({});
     refused(&Outcome::children([child("", &none)]), "a key has 1 to 253 bytes");

@@ -303,8 +303,8 @@ impl Child {
     }
 
     /// The map at this path, "data", belongs to this plugin as a whole: the host removes members that the child does
-    /// not have, also those of other managers. May be repeated. For a kind that is updated in place, and not within
-    /// metadata and status. The path is written as in [`crate::Query::fields`].
+    /// not have, also those of other managers; one that the API server sets again, its default, stays. At most 16 of 16
+    /// names each. For a kind that is updated in place, and not within metadata and status. The path is written as in [`crate::Query::fields`].
     #[must_use]
     pub fn exact(mut self, path: impl Into<String>) -> Self {
         self.exact.push(path.into());

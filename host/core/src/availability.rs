@@ -31,25 +31,32 @@ struct Status {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Condition {
     r#type: String,
     status: String,
+    observed_generation: Option<i64>,
 }
 
 /// Whether an object is available: it is not being deleted, its status is of its newest generation, and those of its
-/// conditions `Ready` and `Available` that it has are True. Kubernetes' workloads without these conditions are judged
-/// by their counts. Any other object without them, such as a ConfigMap, is available.
-pub fn is_available(object: &Object) -> bool {
+/// conditions `Ready` and `Available` that it has are True and of that generation too. Kubernetes' workloads without
+/// these conditions are judged by their counts. Any other object without them, such as a ConfigMap, is available.
+///
+/// Computed once for each version of an object. The bytes that are parsed are added.
+pub fn is_available(object: &Object, parsed_bytes: &mut usize) -> bool {
+    object.availability(compute, parsed_bytes)
+}
+
+fn compute(object: &Object) -> bool {
     let Ok(observed) = serde_json::from_str::<Observed>(object.json()) else { return false };
-    let is_current = |status: &Status| status.observed_generation.is_none_or(|seen| seen >= object.generation);
-    if object.deleting || !observed.status.as_ref().is_none_or(is_current) {
+    let is_current = |seen: Option<i64>| seen.is_none_or(|seen| seen >= object.generation);
+    if object.deleting || !observed.status.as_ref().is_none_or(|status| is_current(status.observed_generation)) {
         return false;
     }
     let conditions = observed.status.iter().flat_map(|status| &status.conditions).flatten();
     let mut conditions = conditions.filter(|condition| CONDITIONS.contains(&condition.r#type.as_str())).peekable();
     if conditions.peek().is_some() {
-        return conditions.all(|condition| condition.status == "True");
+        return conditions.all(|condition| condition.status == "True" && is_current(condition.observed_generation));
     }
     let counts = observed.status.as_ref().filter(|status| status.observed_generation.is_some());
     match (object.kind.group(), &*object.kind.kind) {
@@ -80,7 +87,10 @@ mod tests {
             object[field] = value.clone();
         }
         let decoded = Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap();
-        assert_eq!(is_available(&decoded), expected, "{object}");
+        let mut parsed_bytes = 0;
+        assert_eq!(is_available(&decoded, &mut parsed_bytes), expected, "{object}");
+        assert_eq!(is_available(&decoded, &mut parsed_bytes), expected, "{object}");
+        assert_eq!(parsed_bytes, decoded.json().len(), "it is parsed once");
     }
 
     fn with(conditions: &[(&str, &str)]) -> Value {
@@ -109,6 +119,10 @@ mod tests {
         observed["status"]["observedGeneration"] = json!(1);
         check("example.com/v1", "Widget", &observed, false);
         observed["status"]["observedGeneration"] = json!(2);
+        check("example.com/v1", "Widget", &observed, true);
+        observed["status"]["conditions"][0]["observedGeneration"] = json!(1);
+        check("example.com/v1", "Widget", &observed, false);
+        observed["status"]["conditions"][0]["observedGeneration"] = json!(2);
         check("example.com/v1", "Widget", &observed, true);
     }
 

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
@@ -56,6 +56,8 @@ pub struct Object {
     status_at: Range<usize>,
     /// 0 until it is first computed.
     content_hash: AtomicU64,
+    /// Whether it is available, as [`crate::availability`] finds it.
+    availability: OnceLock<bool>,
     projections: Memo,
 }
 
@@ -96,6 +98,23 @@ impl Object {
             }
             hash => hash,
         }
+    }
+
+    /// What the object's generation and spec are known by: the generation, or a hash of the content where the kind has no
+    /// generations, such as a ConfigMap.
+    pub fn edition(&self) -> u64 {
+        match self.generation {
+            0 => self.content_hash(),
+            generation => generation.unsigned_abs(),
+        }
+    }
+
+    /// Whether it is available, computed by the first who asks. The bytes that were parsed for it are added.
+    pub(crate) fn availability(&self, compute: impl FnOnce(&Self) -> bool, parsed_bytes: &mut usize) -> bool {
+        *self.availability.get_or_init(|| {
+            *parsed_bytes += self.json.len();
+            compute(self)
+        })
     }
 
     /// Bytes in memory, with the projections that it remembers, without interned strings, which are shared.

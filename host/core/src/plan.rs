@@ -5,7 +5,7 @@
 
 pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, evictions};
 pub use self::applied::Applied;
-pub use self::children::{Diff, diff, is_child};
+pub use self::children::{Diff, Taken, Written, diff, is_child};
 pub use self::prepare::prepare;
 pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild};
 

@@ -7,13 +7,17 @@ use crate::component::Version;
 use crate::object::ObjectRef;
 
 /// Rejections that are remembered for one object. More than that is one cause, which a hundred show.
-const MAX_REJECTIONS: usize = 100;
+pub const MAX_REJECTIONS: usize = 100;
+/// Bytes of the message of one: a hundred of them with their names are some 100 KiB of an object's state.
+const MAX_MESSAGE_BYTES: usize = 512;
 
 /// A write of an outcome that could not be carried out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rejection {
     /// The object.
     pub target: ObjectRef,
+    /// What of it is written; None is the object itself.
+    pub subresource: Option<Arc<str>>,
     /// The key of the child; None for the target of an action.
     pub child: Option<Arc<str>>,
     /// The reason, as in the condition Stalled.
@@ -22,19 +26,38 @@ pub struct Rejection {
     pub message: Arc<str>,
 }
 
-/// The rejections of an object in one state of its spec and its plugin, ordered by target.
+impl Rejection {
+    /// Whether two are of one write and for one reason. The key of the child does not count: an outcome that depends on it
+    /// could change it for ever.
+    fn is_same(&self, other: &Self) -> bool {
+        self.place() == other.place() && (&self.reason, &self.message) == (&other.reason, &other.message)
+    }
+
+    fn place(&self) -> (&ObjectRef, Option<&str>) {
+        (&self.target, self.subresource.as_deref())
+    }
+
+    /// Approximate bytes in memory.
+    fn bytes(&self) -> usize {
+        let name = self.target.name.namespace.len() + self.target.name.name.len();
+        size_of_val(self) + name + self.message.len() + self.child.as_ref().map_or(0, |child| child.len())
+    }
+}
+
+/// The rejections of an object in one edition of its spec and one version of its plugin, ordered by target.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rejections {
     all: Arc<[Rejection]>,
-    generation: i64,
+    edition: u64,
     version: Option<Version>,
 }
 
 impl Rejections {
-    /// Forgets all of another generation of the object or of another version of the plugin.
-    pub fn begin(&mut self, generation: i64, version: &Version) {
-        if self.generation != generation || self.version.as_ref() != Some(version) {
-            *self = Self { all: Arc::default(), generation, version: Some(version.clone()) };
+    /// Forgets all of another edition of the object ([`Object::edition`](crate::object::Object::edition)) or of another
+    /// version of the plugin.
+    pub fn begin(&mut self, edition: u64, version: &Version) {
+        if self.edition != edition || self.version.as_ref() != Some(version) {
+            *self = Self { all: Arc::default(), edition, version: Some(version.clone()) };
         }
     }
 
@@ -43,12 +66,19 @@ impl Rejections {
         &self.all
     }
 
-    /// Adds rejections, each in place of an earlier one of its target, and forgets those that do not hold any more.
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.all.iter().map(Rejection::bytes).sum()
+    }
+
+    /// Adds rejections, each in place of an earlier one of the same write, and forgets those that do not hold any more.
     /// Whether that changed anything.
     pub fn replace(&mut self, holds: impl Fn(&Rejection) -> bool, new: impl IntoIterator<Item = Rejection>) -> bool {
         let mut all: Vec<Rejection> = self.all.iter().filter(|known| holds(known)).cloned().collect();
         for rejection in new {
-            match all.binary_search_by(|known| known.target.cmp(&rejection.target)) {
+            let rejection = shortened(rejection);
+            match all.binary_search_by(|known| known.place().cmp(&rejection.place())) {
+                Ok(at) if all[at].is_same(&rejection) => {}
                 Ok(at) => all[at] = rejection,
                 Err(at) if all.len() < MAX_REJECTIONS => all.insert(at, rejection),
                 Err(_) => {}
@@ -62,6 +92,14 @@ impl Rejections {
     }
 }
 
+fn shortened(rejection: Rejection) -> Rejection {
+    let end = rejection.message.floor_char_boundary(MAX_MESSAGE_BYTES);
+    if end == rejection.message.len() {
+        return rejection;
+    }
+    Rejection { message: rejection.message[..end].into(), ..rejection }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,7 +108,8 @@ mod tests {
 
     fn rejection(name: &str, reason: &str) -> Rejection {
         let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new("shop", name) };
-        Rejection { target, child: Some(name.into()), reason: reason.into(), message: "why".into() }
+        let child = Some(name.into());
+        Rejection { target, subresource: None, child, reason: reason.into(), message: "why".into() }
     }
 
     fn version(config: &str) -> Version {
@@ -90,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_those_of_one_generation_and_one_version_of_the_plugin() {
+    fn they_are_those_of_one_edition_and_one_version_of_the_plugin() {
         let mut rejections = Rejections::default();
         rejections.begin(1, &version("{}"));
         rejections.replace(|_| true, [rejection("a", "Invalid")]);
@@ -108,5 +147,26 @@ mod tests {
         rejections.replace(|_| true, (0..=MAX_REJECTIONS).map(|number| rejection(&number.to_string(), "Invalid")));
         assert_eq!(rejections.all().len(), MAX_REJECTIONS);
         assert!(rejections.replace(|_| true, [rejection("0", "Forbidden")]), "a known one is replaced");
+    }
+
+    #[test]
+    fn a_childs_key_alone_changes_nothing() {
+        let mut rejections = Rejections::default();
+        rejections.replace(|_| true, [rejection("a", "ChildExists")]);
+        let renamed = Rejection { child: Some("other".into()), ..rejection("a", "ChildExists") };
+        assert!(!rejections.replace(|_| true, [renamed]));
+        assert_eq!(rejections.all()[0].child.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn an_object_and_each_subresource_of_it_have_their_own_and_messages_are_cut() {
+        let mut rejections = Rejections::default();
+        let of_scale = Rejection { subresource: Some("scale".into()), ..rejection("a", "NotFound") };
+        rejections.replace(|_| true, [rejection("a", "Invalid"), of_scale]);
+        assert_eq!(rejections.all().len(), 2);
+        let long = Rejection { message: "\u{e4}".repeat(MAX_MESSAGE_BYTES).into(), ..rejection("a", "Invalid") };
+        assert!(rejections.replace(|_| true, [long.clone()]) && !rejections.replace(|_| true, [long]));
+        assert_eq!(rejections.all()[0].message.len(), MAX_MESSAGE_BYTES);
+        assert!((MAX_MESSAGE_BYTES..2 * MAX_MESSAGE_BYTES).contains(&rejections.bytes()));
     }
 }

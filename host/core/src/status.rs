@@ -17,6 +17,8 @@ pub const STALLED: &str = "Stalled";
 /// The host's condition, as in kstatus, while the guest's `Ready` is not True and the object is not stalled; it has the
 /// reason and message of `Ready`. A guest may set its own instead.
 pub const RECONCILING: &str = "Reconciling";
+/// The reason of the host's [`READY`] while an object that was stalled is retried.
+const RETRYING: &str = "Retrying";
 /// The guest's summary of an object. The host sets it False while the object is stalled, so that nobody who waits for it
 /// takes a stalled object for a ready one.
 const READY: &str = "Ready";
@@ -79,6 +81,8 @@ pub struct Wanted<'a> {
     pub conditions: Option<&'a [Condition]>,
     /// Reason and message of [`STALLED`], or None.
     pub stalled: Option<(&'a str, &'a str)>,
+    /// Why the guest's call is retried, or None. An object that was stalled is not ready before its next outcome.
+    pub retrying: Option<&'a str>,
     /// Whether the host sets [`RECONCILING`] for a `Ready` that is not True.
     pub reports_progress: bool,
     /// The message of [`EVICTING`], which names Pods and budgets, or None.
@@ -206,12 +210,12 @@ fn conditions(
     let evicting = wanted.evicting.map(|message| of_host(EVICTING, ConditionStatus::False, BLOCKED, message));
     let reconciling =
         unready(wanted).map(|ready| of_host(RECONCILING, ConditionStatus::True, &ready.reason, &ready.message));
-    let unready = unready_by_stall(before, wanted)
+    let unready = unready_by_host(before, &owned, wanted)
         .map(|(reason, message)| of_host(READY, ConditionStatus::False, reason, message));
     let guests = wanted.conditions.into_iter().flatten().filter(|guest| unready.is_none() || guest.name != READY);
     let all: Vec<&Condition> = guests.chain(&unready).chain(&reconciling).chain(&stalled).chain(&evicting).collect();
     // A failed call leaves the guest's conditions alone; the host's own always follow the state.
-    let has_hosts_ready = wanted.stalled.is_none() && is_unready_by_stall(before);
+    let has_hosts_ready = wanted.stalled.is_none() && is_unready_by_host(before);
     let is_obsolete = |condition: &Value| {
         let name = condition["type"].as_str().unwrap_or_default();
         let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
@@ -238,19 +242,35 @@ fn conditions(
     Some(after)
 }
 
-/// Reason and message of the [`READY`] that the host sets for a stalled object, unless the guest's own is False already.
-fn unready_by_stall<'a>(before: &[Value], wanted: &Wanted<'a>) -> Option<(&'a str, &'a str)> {
-    let guests_is_false = match wanted.conditions {
-        Some(guests) => guests.iter().any(|guest| guest.name == READY && guest.status == ConditionStatus::False),
-        None => find(before, READY).is_some_and(|ready| ready["status"] == "False") && !is_unready_by_stall(before),
+/// Reason and message of the [`READY`] that the host sets for a stalled object, and until the next outcome when that is
+/// retried: unless the guest's own is False already, or it is another manager's.
+fn unready_by_host<'a>(
+    before: &[Value],
+    owned: impl Fn(&str) -> bool,
+    wanted: &Wanted<'a>,
+) -> Option<(&'a str, &'a str)> {
+    let live = find(before, READY);
+    let is_hosts = is_unready_by_host(before);
+    let own = wanted.conditions.and_then(|guests| guests.iter().find(|guest| guest.name == READY));
+    let guests_is_false = match (wanted.conditions, own) {
+        (Some(_), own) => own.is_some_and(|guest| guest.status == ConditionStatus::False),
+        (None, _) => live.is_some_and(|ready| ready["status"] == "False") && !is_hosts,
     };
-    wanted.stalled.filter(|_| !guests_is_false)
+    // The API server records managers of single conditions only where the list is a map.
+    let is_anothers = live.is_some() && own.is_none() && !is_hosts && wanted.reports_progress && !owned(READY);
+    let retrying = wanted.retrying.filter(|_| is_hosts).map(|message| (RETRYING, message));
+    wanted.stalled.or(retrying).filter(|_| !guests_is_false && !is_anothers)
 }
 
-/// Whether the host has set the live [`READY`]: it has the reason and message of [`STALLED`] beside it.
-fn is_unready_by_stall(live: &[Value]) -> bool {
-    let (Some(ready), Some(stalled)) = (find(live, READY), find(live, STALLED)) else { return false };
-    ready["status"] == "False" && ready["reason"] == stalled["reason"] && ready["message"] == stalled["message"]
+/// Whether the host has set the live [`READY`]: it has the reason and message of [`STALLED`] beside it, or is of a retry
+/// after that.
+fn is_unready_by_host(live: &[Value]) -> bool {
+    let is_of_stall = |ready: &Value| {
+        find(live, STALLED)
+            .is_some_and(|stalled| (&ready["reason"], &ready["message"]) == (&stalled["reason"], &stalled["message"]))
+    };
+    let is_hosts = |ready: &Value| ready["status"] == "False" && (ready["reason"] == RETRYING || is_of_stall(ready));
+    find(live, READY).is_some_and(is_hosts)
 }
 
 fn find<'a>(conditions: &'a [Value], name: &str) -> Option<&'a Value> {

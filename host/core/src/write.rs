@@ -130,7 +130,7 @@ pub enum WriteOp {
         /// The propagation policy.
         propagation: Propagation,
     },
-    /// PATCH of an object that is not a child, or of one of its subresources.
+    /// PATCH of an object or of one of its subresources. Of a child, it removes members of exact maps.
     Patch {
         /// The object.
         target: ObjectRef,

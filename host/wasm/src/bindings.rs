@@ -46,7 +46,7 @@ impl From<ObjectRef> for ObjectKey {
 
 impl From<&rejection::Rejection> for Rejection {
     fn from(rejection: &rejection::Rejection) -> Self {
-        let rejection::Rejection { target, child, reason, message } = rejection.clone();
+        let rejection::Rejection { target, subresource: _, child, reason, message } = rejection.clone();
         Self {
             target: target.into(),
             child: child.as_deref().map(str::to_owned),

@@ -35,6 +35,8 @@ const STALLED: &str = "Stalled";
 const EVICTING: &str = "Evicting";
 /// The fields of a child that is kept as it is.
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
+/// Exact maps of one child, and members of one path to them.
+const MAX_EXACT: usize = 16;
 /// The fields of an object that others own members of.
 const SHARED: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 /// Conditions of one outcome.
@@ -184,8 +186,14 @@ fn handling(child: &Child, object: &Value, owns: &[&Owned]) -> Refused {
     if !child.exact.is_empty() && (child.handling != Handling::Managed || update != Update::Apply) {
         return Err("only a child that is changed in place (`update` \"apply\") owns a map exactly".to_owned());
     }
+    if child.exact.len() > MAX_EXACT {
+        return Err(format!("exact: there are {} paths, the most is {MAX_EXACT}", child.exact.len()));
+    }
     for path in &child.exact {
         let members = fields::parse(path)?;
+        if members.len() > MAX_EXACT {
+            return Err(format!("exact: a path has {} members, the most is {MAX_EXACT}", members.len()));
+        }
         if let Some(first) = members.first().filter(|first| SHARED.contains(&first.as_str())) {
             return Err(format!("{path}: others have members of {first} too"));
         }

@@ -25,6 +25,7 @@ mod key;
 mod keys;
 mod live_reads;
 mod plugin_counts;
+mod rejections;
 mod run;
 mod status;
 mod turn;

@@ -4,8 +4,8 @@
 //! without managedFields is assembled in a buffer that is reused.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
 
@@ -102,6 +102,7 @@ impl<'a> Source<'a> {
             generation: metadata.generation.unwrap_or(0),
             deleting: metadata.deletion_timestamp.is_some(),
             content_hash: AtomicU64::new(0),
+            availability: OnceLock::new(),
             projections: Memo::default(),
             kind,
             name,

@@ -31,6 +31,8 @@ pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (u128, ResourceVersion)>
 pub struct Memory<'a> {
     /// Applies, of children and in actions.
     pub applied: &'a mut Applied,
+    /// The exact maps of children that have the wanted members alone, or lose no others.
+    pub exact: &'a mut Applied,
     /// Patches.
     pub sent: &'a mut Sent,
     /// Evictions that a PodDisruptionBudget does not allow now.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::actions::Memory;
 use super::applied::{Applied, is_applied};
 use super::prepared::{Body, Prepared, PreparedChild};
 use super::rollout::Rollout;
@@ -27,12 +28,32 @@ pub struct Diff {
     pub waits: bool,
     /// The deletes exceed [`MAX_DELETES_PER_PLAN`].
     pub more_deletes: bool,
-    /// Children whose names belong to objects of another owner.
-    pub taken: Vec<ObjectRef>,
+    /// Objects of another owner that have the names of children.
+    pub taken: Vec<Taken>,
     /// The same of children that may be left out.
-    pub skipped: Vec<ObjectRef>,
+    pub skipped: Vec<Taken>,
+    /// The children that `children` and `deletes` write, by their objects.
+    pub written: BTreeMap<ObjectRef, Written>,
     /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
     pub parsed_bytes: usize,
+}
+
+/// An object of another owner.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Taken {
+    /// The object.
+    pub target: ObjectRef,
+    /// The key of the child that should have its name.
+    pub key: Arc<str>,
+}
+
+/// A child that is written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Written {
+    /// Its key.
+    pub key: Arc<str>,
+    /// It is left out while another's object has its name.
+    pub or_skip: bool,
 }
 
 impl Diff {
@@ -47,24 +68,23 @@ impl Diff {
     }
 }
 
-/// Compares a prepared outcome with a snapshot. `applied` remembers the children that need no apply, so that each
-/// version of an object is compared once.
+/// Compares a prepared outcome with a snapshot. `memory` has the children that need no write, so that each version of
+/// an object is compared once.
 pub fn diff(
     prepared: &Prepared,
     spec: &ControllerSpec,
     primary: &Object,
     manager: &str,
     snapshot: &Snapshot,
-    applied: &mut Applied,
+    memory: Memory<'_>,
 ) -> Diff {
     let Some(children) = &prepared.children else { return Diff::default() };
     let (diff, rollouts) = (Diff::default(), BTreeMap::new());
-    let mut comparison = Comparison { spec, primary, manager, snapshot, applied, diff, rollouts };
+    let mut comparison = Comparison { spec, primary, manager, snapshot, memory, diff, rollouts };
     let mut groups = children.chunk_by(|one, next| one.group == next.group).peekable();
     while let Some(group) = groups.next() {
         group.iter().for_each(|child| comparison.compare(child));
         if groups.peek().is_some() && !comparison.is_settled(group) {
-            groups.flatten().for_each(|child| comparison.hold(child));
             break;
         }
     }
@@ -73,6 +93,12 @@ pub fn diff(
     if diff.deletes.len() > MAX_DELETES_PER_PLAN {
         diff.deletes.truncate(MAX_DELETES_PER_PLAN);
         diff.more_deletes = true;
+    }
+    for deleted in diff.deletes.iter().map(WriteOp::target) {
+        let live = snapshot.get(&deleted.kind, &deleted.name);
+        if let Some(key) = live.and_then(|live| live.child_key.as_deref()) {
+            diff.written.insert(deleted.clone(), Written { key: key.into(), or_skip: false });
+        }
     }
     diff
 }
@@ -106,7 +132,7 @@ struct Comparison<'a> {
     primary: &'a Object,
     manager: &'a str,
     snapshot: &'a Snapshot,
-    applied: &'a mut Applied,
+    memory: Memory<'a>,
     diff: Diff,
     rollouts: BTreeMap<&'a Kind, Rollout>,
 }
@@ -133,29 +159,36 @@ impl<'a> Comparison<'a> {
         }
         match self.find(child) {
             Found::Live(live) => return self.compare_live(child, live),
-            Found::Taken if child.or_skip => return self.diff.skipped.push(child.target.clone()),
-            Found::Taken => self.diff.taken.push(child.target.clone()),
+            Found::Taken => {
+                let taken = Taken { target: child.target.clone(), key: Arc::clone(&child.key) };
+                if child.or_skip {
+                    return self.diff.skipped.push(taken);
+                }
+                self.diff.taken.push(taken);
+            }
             Found::Terminating => self.diff.waits = true,
             Found::Absent => {
                 self.diff.parsed_bytes += if child.body.is_none() { child.object.len() } else { 0 };
-                self.diff.children.push(create(child, self.primary));
+                self.write(child, create(child, self.primary));
             }
         }
         self.rollout(child).into_iter().for_each(Rollout::absent);
     }
 
+    fn write(&mut self, child: &PreparedChild, op: WriteOp) {
+        let written = Written { key: Arc::clone(&child.key), or_skip: child.or_skip };
+        self.diff.written.insert(op.target().clone(), written);
+        self.diff.children.push(op);
+    }
+
     fn compare_live(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
         let is_current = is_current(child, live);
         if let Some(body) = &child.body {
-            self.diff.children.extend(apply(
-                child,
-                body,
-                live,
-                self.manager,
-                self.applied,
-                &mut self.diff.parsed_bytes,
-            ));
-            self.diff.children.extend(exact::removal(child, body, live, &mut self.diff.parsed_bytes));
+            let (memory, parsed_bytes) = (&mut self.memory, &mut self.diff.parsed_bytes);
+            // An apply may remove members too, so the next plan looks for what is left.
+            let write = apply(child, body, live, self.manager, memory.applied, parsed_bytes)
+                .or_else(|| exact::removal(child, body, live, memory, parsed_bytes));
+            write.into_iter().for_each(|op| self.write(child, op));
         } else if let Some(rollout) = self.rollout(child) {
             if is_current { rollout.current(live) } else { rollout.outdated(live) }
         } else if child.update == Update::Recreate && !is_current {
@@ -169,26 +202,16 @@ impl<'a> Comparison<'a> {
         let has_writes = self.diff.changes_what_is_read() || self.diff.waits || !self.diff.taken.is_empty();
         let mut is_settled = |child: &PreparedChild| {
             let Found::Live(live) = self.find(child) else { return true };
-            self.diff.parsed_bytes += live.json().len();
-            is_current(child, live) && is_available(live)
+            is_current(child, live) && is_available(live, &mut self.diff.parsed_bytes)
         };
         !has_writes && group.iter().filter(|child| child.handling != Handling::Keep).all(&mut is_settled)
     }
 
-    /// A child whose group may not be written yet. It counts in the rollout of its kind.
-    fn hold(&mut self, child: &'a PreparedChild) {
-        let found = self.find(child);
-        let Some(rollout) = self.rollout(child) else { return };
-        match found {
-            Found::Live(live) => rollout.current(live),
-            _ => rollout.absent(),
-        }
-    }
-
     fn finish(self) -> Diff {
         let Self { mut diff, rollouts, .. } = self;
-        diff.parsed_bytes += rollouts.values().map(Rollout::parsed_bytes).sum::<usize>();
-        diff.deletes.extend(rollouts.values().flat_map(Rollout::next).map(|live| delete(live)));
+        for rollout in rollouts.values() {
+            diff.deletes.extend(rollout.next(&mut diff.parsed_bytes).into_iter().map(|live| delete(live)));
+        }
         diff
     }
 }

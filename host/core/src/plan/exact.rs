@@ -5,61 +5,102 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::actions::Memory;
 use super::fault::bad;
-use super::prepared::{Body, PreparedChild};
+use super::prepared::{Body, Exact, PreparedChild};
 use crate::contract::{Child, GuestFault, PatchKind};
+use crate::digest::fingerprint;
 use crate::object::Object;
 use crate::projection::path;
 use crate::write::{Precondition, WriteOp};
 
 /// The fields of an object that others own members of.
 const SHARED: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
+/// Exact maps of one child. A ConfigMap has two, and each is searched for in every version of the child.
+const MAX_PATHS: usize = 16;
+/// Members of one path. The deepest map of a built-in kind, a CronJob's nodeSelector, has six.
+const MAX_MEMBERS: usize = 16;
 
-pub(super) fn parse(child: &Child, is_applied: bool) -> Result<Arc<[Vec<String>]>, GuestFault> {
-    if child.exact.is_empty() {
-        return Ok(Arc::default());
+pub(super) fn parse(child: &Child, is_applied: bool) -> Result<Exact, GuestFault> {
+    parse_paths(&child.exact, is_applied).or_else(|why| bad(format!("child {:?}: {why}", child.key)))
+}
+
+fn parse_paths(paths: &[Arc<str>], is_applied: bool) -> Result<Exact, String> {
+    if paths.is_empty() {
+        return Ok(Exact::default());
     }
     if !is_applied {
-        let why = "only a child that is changed in place (`update` \"apply\") owns a map exactly";
-        return bad(format!("child {:?}: {why}", child.key));
+        return Err("only a child that is changed in place (`update` \"apply\") owns a map exactly".to_owned());
+    }
+    if paths.len() > MAX_PATHS {
+        return Err(format!("exact: there are {} paths, the most is {MAX_PATHS}", paths.len()));
     }
     let parse_one = |text: &Arc<str>| {
-        let members = path::parse(text).or_else(|error| bad(format!("child {:?}: {error}", child.key)))?;
+        let members = path::parse(text).map_err(|error| error.to_string())?;
+        if members.len() > MAX_MEMBERS {
+            return Err(format!("exact: a path has {} members, the most is {MAX_MEMBERS}", members.len()));
+        }
         match members.first().filter(|first| SHARED.contains(&first.as_str())) {
-            Some(first) => bad(format!("child {:?}: {text}: others have members of {first} too", child.key)),
+            Some(first) => Err(format!("{text}: others have members of {first} too")),
             None => Ok(members),
         }
     };
-    child.exact.iter().map(parse_one).collect()
+    let texts: Vec<&str> = paths.iter().map(|text| &**text).collect();
+    Ok(Exact { paths: paths.iter().map(parse_one).collect::<Result<_, _>>()?, fingerprint: fingerprint(&texts) })
 }
 
-/// The patch that removes the members that are not wanted, or None when there are none. Bytes that it parses are added.
-pub(super) fn removal(child: &PreparedChild, body: &Body, live: &Object, parsed_bytes: &mut usize) -> Option<WriteOp> {
-    if child.exact.is_empty() {
+/// The patch that removes the members that are not wanted. None when there are none, or when the API server kept them
+/// in answer to the same patch, because it sets their default. Bytes that are parsed are added.
+pub(super) fn removal(
+    child: &PreparedChild,
+    body: &Body,
+    live: &Object,
+    memory: &mut Memory<'_>,
+    parsed_bytes: &mut usize,
+) -> Option<WriteOp> {
+    if child.exact.paths.is_empty() {
+        return None;
+    }
+    let target = live.reference();
+    let this = (child.exact.fingerprint ^ body.fingerprint, live.resource_version);
+    if memory.exact.get(&target) == Some(&this) {
         return None;
     }
     *parsed_bytes += live.json().len() + body.text.len();
-    let (Ok(live_tree), Ok(wanted)) =
-        (serde_json::from_str::<Value>(live.json()), serde_json::from_str::<Value>(&body.text))
-    else {
+    let patch = patch(&child.exact, body, live);
+    let place = (target, None);
+    let is_sent = |patch: &String| {
+        let sent = memory.sent.get(&place).filter(|(_, version)| *version == live.resource_version);
+        sent.is_some_and(|(sent, _)| *sent == fingerprint(&[patch]))
+    };
+    let target = place.0.clone();
+    let Some(patch) = patch.filter(|patch| !is_sent(patch)) else {
+        memory.exact.insert(target, this);
         return None;
     };
+    Some(WriteOp::Patch {
+        target,
+        patch_kind: PatchKind::Merge,
+        body: patch.into(),
+        subresource: None,
+        only_if: Precondition::Is(Arc::clone(&live.uid)),
+    })
+}
+
+/// The JSON merge patch, or None when nothing has to go.
+fn patch(exact: &Exact, body: &Body, live: &Object) -> Option<String> {
+    let live: Value = serde_json::from_str(live.json()).ok()?;
+    let wanted: Value = serde_json::from_str(&body.text).ok()?;
     let mut patch = Value::Null;
-    for path in child.exact.iter() {
-        let Some(Value::Object(found)) = at(&live_tree, path) else { continue };
+    for path in exact.paths.iter() {
+        let Some(Value::Object(found)) = at(&live, path) else { continue };
         let wanted = at(&wanted, path);
         for name in found.keys().filter(|name| wanted.is_none_or(|wanted| wanted.get(name).is_none())) {
             let place = path.iter().fold(&mut patch, |place, member| &mut place[member.as_str()]);
             place[name.as_str()] = Value::Null;
         }
     }
-    (!patch.is_null()).then(|| WriteOp::Patch {
-        target: child.target.clone(),
-        patch_kind: PatchKind::Merge,
-        body: patch.to_string().into(),
-        subresource: None,
-        only_if: Precondition::Is(Arc::clone(&live.uid)),
-    })
+    (!patch.is_null()).then(|| patch.to_string())
 }
 
 fn at<'a>(tree: &'a Value, path: &[String]) -> Option<&'a Value> {

@@ -183,7 +183,7 @@ fn is_same(known: &PreparedChild, child: &Child) -> bool {
     known.key == child.key
         && known.object == child.object
         && handling == (child.handling, child.or_skip, child.group)
-        && known.exact.is_empty()
+        && known.exact.paths.is_empty()
         && child.exact.is_empty()
 }
 

@@ -35,7 +35,8 @@ impl Prepared {
     /// Approximate bytes in memory; text that several children share counts for each.
     pub fn bytes(&self) -> usize {
         let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.text.len());
-        let children = self.children.iter().flatten().map(|child| size_of_val(child) + child.key.len() + texts(child));
+        let own = |child: &PreparedChild| size_of_val(child) + child.key.len() + child.exact.bytes();
+        let children = self.children.iter().flatten().map(|child| own(child) + texts(child));
         let action = |action: &PreparedAction| match &action.action {
             Action::Apply { body, .. } | Action::Patch { body, .. } => body.text.len(),
             Action::Delete(_) | Action::Evict => 0,
@@ -68,8 +69,24 @@ pub struct PreparedChild {
     pub or_skip: bool,
     /// Its group.
     pub group: u32,
-    /// The members of the paths of maps that have the wanted members alone.
-    pub exact: Arc<[Vec<String>]>,
+    /// The maps that have the wanted members alone.
+    pub exact: Exact,
+}
+
+/// Maps that a child owns as a whole.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Exact {
+    /// The members of their paths.
+    pub paths: Arc<[Vec<String>]>,
+    /// The fingerprint of the paths.
+    pub fingerprint: u128,
+}
+
+impl Exact {
+    fn bytes(&self) -> usize {
+        let members = self.paths.iter().flatten();
+        size_of_val(&*self.paths) + members.map(|member| size_of_val(member) + member.len()).sum::<usize>()
+    }
 }
 
 /// What a write sends. A key remembers it by its fingerprint, which the worker computes and not the event loop.

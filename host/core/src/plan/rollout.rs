@@ -39,18 +39,13 @@ impl Rollout {
         self.outdated.push(Arc::clone(live));
     }
 
-    /// What [`Self::next`] parses.
-    pub(super) fn parsed_bytes(&self) -> usize {
-        let all = self.current.iter().chain(&self.outdated).filter(|_| !self.outdated.is_empty());
-        all.map(|live| live.json().len()).sum()
-    }
-
-    /// The outdated children that may be deleted now, unavailable ones first.
-    pub(super) fn next(&self) -> Vec<&Arc<Object>> {
+    /// The outdated children that may be deleted now, unavailable ones first. The bytes that are parsed are added.
+    pub(super) fn next(&self, parsed_bytes: &mut usize) -> Vec<&Arc<Object>> {
         if self.outdated.is_empty() {
             // Without an outdated child no status needs to be parsed.
             return Vec::new();
         }
+        let mut is_available = |live: &Arc<Object>| is_available(live, parsed_bytes);
         let unavailable = self.absent + self.current.iter().filter(|live| !is_available(live)).count();
         let room = self.max_unavailable.saturating_sub(unavailable);
         let (available, idle): (Vec<_>, Vec<_>) = self.outdated.iter().partition(|live| is_available(live));

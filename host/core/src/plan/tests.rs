@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
+use crate::eviction::Blocked;
 use crate::limits::{MAX_CHILDREN, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
@@ -71,7 +72,18 @@ fn missing(spec: &ControllerSpec, outcome: &Outcome, live: Vec<Value>) -> Result
     let prepared = prepare(spec, &primary(), outcome, None)?;
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
     let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
-    Ok(diff(&prepared, spec, &primary(), MANAGER, &snapshot, &mut Applied::new()))
+    Ok(compared(&prepared, spec, &snapshot, (&mut Applied::new(), &mut Sent::new())))
+}
+
+/// Compares with what earlier diffs and writes left: which exact maps are clean, and the patches.
+fn compared(
+    prepared: &Prepared,
+    spec: &ControllerSpec,
+    snapshot: &Snapshot,
+    (exact, sent): (&mut Applied, &mut Sent),
+) -> Diff {
+    let memory = Memory { applied: &mut Applied::new(), exact, sent, blocked: &Blocked::default() };
+    diff(prepared, spec, &primary(), MANAGER, snapshot, memory)
 }
 
 fn refusal(spec: &ControllerSpec, outcome: &Outcome) -> String {
@@ -102,8 +114,8 @@ fn shown(diff: &Diff) -> String {
         op => format!("{} {}", op.verb(), op.target()),
     };
     let mut lines: Vec<String> = diff.children.iter().chain(&diff.deletes).map(op).collect();
-    lines.extend(diff.taken.iter().map(|target| format!("taken {target}")));
-    lines.extend(diff.skipped.iter().map(|target| format!("skipped {target}")));
+    lines.extend(diff.taken.iter().map(|taken| format!("taken {}", taken.target)));
+    lines.extend(diff.skipped.iter().map(|taken| format!("skipped {}", taken.target)));
     if diff.waits {
         lines.push("waits".to_owned());
     }

@@ -26,8 +26,15 @@ fn object(status: Value, owned: Value) -> Object {
 }
 
 /// Leaves everything alone.
-const NONE: Wanted<'static> =
-    Wanted { fields: None, conditions: None, stalled: None, reports_progress: false, evicting: None, generation: 3 };
+const NONE: Wanted<'static> = Wanted {
+    fields: None,
+    conditions: None,
+    stalled: None,
+    retrying: None,
+    reports_progress: false,
+    evicting: None,
+    generation: 3,
+};
 
 fn ready(status: ConditionStatus) -> Condition {
     Condition { name: "Ready".into(), status, reason: "R".into(), message: "m".into() }
@@ -129,6 +136,49 @@ fn ready_is_false_while_stalled_with_the_guests_own_reason_if_it_is_false_alread
     assert_eq!(shown, ["Ready=False Forbidden", "Stalled=True Forbidden"]);
     let (shown, _) = patched(&before, Some(&[ready(ConditionStatus::True)]), None);
     assert_eq!(shown, ["Ready=True R"]);
+}
+
+#[test]
+fn x12_an_object_that_was_stalled_stays_unready_while_it_is_retried() {
+    let retried = |before: &[Value], message: &str| {
+        let keys = before.iter().map(|condition| (format!("k:{}", json!({"type": condition["type"]})), json!({})));
+        let live = object(json!({"conditions": before}), json!({"f:conditions": keys.collect::<Map<_, _>>()}));
+        let wanted = Wanted { retrying: Some(message), reports_progress: true, ..NONE };
+        let text = patch(&live, "mortise/p", FULL, &wanted, NOW)?;
+        let mut patch: Value = serde_json::from_str(&text).unwrap();
+        Some(patch["status"]["conditions"].take())
+    };
+    let shown = |conditions: &Value| -> Vec<String> {
+        let text =
+            |c: &Value| format!("{}={} {} {}", c["type"], c["status"], c["reason"], c["message"]).replace('"', "");
+        conditions.as_array().unwrap().iter().map(text).collect()
+    };
+    let (_, stalled) = patched(&[], None, Some(("Trap", "it fell")));
+    let first = retried(&stalled, "busy").unwrap();
+    assert_eq!(shown(&first), ["Ready=False Retrying busy"]);
+    let first = first.as_array().unwrap();
+    assert_eq!(retried(first, "busy"), None);
+    assert_eq!(shown(&retried(first, "still busy").unwrap()), ["Ready=False Retrying still busy"]);
+    // The next outcome or stall replaces it.
+    assert_eq!(patched(first, Some(&[]), None).0, [""; 0]);
+    assert_eq!(patched(first, Some(&[ready(ConditionStatus::True)]), None).0, ["Ready=True R"]);
+    assert_eq!(patched(first, None, Some(("Trap", "no"))).0, ["Ready=False Trap", "Stalled=True Trap"]);
+    // One that was not stalled keeps what its last outcome said.
+    assert_eq!(retried(&[stamp(&ready(ConditionStatus::True), None, Some(3), NOW)], "busy"), None);
+}
+
+#[test]
+fn another_managers_ready_stays_while_the_object_is_stalled_and_after() {
+    let theirs = json!({"type": "Ready", "status": "True", "reason": "Theirs"});
+    let live = |conditions: Value| {
+        object(json!({"conditions": conditions}), json!({"f:conditions": {"k:{\"type\":\"Stalled\"}": {}}}))
+    };
+    let stalled = Wanted { stalled: Some(("Trap", "it fell")), reports_progress: true, ..NONE };
+    let text = patch(&live(json!([theirs])), "mortise/p", FULL, &stalled, NOW).unwrap();
+    let after = serde_json::from_str::<Value>(&text).unwrap()["status"]["conditions"].take();
+    assert_eq!((&after[0], &after[1]["type"]), (&theirs, &json!("Stalled")));
+    let ended = Wanted { conditions: Some(&[]), reports_progress: true, ..NONE };
+    check(&live(after), &ended, json!({"conditions": [theirs]}));
 }
 
 /// The conditions after a patch, as text and as JSON. Those in `before` are ours.

@@ -16,8 +16,8 @@ pub(super) fn of_text(bytes: usize) -> u64 {
     bytes as u64 * US_PER_KIB / 1_024
 }
 
-/// A diff of an outcome that parsed so many bytes.
-pub(super) fn of_diff(prepared: &Prepared, parsed_bytes: usize) -> u64 {
+/// A diff of an outcome that parsed so many bytes and found so many writes to be impossible, each with a message.
+pub(super) fn of_diff(prepared: &Prepared, parsed_bytes: usize, impossible: usize) -> u64 {
     let writes = prepared.children.as_ref().map_or(0, Vec::len) + prepared.actions.len();
-    5 + writes as u64 + of_text(parsed_bytes)
+    5 + (writes + impossible) as u64 + of_text(parsed_bytes)
 }

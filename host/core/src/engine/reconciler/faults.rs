@@ -61,9 +61,23 @@ impl Reconciler {
         }
     }
 
-    /// The key's turn succeeded, or the key is dropped.
+    /// The key's turn succeeded. What the plugin does without because it is rejected is denied still.
+    pub(super) fn review_denials(&mut self, key: &Key, cx: &mut Context<'_>) {
+        let Some(state) = self.keys.get(key) else { return };
+        let denied = state.denied.iter().filter(|permission| !state.is_forbidden(permission)).cloned().collect();
+        self.permit(key, denied, cx);
+    }
+
+    /// The key is dropped.
     pub(super) fn clear_denials(&mut self, key: &Key, cx: &mut Context<'_>) {
-        let Some(denied) = self.keys.get_mut(key).map(|state| std::mem::take(&mut state.denied)) else { return };
+        let denied = self.keys.get(key).map(|state| state.denied.clone()).unwrap_or_default();
+        self.permit(key, denied, cx);
+    }
+
+    fn permit(&mut self, key: &Key, denied: BTreeSet<Permission>, cx: &mut Context<'_>) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.denied.retain(|permission| !denied.contains(permission));
+        }
         let Some(plugin) = self.plugin_of(key).filter(|_| !denied.is_empty()) else { return };
         let Some(faults) = self.faults.get_mut(&plugin) else { return };
         for permission in denied {

@@ -1,7 +1,7 @@
 //! The state of one key. All of it may be lost at any time: a host that restarts without it converges to the same
 //! state.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use crate::breaker::Breaker;
@@ -16,8 +16,8 @@ use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::observation::ReconcileResult;
 use crate::permission::Permission;
-use crate::plan::{self, Applied, Memory, Prepared, Sent};
-use crate::rejection::{Rejection, Rejections};
+use crate::plan::{self, Applied, Memory, Prepared, Sent, Written};
+use crate::rejection::Rejections;
 use crate::store::Snapshot;
 use crate::workqueue::{Key, Lane};
 use crate::write::{Cause, WriteErrorClass, WriteOp};
@@ -115,7 +115,9 @@ pub(super) struct StatusWrites {
 pub(super) struct PlanMemory {
     /// The last apply to each object.
     pub applied: Applied,
-    /// The last patch of each object that is not a child.
+    /// The exact maps that were found to have nothing to remove.
+    pub exact: Applied,
+    /// The last patch of each object.
     pub sent: Sent,
     /// Evictions that a PodDisruptionBudget does not allow now.
     pub blocked: Blocked,
@@ -139,6 +141,8 @@ pub(super) struct StalledReason {
 
 /// The reason for children whose names others have.
 pub(super) const CHILD_EXISTS: &str = "ChildExists";
+/// The reason for writes that the API server denies.
+pub(super) const FORBIDDEN: &str = "Forbidden";
 /// The reason for patches of what does not exist.
 pub(super) const NOT_FOUND: &str = "NotFound";
 /// Bytes of a Stalled condition's message. The API server accepts 32,768, but each key keeps its own.
@@ -151,12 +155,6 @@ impl StalledReason {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         Self { reason: reason.to_owned(), message }
-    }
-
-    /// The same as the guest reads it, about one object.
-    pub fn rejection(self, target: &ObjectRef, child: Option<Arc<str>>) -> Rejection {
-        let Self { reason, message } = self;
-        Rejection { target: target.clone(), child, reason: reason.into(), message: message.into() }
     }
 
     /// The targets of patches do not exist.
@@ -219,6 +217,10 @@ pub(super) struct LastCall {
     pub uid: Arc<str>,
     /// The object's generation in the call.
     pub generation: i64,
+    /// [`Object::edition`] of the object in the call.
+    pub edition: u64,
+    /// Bytes of what is remembered of rejected writes beside it.
+    pub rejected_bytes: usize,
     pub reads: Dependencies,
     pub outcome: CallOutcome,
 }
@@ -245,6 +247,10 @@ pub(super) struct Run {
     pub skipped: bool,
     /// Its writes change what the guest reads, so the key has to return to the queue.
     pub requeue: bool,
+    /// The children that it writes: its outcome may not be kept.
+    pub children: BTreeMap<ObjectRef, Written>,
+    /// [`LastCall::edition`] and version of the call whose outcome it writes; None without an outcome.
+    pub of: Option<(u64, Version)>,
 }
 
 /// One stage of a plan. The next begins when all of its writes have a response.
@@ -288,25 +294,36 @@ impl Ending {
 impl Run {
     pub fn new(stages: impl IntoIterator<Item = Stage>, ending: Ending, skipped: bool) -> Self {
         let stages = stages.into_iter().collect();
-        Self { stages, in_flight: 0, sent: 0, batch: 1, failed: None, ending, skipped, requeue: false }
+        Self {
+            stages,
+            in_flight: 0,
+            sent: 0,
+            batch: 1,
+            failed: None,
+            ending,
+            skipped,
+            requeue: false,
+            children: BTreeMap::new(),
+            of: None,
+        }
     }
 }
 
 impl PlanMemory {
-    pub fn of_actions(&mut self) -> Memory<'_> {
-        Memory { applied: &mut self.applied, sent: &mut self.sent, blocked: &self.blocked }
+    pub fn of_plan(&mut self) -> Memory<'_> {
+        Memory { applied: &mut self.applied, exact: &mut self.exact, sent: &mut self.sent, blocked: &self.blocked }
     }
 }
 
 impl LastCall {
-    /// Bytes of its reads and its outcome.
+    /// Bytes of its reads, its outcome and what was rejected.
     pub fn bytes(&self) -> usize {
         let of_outcome = match &self.outcome {
             CallOutcome::Wants(prepared) => prepared.bytes(),
             CallOutcome::Terminal(message) => message.len(),
             CallOutcome::Absent => 0,
         };
-        self.reads.bytes() + of_outcome
+        self.reads.bytes() + of_outcome + self.rejected_bytes
     }
 }
 
@@ -329,56 +346,9 @@ impl KeyState {
         self.status.version = None;
         self.status.in_sync = None;
         self.memory.applied.clear();
+        self.memory.exact.clear();
         self.memory.sent.clear();
         self.turn.unsorted_version = None;
-    }
-
-    /// Whether the last outcome has this object among its children.
-    pub fn wants_child(&self, target: &ObjectRef) -> bool {
-        self.key_of_child(target).is_some()
-    }
-
-    /// Whether the child may be left out while another's object has its name.
-    pub fn may_skip_child(&self, target: &ObjectRef) -> bool {
-        let Some(CallOutcome::Wants(prepared)) = self.last.as_ref().map(|last| &last.outcome) else { return false };
-        prepared.children.iter().flatten().any(|child| child.target == *target && child.or_skip)
-    }
-
-    /// What of its outcomes was rejected, in this state of its spec and its plugin.
-    pub fn rejected(&mut self, generation: i64, version: &Version) -> Arc<[Rejection]> {
-        let Some(rejections) = &mut self.rejections else { return Arc::default() };
-        rejections.begin(generation, version);
-        Arc::clone(rejections.all())
-    }
-
-    /// Remembers what is rejected, and forgets what does not hold any more. Whether the guest should know: it read an
-    /// earlier state.
-    pub fn reject(
-        &mut self,
-        (generation, version): (i64, &Version),
-        holds: impl Fn(&Rejection) -> bool,
-        new: impl IntoIterator<Item = Rejection>,
-    ) -> bool {
-        let mut new = new.into_iter().peekable();
-        if self.rejections.is_none() && new.peek().is_none() {
-            return false;
-        }
-        let rejections = self.rejections.get_or_insert_default();
-        rejections.begin(generation, version);
-        rejections.replace(holds, new) && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
-    }
-
-    /// Forgets the rejection of a write that has succeeded. Whether the guest should know.
-    pub fn succeed(&mut self, target: &ObjectRef) -> bool {
-        let Some(rejections) = &mut self.rejections else { return false };
-        let has_changed = rejections.replace(|known| known.target != *target, None);
-        has_changed && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
-    }
-
-    /// The key of a child of the last outcome.
-    pub fn key_of_child(&self, target: &ObjectRef) -> Option<Arc<str>> {
-        let CallOutcome::Wants(prepared) = &self.last.as_ref()?.outcome else { return None };
-        prepared.children.iter().flatten().find(|child| child.target == *target).map(|child| Arc::clone(&child.key))
     }
 
     /// Another host may have left writes in flight for the object.
@@ -415,8 +385,9 @@ impl KeyState {
         if !skipped {
             let actions: BTreeSet<&ObjectRef> = wanted.actions.iter().map(|action| &action.target).collect();
             let children: BTreeSet<&ObjectRef> = wanted.children.iter().flatten().map(|child| &child.target).collect();
-            memory.sent.retain(|(target, _), _| actions.contains(target));
+            memory.sent.retain(|(target, _), _| actions.contains(target) || children.contains(target));
             memory.applied.retain(|target, _| actions.contains(target) || children.contains(target));
+            memory.exact.retain(|target, _| children.contains(target));
         }
         let Some(before) = memory.blocked.message() else { return };
         let pods: BTreeSet<&ObjectRef> = plan::evictions(&wanted.actions).collect();

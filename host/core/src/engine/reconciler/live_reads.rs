@@ -72,13 +72,15 @@ impl Reconciler {
         let snapshot = cx.store.snapshot();
         let owner_uid = snapshot.get(&controller.spec.primary, &key.name).map(|primary| Arc::clone(&primary.uid));
         let Some(state) = self.keys.get_mut(key) else { return };
+        let child = state.run_mut().and_then(|run| run.children.get(target));
+        let may_skip = child.is_some_and(|child| child.or_skip);
         let (class, stall) = match result {
             Ok(Some(live)) if owner_uid.as_ref().is_some_and(|uid| plan::is_child(&controller.spec, uid, live)) => {
                 state.expectations.pending.push(expectation(live, Some(live.resource_version)));
                 return;
             }
             // The cache does not show it yet.
-            Ok(Some(_)) if state.may_skip_child(target) => (WriteErrorClass::Conflict, None),
+            Ok(Some(_)) if may_skip => (WriteErrorClass::Conflict, None),
             Ok(Some(_)) => {
                 let stall = StalledReason::children_exist(std::slice::from_ref(target), &controller.spec.primary);
                 (WriteErrorClass::Conflict, stall)

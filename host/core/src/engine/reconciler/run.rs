@@ -3,17 +3,14 @@
 
 use std::sync::Arc;
 
-use super::key::{CHILD_EXISTS, Ending, NOT_FOUND, Run, Stage, StalledReason};
-use super::{Reconciler, cost};
+use super::key::{Ending, Run, Stage, StalledReason};
+use super::{Reconciler, cost, rejections};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
-use crate::manifest::ControllerSpec;
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
-use crate::plan::{self, ActionDiff, Diff, Prepared};
-use crate::rejection::Rejection;
-use crate::store::Snapshot;
+use crate::plan::{self, ActionDiff, Diff, Prepared, Taken};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
@@ -32,7 +29,7 @@ struct Missing {
 
 impl Missing {
     fn stall(&self, primary: &Object) -> Option<StalledReason> {
-        let taken = StalledReason::children_exist(&self.children.taken, &primary.kind);
+        let taken = StalledReason::children_exist(&targets(&self.children.taken), &primary.kind);
         taken.or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
     }
 
@@ -62,30 +59,8 @@ impl Missing {
     }
 }
 
-/// What the view shows to be impossible: children whose names others have, and patches of what does not exist.
-fn rejected(prepared: &Prepared, children: &Diff, actions: &ActionDiff, owner: &Kind) -> Vec<Rejection> {
-    let key_of = |target: &ObjectRef| {
-        let mut wanted = prepared.children.iter().flatten();
-        wanted.find(|child| child.target == *target).map(|child| Arc::clone(&child.key))
-    };
-    let taken = children.taken.iter().chain(&children.skipped);
-    let taken = taken.filter_map(|target| {
-        Some(StalledReason::children_exist(std::slice::from_ref(target), owner)?.rejection(target, key_of(target)))
-    });
-    let missing = actions.missing.iter().filter_map(|target| {
-        Some(StalledReason::nothing_to_patch(std::slice::from_ref(target))?.rejection(target, None))
-    });
-    taken.chain(missing).collect()
-}
-
-/// Whether a rejection may be one still. Those for other reasons than the view's hold until a write succeeds.
-fn still_holds(known: &Rejection, spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> bool {
-    let live = snapshot.get(&known.target.kind, &known.target.name);
-    match &*known.reason {
-        CHILD_EXISTS => live.is_some_and(|live| !plan::is_child(spec, &primary.uid, live)),
-        NOT_FOUND => live.is_none(),
-        _ => true,
-    }
+fn targets(taken: &[Taken]) -> Vec<ObjectRef> {
+    taken.iter().map(|taken| taken.target.clone()).collect()
 }
 
 /// Whether the plugin has cleaned up, so that the object may be deleted.
@@ -104,7 +79,7 @@ impl Reconciler {
         skipped: bool,
         cx: &mut Context<'_>,
     ) {
-        let Some(missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
+        let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
         let stall = missing.stall(primary);
         // The guest's status may claim that the child was created or the object patched, so a stall replaces it.
         let with_status = stall.is_none().then_some(prepared);
@@ -113,7 +88,8 @@ impl Reconciler {
             None => self.clear_stall(key),
         }
         let requeue = missing.changes_what_is_read();
-        let defer = self.defers_status(key, missing.finalizer.is_some() || missing.children.changes_children(), cx);
+        let is_outdated = missing.finalizer.is_some() || missing.children.changes_children() || missing.rejects;
+        let defer = self.defers_status(key, is_outdated, cx);
         let only_creates = missing.only_creates();
         let is_finalized = is_finalized(primary, prepared) && with_status.is_some() && !missing.actions.more;
         // The API server may carry out a write of unknown result after the cleanup, so the finalizer stays until it
@@ -124,6 +100,7 @@ impl Reconciler {
         let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
         let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
+        let children = std::mem::take(&mut missing.children.written);
         let mut stages = missing.stages();
         let last = match may_remove {
             true => finalizer::remove(primary, &self.controllers[&key.controller].finalizer),
@@ -142,6 +119,9 @@ impl Reconciler {
         }
         let mut run = Run::new(stages, Ending::new(result, requeue_ms), skipped);
         run.requeue = requeue;
+        run.children = children;
+        let last = self.keys.get(key).and_then(|state| state.last.as_ref());
+        run.of = last.map(|last| (last.edition, last.version.clone()));
         self.begin_run(key, run, cx);
     }
 
@@ -164,20 +144,18 @@ impl Reconciler {
         let children = if is_finalized(primary, prepared) {
             Diff::default()
         } else {
-            plan::diff(prepared, spec, primary, manager, &snapshot, &mut state.memory.applied)
+            plan::diff(prepared, spec, primary, manager, &snapshot, state.memory.of_plan())
         };
         state.forget_unwanted(prepared, &snapshot, skipped);
         let actions =
-            plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_actions(), cx.now.mono_ms);
-        self.queue.charge(&controller.plugin, cost::of_diff(prepared, children.parsed_bytes + actions.parsed_bytes));
-        let rejects = state.reject(
-            (primary.generation, &controller.version),
-            |known| still_holds(known, spec, primary, &snapshot),
-            rejected(prepared, &children, &actions, &spec.primary),
-        );
-        let conflicts = [children.taken.as_slice(), &children.skipped, &actions.missing].concat();
-        self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
-        state.name_conflicts = conflicts;
+            plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_plan(), cx.now.mono_ms);
+        let rejected = rejections::seen(&children, &actions, &spec.primary);
+        let parsed_bytes = children.parsed_bytes + actions.parsed_bytes;
+        self.queue.charge(&controller.plugin, cost::of_diff(prepared, parsed_bytes, rejected.len()));
+        let of = state.last.as_ref().map(|last| (last.edition, last.version.clone()));
+        let rejects = of.is_some_and(|of| state.reject(&of, rejected));
+        let conflicts = [targets(&children.taken), targets(&children.skipped), actions.missing.clone()].concat();
+        self.index_conflicts(key, conflicts);
         Some(Missing { finalizer, children, actions, rejects })
     }
 

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use super::key::{Ending, NOT_FOUND, Run, Stage, StalledReason};
+use super::key::{Ending, FORBIDDEN, NOT_FOUND, Run, Stage, StalledReason};
 use super::{Reconciler, cost};
 use crate::engine::context::Context;
 use crate::kube_event::EventRecord;
@@ -48,7 +48,7 @@ impl Reconciler {
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
         let (Some(state), Some(wanted)) = (self.keys.get(key), prepared) else {
-            return self.status_patch(key, primary, None, generation, cx);
+            return self.status_patch(key, primary, None, None, generation, cx);
         };
         let version = primary.resource_version;
         let is_in_sync = |(at, in_sync): &(ResourceVersion, Weak<Prepared>)| {
@@ -57,7 +57,7 @@ impl Reconciler {
         if state.status.in_sync.as_ref().is_some_and(is_in_sync) {
             return None;
         }
-        let patch = self.status_patch(key, primary, Some(wanted), generation, cx);
+        let patch = self.status_patch(key, primary, Some(wanted), None, generation, cx);
         if let Some(state) = self.keys.get_mut(key) {
             let is_in_sync = patch.is_none() && state.stalled.is_none();
             state.status.in_sync = is_in_sync.then(|| (version, Arc::downgrade(wanted)));
@@ -70,6 +70,7 @@ impl Reconciler {
         key: &Key,
         primary: &Object,
         prepared: Option<&Prepared>,
+        retrying: Option<&str>,
         generation: i64,
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
@@ -81,6 +82,7 @@ impl Reconciler {
             fields: prepared.and_then(|prepared| prepared.status.as_ref()),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
+            retrying,
             // Without condition types the host could not find its own condition again to remove it.
             reports_progress: controller.shape.conditions_by_type,
             evicting: waits.as_deref(),
@@ -118,9 +120,24 @@ impl Reconciler {
         skipped: bool,
         cx: &mut Context<'_>,
     ) {
-        let patch = self.status_patch(key, primary, None, primary.generation, cx);
+        let patch = self.status_patch(key, primary, None, None, primary.generation, cx);
         let stage = patch.map(Stage::of_one);
         self.begin_run(key, Run::new(stage, ending, skipped), cx);
+    }
+
+    /// A run that keeps an object that was stalled unready, and writes nothing else.
+    pub(super) fn write_retry_only(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        message: &str,
+        ending: Ending,
+        cx: &mut Context<'_>,
+    ) {
+        self.clear_stall(key);
+        let message = StalledReason::new("Retry", message).message;
+        let patch = self.status_patch(key, primary, None, Some(&message), primary.generation, cx);
+        self.begin_run(key, Run::new(patch.map(Stage::of_one), ending, false), cx);
     }
 
     pub(super) fn record(
@@ -170,7 +187,7 @@ impl Reconciler {
         let reason = match error.class {
             WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => NOT_FOUND,
             WriteErrorClass::Invalid => "Invalid",
-            WriteErrorClass::Denied => "Forbidden",
+            WriteErrorClass::Denied => FORBIDDEN,
             WriteErrorClass::FieldConflict => "FieldConflict",
             _ => return None,
         };

@@ -23,6 +23,7 @@ use crate::view::View;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod faults;
+mod rejections;
 mod writes;
 
 /// The message of an authorizer.

@@ -78,7 +78,8 @@ impl Reconciler {
         if primary.deleting && !controller.spec.finalize {
             return self.release_finalizer(&key, &primary, cx);
         }
-        let rejected = state.rejected(primary.generation, &controller.version);
+        state.review_rejections(&controller.spec, &controller.version, &primary, &snapshot);
+        let rejected = state.rejected();
         let inputs = Inputs {
             snapshot: &snapshot,
             primary: &primary,
@@ -127,7 +128,7 @@ impl Reconciler {
             cx.now.unix_ms,
             Arc::clone(&controller.version.config),
         )
-        .with_rejected(state.rejected(primary.generation, &controller.version));
+        .with_rejected(state.rejected());
         let cause = controller.cause(key);
         cx.effects.push(Effect::Call(Box::new(Call {
             id,
@@ -192,15 +193,22 @@ impl Reconciler {
             state.mark_dirty(Lane::Live);
         }
         self.queue.charge(&plugin, cost::of_looks(looks.spent()));
-        let (uid, generation) = (Arc::clone(&called_with.uid), called_with.generation);
-        let reads = done.reads;
-        self.remember_call(&key, &plugin, LastCall { version, uid, generation, reads, outcome: outcome.clone() });
+        let last = LastCall {
+            version,
+            uid: Arc::clone(&called_with.uid),
+            generation: called_with.generation,
+            edition: called_with.edition(),
+            rejected_bytes: state.rejected_bytes(),
+            reads: done.reads,
+            outcome: outcome.clone(),
+        };
+        self.remember_call(&key, &plugin, last);
         match done.conclusion {
             Conclusion::Fault(fault) => self.on_fault(&key, &primary, fault, cx),
             Conclusion::Failed(Failure::Retry(message)) => self.on_retry(&key, &primary, &message, cx),
             _ => {
                 self.clear_fault(&key, cx);
-                self.act_on(&key, &primary, &outcome, generation, false, cx);
+                self.act_on(&key, &primary, &outcome, called_with.generation, false, cx);
             }
         }
     }
@@ -244,9 +252,8 @@ impl Reconciler {
     fn on_retry(&mut self, key: &Key, primary: &Arc<Object>, message: &str, cx: &mut Context<'_>) {
         self.record(key, primary, true, "Retry", message, cx);
         self.clear_fault(key, cx);
-        self.clear_stall(key);
         let ending = self.error_ending(key);
-        self.write_stall_only(key, primary, ending, false, cx);
+        self.write_retry_only(key, primary, message, ending, cx);
     }
 
     fn error_ending(&mut self, key: &Key) -> Ending {
@@ -303,7 +310,7 @@ impl Reconciler {
             self.wake(key, lane, cx);
         }
         if !failed {
-            self.clear_denials(key, cx);
+            self.review_denials(key, cx);
         }
     }
 }

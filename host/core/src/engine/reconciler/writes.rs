@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::key::{KeyState, Run, RunFailure, StalledReason, Work};
+use super::key::{KeyState, NOT_FOUND, Run, RunFailure, Work};
 use super::live_reads::Reason;
 use super::{Reconciler, cost};
 use crate::backoff::FailureCause;
@@ -18,6 +18,9 @@ use crate::write::{Cause, WriteError, WriteErrorClass, WriteOp, Written};
 
 /// Deletes and status writes of one key that may be in flight at once.
 const MAX_BATCH: usize = 16;
+/// The largest batch of a slow start. At 5 ms a write, 256 keep a connection to the API server busy for a second; more
+/// would only wait, and the right to write is asked for between batches.
+const MAX_SLOW_START_BATCH: usize = 256;
 
 impl Reconciler {
     pub(super) fn begin_run(&mut self, key: &Key, run: Run, cx: &mut Context<'_>) {
@@ -48,7 +51,7 @@ impl Reconciler {
         }
         let Some(stage) = run.stages.front_mut() else { return self.end_run(key, cx) };
         let room = if stage.slow_start { run.batch } else { MAX_BATCH };
-        run.batch = run.batch.saturating_mul(2);
+        run.batch = (run.batch * 2).min(MAX_SLOW_START_BATCH);
         let count = room.min(stage.writes.len());
         let batch: Vec<WriteOp> = stage.writes.drain(..count).collect();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -147,25 +150,13 @@ impl Reconciler {
             WriteOp::Apply { target, .. } | WriteOp::Patch { target, .. } => {
                 state.unknown_writes.until_ms = until_ms;
                 // The garbage collector deletes children, however late they are created.
-                if controller.spec.finalize && !state.wants_child(target) {
+                let is_child = state.run_mut().is_some_and(|run| run.children.contains_key(target));
+                if controller.spec.finalize && !is_child {
                     state.unknown_writes.targets.insert(target.clone());
                 }
             }
             _ => {}
         }
-    }
-
-    /// The API server refused a write of an outcome. The key's next turn, after its backoff, calls a guest that read
-    /// what was rejected.
-    fn note_rejected(&mut self, key: &Key, op: &WriteOp, why: StalledReason, cx: &Context<'_>) {
-        let Some(primary) = self.primary_of(key, cx) else { return };
-        let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let Some(state) = self.keys.get_mut(key) else { return };
-        if *op.target() == primary.reference() {
-            return; // The finalizer is the host's.
-        }
-        let child = state.key_of_child(op.target());
-        state.reject((primary.generation, &controller.version), |_| true, [why.rejection(op.target(), child)]);
     }
 
     pub(super) fn write_ended(&mut self, key: &Key, cx: &mut Context<'_>) {
@@ -187,7 +178,7 @@ impl Reconciler {
             state.status.version = version.filter(|_| state.status.unknown_until_ms <= now_ms);
         }
         state.remember(op, written.resource_version);
-        if state.succeed(op.target())
+        if state.succeed(op)
             && let Some(run) = state.run_mut()
         {
             run.requeue = true;
@@ -248,9 +239,13 @@ impl Reconciler {
             (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, cx),
             _ => {}
         }
-        let (stall, of_status) = (Self::stall_of(op, error), matches!(op, WriteOp::PatchStatus { .. }));
+        let of_status = matches!(op, WriteOp::PatchStatus { .. });
+        // A child that is gone is created again.
+        let run = self.keys.get_mut(key).and_then(KeyState::run_mut);
+        let is_child = run.is_some_and(|run| run.children.contains_key(op.target()));
+        let stall = Self::stall_of(op, error).filter(|stall| !is_child || stall.reason != NOT_FOUND);
         if let Some(stall) = stall.clone().filter(|_| !of_status) {
-            self.note_rejected(key, op, stall, cx);
+            self.note_rejected(key, op, stall);
         }
         let failure = RunFailure { class: error.class, stall, of_status };
         if let Some(run) = self.keys.get_mut(key).and_then(KeyState::run_mut) {

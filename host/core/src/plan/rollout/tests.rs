@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::contract::{Child, Outcome};
+use crate::eviction::Blocked;
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
 use crate::object::{Kind, Object, tests};
-use crate::plan::{Applied, Diff, diff, prepare};
+use crate::plan::{Applied, Diff, Memory, Sent, diff, prepare};
 use crate::store::Snapshot;
 use crate::write::WriteOp;
 
@@ -49,7 +50,9 @@ fn wanted(count: usize, image: &str) -> Outcome {
 fn missing(update: Update, outcome: &Outcome, view: &BTreeMap<String, Value>) -> Diff {
     let prepared = prepare(&spec(update), &primary(), outcome, None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], view.values().map(decode));
-    diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, &mut Applied::new())
+    let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default() };
+    diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, memory)
 }
 
 /// A seeded generator, so that failures repeat.

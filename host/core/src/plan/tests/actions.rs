@@ -108,7 +108,8 @@ fn an_object_is_written_in_one_way_at_a_time() {
 fn missing(actions: Vec<Action>, live: Vec<Value>, sent: &Sent, blocked: &Blocked, now_ms: u64) -> ActionDiff {
     let prepared = prepare(&spec(), &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
     let snapshot = Snapshot::of(&spec().readable(), live.into_iter().map(decode));
-    let memory = Memory { applied: &mut Applied::new(), sent: &mut sent.clone(), blocked };
+    let (applied, exact) = (&mut Applied::new(), &mut Applied::new());
+    let memory = Memory { applied, exact, sent: &mut sent.clone(), blocked };
     diff_actions(&prepared.actions, &spec(), MANAGER, &snapshot, memory, now_ms)
 }
 

@@ -146,3 +146,78 @@ fn an_exact_map_has_the_wanted_members_alone() {
     let pods = outcome(vec![Child { exact: vec!["spec".into()], ..child("0", &pod("a")) }]);
     assert!(refusal(&spec(), &pods).contains("only a child that is changed in place"));
 }
+
+#[test]
+fn the_exact_maps_of_a_child_are_few_and_counted() {
+    let exact = |paths: Vec<String>| {
+        let exact = paths.iter().map(|path| path.as_str().into()).collect();
+        outcome(vec![Child { exact, ..child("c", &config(json!({}))) }])
+    };
+    let deep = |members: usize| vec!["a"; members].join(".");
+    let bytes = |wanted: &Outcome| prepare(&spec(), &primary(), wanted, None).unwrap().bytes();
+    let (none, most) = (bytes(&exact(vec![])), bytes(&exact(vec![deep(16); 16])));
+    assert!(most - none >= 256 * size_of::<String>(), "{none} and {most} bytes");
+    assert!(
+        refusal(&spec(), &exact(vec!["data".to_owned(); 17])).contains("exact: there are 17 paths, the most is 16")
+    );
+    assert!(refusal(&spec(), &exact(vec![deep(17)])).contains("exact: a path has 17 members, the most is 16"));
+}
+
+/// Plans of one exact ConfigMap with a member that others set, with what a key remembers of earlier ones.
+fn plans_of_exact(live: Vec<Value>, sent: &mut Sent) -> [Diff; 2] {
+    let wanted = outcome(vec![Child { exact: vec!["data".into()], ..child("c", &config(json!({"a": "1"}))) }]);
+    let prepared = prepare(&spec(), &primary(), &wanted, None).unwrap();
+    let snapshot = Snapshot::of(&[Kind::new("v1", "ConfigMap")], live.into_iter().map(decode));
+    let exact = &mut Applied::new();
+    [(); 2].map(|()| compared(&prepared, &spec(), &snapshot, (exact, sent)))
+}
+
+fn with_theirs(value: &str) -> Vec<Value> {
+    let wanted = outcome(vec![child("c", &config(json!({"a": "1"})))]);
+    let mut live = owned(created(&wanted), &json!({"f:data": {"f:a": {}}}));
+    live[0]["data"]["theirs"] = json!(value);
+    live
+}
+
+#[test]
+fn x5_a_removal_that_the_api_server_takes_back_is_sent_once_for_each_version() {
+    let live = with_theirs("default");
+    let mut sent = Sent::new();
+    let [first, second] = plans_of_exact(live.clone(), &mut sent);
+    let [WriteOp::Patch { target, body, .. }] = first.children.as_slice() else { panic!("{first:?}") };
+    assert_eq!(second.children, first.children, "it is sent until it succeeds");
+    sent.insert((target.clone(), None), (crate::digest::fingerprint(&[body]), crate::object::ResourceVersion(20)));
+    let [first, second] = plans_of_exact(live.clone(), &mut sent);
+    assert_eq!((first.children, second.children), (vec![], vec![]));
+    assert!(second.parsed_bytes < first.parsed_bytes, "each version is looked at once");
+    let mut later = live;
+    later[0]["metadata"]["resourceVersion"] = json!("30");
+    assert_eq!(plans_of_exact(later, &mut sent)[0].children.len(), 1);
+}
+
+#[test]
+fn x5_a_plan_that_applies_a_child_removes_nothing_of_it() {
+    let wanted = outcome(vec![Child { exact: vec!["data".into()], ..child("c", &config(json!({"a": "2"}))) }]);
+    let diff = missing(&spec(), &wanted, with_theirs("2")).unwrap();
+    let [WriteOp::Apply { .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
+}
+
+#[test]
+fn a_rolling_replacement_does_not_count_the_groups_that_wait_for_it() {
+    let mut rolling = spec();
+    rolling.owns[0].update = Update::RollingRecreate { max_unavailable: 1 };
+    let ready = |mut live: Vec<Value>| {
+        live[0]["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        live
+    };
+    let shown_of = |wanted: &Outcome, live| shown(&missing(&rolling, wanted, live).unwrap());
+    let live = ready(created(&outcome(vec![child("0", &pod("a"))])));
+    let kept = handled(Handling::Keep, "k", &json!({"apiVersion": "v1", "kind": "Pod"}));
+    let absent = outcome(vec![child("0", &pod("b")), in_group(1, child("1", &pod("b"))), in_group(2, kept)]);
+    assert_eq!(shown_of(&absent, live), "delete Pod default/web-0-kddw55s2 uid=p-0");
+    // Nor one that is there and unavailable.
+    let both = |image: &str| outcome(vec![child("0", &pod(image)), in_group(1, child("1", &pod("a")))]);
+    let all = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
+    assert_eq!(shown_of(&both("b"), ready(created(&all))), "delete Pod default/web-0-kddw55s2 uid=p-0");
+    assert_eq!(shown_of(&both("a"), ready(created(&all))), "");
+}

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::engine::reconciler::key::StalledReason;
-use crate::rejection::Rejection;
 
 #[test]
 fn r2_a_key_is_not_called_before_its_write_is_shown() {
@@ -243,57 +242,14 @@ fn x3_of_several_conflicts_the_first_three_are_named() {
     }
 }
 
-/// The first call reads what was rejected, and wants a child. What it read: the child's key and the reason.
-fn reads_rejected(alone: &mut Alone) -> Vec<String> {
-    let mut found = Vec::new();
-    alone.returns_with(wants(1), |view| {
-        let text = |rejection: &Rejection| format!("{:?} {}", rejection.child.as_deref(), rejection.reason);
-        found = view.rejected().iter().map(text).collect();
-    });
-    found
-}
-
 #[test]
-fn w1_a_refused_write_is_an_input_of_the_next_call_until_it_succeeds() {
+fn a_slow_start_ends_at_a_bound() {
     let mut alone = Alone::serving(&["web"]);
-    assert_eq!(reads_rejected(&mut alone), NONE);
-    alone.fail(WriteErrorClass::Invalid);
-    assert_eq!(alone.called(), NONE, "it comes back with backoff");
-    alone.pass(alone.due_in_ms().unwrap());
-    assert_eq!(reads_rejected(&mut alone), ["Some(\"0\") Invalid"]);
-    alone.fail(WriteErrorClass::Invalid);
-    alone.pass(alone.due_in_ms().unwrap());
-    assert_eq!((alone.called(), alone.writes().len()), (vec![], 1), "the same refusal is no reason to call");
-    let child = alone.accept();
-    alone.show(&child);
-    assert_eq!(reads_rejected(&mut alone), NONE);
-    assert_eq!((alone.called(), alone.writes()), (vec![], vec![]));
-}
-
-#[test]
-fn w1_a_refused_write_is_forgotten_with_the_generation_that_wanted_it() {
-    let mut alone = Alone::serving(&["web"]);
-    reads_rejected(&mut alone);
-    alone.fail(WriteErrorClass::Invalid);
-    let mut changed = object("PodSet", "web");
-    changed["metadata"]["generation"] = json!(2);
-    alone.put(changed);
-    assert_eq!(reads_rejected(&mut alone), NONE);
-}
-
-#[test]
-fn w1_a_taken_name_is_an_input_of_the_next_call_until_it_is_free() {
-    let mut alone = Alone::serving(&["web"]);
-    reads_rejected(&mut alone);
-    let name = alone.sent[0].1.target().name.name.to_string();
-    alone.put(object("ConfigMap", &name));
-    alone.fail(WriteErrorClass::Conflict);
-    alone.pass(alone.due_in_ms().unwrap());
-    assert_eq!(reads_rejected(&mut alone), ["Some(\"0\") ChildExists"], "the cache shows it before a write");
-    assert_eq!((alone.called(), alone.writes()), (vec![], vec![]), "it is known now");
-    alone.delete("ConfigMap", &name);
-    assert_eq!((alone.called(), alone.writes().len()), (vec![], 1), "the outcome is carried out");
-    let child = alone.accept();
-    alone.show(&child);
-    assert_eq!(reads_rejected(&mut alone), NONE);
+    alone.returns(wants(1_000));
+    let mut batches = Vec::new();
+    while !alone.sent.is_empty() {
+        batches.push(alone.sent.len());
+        (0..alone.sent.len()).for_each(|_| drop(alone.accept()));
+    }
+    assert_eq!(batches, [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 233]);
 }
