@@ -24,7 +24,7 @@ use crate::state::CallState;
 
 /// What language runtimes seed their hash maps with. A guest whose maps an object's author fills with colliding keys
 /// meets its deadline.
-const HASH_SEED: (u64, u64) = (0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344);
+pub(crate) const HASH_SEED: (u64, u64) = (0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344);
 
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     fn same(state: &mut CallState) -> &mut CallState {
