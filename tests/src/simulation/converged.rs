@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::cluster::{config_map, is_deleting, pod};
 use super::environment::named;
-use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_kind, tenant_label};
+use super::guests::{
+    Guest, PAGE, Program, TOKEN, census_kind, has_token, podset_kind, site_kind, tenant_kind, tenant_label,
+};
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
@@ -131,20 +133,37 @@ impl World {
     }
 
     fn check_site(&self, site: &Value) -> Result<(), String> {
+        let version = Guest::of(&self.offers["site"].digest).map_or(0, |guest| guest.version);
         let uid = &site["metadata"]["uid"];
-        let mine: Vec<&Value> = self.cluster.list(&config_map()).filter(|found| owner_uid(found) == uid).collect();
+        let of_site = |found: &&Value| owner_uid(found) == uid;
+        let key = |found: &&Value| found["metadata"]["annotations"]["mortise.dev/child"].clone();
+        let (others, mine): (Vec<&Value>, Vec<&Value>) =
+            self.cluster.list(&config_map()).filter(of_site).partition(|found| key(found) != "content");
         let text = site["spec"]["text"].as_str().unwrap_or_default();
         let mut data = json!({"index.html": text});
         if site["spec"]["extra"].is_string() {
             data["extra"] = site["spec"]["extra"].clone();
         }
         let [only] = mine.as_slice() else { return Err(format!("Site home has the ConfigMaps {mine:?}")) };
-        if only["data"] != data {
+        let mut found = only["data"].clone();
+        if version < 2 {
+            // It does not own the map.
+            found.as_object_mut().map(|members| members.remove("theirs"));
+        }
+        if found != data {
             return Err(format!("Site home wants {data}, found {only}"));
         }
         let ready = site["status"]["conditions"].as_array().and_then(|all| all.iter().find(|c| c["type"] == "Ready"));
         if ready.is_none_or(|ready| ready["status"] != "True" || ready["lastTransitionTime"].is_null()) {
             return Err(format!("Site home is not Ready: {}", site["status"]));
+        }
+        let keys: Vec<Value> = others.iter().map(key).collect();
+        let page = self.cluster.get(&named(&config_map(), PAGE));
+        let has_page = page.is_some_and(|page| owner_uid(page) == uid);
+        // A token that is kept may be there or not, and another's page stays.
+        let is_complete = (!has_token(text) || keys.contains(&json!(TOKEN))) && page.is_some();
+        if (version < 2 && !keys.is_empty()) || (version >= 2 && !is_complete) {
+            return Err(format!("Site home of version {version} has {keys:?}, and the page is its own: {has_page}"));
         }
         check_status(site, &json!({"bytes": text.len()}))
     }

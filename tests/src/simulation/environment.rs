@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{config_map, pod};
 use super::faults::Fault;
-use super::guests::{Guest, Program, census_kind, podset_kind, site_kind, tenant_kind};
+use super::guests::{Guest, PAGE, Program, census_kind, podset_kind, site_kind, tenant_kind};
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
@@ -236,8 +236,24 @@ impl World {
         let of_site =
             |life: &super::cluster::Life| life.deleted_at.is_none() && life.child_key.as_deref() == Some("content");
         let found = self.cluster.lives.values().find(|life| of_site(life)).map(|life| life.target.clone());
-        if let Some(target) = found {
-            self.cluster.remove(&target);
+        let Some(target) = found else { return };
+        match self.random.below(3) {
+            0 => self.cluster.remove(&target),
+            1 => {
+                self.cluster.edit(&target, &json!({"data": {"theirs": "member"}}));
+            }
+            _ => self.touch_page(),
         }
+    }
+
+    /// Somebody creates an object with the name of a child, or deletes whoever has it.
+    fn touch_page(&mut self) {
+        let target = named(&config_map(), PAGE);
+        if self.cluster.get(&target).is_some() {
+            return self.cluster.remove(&target);
+        }
+        self.by_others(|world| {
+            let _ = world.cluster.put(object(&config_map(), PAGE, &Value::Null));
+        });
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mortise_core::component::Compiled;
 use mortise_core::contract::{
-    Action, CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Outcome, PatchKind,
-    Propagation,
+    Action, CallResult, Child, Condition, ConditionStatus, Failure, GuestEvent, GuestFault, Handling, Outcome,
+    PatchKind, Propagation,
 };
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
@@ -30,7 +30,8 @@ const WITHOUT_MANIFEST: u32 = 99;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Program {
     PodSet,
-    /// One ConfigMap, by server-side apply.
+    /// One ConfigMap, by server-side apply. From its second version on: in the second group and exact, after one that is
+    /// created once or kept, and beside one that may be left out.
     Site,
     /// Owns nothing; counts Pods by label and reads one ConfigMap by name.
     Census,
@@ -203,7 +204,7 @@ impl Guest {
         let parsed: Value = serde_json::from_str(object.json()).expect("the API server sends JSON");
         let result = match self.program {
             Program::PodSet => podset(self.version, &parsed, view),
-            Program::Site => site(&parsed),
+            Program::Site => site(self.version, &parsed),
             Program::Census => census(&parsed, view),
             Program::Tenant => tenant(&parsed, view),
             Program::Scripted | Program::Keeper => return scripted(&parsed, view),
@@ -275,7 +276,38 @@ fn podset(version: u32, object: &Value, view: &mut View) -> Result<Outcome, Acce
     })
 }
 
-fn site(object: &Value) -> Result<Outcome, AccessError> {
+/// The key of a Site's child that is never changed.
+pub const TOKEN: &str = "token";
+/// The name of a Site's child that is left out while another's object has it.
+pub const PAGE: &str = "page";
+
+/// Whether a Site creates its token; else it keeps one.
+pub fn has_token(text: &str) -> bool {
+    text.ends_with(['0', '2', '4'])
+}
+
+/// The content of a Site, and what its later versions have beside it.
+fn site_children(version: u32, text: &str, content: Child) -> Vec<Child> {
+    if version < 2 {
+        return vec![content];
+    }
+    let identity = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let mut token = identity.clone();
+    let handling = if has_token(text) { Handling::CreateOnce } else { Handling::Keep };
+    if handling == Handling::CreateOnce {
+        token["data"] = json!({"for": text});
+    }
+    let mut page = identity;
+    page["metadata"] = json!({"name": PAGE});
+    page["data"] = json!({"text": text});
+    vec![
+        Child { group: 1, exact: vec!["data".into()], ..content },
+        Child { handling, ..Child::new(TOKEN, token.to_string()) },
+        Child { group: 1, or_skip: true, ..Child::new("page", page.to_string()) },
+    ]
+}
+
+fn site(version: u32, object: &Value) -> Result<Outcome, AccessError> {
     let text = object["spec"]["text"].as_str().unwrap_or_default();
     let mut data = json!({"index.html": text});
     if let Some(extra) = object["spec"]["extra"].as_str() {
@@ -289,7 +321,7 @@ fn site(object: &Value) -> Result<Outcome, AccessError> {
         message: format!("{} bytes", text.len()),
     };
     Ok(Outcome {
-        children: Some(vec![Child::new("content", body.to_string())]),
+        children: Some(site_children(version, text, Child::new("content", body.to_string()))),
         conditions: vec![ready],
         status: Some(json!({"bytes": text.len()}).to_string().into()),
         ..Outcome::default()

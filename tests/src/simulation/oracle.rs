@@ -6,13 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use mortise_core::call::{Call, CallId};
+use mortise_core::contract::{Child, Handling};
 use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_CHILDREN;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
 use mortise_core::watch::WatchEvent;
-use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Record, is_deleting};
@@ -63,6 +64,8 @@ pub struct Oracle {
     /// Per request, the start of a second and the number of repetitions since.
     repeated: BTreeMap<String, (u64, u32)>,
     wanted: BTreeMap<Arc<str>, BTreeSet<String>>,
+    /// Children that every outcome of this digest keeps or creates once: the owner's UID and the key.
+    untouchable: BTreeSet<(Digest, Arc<str>, String)>,
     shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
     /// Kinds that were listed completely since their watch started.
     listed: BTreeSet<Kind>,
@@ -259,11 +262,34 @@ impl Oracle {
     }
 
     /// A guest returned these children for the object of this UID.
-    pub fn on_wanted(&mut self, uid: &Arc<str>, keys: impl Iterator<Item = String>) {
+    pub fn on_wanted(&mut self, uid: &Arc<str>, digest: &Digest, children: &[Child]) {
         if self.is_asleep {
             return;
         }
-        self.wanted.entry(Arc::clone(uid)).or_default().extend(keys);
+        for child in children {
+            self.wanted.entry(Arc::clone(uid)).or_default().insert(child.key.to_string());
+            if child.handling != Handling::Managed {
+                self.untouchable.insert((digest.clone(), Arc::clone(uid), child.key.to_string()));
+            }
+        }
+    }
+
+    /// What is kept or was created once is neither changed nor deleted.
+    fn check_untouchable(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
+        let uid = match &write.op {
+            WriteOp::Delete { uid, .. } => uid,
+            WriteOp::Apply { only_if: Precondition::Is(uid), .. }
+            | WriteOp::Patch { only_if: Precondition::Is(uid), .. } => uid,
+            _ => return Ok(()),
+        };
+        let Some(cause) = &write.cause else { return Ok(()) };
+        let place = cluster.lives.get(uid).and_then(|life| {
+            Some((cause.digest.clone(), Arc::clone(&life.owner.as_ref()?.uid), life.child_key.clone()?))
+        });
+        let holds = place.is_none_or(|place| !self.untouchable.contains(&place));
+        self.check("a child that is kept or created once stays as it is", holds, || {
+            format!("{} of {}", write.op.verb(), write.op.target())
+        })
     }
 
     /// Any request: the same one without end would be a busy loop.
@@ -283,6 +309,7 @@ impl Oracle {
             return Ok(());
         }
         let Some(plugin) = &write.plugin else { return Ok(()) };
+        self.check_untouchable(write, cluster)?;
         let owner = match &write.op {
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
                 let Some((owner, uid, key)) = owner_in(target, body) else { return Ok(()) };

@@ -183,8 +183,8 @@ impl World {
             result = CallResult::Failed(Failure::Retry("not now".to_owned()));
         }
         if let CallResult::Done(outcome) = &result {
-            let keys = outcome.children.iter().flatten().map(|child| child.key.to_string());
-            self.oracle.on_wanted(&call.object.uid, keys);
+            let children = outcome.children.as_deref().unwrap_or_default();
+            self.oracle.on_wanted(&call.object.uid, &call.cause.digest, children);
         }
         let slow = self.faults.hit(&mut self.random, Fault::SlowCall);
         let delay = if slow { self.random.between(100, 3_000) } else { self.random.between(1, 4) };
