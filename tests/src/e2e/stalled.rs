@@ -53,3 +53,28 @@ fn x12_whatever_stalls_an_object_kstatus_and_kubectl_wait_see_it() {
     }
     assert_eq!(wait_judged(&world, object, Status::Current), "True Ok");
 }
+
+#[test]
+fn x12_so_do_they_with_a_child_whose_name_is_taken_and_one_that_is_refused() {
+    let mut world = World::new("stalled-children");
+    world.start_host();
+    world.offer("bundle", &built("test-guests/bundle.wasm"));
+    world.wait_ready("bundle");
+    world.kubectl_here(&["create", "configmap", "theirs"]);
+    let apply = |name: &str, member: &str| {
+        let child = json!({"key": "only", "name": name, "data": {member: "1"}});
+        world.apply(&json!({
+            "apiVersion": "test.mortise.dev/v1", "kind": "Bundle", "spec": {"groups": [[child]]},
+            "metadata": {"name": "object", "namespace": world.namespace},
+        }));
+    };
+    let object = "bundle/object";
+    for (name, member, reason) in [("theirs", "a", "ChildExists"), ("mine", "no spaces", "Invalid")] {
+        apply("mine", "a");
+        assert_eq!(wait_judged(&world, object, Status::Current), "True Bundled");
+        assert!(is_met(&world, object));
+        apply(name, member);
+        assert_eq!(wait_judged(&world, object, Status::Failed), format!("False {reason}"));
+        assert!(!is_met(&world, object), "kubectl wait takes an object that is stalled by {reason} for a ready one");
+    }
+}

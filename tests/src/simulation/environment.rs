@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Somebody creates an object with the name of a child, or deletes whoever has it.
+    /// Somebody creates an object with the name of a child, or deletes what has it.
     fn touch_page(&mut self) {
         let target = named(&config_map(), PAGE);
         if self.cluster.get(&target).is_some() {

@@ -1,7 +1,6 @@
 //! What a key remembers of the writes of its outcomes that were rejected: an input of its next calls (W1), and the objects
 //! whose change may end a rejection. Nothing here writes.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Reconciler;
@@ -137,9 +136,12 @@ impl Reconciler {
     /// Indexes the objects that block a key, so that their end wakes it.
     pub(super) fn index_conflicts(&mut self, key: &Key, of_plan: Vec<ObjectRef>) {
         let Some(state) = self.keys.get_mut(key) else { return };
-        let conflicts: BTreeSet<ObjectRef> = state.conflicts().cloned().chain(of_plan).collect();
-        let conflicts: Vec<ObjectRef> = conflicts.into_iter().collect();
-        self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
-        state.name_conflicts = conflicts;
+        let mut conflicts: Vec<ObjectRef> = of_plan.into_iter().chain(state.conflicts().cloned()).collect();
+        conflicts.sort();
+        conflicts.dedup();
+        if conflicts != state.name_conflicts {
+            self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
+            state.name_conflicts = conflicts;
+        }
     }
 }

@@ -18,8 +18,8 @@ use crate::write::{Cause, WriteError, WriteErrorClass, WriteOp, Written};
 
 /// Deletes and status writes of one key that may be in flight at once.
 const MAX_BATCH: usize = 16;
-/// The largest batch of a slow start. At 5 ms a write, 256 keep a connection to the API server busy for a second; more
-/// would only wait, and the right to write is asked for between batches.
+/// The largest batch of a slow start. An API server takes some 250 requests at once of one connection; more would only
+/// wait, and hold the places of other keys' writes.
 const MAX_SLOW_START_BATCH: usize = 256;
 
 impl Reconciler {
