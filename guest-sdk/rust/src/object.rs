@@ -43,7 +43,8 @@ pub struct Kind {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "mortise does not know which kind `{Self}` is",
-    note = "derive `CustomResource` on the spec of your own kind, derive `Projection` to read another, or implement `Resource`"
+    note = "derive `CustomResource` on the spec of your own kind, derive `Projection` to read another, or implement `Resource`",
+    note = "`owns(...)` and `reads(...)` also take a kind as text: \"v1/Pod\", \"apps/v1/Deployment\""
 )]
 pub trait Resource {
     /// "v1", "apps/v1".
