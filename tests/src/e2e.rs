@@ -4,8 +4,10 @@
 //! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 
 mod admission;
+mod bluegreen;
 mod children;
 mod conversion;
+mod cookbook;
 mod crash;
 mod crontab;
 mod crontab_storm;
@@ -17,6 +19,7 @@ mod hostile;
 mod isolation;
 mod kinds;
 mod lifecycle;
+mod memcached;
 mod mydaemonset;
 mod node_storm;
 mod observe;

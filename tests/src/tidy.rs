@@ -11,6 +11,7 @@ use serde_json::Value;
 use self::source::{Source, sources};
 
 mod circles;
+mod guide;
 mod records;
 mod source;
 mod words;

@@ -1,8 +1,9 @@
 //! `cargo xtask demo`: shows mortise through kubectl on a real control plane. It prints each kubectl command as it is
-//! typed, with its output; every wait has a condition and a deadline. Each plugin has a demo in a file of its own; this
-//! one selects them, and `cluster` is what they run on.
+//! typed, with its output; every wait has a condition and a deadline. Each plugin has a demo in a file of its own, and
+//! the small ones of the cookbook have one in common; this one selects them, and `cluster` is what they run on.
 
 mod cluster;
+mod cookbook;
 mod crontab;
 mod drain;
 mod eru;
@@ -39,6 +40,11 @@ const DEMOS: &[Demo] = &[
     Demo { plugin: "crontab", run: crontab::run },
     Demo { plugin: "eru", run: eru::run },
     Demo { plugin: "drain", run: drain::run },
+    Demo { plugin: "memcached", run: cookbook::memcached },
+    Demo { plugin: "bluegreen", run: cookbook::bluegreen },
+    Demo { plugin: "janitor", run: cookbook::janitor },
+    Demo { plugin: "tenancy", run: cookbook::tenancy },
+    Demo { plugin: "expose", run: cookbook::expose },
 ];
 
 /// Parses the arguments of `demo`; None when one is unknown.

@@ -28,6 +28,9 @@
 //! assert_eq!(outcome.child("text").unwrap()["data"]["text"], "Hello, world");
 //! ```
 //!
+//! The guide, docs/guide in the repository, leads from an empty folder to an object in a cluster, and has a chapter for
+//! each part of a plugin; this is the reference.
+//!
 //! The manifest, which the host reads, and the CustomResourceDefinition with its schema are derived from the types and
 //! attributes. [`derive@CustomResource`], [`macro@reconciler`] and [`derive@Projection`] list their arguments.
 //!
@@ -303,3 +306,6 @@ pub mod __private {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+mod guide;

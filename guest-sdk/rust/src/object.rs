@@ -43,7 +43,9 @@ pub struct Kind {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "mortise does not know which kind `{Self}` is",
-    note = "derive `CustomResource` on the spec of your own kind, derive `Projection` to read another, or implement `Resource`"
+    note = "derive `CustomResource` on the spec of your own kind, derive `Projection` to read another, or implement `Resource`",
+    note = "the object of a kind of your own is of the type that `kind = \"...\"` names, not of the spec's",
+    note = "a kind can also be text: `owns(\"v1/Pod\")`, `reads(\"v1/Pod\")`, and for the reconciled object `kind = \"v1/Pod\"`"
 )]
 pub trait Resource {
     /// "v1", "apps/v1".

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::object::Resource;
+use crate::object::{ObjectMeta, Resource};
 
 /// A list of objects of one kind, read into `T`.
 ///
@@ -115,6 +115,23 @@ impl<T> Query<T> {
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespaces.push(namespace.to_owned());
         self
+    }
+
+    /// Only objects in the namespace of this object, which is usually the reconciled one. Of a cluster-scoped one: all.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// let site = ObjectMeta::named("web").in_namespace("team-a");
+    /// let pods = Query::<Object>::of_kind("v1", "Pod").namespace_of(&site);
+    /// # let _ = pods;
+    /// ```
+    #[must_use]
+    pub fn namespace_of(self, metadata: &ObjectMeta) -> Self {
+        match &metadata.namespace {
+            Some(namespace) => self.namespace(namespace),
+            None => self,
+        }
     }
 
     /// Only objects whose labels match a label selector: in the syntax of `kubectl get -l` ("tier=web,!legacy"), or a

@@ -94,6 +94,7 @@ pub struct Compiler {
     args: Vec<OsString>,
     profile: Profile,
     limits: Option<CompileLimits>,
+    threads: usize,
     cache: Cache,
     slots: Slots,
 }
@@ -111,6 +112,7 @@ impl Compiler {
             args,
             profile: engine.profile(),
             limits: None,
+            threads: thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
             cache: Cache::open(cache_dir, engine.compatibility(), host)?,
             slots: Slots::new(Cgroup::default()),
         })
@@ -165,7 +167,8 @@ impl Compiler {
         result.map(|file| Artifact { digest, file, cached: false, elapsed: begin.elapsed() })
     }
 
-    /// Runs the compiler. After a crash it runs again: only a crash that repeats is the component's fault.
+    /// Runs the compiler. After a crash it runs again: only a crash that repeats is the component's fault. Out of memory
+    /// it runs again with one thread: large functions that are compiled at once take their memory at once.
     fn run_compiler(
         &self,
         wasm: &[u8],
@@ -174,10 +177,14 @@ impl Compiler {
         wanted_bytes: u64,
     ) -> Result<Arc<File>, CompileError> {
         self.cache.begin(digest, self.deaths(digest) + 1)?;
-        let mut crashed = None;
+        let (mut crashed, mut threads) = (None, self.threads);
         loop {
-            let death = match self.run_child(wasm, limits)? {
+            let death = match self.run_child(wasm, limits, threads)? {
                 Ended::Compiled(code) => return self.cache.store(digest, code),
+                Ended::Died(Death::OutOfMemory) if threads > 1 => {
+                    threads = 1;
+                    continue;
+                }
                 Ended::Died(death) => death,
             };
             // With less memory than a component of this size may take, the component is not at fault.
@@ -232,18 +239,18 @@ impl Compiler {
         if let Some(Entry::Attempted(count)) = self.cache.find(digest) { count } else { 0 }
     }
 
-    fn run_child(&self, wasm: &[u8], limits: &CompileLimits) -> Result<Ended, CompileError> {
+    fn run_child(&self, wasm: &[u8], limits: &CompileLimits, threads: usize) -> Result<Ended, CompileError> {
         let draft = self.cache.draft()?;
         let order = Order { profile: self.profile, memory_bytes: limits.memory_bytes, cpu_seconds: limits.cpu_seconds };
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let mut child = Command::new(&self.program)
             .args(&self.args)
             // The child gets nothing of the host's environment, which may hold tokens.
             .env_clear()
             .env(REQUEST_VARIABLE, serde_json::to_string(&order).expect("an order is plain data"))
             .env("RAYON_NUM_THREADS", threads.to_string())
-            // Each arena reserves address space, of which the child has little.
-            .env("MALLOC_ARENA_MAX", "2")
+            // jemalloc keeps the address space of what it returns, and the child has little. A Deployment of k8s-openapi
+            // takes 950 MiB of it with this setting, 1350 without, and 550 of memory.
+            .env("_RJEM_MALLOC_CONF", "retain:false")
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -321,7 +328,10 @@ fn no_memory(limits: &CompileLimits) -> CompileError {
 fn too_costly(limit: String) -> Refusal {
     Refusal::new(
         "TooCostlyToCompile",
-        format!("compiling the component takes more than {limit}; it is not tried again until it changes"),
+        format!(
+            "compiling the component takes more than {limit}; it is not tried again until it changes. Smaller functions \
+             take less: in Rust, `opt-level = \"z\"` under [profile.release], and types with fewer fields"
+        ),
     )
 }
 

@@ -159,19 +159,30 @@ impl Cluster {
         Ok(())
     }
 
-    /// Installs a plugin through a labelled ConfigMap, and waits until it is ready; the summary shows the time as
-    /// `what`.
+    /// Installs a plugin that brings a kind, and shows the kind.
     pub(super) fn install(&self, checkout: &Checkout, plugin: &str, crd: &str, what: &'static str) -> Result<()> {
+        self.install_with(checkout, plugin, &[], what)?;
+        self.kubectl(&["get", "crd", crd])
+    }
+
+    /// Installs a plugin through a labelled ConfigMap with further arguments, and waits until it is ready; the summary
+    /// shows the time as `what`.
+    pub(super) fn install_with(
+        &self,
+        checkout: &Checkout,
+        plugin: &str,
+        more: &[&str],
+        what: &'static str,
+    ) -> Result<()> {
         let wasm = guests::plugin(checkout, plugin);
         let file = format!("--from-file=plugin.wasm={}", checkout.shown(&wasm));
-        self.kubectl(&["create", "configmap", plugin, "--namespace", NAMESPACE, &file])?;
+        self.kubectl(&[&["create", "configmap", plugin, "--namespace", NAMESPACE, &file], more].concat())?;
         self.timed(what, || {
             self.kubectl(&["label", "configmap", plugin, "--namespace", NAMESPACE, LABEL])?;
             self.until("the host to report the plugin", || Ok(self.read(&["get", "plugin", plugin]).is_ok()))?;
             self.kubectl(&["wait", "--for=condition=Ready", &format!("plugin/{plugin}"), "--timeout=60s"])
         })?;
-        self.kubectl(&["get", "plugin", plugin])?;
-        self.kubectl(&["get", "crd", crd])
+        self.kubectl(&["get", "plugin", plugin])
     }
 
     /// Prints a plugin's sample, and returns its path relative to the checkout.
@@ -185,7 +196,7 @@ impl Cluster {
     /// Deletes the objects of a plugin's sample, and waits until their children are deleted.
     pub(super) fn clean_up(&self, plugin: &str) -> Result<()> {
         headline("Its object is deleted, and the garbage collector deletes its children");
-        self.kubectl(&["delete", "-f", &sample_file(plugin)])?;
+        self.kubectl(&["delete", "--ignore-not-found", "-f", &sample_file(plugin)])?;
         self.until("the garbage collector to delete the Pods", || {
             Ok(self.read(&["get", "deployments,jobs,pods", "-o", "name"])?.trim().is_empty())
         })?;

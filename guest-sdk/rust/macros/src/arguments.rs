@@ -50,7 +50,7 @@ where
     N: std::str::FromStr + PartialOrd + From<u8> + std::fmt::Display,
     N::Err: std::fmt::Display,
 {
-    let literal: LitInt = value(name, input, "1")?;
+    let literal: LitInt = value(name, input, &most.to_string())?;
     let number: N = literal.base10_parse()?;
     if number < N::from(1) || number > most {
         return Err(Error::new(literal.span(), format!("`{name}` is a number from 1 to {most}")));

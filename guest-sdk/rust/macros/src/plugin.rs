@@ -62,6 +62,11 @@ impl PluginArguments {
         let version = version.map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), |version| quote!(#version));
         let exports = exports(has_admission, has_conversion);
         quote! {
+            // Two plugins in a module are an error that shows this name.
+            #[doc(hidden)]
+            #[allow(dead_code, non_camel_case_types, reason = "it is a message")]
+            enum use_controller_and_plugin_for_several_functions {}
+
             /// This plugin, for `mortise_sdk::testing::Cluster::of`.
             #[allow(dead_code, reason = "a native build without tests does not use it")]
             #visibility static PLUGIN: ::mortise_sdk::Plugin = ::mortise_sdk::Plugin {

@@ -111,11 +111,13 @@ fn read(field: &Field) -> Result<Read> {
             let path: LitStr = input.parse()?;
             return Ok((path.value(), path.span()));
         }
-        let word: Ident = input.parse()?;
-        if word == "child_key" {
-            return Ok((CHILD_KEY.to_owned(), word.span()));
+        match input.parse::<Ident>() {
+            Ok(word) if word == "child_key" => Ok((CHILD_KEY.to_owned(), word.span())),
+            _ => Err(Error::new(
+                name.span(),
+                "write a path in quotes, #[field(\"status.phase\")], or #[field(child_key)]",
+            )),
         }
-        Err(Error::new(word.span(), "write a path in quotes, or child_key"))
     })?;
     Ok(Read { field: name, optional: inside_option(&field.ty), target: field.ty.clone(), path, span })
 }

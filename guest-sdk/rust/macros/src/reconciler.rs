@@ -23,6 +23,13 @@ const ROLLING: &str = "rolling_recreate";
 /// The names in the attribute and the variants of `mortise_sdk::Verb`.
 const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("delete", "Delete"), ("evict", "Evict")];
 
+/// How to write the arguments that newcomers write as `owns = "v1/Pod"`.
+const LISTS: [(&str, &str); 3] = [
+    ("owns", "owns(\"v1/Pod\")"),
+    ("reads", "reads(\"v1/Node\")"),
+    ("writes", "writes(\"apps/v1/Deployment\", \"patch\")"),
+];
+
 /// The host's bound of concurrent calls of one controller.
 const MAX_CONCURRENCY: u32 = 256;
 /// No object has more children.
@@ -86,11 +93,17 @@ fn primary(function: &ItemFn) -> Result<Type> {
         let wanted = "fn reconcile(object: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failure>";
         Error::new_spanned(signature, format!("a reconciler is `{wanted}`; {why}"))
     };
+    if signature.receiver().is_some() {
+        return Err(wrong("this one takes `self`; write a function outside of an impl"));
+    }
     if signature.asyncness.is_some() {
         return Err(wrong("this one is async, but a plugin never waits: it returns an outcome and is called again"));
     }
     if matches!(signature.output, ReturnType::Default) {
         return Err(wrong("this one returns nothing"));
+    }
+    if matches!(&signature.output, ReturnType::Type(_, output) if is_named(output, "Outcome")) {
+        return Err(wrong("this one returns an outcome alone; return `Ok(outcome)`"));
     }
     let parameters: Vec<&FnArg> = signature.inputs.iter().collect();
     let [FnArg::Typed(object), FnArg::Typed(cx)] = parameters.as_slice() else {
@@ -102,11 +115,24 @@ fn primary(function: &ItemFn) -> Result<Type> {
     if object.mutability.is_some() || cx.mutability.is_some() {
         return Err(wrong("neither parameter can be changed; changes are part of the outcome"));
     }
+    if is_named(&object.elem, "Context") {
+        return Err(wrong("the object is the first parameter and the Context the second"));
+    }
     Ok((*object.elem).clone())
+}
+
+/// Whether a type has this name, with or without a path and arguments.
+fn is_named(named: &Type, name: &str) -> bool {
+    matches!(named, Type::Path(named) if named.path.segments.last().is_some_and(|last| last.ident == name))
 }
 
 impl Arguments {
     fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+        if let Some((_, example)) = LISTS.iter().find(|(list, _)| name == list)
+            && !input.peek(syn::token::Paren)
+        {
+            return Err(Error::new(name.span(), format!("write it as `{example}`")));
+        }
         match name.to_string().as_str() {
             "owns" => self.owns.extend(list(name, input, owned)?),
             "reads" => {
@@ -197,7 +223,7 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
             continue;
         }
         read(input, &["update", "max_unavailable"], |name, input| match name.to_string().as_str() {
-            "update" => set(&mut update, name, text(name, input)?),
+            "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
             _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
         })?;
     }

@@ -50,6 +50,11 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.generics, "a spec has no generic parameters: a kind is one type"));
     }
     let arguments = Arguments::of(&input)?;
+    if [&arguments.group, &arguments.version, &arguments.kind].iter().all(|argument| argument.is_none()) {
+        let message = "a custom resource needs its group, version and kind: \
+                       #[resource(group = \"example.com\", version = \"v1\", kind = \"PodSet\")]";
+        return Err(Error::new_spanned(&input.ident, message));
+    }
     let kind_text = required(arguments.kind.as_ref(), "kind", "PodSet", &input)?;
     let kind = kind_text.parse_with(Ident::parse_any).ok();
     let kind = kind
@@ -237,6 +242,14 @@ fn is_of_kubernetes(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io")
 }
 
+/// Whether a version is one of Kubernetes: "v1", "v1alpha1", "v2beta3".
+fn is_version(text: &str) -> bool {
+    let is_number = |text: &str| !text.starts_with('0') && text.parse::<u32>().is_ok();
+    let Some(rest) = text.strip_prefix('v') else { return false };
+    let parts = rest.split_once("alpha").or_else(|| rest.split_once("beta"));
+    parts.map_or_else(|| is_number(rest), |(major, minor)| is_number(major) && is_number(minor))
+}
+
 /// The doc comment as one text, paragraphs kept.
 fn doc_text(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).filter_map(|attribute| {
@@ -257,12 +270,20 @@ impl Arguments {
             })?;
         }
         this.check_group()?;
+        this.check_version()?;
         Ok(this)
     }
 
     fn check_group(&self) -> Result<()> {
         let Some(group) = self.group.as_ref() else { return Ok(()) };
         let text = group.value();
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && label.bytes().all(|byte| b"-".contains(&byte) || byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        if !text.split('.').all(is_label) {
+            return Err(Error::new(group.span(), "a group is a domain in lower case, such as \"example.com\""));
+        }
         let is_approved = text.contains('.') && self.annotations.iter().any(|(key, _)| key == APPROVAL);
         if !is_of_kubernetes(&text) || is_approved {
             return Ok(());
@@ -272,6 +293,14 @@ impl Arguments {
              kubernetes.io, say who approved the API: annotation(\"{APPROVAL}\", \"unapproved, ...\")"
         );
         Err(Error::new(group.span(), message))
+    }
+
+    fn check_version(&self) -> Result<()> {
+        let Some(version) = self.version.as_ref() else { return Ok(()) };
+        if is_version(&version.value()) {
+            return Ok(());
+        }
+        Err(Error::new(version.span(), "a version is v and a number, such as \"v1\", \"v1alpha1\" or \"v2beta3\""))
     }
 
     fn argument(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {

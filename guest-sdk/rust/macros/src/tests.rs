@@ -339,3 +339,101 @@ fn conversion_names_the_types_of_the_other_versions() {
     let error = reconciler_error(quote!(conversion(a::A), kind = "example.com/v1/Site"), good());
     assert!(error.contains("is for a kind that the plugin defines"), "{error}");
 }
+
+/// Each mistake that newcomers make in an attribute, with the whole answer or the part that says what to write.
+#[test]
+fn the_answer_to_a_newcomers_mistake_is_what_to_write() {
+    let answers = [
+        (resource_error(quote!()), "#[resource(group = \"example.com\", version = \"v1\", kind = \"PodSet\")]"),
+        (
+            resource_error(quote!(version = "1.0")),
+            "a version is v and a number, such as \"v1\", \"v1alpha1\" or \"v2beta3\"",
+        ),
+        (resource_error(quote!(group = "Example.com")), "a group is a domain in lower case, such as \"example.com\""),
+        (resource_error(quote!(status = "PodSetStatus")), "write it as `status = PodSetStatus`"),
+        (reconciler_error(quote!(owns = "v1/Pod"), good()), "write it as `owns(\"v1/Pod\")`"),
+        (reconciler_error(quote!(reads = Node), good()), "write it as `reads(\"v1/Node\")`"),
+        (reconciler_error(quote!(writes), good()), "write it as `writes(\"apps/v1/Deployment\", \"patch\")`"),
+        (reconciler_error(quote!(owns("v1/Pod", update = recreate)), good()), "write it as `update = \"recreate\"`"),
+        (
+            reconciler_error(quote!(owns("Pod")), good()),
+            "\"Pod\" names no kind; write \"v1/Pod\" or \"apps/v1/Deployment\"",
+        ),
+        (
+            reconciler_error(quote!(finalizer), good()),
+            "unknown argument `finalizer`; it is one of: owns, reads, writes, finalize",
+        ),
+        (reconciler_error(quote!(limits(memory_bytes = "64Mi")), good()), "write it as `memory_bytes = 268435456`"),
+        (reconciler_error(quote!(admission(validate = "check")), good()), "write it as `validate = check`"),
+    ];
+    for (error, answer) in answers {
+        assert!(error.contains(answer), "{error}\n  lacks: {answer}");
+    }
+}
+
+#[test]
+fn the_answer_to_a_mistake_in_a_function_or_a_field_is_what_to_write() {
+    let functions = [
+        (
+            quote!(
+                fn r(cx: &Context, a: &A) -> Result<Outcome, Failure> {}
+            ),
+            "the object is the first parameter",
+        ),
+        (
+            quote!(
+                fn r(&self, a: &A, cx: &Context) -> Result<Outcome, Failure> {}
+            ),
+            "write a function outside of an impl",
+        ),
+        (
+            quote!(
+                fn r(a: &A, cx: &Context) -> Outcome<AStatus> {}
+            ),
+            "return `Ok(outcome)`",
+        ),
+        (
+            quote!(
+                fn r(a: &A, cx: &Context) -> mortise_sdk::Outcome {}
+            ),
+            "return `Ok(outcome)`",
+        ),
+    ];
+    for (function, answer) in functions {
+        let error = reconciler_error(quote!(), function);
+        assert!(error.contains(answer) && error.contains("a reconciler is `fn reconcile("), "{error}");
+    }
+    for path in [quote!(status.phase), quote!(key), quote!(3)] {
+        let error = projection_error(quote!(
+            #[projection("v1/Pod")]
+            struct Pod {
+                #[field(#path)]
+                phase: String,
+            }
+        ));
+        let answer = "write a path in quotes, #[field(\"status.phase\")], or #[field(child_key)]";
+        assert_eq!(error, answer, "{path}");
+    }
+}
+
+#[test]
+fn two_plugins_in_one_module_clash_in_a_name_that_says_what_to_write() {
+    for expanded in [reconciler::expand(quote!(), good()), plugin::expand(quote!(adopt, restart))] {
+        let text = expanded.unwrap().to_string();
+        assert!(text.contains("enum use_controller_and_plugin_for_several_functions"), "{text}");
+    }
+}
+
+#[test]
+fn versions_are_those_of_kubernetes() {
+    for version in ["v1", "v12", "v1alpha1", "v2beta10"] {
+        let with = resource::expand(quote! {
+            #[resource(group = "a.b", version = #version, kind = "A")]
+            struct Spec {}
+        });
+        assert!(with.is_ok(), "{version}");
+    }
+    for version in ["1", "v", "V1", "v0", "v1alpha", "v1gamma1", "v1alpha0", "v1.0"] {
+        assert!(resource_error(quote!(version = #version)).starts_with("a version is v"), "{version}");
+    }
+}

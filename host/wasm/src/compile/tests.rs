@@ -30,6 +30,7 @@ fn in_folder(script: &str, folder: &Path) -> Compiler {
     let args = vec!["-c".into(), script.into()];
     let mut compiler = Compiler::new("/bin/sh".into(), args, &folder.join("cache"), &engine()).unwrap();
     compiler.slots.cgroup = Cgroup::nowhere();
+    compiler.threads = 1;
     compiler
 }
 
@@ -130,6 +131,20 @@ fn g3_a_child_that_exceeds_its_limits_is_the_components_fault() {
         let refusal = refused(compiler.compile(b"code"));
         assert!(refusal.message.contains(limit), "{script}: {}", refusal.message);
     }
+}
+
+#[test]
+fn g3_a_compiler_without_memory_runs_again_with_one_thread_before_the_component_is_at_fault() {
+    let (mut compiler, folder) = compiler("if [ $RAYON_NUM_THREADS -gt 1 ]; then kill -ABRT $$; fi; cat");
+    compiler.threads = 4;
+    assert_eq!(code_of(&compiler.compile(b"code").unwrap()), b"code");
+    assert_eq!(runs(&folder), 2);
+
+    let (mut compiler, folder) = self::compiler("kill -ABRT $$");
+    compiler.threads = 4;
+    let refusal = refused(compiler.compile(b"code"));
+    assert_eq!((refusal.reason, runs(&folder)), ("TooCostlyToCompile", 2));
+    assert!(refusal.message.contains("`opt-level = \"z\"` under [profile.release]"), "{}", refusal.message);
 }
 
 #[test]
