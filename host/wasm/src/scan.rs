@@ -342,7 +342,7 @@ fn check_exports(exports: &[String]) -> Result<(), Refusal> {
             let list = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
             format!(
                 "the component does not export {RECONCILER}@{CONTRACT}.0, so it is no plugin; it exports {list}. Build \
-                 it for the world `mortise:plugin/plugin`"
+                 it for the world `mortise:plugin/plugin`: in Rust, put `#[reconciler]` on a function of a cdylib"
             )
         }
     };
