@@ -74,7 +74,7 @@ struct Pod {
 fn reconcile(memcached: &Memcached, cx: &Context) -> Result<Outcome<MemcachedStatus>, Failure> {
     let labels = labels(memcached);
     // The Pods are children of the Deployment's ReplicaSet, so the labels find them.
-    let pods = Query::<Pod>::new().namespace_of(&memcached.metadata).selector(&labels);
+    let pods = Query::<Pod>::new().namespace_of(&memcached.metadata).selector(labels.text()?);
     let nodes: Vec<String> = cx.list(&pods)?.into_iter().map(|pod| pod.name).collect();
     let size = nodes.len();
     let status = MemcachedStatus { size, nodes };
