@@ -4,6 +4,7 @@
 //! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 
 mod admission;
+mod adoption;
 mod bluegreen;
 mod children;
 mod conversion;
@@ -32,6 +33,7 @@ mod restore;
 mod rights;
 mod shutdown;
 mod stalled;
+mod tracked;
 mod two_hosts;
 mod world;
 mod writes;

@@ -23,8 +23,12 @@ thread_local! {
     static OUTCOME: RefCell<Outcome<Value>> = RefCell::default();
 }
 
-const fn owned(kind: &'static str) -> Owned {
-    Owned { kind: mortise_sdk::Kind { api_version: "v1", kind }, update: None }
+/// A kind whose children may be in any namespace and are adopted.
+const ANYWHERE: &str = "Service";
+
+const fn owned(kind: &'static str, is_anywhere: bool) -> Owned {
+    let kind = mortise_sdk::Kind { api_version: "v1", kind };
+    Owned { kind, update: None, tracked: is_anywhere, adopt: is_anywhere }
 }
 
 const fn controller(api_version: &'static str, kind: &'static str) -> Controller {
@@ -32,7 +36,7 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
         primary: mortise_sdk::Kind { api_version, kind },
         definition: None,
         selection: mortise_sdk::Predicate::EVERYTHING,
-        owns: const { &[owned("Pod"), owned("ConfigMap")] },
+        owns: const { &[owned("Pod", false), owned("ConfigMap", false), owned(ANYWHERE, true)] },
         reads: const { &[mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" }] },
         writes: WRITES,
         finalize: true,
@@ -87,12 +91,13 @@ fn rules() -> Vec<WriteRule> {
 }
 
 fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
-    let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply };
+    let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply, tracked: false, adopt: false };
+    let anywhere = OwnedKind { tracked: true, adopt: true, ..owned(ANYWHERE) };
     ControllerSpec {
         primary: Kind::new(api_version, kind),
         builtin: !api_version.contains("example.com"),
         selection: Predicate::default(),
-        owns: vec![owned("Pod"), owned("ConfigMap")],
+        owns: vec![owned("Pod"), owned("ConfigMap"), anywhere],
         reads: vec![Kind::new("apps/v1", "Deployment")],
         writes: rules().into(),
         finalize: true,
@@ -117,6 +122,7 @@ fn converted(outcome: &Outcome<Value>) -> contract::Outcome {
             Handling::Keep => contract::Handling::Keep,
         },
         or_skip: child.or_skip,
+        adopt: child.adopt,
         group: child.group,
         exact: child.exact.iter().map(|path| path.as_str().into()).collect(),
         ..contract::Child::new(child.key.as_str(), child.object.text().unwrap())
@@ -244,6 +250,28 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_child() {
     refused(&raw(r#"{"kind": "Pod"}"#), "apiVersion and kind are missing");
     refused(&raw("[]"), "apiVersion and kind are missing");
     refused(&raw("{"), "it is not JSON: EOF");
+}
+
+#[test]
+fn x6_native_tests_refuse_what_the_host_refuses_about_other_namespaces_and_adoption() {
+    let service =
+        |metadata: Value| Child::new("s", json!({"apiVersion": "v1", "kind": ANYWHERE, "metadata": metadata}));
+    accepted(&Outcome::children([service(json!({"name": "x", "namespace": "kube-system"})).adopt()]));
+    accepted(&Outcome::children([service(json!({"namespace": ""}))]));
+    let in_both = ["a", "b"]
+        .map(|namespace| Child { key: namespace.into(), ..service(json!({"name": "x", "namespace": namespace})) });
+    accepted(&Outcome::children(in_both));
+    let twice =
+        ["a", "b"].map(|key| Child { key: key.into(), ..service(json!({"name": "x", "namespace": "elsewhere"})) });
+    refused(&Outcome::children(twice), "Service elsewhere/x appears twice");
+    let elsewhere = "for children elsewhere write \"namespaces\": \"any\" at v1/ConfigMap under owns";
+    refused(&one(&json!({"namespace": "kube-system"})), elsewhere);
+    refused(&one(&json!({"namespace": ""})), elsewhere);
+    let config_map = child("a", &json!({"name": "x"})).adopt();
+    refused(&Outcome::children([config_map]), "the manifest does not let objects of v1/ConfigMap be adopted");
+    refused(&Outcome::children([service(json!({})).adopt()]), "metadata.name has to say which object is adopted");
+    let kept = Child { handling: Handling::Keep, ..service(json!({"name": "x"})) };
+    refused(&Outcome::children([kept.adopt()]), "a child that is kept as it is cannot be adopted");
 }
 
 #[test]

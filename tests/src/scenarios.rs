@@ -13,7 +13,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::simulation::cluster::{Cluster, Life, config_map, pod};
-use crate::simulation::guests::{Guest, Program, census_kind, keeper_kind, podset_kind, site_kind, widget_kind};
+use crate::simulation::guests::{
+    Guest, Program, census_kind, keeper_kind, podset_kind, site_kind, spread_kind, widget_kind,
+};
 use crate::simulation::shell::Response;
 use crate::simulation::world::{Mutant, World};
 
@@ -114,7 +116,8 @@ fn data() -> PathBuf {
 }
 
 fn kind(name: &str) -> Kind {
-    let all = [pod(), config_map(), podset_kind(), site_kind(), census_kind(), widget_kind(), keeper_kind()];
+    let all =
+        [pod(), config_map(), podset_kind(), site_kind(), census_kind(), spread_kind(), widget_kind(), keeper_kind()];
     all.into_iter()
         .find(|kind| &*kind.kind == name)
         .unwrap_or_else(|| panic!("{name:?} is not a kind of the scenarios"))
@@ -156,7 +159,8 @@ struct Run {
 
 impl Run {
     fn begin(scenario: &Scenario) -> Self {
-        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Scripted, Program::Keeper];
+        let programs =
+            [Program::PodSet, Program::Site, Program::Census, Program::Spread, Program::Scripted, Program::Keeper];
         let program = programs.into_iter().find(|program| Guest::new(*program, 1).name() == scenario.plugin);
         let guest = Guest::new(program.expect("the plugin is one of the simulation's"), 1);
         let mut world = World::new(1, Mutant::None).traced(TRACE_LINES);

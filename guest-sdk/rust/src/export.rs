@@ -93,9 +93,9 @@ pub(crate) fn contract_outcome(outcome: Outcome<Value>) -> Result<desired::Outco
                     Handling::CreateOnce => desired::Handling::CreateOnce,
                     Handling::Keep => desired::Handling::Keep,
                 };
-                let Child { key, or_skip, group, exact, .. } = child;
+                let Child { key, or_skip, adopt, group, exact, .. } = child;
                 let object = child.object.into_text()?;
-                list.push(desired::Child { key, object, handling, or_skip, group, exact });
+                list.push(desired::Child { key, object, handling, or_skip, adopt, group, exact });
             }
             Some(list)
         }

@@ -154,11 +154,66 @@
 //! and the verb, and [`Outcome::action`] adds the write. An outcome may contain the same actions each time: the host
 //! sends those that would change something.
 //!
+//! # Children in other namespaces
+//!
+//! A child is in the namespace of its owner, or in any if the owner is cluster-scoped: Kubernetes knows no owners in other
+//! namespaces. `namespaces = "any"` in `owns(...)` lifts that for a kind. Its children have no owner reference; the host
+//! marks them, shows them to [`Context::owned`] like others, and deletes them before their owner is gone, which has the
+//! plugin's finalizer for that. An object that has a child's name and is not marked is never touched. Whoever may create
+//! the owner has the plugin write wherever the plugin names a namespace, so name them with care.
+//!
+//! ```
+//! use mortise_sdk::prelude::*;
+//!
+//! /// A ConfigMap in every Namespace that a selector matches.
+//! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! #[resource(group = "example.com", version = "v1", kind = "Everywhere")]
+//! struct EverywhereSpec {
+//!     /// As in `kubectl get -l`.
+//!     selector: String,
+//!     data: std::collections::BTreeMap<String, String>,
+//! }
+//!
+//! #[derive(Projection)]
+//! #[projection("v1/Namespace")]
+//! struct Namespace<'a> {
+//!     #[field("metadata.name")]
+//!     name: &'a str,
+//!     #[field("status.phase")]
+//!     phase: Option<&'a str>,
+//! }
+//!
+//! #[reconciler(owns("v1/ConfigMap", namespaces = "any"), reads("v1/Namespace"))]
+//! fn reconcile(everywhere: &Everywhere, cx: &Context) -> Result<Outcome, Failure> {
+//!     let selected = cx.list(&Query::<Namespace>::new().selector(&everywhere.spec.selector))?;
+//!     // Nothing can be created in a Namespace that is being deleted.
+//!     let open = selected.iter().filter(|namespace| namespace.phase != Some("Terminating"));
+//!     Ok(Outcome::children(open.map(|namespace| {
+//!         let metadata = json!({"namespace": namespace.name, "name": everywhere.metadata.name});
+//!         let copy = json!({"metadata": metadata, "data": everywhere.spec.data});
+//!         Child::new(namespace.name, Json::of_kind("v1", "ConfigMap", &copy))
+//!     })))
+//! }
+//!
+//! let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
+//! for (name, tier) in [("shop", "web"), ("ledger", "data"), ("blog", "web")] {
+//!     cluster.add(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tier": tier}}}));
+//! }
+//! let settings = EverywhereSpec { selector: "tier=web".into(), data: Default::default() };
+//! cluster.settle(&Everywhere::new("settings", settings)).unwrap();
+//! let places = |copy: &&Value| copy["metadata"]["namespace"].clone();
+//! assert_eq!(cluster.objects("ConfigMap").iter().map(places).collect::<Vec<_>>(), ["blog", "shop"]);
+//! ```
+//!
+//! # Children that exist already
+//!
+//! `adopt = true` in `owns(...)` and [`Child::adopt`] make an object of the child's name a child, if nothing controls it.
+//!
 //! # Cleaning up
 //!
 //! With `finalize = true` among the arguments of [`macro@reconciler`] the host keeps a finalizer on the object: a deleted
 //! object exists until the function returns [`Outcome::finalized`]. Children need no finalizer: Kubernetes collects
-//! them with their owner.
+//! them with their owner, and the host deletes those in other namespaces.
 //!
 //! ```
 //! use mortise_sdk::prelude::*;

@@ -82,6 +82,10 @@ pub struct Owned {
     pub kind: Kind,
     /// How the host changes a child; None is [`Update::Apply`].
     pub update: Option<Update>,
+    /// `namespaces = "any"`: the children may be in any namespace, and the host deletes them with their owner.
+    pub tracked: bool,
+    /// `adopt = true`: a child may say [`crate::Child::adopt`].
+    pub adopt: bool,
 }
 
 /// How the host changes a child that differs from the desired one.
@@ -277,6 +281,12 @@ impl Owned {
         }
         if let Some(Update::RollingRecreate { max_unavailable }) = self.update {
             out.name("maxUnavailable").value(&max_unavailable);
+        }
+        if self.tracked {
+            out.text("namespaces", "any");
+        }
+        if self.adopt {
+            out.flag("adopt");
         }
         out.close(b'}');
     }

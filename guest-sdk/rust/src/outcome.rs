@@ -256,6 +256,8 @@ pub struct Child {
     pub handling: Handling,
     /// See [`Child::or_skip`].
     pub or_skip: bool,
+    /// See [`Child::adopt`].
+    pub adopt: bool,
     /// See [`Outcome::then`]; 0 is the first group.
     pub group: u32,
     /// See [`Child::exact`].
@@ -267,7 +269,7 @@ impl Child {
     /// may share.
     pub fn new(key: impl Into<String>, object: impl Into<Json>) -> Self {
         let (key, object) = (key.into(), object.into());
-        Self { key, object, handling: Handling::Managed, or_skip: false, group: 0, exact: Vec::new() }
+        Self { key, object, handling: Handling::Managed, or_skip: false, adopt: false, group: 0, exact: Vec::new() }
     }
 
     /// The child of a kind under a key stays as it is: the host neither changes nor deletes it, and does not create it.
@@ -300,6 +302,48 @@ impl Child {
     #[must_use]
     pub fn or_skip(self) -> Self {
         Self { or_skip: true, ..self }
+    }
+
+    /// Makes an object that exists already under this child's name a child, if nothing controls it; the owner is
+    /// `Stalled` otherwise, or, with [`Child::or_skip`], does without it. The object needs a metadata.name, the kind
+    /// `adopt = true` in `owns(...)`. From then on it is a child like any other: changed by force, and deleted when it
+    /// is not wanted any more or its owner is deleted. To adopt by labels, query the kind and name what is found:
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// /// Takes over the ConfigMaps that are labelled with its name.
+    /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// #[resource(group = "example.com", version = "v1", kind = "Shelf")]
+    /// struct ShelfSpec {}
+    ///
+    /// #[derive(Projection)]
+    /// #[projection("v1/ConfigMap")]
+    /// struct Book {
+    ///     #[field("metadata.name")]
+    ///     name: String,
+    /// }
+    ///
+    /// #[reconciler(owns("v1/ConfigMap", adopt = true))]
+    /// fn reconcile(shelf: &Shelf, cx: &Context) -> Result<Outcome, Failure> {
+    ///     let namespace = shelf.metadata.namespace.as_deref().unwrap_or_default();
+    ///     let of_shelf = Query::<Book>::new().namespace(namespace).selector(format!("shelf={}", shelf.metadata.name));
+    ///     let books = cx.list(&of_shelf)?;
+    ///     Ok(Outcome::children(books.iter().map(|book| {
+    ///         let wanted = json!({"metadata": {"name": book.name, "labels": {"shelf": shelf.metadata.name}}});
+    ///         Child::new(book.name.as_str(), Json::of_kind("v1", "ConfigMap", &wanted)).adopt().or_skip()
+    ///     })))
+    /// }
+    ///
+    /// let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
+    /// let metadata = json!({"name": "moby-dick", "namespace": "default", "labels": {"shelf": "novels"}});
+    /// cluster.add(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+    /// cluster.settle(&Shelf::new("novels", ShelfSpec {})).unwrap();
+    /// assert_eq!(cluster.objects("ConfigMap")[0]["metadata"]["ownerReferences"][0]["name"], "novels");
+    /// ```
+    #[must_use]
+    pub fn adopt(self) -> Self {
+        Self { adopt: true, ..self }
     }
 
     /// The map at this path, "data", belongs to this plugin as a whole: the host removes members that the child does

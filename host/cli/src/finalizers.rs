@@ -8,6 +8,7 @@ use kube::api::{Api, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchP
 use kube::core::ApiResource;
 use kube::discovery::{ApiCapabilities, Discovery, verbs};
 use kube::{Client, ResourceExt};
+use mortise_core::well_known::OWNER_UID_LABEL;
 use mortise_core::{finalizer, plugin_object};
 use serde_json::json;
 
@@ -46,9 +47,11 @@ Examples:
   From objects of one kind only:
       mortise finalizers release drain --kind maintenance.mortise.dev/v1alpha1/NodeMaintenance
 
-A plugin that cleans up after its objects puts the finalizer mortise.dev/PLUGIN on them. Once the
-plugin is removed, they cannot be deleted any more: either install it again, and it cleans up, or
-release them here. Without --kind the command lists every kind that the API server serves.")]
+A plugin that cleans up after its objects, or whose objects have children in other namespaces, puts
+the finalizer mortise.dev/PLUGIN on them. Once the plugin is removed, they cannot be deleted any
+more: either install it again, and it cleans up, or release them here. Children in other namespaces
+then stay; each has its owner's UID in the label mortise.dev/owner-uid. Without --kind the command
+lists every kind that the API server serves.")]
 struct ReleaseArgs {
     /// The plugin
     #[arg(value_name = "PLUGIN")]
@@ -110,6 +113,10 @@ async fn release(args: &ReleaseArgs) -> anyhow::Result<()> {
     }
     if found == 0 {
         words::print(&format!("no object has {finalizer}\n"))?;
+    } else if !args.dry_run {
+        words::print(&format!(
+            "children in other namespaces stay; list those of an owner with: kubectl get KIND -A -l {OWNER_UID_LABEL}=UID\n"
+        ))?;
     }
     if failed > 0 {
         bail!("{failed} of the steps above failed");

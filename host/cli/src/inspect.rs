@@ -194,6 +194,8 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
     }
     if controller.finalize {
         writeln!(text, "  cleans up before their deletion, by a finalizer")?;
+    } else if controller.has_finalizer() {
+        writeln!(text, "  a finalizer holds them until the host has deleted their children in other namespaces")?;
     }
     for owned in &controller.owns {
         let how = match owned.update {
@@ -204,7 +206,9 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
             }
             Update::OnDelete => "replaced once it has been deleted".to_owned(),
         };
-        writeln!(text, "  owns   {}, {how}", words::kind(&owned.kind))?;
+        let place = if owned.tracked { ", in any namespace" } else { "" };
+        let adopts = if owned.adopt { "; adopts existing ones" } else { "" };
+        writeln!(text, "  owns   {}{place}, {how}{adopts}", words::kind(&owned.kind))?;
     }
     for kind in &controller.reads {
         writeln!(text, "  reads  {}", words::kind(kind))?;

@@ -35,6 +35,8 @@ pub struct Child {
     pub handling: Handling,
     /// Leave the child out, without a Stalled condition, while another's object has its name.
     pub or_skip: bool,
+    /// Make an object of its name that nobody controls a child.
+    pub adopt: bool,
     /// Children of a group are written when those of all lower groups are as wanted and available.
     pub group: u32,
     /// Paths of maps, such as `data`, of which the child has no other members than the wanted ones.
@@ -45,7 +47,7 @@ impl Child {
     /// A managed child of the first group.
     pub fn new(key: impl Into<Arc<str>>, object: impl Into<Arc<str>>) -> Self {
         let (key, object) = (key.into(), object.into());
-        Self { key, object, handling: Handling::Managed, or_skip: false, group: 0, exact: Vec::new() }
+        Self { key, object, handling: Handling::Managed, or_skip: false, adopt: false, group: 0, exact: Vec::new() }
     }
 }
 

@@ -13,6 +13,7 @@ pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
 pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
+pub use self::owner::Owner;
 use crate::projection::Memo;
 
 pub mod decode;
@@ -20,6 +21,7 @@ mod difference;
 mod header;
 mod identity;
 mod interner;
+pub mod owner;
 mod projected;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -40,7 +42,7 @@ pub struct Object {
     pub deleting: bool,
     /// metadata.labels, sorted by key, each key once.
     pub labels: Box<[Label]>,
-    /// The owner reference that says `controller: true`.
+    /// The owner reference that says `controller: true`; without one, the owner that the marks of a tracked child name.
     pub controller: Option<OwnerReference>,
     /// The annotation [`CHILD_KEY_ANNOTATION`](crate::well_known::CHILD_KEY_ANNOTATION).
     pub child_key: Option<Box<str>>,

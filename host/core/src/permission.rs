@@ -46,18 +46,18 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
         if !controller.builtin {
             allow(&controller.primary, Some("status"), &["patch"]);
         }
-        if controller.finalize {
+        if controller.has_finalizer() {
             // Finalizers are metadata, which is part of the object itself.
             allow(&controller.primary, None, &["patch"]);
         }
-        if !controller.owns.is_empty() {
+        if controller.owns.iter().any(|owned| !owned.tracked) {
             // For blockOwnerDeletion: the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift
             // enables, requires this verb.
             allow(&controller.primary, Some("finalizers"), &["update"]);
         }
         for owned in &controller.owns {
             allow(&owned.kind, None, &["create", "delete"]);
-            if owned.update.is_in_place() {
+            if owned.update.is_in_place() || owned.adopt {
                 allow(&owned.kind, None, &["patch"]);
             }
         }

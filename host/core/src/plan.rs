@@ -4,12 +4,14 @@
 //! as often as needed. Both are pure; neither knows queues or retries.
 
 pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, evictions};
+pub use self::adoption::Taken;
 pub use self::applied::Applied;
-pub use self::children::{Diff, Taken, Written, diff, is_child};
+pub use self::children::{Diff, Written, deletes_of_tracked, diff, is_child};
 pub use self::prepare::prepare;
 pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild};
 
 mod actions;
+mod adoption;
 mod applied;
 mod body;
 mod children;

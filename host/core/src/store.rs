@@ -16,7 +16,7 @@ use imbl::OrdMap;
 use crate::budget::Budget;
 use crate::field_selector::FieldPath;
 use crate::map::Map;
-use crate::object::{Kind, Name, Object, ResourceVersion};
+use crate::object::{Kind, Name, Object, Owner, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 
@@ -341,14 +341,14 @@ impl Snapshot {
         self.table(kind)?.find(name).map(|(_, object)| object)
     }
 
-    /// The objects of a kind whose controller has this UID, ordered by name. The cost grows with the result only.
-    pub fn owned(&self, kind: &Kind, owner_uid: &str) -> impl Iterator<Item = &Arc<Object>> {
-        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid, None)).into_iter()
+    /// The objects of a kind that have this owner, ordered by name. The cost grows with the result only.
+    pub fn owned(&self, kind: &Kind, owner: &Owner) -> impl Iterator<Item = &Arc<Object>> + use<'_> {
+        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner, None)).into_iter()
     }
 
     /// As [`Self::owned`], until the budget is used up; each object costs one unit.
-    pub(crate) fn owned_within(&self, kind: &Kind, owner_uid: &str, budget: &Budget) -> Vec<&Arc<Object>> {
-        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner_uid, Some(budget)))
+    pub(crate) fn owned_within(&self, kind: &Kind, owner: &Owner, budget: &Budget) -> Vec<&Arc<Object>> {
+        self.table(kind).map_or_else(Vec::new, |table| table.owned(owner, Some(budget)))
     }
 
     /// The objects of a kind in a namespace (None: in all) that a selector matches, ordered by namespace and name. Uses

@@ -12,7 +12,7 @@ use crate::budget::Budget;
 use crate::dependencies::dependency::{self, ResultHash, UNFINISHED};
 use crate::dependencies::recorder::Recorder;
 use crate::dependencies::{Dependencies, Dependency};
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Kind, Object, ObjectRef, Owner};
 use crate::projection::Projection;
 use crate::query::{Query, QueryCache};
 use crate::rejection::Rejection;
@@ -26,6 +26,8 @@ mod tests;
 pub struct Access {
     /// The kinds its manifest declares: primary, owned and read.
     pub readable: Vec<Kind>,
+    /// Those whose children are tracked.
+    tracked: Vec<Kind>,
     /// Bytes that one read may return.
     pub read_bytes: u64,
     /// Queries are parsed once for all calls.
@@ -35,7 +37,13 @@ pub struct Access {
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        Self { readable, read_bytes, compiled: QueryCache::default() }
+        Self { readable, tracked: Vec::new(), read_bytes, compiled: QueryCache::default() }
+    }
+
+    /// Access with children of these kinds in any namespace.
+    #[must_use]
+    pub fn with_tracked(self, tracked: Vec<Kind>) -> Self {
+        Self { tracked, ..self }
     }
 
     /// Bytes of parsed queries in memory.
@@ -119,14 +127,15 @@ impl View {
         Ok(answer.map(|(text, _)| text))
     }
 
-    /// The objects of a kind whose controller is the reconciled object: one JSON array, ordered by name.
+    /// The children of the reconciled object of a kind, and what else it controls: one JSON array, ordered by name.
     pub fn owned(&mut self, kind: &Kind, fields: &[String]) -> Result<String, AccessError> {
         let kind = self.readable(kind)?;
         let fields = self.projection(fields)?;
         let budget = Budget::unlimited();
-        let objects = self.snapshot.owned_within(&kind, &self.primary.uid, &budget).into_iter();
+        let owner = Owner::of(&self.primary, self.access.tracked.contains(&kind));
+        let objects = self.snapshot.owned_within(&kind, &owner, &budget).into_iter();
         let (text, hash) = array(objects, &fields, self.access.read_bytes);
-        let dependency = Dependency::Owned { kind, owner_uid: self.primary.uid.clone(), fields };
+        let dependency = Dependency::Owned { kind, owner, fields };
         self.reads.record(dependency, hash, &self.snapshot, budget.spent());
         text
     }

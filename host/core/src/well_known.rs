@@ -23,6 +23,10 @@ pub const AGGREGATE_LABEL: &str = "mortise.dev/aggregate-to-host";
 pub const PLUGIN: &str = "mortise.dev/plugin";
 /// The annotation with a child's key, as the guest named it ("0", a node's name, "config").
 pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
+/// The label with the UID of the owner of a tracked child, which has no owner reference.
+pub const OWNER_UID_LABEL: &str = "mortise.dev/owner-uid";
+/// The annotation that names a tracked child and its owner: "example.com/v1/Replica a/x owns ConfigMap b/x".
+pub const OWNER_ANNOTATION: &str = "mortise.dev/owner";
 /// The annotation with the hash of the object that was wanted at its creation.
 pub const DESIRED_ANNOTATION: &str = "mortise.dev/desired";
 

@@ -166,6 +166,13 @@ pub enum Precondition {
     Absent,
     /// The object with this UID; another one, or none, is a [`WriteErrorClass::Conflict`].
     Is(Arc<str>),
+    /// The object with this UID in this version; another one, or none, is a [`WriteErrorClass::Conflict`].
+    Unchanged {
+        /// The UID in the snapshot.
+        uid: Arc<str>,
+        /// The version in the snapshot.
+        version: ResourceVersion,
+    },
     /// None.
     None,
 }

@@ -221,14 +221,20 @@ fn field_manager(write: &Write) -> Result<String, Failure> {
 /// resourceVersion the body has, and does not change an existing one that has another version. No object has version 1, so
 /// that one means "only if absent".
 fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure> {
-    let (field, value) = match only_if {
+    let (uid, version) = match only_if {
         Precondition::None => return Ok(Bytes::copy_from_slice(text.as_bytes())),
-        Precondition::Absent => ("resourceVersion", "1"),
-        Precondition::Is(uid) => ("uid", &**uid),
+        Precondition::Absent => (None, Some("1".to_owned())),
+        Precondition::Is(uid) => (Some(uid), None),
+        Precondition::Unchanged { uid, version } => (Some(uid), Some(version.0.to_string())),
     };
     let mut body: serde_json::Value =
         serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the object to write: {error}")))?;
-    body["metadata"][field] = value.into();
+    if let Some(uid) = uid {
+        body["metadata"]["uid"] = (**uid).into();
+    }
+    if let Some(version) = version {
+        body["metadata"]["resourceVersion"] = version.into();
+    }
     Ok(body.to_string().into())
 }
 
@@ -243,13 +249,13 @@ fn media_type(patch_kind: PatchKind) -> &'static str {
 /// A patch with its precondition: the UID is in the metadata of the patch, or its first operation tests it.
 fn conditioned_patch(text: &Arc<str>, patch_kind: PatchKind, only_if: &Precondition) -> Result<Bytes, Failure> {
     match (only_if, patch_kind) {
-        (Precondition::Is(uid), PatchKind::Json) => {
+        (Precondition::Is(uid) | Precondition::Unchanged { uid, .. }, PatchKind::Json) => {
             let mut operations: Vec<serde_json::Value> =
                 serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the JSON patch: {error}")))?;
             operations.insert(0, serde_json::json!({"op": "test", "path": "/metadata/uid", "value": &**uid}));
             Ok(serde_json::Value::Array(operations).to_string().into())
         }
-        (Precondition::Is(_), _) => conditioned(text, only_if),
+        (Precondition::Is(_) | Precondition::Unchanged { .. }, _) => conditioned(text, only_if),
         // A patch never creates.
         (Precondition::Absent | Precondition::None, _) => Ok(Bytes::copy_from_slice(text.as_bytes())),
     }

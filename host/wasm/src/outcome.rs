@@ -41,6 +41,7 @@ struct Child {
     handling: Handling,
     #[component(name = "or-skip")]
     or_skip: bool,
+    adopt: bool,
     group: u32,
     exact: Vec<Arc<str>>,
 }
@@ -109,12 +110,12 @@ impl From<Outcome> for contract::Outcome {
 /// an outcome for as long as it may be diffed again.
 fn shared(children: Vec<Child>) -> Vec<contract::Child> {
     let mut last: Option<Arc<str>> = None;
-    let share = |Child { key, object, handling, or_skip, group, exact }| {
+    let share = |Child { key, object, handling, or_skip, adopt, group, exact }| {
         let object = match &last {
             Some(last) if *last == object => last.clone(),
             _ => last.insert(object).clone(),
         };
-        contract::Child { key, object, handling: handling.into(), or_skip, group, exact }
+        contract::Child { key, object, handling: handling.into(), or_skip, adopt, group, exact }
     };
     children.into_iter().map(share).collect()
 }
@@ -134,6 +135,7 @@ mod tests {
             object: object.into(),
             handling: Handling::Managed,
             or_skip: false,
+            adopt: false,
             group: 0,
             exact: Vec::new(),
         };

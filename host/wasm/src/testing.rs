@@ -110,7 +110,7 @@ const TEMPLATE: &str = r#"
     (type $handling' (enum "managed" "create-once" "keep"))
     (export "handling" (type $handling (eq $handling')))
     (type $child' (record (field "key" string) (field "object" string) (field "handling" $handling)
-      (field "or-skip" bool) (field "group" u32) (field "exact" (list string))))
+      (field "or-skip" bool) (field "adopt" bool) (field "group" u32) (field "exact" (list string))))
     (export "child" (type $child (eq $child')))
     (type $apply' (record (field "object" string) (field "force" bool)))
     (export "apply" (type $apply (eq $apply')))

@@ -31,10 +31,10 @@ pub const CONTENDERS: [&str; 2] = ["mortise-a", "mortise-b"];
 /// Bound of every wait; ten times what it takes on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The label of Nodes of a test, which are deleted with it.
-const NODE_OF_A_TEST: &str = "mortise.dev/of-a-test=true";
-/// The CRD whose objects have finalizers.
-const MAINTENANCES: &str = "nodemaintenances.maintenance.mortise.dev";
+/// The label of Nodes and further Namespaces of a test, which are deleted with it.
+pub const OF_A_TEST: &str = "mortise.dev/of-a-test=true";
+/// The CRDs whose objects have finalizers.
+const FINALIZED: [&str; 2] = ["nodemaintenances.maintenance.mortise.dev", "configmapreplicas.replication.mortise.dev"];
 
 static PLANE: OnceLock<ControlPlane> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
@@ -337,7 +337,7 @@ impl World {
     /// A Node that is deleted after the test.
     pub fn node(&self, name: &str) -> Value {
         let mut node = mortise_control_plane::node(name);
-        let (key, value) = NODE_OF_A_TEST.split_once('=').expect("it is a label");
+        let (key, value) = OF_A_TEST.split_once('=').expect("it is a label");
         node["metadata"]["labels"][key] = value.into();
         node
     }
@@ -401,12 +401,17 @@ impl World {
         self.host.as_ref().expect("a host runs").probe(path)
     }
 
-    /// Removes the finalizers of drain, and uncordons the Nodes.
-    fn clean_maintenances(&self) {
-        let left = self.plane.kubectl_output(&["get", MAINTENANCES, "-o", "name"]).unwrap_or_default();
-        for object in left.lines() {
-            let none = r#"{"metadata":{"finalizers":null}}"#;
-            let _ = self.plane.kubectl_output(&["patch", object, "--type=merge", "-p", none]);
+    /// Removes the finalizers of plugins, and uncordons the Nodes.
+    fn clean_finalizers(&self) {
+        let none = r#"{"metadata":{"finalizers":null}}"#;
+        let names = "jsonpath={range .items[*]}{.metadata.name} {.metadata.namespace}{\"\\n\"}{end}";
+        for kind in FINALIZED {
+            let left = self.plane.kubectl_output(&["get", kind, "-A", "-o", names]).unwrap_or_default();
+            for (name, namespace) in left.lines().filter_map(|line| line.split_once(' ')) {
+                let namespace = if namespace.is_empty() { vec![] } else { vec!["-n", namespace] };
+                let patch = [&["patch", kind, name, "--type=merge", "-p", none][..], &namespace].concat();
+                let _ = self.plane.kubectl_output(&patch);
+            }
         }
         let cordoned = "jsonpath={.items[?(@.spec.unschedulable==true)].metadata.name}";
         let nodes = self.plane.kubectl_output(&["get", "nodes", "-o", cordoned]).unwrap_or_default();
@@ -428,14 +433,15 @@ impl World {
         let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
         delete(&[webhooks, "-l", "app.kubernetes.io/managed-by=mortise"]);
         delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
-        self.clean_maintenances();
+        self.clean_finalizers();
         // The plugins' CRDs, not the host's own.
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
-        delete(&["nodes", "-l", NODE_OF_A_TEST]);
+        delete(&["nodes", "-l", OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
         delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
         // Otherwise a plugin for Deployments would find them in the next test, in a terminating namespace.
         delete(&["deployments", "-n", &self.namespace, "--all"]);
+        let _ = self.plane.kubectl_output(&["delete", "namespace", "-l", OF_A_TEST, "--wait=false"]);
         // No other test uses a namespace of this name.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
     }

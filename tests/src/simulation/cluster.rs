@@ -34,11 +34,12 @@ pub struct Life {
     pub deleted_at: Option<u64>,
 }
 
-/// The controller reference that an object was created with.
+/// The controller reference of an object, or what marks it as a tracked child, which nothing collects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
     pub target: ObjectRef,
     pub uid: Arc<str>,
+    pub tracked: bool,
 }
 
 #[derive(Debug, Default)]
@@ -186,9 +187,7 @@ impl Cluster {
         }
         object["metadata"]["uid"] = json!(&*uid);
         object["metadata"]["generation"] = json!(1);
-        let owner = controller_of(&object, target);
-        let child_key = object["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
-        self.lives.insert(uid, Life { target: target.clone(), owner, child_key, deleted_at: None });
+        self.lives.insert(uid, Life { target: target.clone(), owner: None, child_key: None, deleted_at: None });
         Ok(self.commit(target, object))
     }
 
@@ -202,7 +201,7 @@ impl Cluster {
     ) -> Result<Written, WriteError> {
         self.check_writable(target, "patch")?;
         let Some(live) = self.objects.get(target) else {
-            if let Precondition::Is(uid) = only_if {
+            if let Precondition::Is(uid) | Precondition::Unchanged { uid, .. } = only_if {
                 return error(
                     WriteErrorClass::Conflict,
                     format!("{target} does not exist and should have the UID {uid}"),
@@ -216,8 +215,11 @@ impl Cluster {
             Precondition::Absent => {
                 return error(WriteErrorClass::AlreadyExists, format!("{target} exists already"));
             }
-            Precondition::Is(uid) if live["metadata"]["uid"] != **uid => {
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } if live["metadata"]["uid"] != **uid => {
                 return error(WriteErrorClass::Conflict, format!("the UID of {target} is not {uid}"));
+            }
+            Precondition::Unchanged { version, .. } if written(live).resource_version != *version => {
+                return error(WriteErrorClass::Conflict, format!("the version of {target} is not {}", version.0));
             }
             _ => {}
         }
@@ -356,7 +358,11 @@ impl Cluster {
     fn commit(&mut self, target: &ObjectRef, mut object: Value) -> Written {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.record(target, &object, false);
+        let record = self.record(target, &object, false);
+        if let Some(life) = self.lives.get_mut(&record.uid) {
+            life.owner = owner_of(&object, target);
+            life.child_key = object["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
+        }
         let result = written(&object);
         self.objects.insert(target.clone(), object);
         result
@@ -402,14 +408,27 @@ fn written(object: &Value) -> Written {
     Written { uid: metadata["uid"].as_str().unwrap_or_default().into(), resource_version: ResourceVersion(version) }
 }
 
-fn controller_of(object: &Value, child: &ObjectRef) -> Option<Owner> {
-    let references = object["metadata"]["ownerReferences"].as_array()?;
-    let owner = references.iter().find(|owner| owner["controller"] == true)?;
+/// The owner of an object, or of the body of a write.
+pub fn owner_of(object: &Value, child: &ObjectRef) -> Option<Owner> {
+    let metadata = &object["metadata"];
+    let mut references = metadata["ownerReferences"].as_array().into_iter().flatten();
+    if let Some(owner) = references.find(|owner| owner["controller"] == true) {
+        return Some(Owner {
+            target: ObjectRef {
+                kind: Kind::new(owner["apiVersion"].as_str()?, owner["kind"].as_str()?),
+                name: Name::new(&child.name.namespace, owner["name"].as_str()?),
+            },
+            uid: owner["uid"].as_str()?.into(),
+            tracked: false,
+        });
+    }
+    let mark = metadata["annotations"]["mortise.dev/owner"].as_str()?;
+    let mark = mark.strip_suffix(&format!(" owns {child}"))?;
+    let (kind, name) = mark.split_once(' ')?;
+    let ((api_version, kind), (namespace, name)) = (kind.rsplit_once('/')?, name.split_once('/')?);
     Some(Owner {
-        target: ObjectRef {
-            kind: Kind::new(owner["apiVersion"].as_str()?, owner["kind"].as_str()?),
-            name: Name::new(&child.name.namespace, owner["name"].as_str()?),
-        },
-        uid: owner["uid"].as_str()?.into(),
+        target: ObjectRef { kind: Kind::new(api_version, kind), name: Name::new(namespace, name) },
+        uid: metadata["labels"]["mortise.dev/owner-uid"].as_str()?.into(),
+        tracked: true,
     })
 }

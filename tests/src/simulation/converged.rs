@@ -7,9 +7,10 @@ use mortise_core::object::ObjectRef;
 use serde_json::{Value, json};
 
 use super::cluster::{config_map, is_deleting, pod};
-use super::environment::named;
+use super::environment::{STRANGER, named};
 use super::guests::{
-    Guest, PAGE, Program, TOKEN, census_kind, has_token, podset_kind, site_kind, tenant_kind, tenant_label,
+    Guest, PAGE, Program, TOKEN, census_kind, copy_name, has_token, podset_kind, site_kind, spread_kind, tenant_kind,
+    tenant_label,
 };
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
@@ -26,13 +27,16 @@ fn violated<T>(rule: &'static str, message: String) -> Result<T, Violation> {
 }
 
 impl World {
-    /// Ends the faults and restores rights and plugins.
+    /// Ends the faults and restores rights and plugins. What has the names of copies goes.
     pub fn calm(&mut self) {
         self.note(|| "CALM".to_owned());
         self.faults.on = false;
         self.cluster.unreadable.clear();
         self.cluster.unwritable.clear();
-        for program in [Program::PodSet, Program::Site, Program::Census, Program::Tenant] {
+        let strangers = self.cluster.list(&config_map()).filter(|found| found["metadata"]["labels"][STRANGER] == "yes");
+        let strangers: Vec<ObjectRef> = strangers.map(super::cluster::reference).collect();
+        strangers.iter().for_each(|stranger| self.cluster.remove(stranger));
+        for program in [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Spread] {
             let guest = Guest::new(program, 1);
             if !self.offers.contains_key(guest.name()) {
                 self.offer(guest, "{}");
@@ -75,7 +79,7 @@ impl World {
         let (requests, calls) = (self.requests.len(), self.calls);
         self.crash()?;
         self.rest(REST_MS)?;
-        let primaries = [podset_kind(), site_kind(), census_kind(), tenant_kind()];
+        let primaries = [podset_kind(), site_kind(), census_kind(), tenant_kind(), spread_kind()];
         let objects: usize = primaries.iter().map(|kind| self.cluster.list(kind).count()).sum();
         let called = self.calls - calls;
         if self.requests.len() > requests || called != objects as u64 {
@@ -105,6 +109,7 @@ impl World {
         self.cluster.list(&site_kind()).try_for_each(|site| self.check_site(site))?;
         self.cluster.list(&census_kind()).try_for_each(|census| self.check_census(census))?;
         self.cluster.list(&tenant_kind()).try_for_each(|tenant| self.check_tenant(tenant))?;
+        self.cluster.list(&spread_kind()).try_for_each(|spread| self.check_spread(spread))?;
         self.check_marks()?;
         self.check_orphans()
     }
@@ -190,6 +195,21 @@ impl World {
             return Err(format!("Tenant {name} has not marked {settings:?}"));
         }
         check_status(tenant, &json!({"marks": settings.is_some()}))
+    }
+
+    fn check_spread(&self, spread: &Value) -> Result<(), String> {
+        let (name, uid) = (spread["metadata"]["name"].as_str().unwrap_or_default(), &spread["metadata"]["uid"]);
+        let label = |found: &Value| found["metadata"]["labels"]["mortise.dev/owner-uid"].clone();
+        let mine: Vec<&Value> = self.cluster.list(&config_map()).filter(|found| label(found) == *uid).collect();
+        let is_copy =
+            |copy: &&Value| copy["metadata"]["name"] == copy_name(name) && copy["data"] == spread["spec"]["data"];
+        let found: Vec<&Value> =
+            mine.iter().filter(|copy| is_copy(copy)).map(|copy| &copy["metadata"]["namespace"]).collect();
+        let wanted: Vec<&Value> = spread["spec"]["namespaces"].as_array().into_iter().flatten().collect();
+        if found != wanted || mine.len() != wanted.len() {
+            return Err(format!("Spread {name} wants copies in {wanted:?}, found {mine:?}"));
+        }
+        check_status(spread, &json!({"copies": wanted.len()}))
     }
 
     /// No mark of a deleted Tenant is left.

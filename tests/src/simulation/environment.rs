@@ -6,13 +6,17 @@ use serde_json::{Value, json};
 
 use super::cluster::{config_map, pod};
 use super::faults::Fault;
-use super::guests::{Guest, PAGE, Program, census_kind, podset_kind, site_kind, tenant_kind};
+use super::guests::{Guest, PAGE, Program, census_kind, copy_name, podset_kind, site_kind, spread_kind, tenant_kind};
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
 const NAMESPACE: &str = "default";
 /// Few names of PodSets, so that some are created again soon after they were deleted.
 const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Namespaces that have no owners.
+const ELSEWHERE: [&str; 3] = ["north", "south", "west"];
+/// The label of objects that no plugin may touch.
+pub const STRANGER: &str = "stranger";
 const IMAGES: [&str; 3] = ["busybox:1", "busybox:2", "busybox:3"];
 
 /// Kinds whose rights are revoked at times.
@@ -37,6 +41,7 @@ impl World {
         self.offer(Guest::new(Program::Site, 1), "{}");
         self.offer(Guest::new(Program::Census, 1), "{}");
         self.offer(Guest::new(Program::Tenant, 1), "{}");
+        self.offer(Guest::new(Program::Spread, 1), "{}");
     }
 
     /// Makes one change, and schedules the next.
@@ -57,7 +62,9 @@ impl World {
             78..83 => self.crash()?,
             83..86 => self.touch_crd()?,
             86..91 => self.touch_metadata(),
-            91..96 => self.touch_tenant(),
+            91..94 => self.touch_tenant(),
+            94..97 => self.touch_spread(),
+            97 => self.touch_copies(),
             _ => self.touch_child(),
         }
         Ok(())
@@ -184,8 +191,49 @@ impl World {
         }
     }
 
+    /// Creates a Spread, changes where it has copies, or deletes it.
+    fn touch_spread(&mut self) {
+        if !self.cluster.serves(&spread_kind()) {
+            return;
+        }
+        let name = self.random.pick(&NAMES).unwrap_or_default();
+        let target = named(&spread_kind(), name);
+        let namespaces: Vec<&str> = ELSEWHERE.into_iter().filter(|_| self.random.chance(600)).collect();
+        let spec = json!({"namespaces": namespaces, "data": {"a": self.random.below(3).to_string()}});
+        if self.cluster.get(&target).is_none() {
+            let _ = self.cluster.put(object(&spread_kind(), name, &spec));
+        } else if self.random.chance(300) {
+            self.by_others(|world| {
+                let _ = world.cluster.delete(&target, None);
+            });
+        } else {
+            self.cluster.edit(&target, &json!({"spec": spec}));
+        }
+    }
+
+    /// A copy vanishes with its namespace; somebody has its name, or makes a copy of it with its marks.
+    fn touch_copies(&mut self) {
+        let name = self.random.pick(&NAMES).unwrap_or_default();
+        let namespace = self.random.pick(&ELSEWHERE).unwrap_or_default();
+        let target = ObjectRef { kind: config_map(), name: Name::new(namespace, &copy_name(name)) };
+        match self.cluster.get(&target).cloned() {
+            None => self.by_others(|world| {
+                let mut stranger = object(&config_map(), &target.name.name, &Value::Null);
+                stranger["metadata"]["namespace"] = json!(namespace);
+                stranger["metadata"]["labels"] = json!({STRANGER: "yes"});
+                let _ = world.cluster.put(stranger);
+            }),
+            Some(_) if self.random.chance(500) => self.cluster.remove(&target),
+            Some(mut copy) => self.by_others(|world| {
+                copy["metadata"]["name"] = json!("somebodys");
+                copy["metadata"]["labels"][STRANGER] = json!("yes");
+                let _ = world.cluster.put(copy);
+            }),
+        }
+    }
+
     fn touch_plugin(&mut self) {
-        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Tenant];
+        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Spread];
         let program = self.random.pick(&programs).unwrap_or(Program::PodSet);
         let guest = Guest::new(program, u32::try_from(self.random.between(1, 3)).unwrap_or(1));
         if self.offers.contains_key(guest.name()) && self.random.chance(250) {

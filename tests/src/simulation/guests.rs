@@ -37,6 +37,8 @@ pub enum Program {
     Census,
     /// Labels a ConfigMap that is not its child, and removes the label when finalized.
     Tenant,
+    /// A ConfigMap in each of several namespaces.
+    Spread,
     /// Returns the outcome in its configuration.
     Scripted,
     /// The same with a finalizer, until its second version, and with actions.
@@ -45,11 +47,12 @@ pub enum Program {
     CronTab,
 }
 
-const ALL: [Program; 7] = [
+const ALL: [Program; 8] = [
     Program::PodSet,
     Program::Site,
     Program::Census,
     Program::Tenant,
+    Program::Spread,
     Program::Scripted,
     Program::Keeper,
     Program::CronTab,
@@ -78,6 +81,10 @@ pub fn tenant_kind() -> Kind {
     Kind::new("web.example.com/v1", "Tenant")
 }
 
+pub fn spread_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Spread")
+}
+
 pub fn keeper_kind() -> Kind {
     Kind::new("web.example.com/v1", "Keeper")
 }
@@ -101,6 +108,7 @@ impl Guest {
             Program::Site => "site",
             Program::Census => "census",
             Program::Tenant => "tenant",
+            Program::Spread => "spread",
             Program::Scripted => "scripted",
             Program::Keeper => "keeper",
             Program::CronTab => "crontab",
@@ -113,6 +121,7 @@ impl Guest {
             Program::Site => site_kind(),
             Program::Census => census_kind(),
             Program::Tenant => tenant_kind(),
+            Program::Spread => spread_kind(),
             Program::Scripted => widget_kind(),
             Program::Keeper => keeper_kind(),
             Program::CronTab => crontab_kind(),
@@ -161,7 +170,13 @@ impl Guest {
             Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
             Program::Census => (json!([]), json!([read(pod()), read(config_map())])),
             Program::Tenant => (json!([]), json!([read(config_map())])),
-            Program::Scripted => (json!([owned(pod(), "recreate"), owned(config_map(), "apply")]), json!([])),
+            Program::Spread => (json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespaces": "any"}]), json!([])),
+            Program::Scripted => {
+                let mut owns = json!([owned(pod(), "recreate"), owned(config_map(), "apply")]);
+                owns[0]["adopt"] = json!(true);
+                owns[1]["adopt"] = json!(true);
+                (owns, json!([]))
+            }
             Program::Keeper => (json!([owned(config_map(), "apply")]), json!([read(pod())])),
             Program::CronTab => unreachable!("a component has a manifest of its own"),
         };
@@ -207,6 +222,7 @@ impl Guest {
             Program::Site => site(self.version, &parsed),
             Program::Census => census(&parsed, view),
             Program::Tenant => tenant(&parsed, view),
+            Program::Spread => spread(&parsed, view),
             Program::Scripted | Program::Keeper => return scripted(&parsed, view),
             Program::CronTab => unreachable!("the component is called above"),
         };
@@ -362,6 +378,29 @@ fn tenant(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     })
 }
 
+/// The name of a Spread's copies.
+pub fn copy_name(spread: &str) -> String {
+    format!("copy-of-{spread}")
+}
+
+fn spread(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
+    let copies: Vec<Value> =
+        serde_json::from_str(&view.owned(&config_map(), &["metadata.name".to_owned()])?).unwrap_or_default();
+    let name = copy_name(object["metadata"]["name"].as_str().unwrap_or_default());
+    let copy = |namespace: &str| {
+        let metadata = json!({"name": name, "namespace": namespace});
+        let copy =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": object["spec"]["data"]});
+        Child::new(namespace, copy.to_string())
+    };
+    let namespaces = object["spec"]["namespaces"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Ok(Outcome {
+        children: Some(namespaces.map(copy).collect()),
+        status: Some(json!({"copies": copies.len()}).to_string().into()),
+        ..Outcome::default()
+    })
+}
+
 /// `patch`, `delete` or `evict` of an object. Also reads it, so that a change of it wakes the key.
 fn scripted_action(action: &Value, view: &mut View) -> Action {
     let object = |what: &Value, kind: Kind| {
@@ -431,10 +470,11 @@ fn scripted(object: &Value, view: &mut View) -> CallResult {
     CallResult::Done(outcome)
 }
 
-/// `{key, object}` is one child, `{count, object}` is many, with the keys "0", "1", ....
+/// `{key, object, adopt}` is one child, `{count, object}` is many, with the keys "0", "1", ....
 fn scripted_children(child: &Value) -> Vec<Child> {
     let object: Arc<str> = child["object"].as_str().map_or_else(|| child["object"].to_string(), str::to_owned).into();
-    let one = |key: String| Child::new(key, Arc::clone(&object));
+    let adopt = child["adopt"] == true;
+    let one = |key: String| Child { adopt, ..Child::new(key, Arc::clone(&object)) };
     match child["count"].as_u64() {
         Some(count) => (0..count).map(|index| one(index.to_string())).collect(),
         None => vec![one(child["key"].as_str().unwrap_or_default().to_owned())],

@@ -9,14 +9,14 @@ use mortise_core::call::{Call, CallId};
 use mortise_core::contract::{Child, Handling};
 use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_CHILDREN;
-use mortise_core::object::{Kind, Name, Object, ObjectRef};
+use mortise_core::object::{Kind, Object, ObjectRef};
 use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
 use mortise_core::watch::WatchEvent;
 use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
-use super::cluster::{Cluster, Record, is_deleting};
+use super::cluster::{Cluster, Owner, Record, is_deleting, owner_of};
 use super::guests::tenant_kind;
 use super::watch::Watch;
 
@@ -312,7 +312,10 @@ impl Oracle {
         self.check_untouchable(write, cluster)?;
         let owner = match &write.op {
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {
-                let Some((owner, uid, key)) = owner_in(target, body) else { return Ok(()) };
+                let Some((Owner { target: owner, uid, tracked }, key)) = owner_in(target, body) else { return Ok(()) };
+                if tracked {
+                    self.check_finalizer(target, &owner, &format!("mortise.dev/{plugin}"), cluster)?;
+                }
                 let wanted = self.wanted.get(&uid).is_some_and(|keys| keys.contains(&key));
                 self.check("children are those of an outcome", wanted, || {
                     format!("{target} is written for {owner}, whose guest never returned the key {key:?}")
@@ -354,18 +357,28 @@ impl Oracle {
         })
     }
 
+    /// Before the first action of a plugin that finalizes, and before the first tracked child.
+    fn check_finalizer(
+        &mut self,
+        target: &ObjectRef,
+        owner: &ObjectRef,
+        finalizer: &str,
+        cluster: &Cluster,
+    ) -> Result<(), Violation> {
+        let kept = |record: &Record| record.target == *owner && record.text.contains(finalizer);
+        self.check("X1 a finalizer comes first", cluster.history(&owner.kind).iter().any(kept), || {
+            format!("{target} is written for {owner}, which has no finalizer")
+        })
+    }
+
     /// The engine requests a write to an object that is not a child.
     fn on_action(&mut self, write: &Write, cluster: &Cluster) -> Result<(), Violation> {
         let (Some(plugin), Some(cause)) = (&write.plugin, &write.cause) else {
             return self.check("actions belong to a reconcile", false, || format!("{} does not", write.op.target()));
         };
-        let kept = |record: &Record| record.target == cause.object && record.text.contains("mortise.dev/tenant");
-        let is_kept = cause.object.kind != tenant_kind()
-            || *write.op.target() == cause.object
-            || cluster.history(&cause.object.kind).iter().any(kept);
-        self.check("X1 a finalizer comes before the first action", is_kept, || {
-            format!("{} is written for {}, which has no finalizer", write.op.target(), cause.object)
-        })?;
+        if cause.object.kind == tenant_kind() && *write.op.target() != cause.object {
+            self.check_finalizer(write.op.target(), &cause.object, "mortise.dev/tenant", cluster)?;
+        }
         let uid = cluster.get(&cause.object).and_then(|live| live["metadata"]["uid"].as_str()).unwrap_or_default();
         let primary = (Arc::clone(plugin), cause.object.clone(), Arc::from(uid));
         self.writes.insert(write.id, (primary, write.op.clone()));
@@ -415,12 +428,9 @@ impl Oracle {
     }
 }
 
-/// Owner, owner's UID and key of a child, from the body of the write.
-fn owner_in(target: &ObjectRef, body: &str) -> Option<(ObjectRef, Arc<str>, String)> {
+/// Owner and key of a child, from the body of the write.
+fn owner_in(target: &ObjectRef, body: &str) -> Option<(Owner, String)> {
     let body: Value = serde_json::from_str(body).ok()?;
-    let owner = &body["metadata"]["ownerReferences"][0];
-    let kind = Kind::new(owner["apiVersion"].as_str()?, owner["kind"].as_str()?);
-    let name = Name::new(&target.name.namespace, owner["name"].as_str()?);
     let key = body["metadata"]["annotations"]["mortise.dev/child"].as_str()?.to_owned();
-    Some((ObjectRef { kind, name }, owner["uid"].as_str()?.into(), key))
+    Some((owner_of(&body, target)?, key))
 }

@@ -322,7 +322,7 @@ impl World {
         }
         // A child that is created after its owner was deleted is collected as well.
         let owner = self.cluster.lives[&uid].owner.clone();
-        if let Some(owner) = owner
+        if let Some(owner) = owner.filter(|owner| !owner.tracked)
             && self.cluster.lives.get(&owner.uid).is_some_and(|life| life.deleted_at.is_some())
         {
             let delay = self.random.between(1, 60);
@@ -358,7 +358,7 @@ impl World {
             return;
         }
         let is_orphan = |life: &super::cluster::Life| {
-            life.deleted_at.is_none() && life.owner.as_ref().is_some_and(|of| of.uid == *owner)
+            life.deleted_at.is_none() && life.owner.as_ref().is_some_and(|of| of.uid == *owner && !of.tracked)
         };
         let orphans: Vec<(Arc<str>, ObjectRef)> = self
             .cluster

@@ -20,6 +20,8 @@ const ARGUMENTS: [&str; 10] =
 const UPDATES: [(&str, &str); 4] =
     [("apply", "Apply"), ("recreate", "Recreate"), (ROLLING, "RollingRecreate"), ("on_delete", "OnDelete")];
 const ROLLING: &str = "rolling_recreate";
+/// Children may be in any namespace.
+const ANY: &str = "any";
 /// The names in the attribute and the variants of `mortise_sdk::Verb`.
 const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("delete", "Delete"), ("evict", "Evict")];
 
@@ -210,10 +212,10 @@ impl Arguments {
     }
 }
 
-/// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, and how the host changes their children.
+/// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, how the host changes their children, and where these may be.
 fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
     let mut kinds: Vec<KindName> = vec![input.parse()?];
-    let (mut update, mut max_unavailable) = (None, None);
+    let (mut update, mut max_unavailable, mut namespaces, mut adopt) = (None, None, None, None);
     while !input.is_empty() {
         input.parse::<Token![,]>()?;
         if !(input.peek(Ident::peek_any) && input.peek2(Token![=])) {
@@ -222,8 +224,11 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
             }
             continue;
         }
-        read(input, &["update", "max_unavailable"], |name, input| match name.to_string().as_str() {
+        let known = ["update", "max_unavailable", "namespaces", "adopt"];
+        read(input, &known, |name, input| match name.to_string().as_str() {
             "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
+            "namespaces" => set(&mut namespaces, name, value(name, input, "\"any\"")?),
+            "adopt" => set(&mut adopt, name, flag(name, input)?),
             _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
         })?;
     }
@@ -234,7 +239,14 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
         return Err(Error::new(span, format!("`max_unavailable` belongs to update = {ROLLING:?}")));
     }
     let update = option(update.map(|text| update_of(&text, max_unavailable)).transpose()?);
-    Ok(kinds.iter().map(|kind| quote!(::mortise_sdk::Owned { kind: #kind, update: #update })).collect())
+    let namespaces: Option<LitStr> = namespaces;
+    if let Some(other) = namespaces.as_ref().filter(|namespaces| namespaces.value() != ANY) {
+        let message = format!("write namespaces = {ANY:?}, or leave it out for children in their owner's namespace");
+        return Err(Error::new(other.span(), message));
+    }
+    let (tracked, adopt) = (namespaces.is_some(), adopt.unwrap_or_default());
+    let owned = |kind| quote!(::mortise_sdk::Owned { kind: #kind, update: #update, tracked: #tracked, adopt: #adopt });
+    Ok(kinds.iter().map(owned).collect())
 }
 
 fn update_of(text: &LitStr, max_unavailable: Option<(u32, Span)>) -> Result<TokenStream> {

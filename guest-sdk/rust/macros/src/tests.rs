@@ -54,7 +54,7 @@ fn the_error_for_an_unknown_argument_lists_the_known_ones() {
         "{unknown}"
     );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
-    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable");
+    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable, namespaces, adopt");
 }
 
 #[test]
@@ -100,8 +100,14 @@ fn owns_takes_several_kinds_with_one_update() {
     }
     let one = text(quote!(owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)));
     assert!(one.contains("max_unavailable : 2u32"), "{one}");
+    let anywhere = text(quote!(owns("v1/Pod", ConfigMap, namespaces = "any", adopt = true)));
+    assert_eq!(anywhere.matches("tracked : true , adopt : true").count(), 2, "{anywhere}");
+    let plain = text(quote!(owns("v1/Pod")));
+    assert!(plain.contains("tracked : false , adopt : false"), "{plain}");
+    let other = reconciler_error(quote!(owns("v1/Pod", namespaces = "all")), good());
+    assert_eq!(other, "write namespaces = \"any\", or leave it out for children in their owner's namespace");
     let misplaced = reconciler_error(quote!(owns("v1/Pod", update = "apply", "v1/Service")), good());
-    assert_eq!(misplaced, "expected the name of an argument; it is one of: update, max_unavailable");
+    assert_eq!(misplaced, "expected the name of an argument; it is one of: update, max_unavailable, namespaces, adopt");
 }
 
 #[test]

@@ -13,7 +13,9 @@ use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
 use crate::outcome::{Child, Handling, Outcome};
 use crate::rejection::Rejection;
 use crate::view::native::selector;
-use crate::view::native::tree::{identity, is_controlled_by, key_of, text};
+use crate::view::native::tree::{
+    OWNER_UID_LABEL, controller_uid, identity, is_controlled_by, key_of, namespace_of, text,
+};
 use crate::view::{Inputs, View};
 
 /// Rounds in which [`Cluster::settle`] expects a fixed point. A plugin that needs more than a few reacts to its own
@@ -101,29 +103,48 @@ impl Cluster {
     }
 
     /// Adds a child of `owner` as the host would have created it: with the owner's controller reference and namespace,
-    /// the annotation with the key, and, unless it has a name, one made of the owner's name and the key.
+    /// the annotation with the key, and, unless it has a name, one made of the owner's name and the key. One of a kind with
+    /// `namespaces = "any"` has a label instead of the reference, and the owner's namespace only if it has none.
     pub fn add_child<T: Serialize, C: Serialize>(&mut self, owner: &T, key: &str, child: &C) -> &mut Self {
         let owner = primary(owner);
         let mut child = tree(child);
+        self.own(&owner, key, &mut child);
+        self.add(&child)
+    }
+
+    /// Makes an object a child.
+    fn own(&self, owner: &Value, key: &str, child: &mut Value) {
+        let owns = self.controllers(owner).flat_map(|each| each.owns);
+        let is_tracked = owns.filter(|owned| owned.tracked).any(|owned| {
+            let Kind { api_version, kind } = owned.kind;
+            child["apiVersion"] == api_version && child["kind"] == kind
+        });
         if child["metadata"].is_null() {
             child["metadata"] = json!({});
         }
         let metadata = &mut child["metadata"];
-        if metadata["annotations"].is_null() {
-            metadata["annotations"] = json!({});
+        for map in ["annotations", "labels"] {
+            if metadata[map].is_null() {
+                metadata[map] = json!({});
+            }
         }
         metadata["annotations"][CHILD_KEY_ANNOTATION] = key.into();
         if metadata["name"].is_null() {
-            metadata["name"] = format!("{}-{key}", text(&owner, "/metadata/name")).into();
+            metadata["name"] = format!("{}-{key}", text(owner, "/metadata/name")).into();
         }
-        if let Some(namespace) = owner.pointer("/metadata/namespace") {
+        if let Some(namespace) = owner.pointer("/metadata/namespace")
+            && (metadata["namespace"].is_null() || !is_tracked)
+        {
             metadata["namespace"] = namespace.clone();
         }
-        metadata["ownerReferences"] = json!([{
-            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": true,
-            "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
-        }]);
-        self.add(&child)
+        if is_tracked {
+            metadata["labels"][OWNER_UID_LABEL] = owner["metadata"]["uid"].clone();
+        } else {
+            metadata["ownerReferences"] = json!([{
+                "apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": true,
+                "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+            }]);
+        }
     }
 
     /// Removes an object. False when there was none.
@@ -225,8 +246,18 @@ impl Cluster {
             if child.handling == Handling::Keep || self.objects.iter().any(is_there) {
                 continue;
             }
-            if !self.is_taken(&owner, &object) {
+            let of_name = self.of_name(&owner, &object);
+            let is_free = |at: &usize| {
+                let found = &self.objects[*at];
+                controller_uid(found).is_none() && found["metadata"]["deletionTimestamp"].is_null()
+            };
+            if of_name.is_none() {
                 self.add_child(&owner, &child.key, &object);
+                changed = true;
+            } else if let Some(at) = of_name.filter(is_free).filter(|_| child.adopt) {
+                let mut adopted = self.objects.swap_remove(at);
+                self.own(&owner, &child.key, &mut adopted);
+                self.objects.push(adopted);
                 changed = true;
             } else if !child.or_skip {
                 let name = text(&object, "/metadata/name");
@@ -237,11 +268,10 @@ impl Cluster {
         Ok(changed)
     }
 
-    /// Whether there is another object with the name of a child.
-    fn is_taken(&self, owner: &Value, child: &Value) -> bool {
-        let mut key = key_of(child);
-        key.namespace = key.namespace.or_else(|| key_of(owner).namespace);
-        self.objects.iter().any(|object| key_of(object) == key)
+    /// The object with the name of a child.
+    fn of_name(&self, owner: &Value, child: &Value) -> Option<usize> {
+        let key = ObjectKey { namespace: namespace_of(child, owner), ..key_of(child) };
+        self.objects.iter().position(|object| key_of(object) == key)
     }
 
     /// The controllers of this object's kind.

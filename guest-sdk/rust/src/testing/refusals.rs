@@ -17,7 +17,7 @@ use crate::manifest::{Owned, Update};
 use crate::object::{Kind, ObjectKey};
 use crate::outcome::{Child, Event, Handling, MAX_CHILDREN, Outcome};
 use crate::view::native::fields;
-use crate::view::native::tree::{key_of, text};
+use crate::view::native::tree::{key_of, namespace_of, text};
 
 /// Bytes of everything that one call returns. Four MiB is eight of the largest children.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
@@ -123,8 +123,7 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
         if !keys.insert((api_version.clone(), kind.clone(), key)) {
             return Err(at(format!("the key appears twice for {api_version}/{kind}")));
         }
-        let namespace = object.pointer("/metadata/namespace").or_else(|| primary.pointer("/metadata/namespace"));
-        let place = namespace.and_then(Value::as_str).map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let place = namespace_of(&object, primary).map(|namespace| format!("{namespace}/")).unwrap_or_default();
         if let Some(name) = name
             && !targets.insert((api_version, kind.clone(), place.clone(), name.clone()))
         {
@@ -147,9 +146,8 @@ fn finalized(outcome: &Outcome<Value>, allowed: &Allowed<'_>, primary: &Value) -
 /// The children that have a name of their own, as objects in the cluster.
 fn named_children(outcome: &Outcome<Value>, primary: &Value) -> BTreeSet<ObjectKey> {
     let named = |child: &Child| {
-        let mut key = key_of(&child.object.value().ok()?);
-        let own = primary.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned);
-        key.namespace = key.namespace.or(own);
+        let object = child.object.value().ok()?;
+        let key = ObjectKey { namespace: namespace_of(&object, primary), ..key_of(&object) };
         (!key.name.is_empty()).then_some(key)
     };
     outcome.children.iter().flatten().filter_map(named).collect()
@@ -160,18 +158,25 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
     let (Some(api_version), Some(kind)) = (object["apiVersion"].as_str(), object["kind"].as_str()) else {
         return Err("apiVersion and kind are missing".to_owned());
     };
-    if !owns.iter().any(|owned| owned.kind.api_version == api_version && owned.kind.kind == kind) {
+    let Some(owned) = owned(object, owns) else {
         return Err(format!("{api_version}/{kind} is not among the kinds that the manifest declares under owns"));
-    }
+    };
     let metadata = &object["metadata"];
     whole_metadata(metadata)?;
     let own = text(primary, "/metadata/namespace");
     match metadata["namespace"].as_str() {
-        Some(namespace) if !own.is_empty() && own != namespace => {
-            Err(format!("metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {own:?}"))
-        }
+        Some(namespace) if !own.is_empty() && own != namespace && !owned.tracked => Err(format!(
+            "metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {own:?}; for children elsewhere \
+             write \"namespaces\": \"any\" at {api_version}/{kind} under owns"
+        )),
         _ => Ok(()),
     }
+}
+
+fn owned<'a>(object: &Value, owns: &[&'a Owned]) -> Option<&'a Owned> {
+    owns.iter()
+        .find(|owned| owned.kind.api_version == object["apiVersion"] && owned.kind.kind == object["kind"])
+        .copied()
 }
 
 /// Checks what a child says beside its fields.
@@ -180,9 +185,22 @@ fn handling(child: &Child, object: &Value, owns: &[&Owned]) -> Refused {
     if let Some(field) = extra.filter(|_| child.handling == Handling::Keep) {
         return Err(format!("{field}: a child that is kept as it is has only apiVersion, kind and metadata"));
     }
-    let is_of_kind =
-        |owned: &&&Owned| owned.kind.api_version == object["apiVersion"] && owned.kind.kind == object["kind"];
-    let update = owns.iter().find(is_of_kind).and_then(|owned| owned.update).unwrap_or(Update::Apply);
+    let owned = owned(object, owns);
+    if child.adopt {
+        let kind = format!("{}/{}", text(object, "/apiVersion"), text(object, "/kind"));
+        if !owned.is_some_and(|owned| owned.adopt) {
+            return Err(format!(
+                "adopt: the manifest does not let objects of {kind} be adopted; write \"adopt\": true at {kind} under owns"
+            ));
+        }
+        if object["metadata"]["name"].is_null() {
+            return Err("adopt: metadata.name has to say which object is adopted".to_owned());
+        }
+        if child.handling == Handling::Keep {
+            return Err("adopt: a child that is kept as it is cannot be adopted".to_owned());
+        }
+    }
+    let update = owned.and_then(|owned| owned.update).unwrap_or(Update::Apply);
     if !child.exact.is_empty() && (child.handling != Handling::Managed || update != Update::Apply) {
         return Err("only a child that is changed in place (`update` \"apply\") owns a map exactly".to_owned());
     }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::Budget;
-use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::object::{Kind, Name, Object, ObjectRef, Owner};
 use crate::projection::Projection;
 use crate::query::CompiledQuery;
 use crate::store::{Change, Snapshot};
@@ -25,12 +25,12 @@ pub enum Dependency {
         /// The fields that were read.
         fields: Projection,
     },
-    /// The objects of a kind whose controller has this UID.
+    /// The objects of a kind that have this owner.
     Owned {
         /// Their kind.
         kind: Kind,
-        /// The controller's metadata.uid.
-        owner_uid: Arc<str>,
+        /// Their owner.
+        owner: Owner,
         /// The fields that were read.
         fields: Projection,
     },
@@ -66,7 +66,9 @@ impl Dependency {
             Self::Get { target, fields } => {
                 of_text(&target.name.namespace) + of_text(&target.name.name) + fields.bytes()
             }
-            Self::Owned { owner_uid, fields, .. } => of_text(owner_uid) + fields.bytes(),
+            Self::Owned { owner, fields, .. } => {
+                of_text(&owner.uid) + owner.namespace.as_deref().map_or(0, of_text) + fields.bytes()
+            }
             Self::List(query) | Self::Keys(query) | Self::Count(query) => query.bytes(),
             Self::Now | Self::Config | Self::Rejected => 0,
         };
@@ -87,8 +89,8 @@ impl Dependency {
                 let Some(object) = snapshot.get(&target.kind, &target.name) else { return Some(ABSENT) };
                 return fields.projected_hash_within(object, budget);
             }
-            Self::Owned { kind, owner_uid, fields } => {
-                snapshot.owned_within(kind, owner_uid, budget).iter().for_each(|object| add(object, fields));
+            Self::Owned { kind, owner, fields } => {
+                snapshot.owned_within(kind, owner, budget).iter().for_each(|object| add(object, fields));
             }
             Self::List(query) => {
                 snapshot.select_within(query, budget).for_each(|object| add(object, &query.fields));
@@ -112,9 +114,8 @@ impl Dependency {
                 let is_target = |object: &Object| Some(object.kind == target.kind && object.name == target.name);
                 differs(change, is_target, |object| fields.projected_hash_within(object, budget))
             }
-            Self::Owned { kind, owner_uid, fields } => {
-                let owner = |object: &Object| object.controller.as_ref().is_some_and(|owner| owner.uid == *owner_uid);
-                let is_owned = |object: &Object| Some(object.kind == *kind && owner(object));
+            Self::Owned { kind, owner, fields } => {
+                let is_owned = |object: &Object| Some(object.kind == *kind && owner.owns(object));
                 differs(change, is_owned, |object| fields.projected_hash_within(object, budget))
             }
             Self::List(query) => {

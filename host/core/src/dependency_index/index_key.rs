@@ -52,7 +52,7 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
 pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
     match dependency {
         Dependency::Get { target, .. } => IndexKey::Object(&target.name),
-        Dependency::Owned { owner_uid, .. } => IndexKey::Owner(owner_uid),
+        Dependency::Owned { owner, .. } => IndexKey::Owner(&owner.uid),
         Dependency::List(query) | Dependency::Keys(query) | Dependency::Count(query) => {
             let namespace = query.namespace();
             match (query.selector.required().next(), namespace) {

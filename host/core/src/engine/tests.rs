@@ -41,6 +41,7 @@ mod ownership;
 mod predicates;
 mod requirements;
 mod status;
+mod tracked;
 
 impl Default for Engine {
     fn default() -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::owned::{self, OwnedKind, RawOwned, Update};
+use super::owned::{self, OwnedKind, RawOwned};
 use super::place::{RawKind, kind_at, within};
 use super::predicate::{Predicate, RawSelection};
 use super::protected::{is_builtin_group, not_for_reconciling};
@@ -35,7 +35,7 @@ pub struct ControllerSpec {
     pub reads: Vec<Kind>,
     /// The other writes that the plugin declares; the same for all of its controllers.
     pub writes: Arc<[WriteRule]>,
-    /// Its objects have the plugin's finalizer.
+    /// The plugin cleans up before its objects are deleted. See [`Self::has_finalizer`].
     pub finalize: bool,
     /// Calls that may run at once.
     pub concurrency: u32,
@@ -61,12 +61,28 @@ impl ControllerSpec {
     /// Whether the controller reads a kind and writes none of it. A change of it is never an echo of its own writes.
     pub fn only_reads(&self, kind: &Kind) -> bool {
         let is_written = || self.writes.iter().any(|rule| rule.kind == *kind);
-        *kind != self.primary && self.update_of(kind).is_none() && !is_written()
+        *kind != self.primary && self.owned(kind).is_none() && !is_written()
     }
 
-    /// How children of a kind are changed; None for a kind that is not owned.
-    pub fn update_of(&self, kind: &Kind) -> Option<Update> {
-        self.owns.iter().find(|owned| owned.kind == *kind).map(|owned| owned.update)
+    /// A kind of children; None for a kind that is not owned.
+    pub fn owned(&self, kind: &Kind) -> Option<&OwnedKind> {
+        self.owns.iter().find(|owned| owned.kind == *kind)
+    }
+
+    /// Whether children of a kind are tracked.
+    pub fn tracks(&self, kind: &Kind) -> bool {
+        self.owned(kind).is_some_and(|owned| owned.tracked)
+    }
+
+    /// The kinds of tracked children.
+    pub fn tracked(&self) -> impl Iterator<Item = &Kind> {
+        self.owns.iter().filter(|owned| owned.tracked).map(|owned| &owned.kind)
+    }
+
+    /// Whether its objects have the plugin's finalizer: for the plugin's cleanup, or because no garbage collector deletes
+    /// tracked children.
+    pub fn has_finalizer(&self) -> bool {
+        self.finalize || self.tracked().next().is_some()
     }
 }
 

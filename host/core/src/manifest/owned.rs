@@ -15,6 +15,11 @@ pub struct OwnedKind {
     pub kind: Kind,
     /// How they are updated.
     pub update: Update,
+    /// They may be in any namespace, and have no owner references: the host marks them and deletes them with their
+    /// owner.
+    pub tracked: bool,
+    /// Objects that exist already may become children.
+    pub adopt: bool,
 }
 
 /// How a child that differs from the outcome is updated.
@@ -49,6 +54,10 @@ pub(super) struct RawOwned {
     update: Option<String>,
     #[serde(default)]
     max_unavailable: Option<u32>,
+    #[serde(default)]
+    namespaces: Option<String>,
+    #[serde(default)]
+    adopt: bool,
 }
 
 pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec<OwnedKind>, Refusal> {
@@ -57,6 +66,15 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
         let place = format!("{place}.owns[{at}]");
         let kind = kind_at(&place, &owned.api_version, &owned.kind)?;
         let update = update(&place, owned)?;
+        let tracked = match owned.namespaces.as_deref() {
+            None => false,
+            Some("any") => true,
+            Some(other) => {
+                return refuse(format!(
+                    "{place}.namespaces: {other:?} is not \"any\"; leave it out for children in their owner's namespace"
+                ));
+            }
+        };
         if owns.iter().any(|owned| owned.kind == kind) {
             return refuse(format!("{place}: {kind} is owned twice"));
         }
@@ -66,7 +84,7 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
         if let Some(why) = not_for_plugins(&kind) {
             return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
         }
-        owns.push(OwnedKind { kind, update });
+        owns.push(OwnedKind { kind, update, tracked, adopt: owned.adopt });
     }
     Ok(owns)
 }

@@ -78,10 +78,31 @@ fn every_field_of_a_manifest_is_read() {
     assert_eq!((&controller.primary, controller.concurrency), (&podset, 3));
     assert_eq!(controller.selection.to_string(), "labels tier=web, annotation example.com/on=\"true\"");
     assert_eq!(controller.readable(), [podset, kind("v1", "Pod"), kind("v1", "ConfigMap"), kind("v1", "Node")]);
-    assert_eq!(controller.update_of(&kind("v1", "Pod")), Some(Update::Recreate));
-    assert_eq!(controller.update_of(&kind("v1", "ConfigMap")), Some(Update::Apply));
-    assert_eq!(controller.update_of(&kind("v1", "Node")), None);
+    let update_of = |name: &str| controller.owned(&Kind::new("v1", name)).map(|owned| owned.update);
+    assert_eq!(update_of("Pod"), Some(Update::Recreate));
+    assert_eq!(update_of("ConfigMap"), Some(Update::Apply));
+    assert_eq!(update_of("Node"), None);
     assert_eq!((parsed.limits.memory_bytes, parsed.limits.deadline_ms), (1 << 20, 250));
+}
+
+#[test]
+fn children_may_be_in_any_namespace_and_adopted_if_the_manifest_says_so() {
+    let parsed = |owned: Value| {
+        let mut manifest = manifest();
+        manifest["controllers"][0]["owns"] = json!([owned]);
+        Manifest::parse(&manifest.to_string()).map(|parsed| parsed.controllers[0].clone())
+    };
+    let pod = |more: Value| {
+        let mut owned = json!({"apiVersion": "v1", "kind": "Pod"});
+        json_patch::merge(&mut owned, &more);
+        parsed(owned)
+    };
+    let spec = pod(json!({})).unwrap();
+    assert_eq!((spec.tracks(&Kind::new("v1", "Pod")), spec.owns[0].adopt, spec.has_finalizer()), (false, false, false));
+    let spec = pod(json!({"namespaces": "any", "adopt": true})).unwrap();
+    assert_eq!((spec.tracks(&Kind::new("v1", "Pod")), spec.owns[0].adopt, spec.has_finalizer()), (true, true, true));
+    let refused = pod(json!({"namespaces": "all"})).unwrap_err().message;
+    assert!(refused.contains("controllers[0].owns[0].namespaces: \"all\" is not \"any\""), "{refused}");
 }
 
 #[test]
@@ -187,7 +208,7 @@ fn each_owned_kind_has_its_update_strategy() {
         let mut owned = json!({"apiVersion": "v1", "kind": "Pod"});
         owned.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let parsed = Manifest::parse(&with("/controllers/0/owns/0", owned).to_string())?;
-        Ok::<_, Refusal>(parsed.controllers[0].update_of(&Kind::new("v1", "Pod")).unwrap())
+        Ok::<_, Refusal>(parsed.controllers[0].owned(&Kind::new("v1", "Pod")).unwrap().update)
     };
     let rolling = |max_unavailable| Update::RollingRecreate { max_unavailable };
     assert_eq!(update(json!({})), Ok(Update::Apply));

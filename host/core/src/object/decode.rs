@@ -11,9 +11,10 @@ use thiserror::Error;
 
 use super::header::{Header, Text, own_fields};
 use super::interner::Interner;
+use super::owner::read_mark;
 use super::{Kind, Name, Object, OwnerReference, ResourceVersion};
 use crate::projection::Memo;
-use crate::well_known::MANAGER_PREFIX;
+use crate::well_known::{MANAGER_PREFIX, OWNER_UID_LABEL};
 
 /// Why a text cannot be decoded as an object.
 #[derive(Debug, Error)]
@@ -83,11 +84,7 @@ impl<'a> Source<'a> {
             namespace: interner.intern(metadata.namespace.as_ref().map_or("", |namespace| &namespace.0)),
             name: (&*name.0).into(),
         };
-        let controller = metadata.owners.0.as_ref().map(|owner| OwnerReference {
-            kind: interner.kind(&owner.api_version.0, &owner.kind.0),
-            name: interner.intern(&owner.name.0),
-            uid: interner.intern(&owner.uid.0),
-        });
+        let controller = self.controller(&kind, &name, interner);
         let own_fields = match metadata.managed_fields {
             Some(raw) if raw.get().contains(MANAGER_PREFIX) => own_fields(raw)
                 .map_err(|error| self.field("metadata.managedFields", format!("is malformed: {error}")))?,
@@ -112,6 +109,27 @@ impl<'a> Source<'a> {
             json,
             version_at,
             status_at,
+        })
+    }
+
+    /// The owner reference, or the owner that the marks of a tracked child name.
+    fn controller(&self, kind: &Kind, name: &Name, interner: &mut Interner) -> Option<OwnerReference> {
+        let metadata = &self.header.metadata;
+        if let Some(owner) = &metadata.owners.0 {
+            return Some(OwnerReference {
+                kind: interner.kind(&owner.api_version.0, &owner.kind.0),
+                namespace: Arc::clone(&name.namespace),
+                name: interner.intern(&owner.name.0),
+                uid: interner.intern(&owner.uid.0),
+            });
+        }
+        let mark = metadata.annotations.owner.as_deref()?;
+        let ((api_version, owner_kind), namespace, owner_name) = read_mark(mark, kind, name)?;
+        Some(OwnerReference {
+            kind: interner.kind(api_version, owner_kind),
+            namespace: interner.intern(namespace),
+            name: interner.intern(owner_name),
+            uid: interner.intern(metadata.labels.get(OWNER_UID_LABEL)?),
         })
     }
 

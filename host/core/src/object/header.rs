@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::identity::Label;
 use super::interner::Interner;
-use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX};
+use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX, OWNER_ANNOTATION};
 
 /// One of mortise's own managedFields entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +68,10 @@ pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 pub(super) struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl Labels<'_> {
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| other == key).map(|(_, value)| &**value)
+    }
+
     /// Sorted by key, each key once.
     pub(super) fn intern(&self, interner: &mut Interner) -> Box<[Label]> {
         let mut labels: Vec<_> =
@@ -83,6 +87,7 @@ impl Labels<'_> {
 pub(super) struct Annotations<'a> {
     pub(super) child_key: Option<Cow<'a, str>>,
     pub(super) desired: Option<Cow<'a, str>>,
+    pub(super) owner: Option<Cow<'a, str>>,
 }
 
 /// The owner reference with `controller: true`; the API server admits only one.
@@ -167,6 +172,7 @@ deserialize_with!(Annotations, "a map of strings", |map: MapAccess| visit_map {
         match &*key {
             CHILD_KEY_ANNOTATION => annotations.child_key = Some(map.next_value::<Text<'de>>()?.0),
             DESIRED_ANNOTATION => annotations.desired = Some(map.next_value::<Text<'de>>()?.0),
+            OWNER_ANNOTATION => annotations.owner = Some(map.next_value::<Text<'de>>()?.0),
             _ => {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -128,11 +128,14 @@ impl fmt::Display for ObjectRef {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct ResourceVersion(pub u64);
 
-/// The owner reference with `controller: true`.
+/// An object's owner: the owner reference with `controller: true`, or what marks a tracked child.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerReference {
     /// The owner's kind.
     pub kind: Kind,
+    /// The owner's metadata.namespace. An owner reference does not say it: then it is the object's own, and the owner
+    /// may be cluster-scoped all the same.
+    pub namespace: Arc<str>,
     /// The owner's metadata.name.
     pub name: Arc<str>,
     /// The owner's metadata.uid.

@@ -119,6 +119,36 @@ fn the_header_has_every_field_that_the_host_reads() {
 }
 
 #[test]
+fn the_marks_of_a_tracked_child_name_its_owner_unless_it_has_a_controller_or_is_a_copy() {
+    let owner = |metadata: &str, kind: &str| {
+        let text = format!(
+            r#"{{"apiVersion":"apps/v1","kind":"{kind}","metadata":{{"name":"x","namespace":"b","uid":"u","resourceVersion":"1",{metadata}}}}}"#
+        );
+        decode(&text)
+            .controller
+            .map(|OwnerReference { kind, namespace, name, uid }| format!("{kind} {namespace}/{name} {uid}"))
+    };
+    let label = r#""labels":{"mortise.dev/owner-uid":"77"}"#;
+    let mark =
+        |owner: &str, child: &str| format!(r#"{label},"annotations":{{"mortise.dev/owner":"{owner} owns {child}"}}"#);
+    let good = mark("example.com/v1/Replica a/x", "Deployment.apps b/x");
+    assert_eq!(owner(&good, "Deployment").as_deref(), Some("example.com/v1/Replica a/x 77"));
+    let cluster_scoped = mark("v1/Node n", "Deployment.apps b/x");
+    assert_eq!(owner(&cluster_scoped, "Deployment").as_deref(), Some("v1/Node /n 77"));
+    let reference = r#""ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"n","controller":true}]"#;
+    assert_eq!(owner(&format!("{good},{reference}"), "Deployment").as_deref(), Some("v1/Node b/n1 n"));
+    assert_eq!(owner(&good.replace(label, r#""labels":{}"#), "Deployment"), None);
+    assert_eq!(owner(label, "Deployment"), None);
+    for child in ["Deployment.apps b/y", "Deployment.apps c/x", "Deployment b/x", "Deployment.apps x", ""] {
+        assert_eq!(owner(&mark("example.com/v1/Replica a/x", child), "Deployment"), None, "{child}");
+    }
+    assert_eq!(owner(&good, "ReplicaSet"), None, "its marks were copied to an object of another kind");
+    for broken in ["", "x", "Replica a/x"] {
+        assert_eq!(owner(&mark(broken, "Deployment.apps b/x"), "Deployment"), None, "{broken}");
+    }
+}
+
+#[test]
 fn labels_are_sorted_and_each_key_is_kept_once() {
     let keys = |text: &str| decode(text).labels.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>();
     assert_eq!(keys(POD), ["app", "tier"]);

@@ -68,6 +68,23 @@ v1/ConfigMap: create delete get list patch watch
 }
 
 #[test]
+fn children_in_any_namespace_need_a_finalizer_and_adoption_a_patch() {
+    let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
+    for owned in manifest["controllers"][0]["owns"].as_array_mut().unwrap() {
+        owned["namespaces"] = json!("any");
+    }
+    manifest["controllers"][0]["owns"][0]["adopt"] = json!(true);
+    let found = lines(&manifest.to_string());
+    assert!(
+        found.starts_with(
+            "app.example.com/v1alpha1/PodSet: get list patch watch\napp.example.com/v1alpha1/PodSet/status:"
+        ),
+        "{found}"
+    );
+    assert!(found.contains("v1/Pod: create delete get list patch watch\n"), "{found}");
+}
+
+#[test]
 fn declared_writes_need_permissions() {
     let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
     manifest["writes"] = json!([

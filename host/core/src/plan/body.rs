@@ -4,39 +4,63 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::object::{Object, ObjectRef};
-use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL};
+use super::prepared::PreparedChild;
+use crate::object::{Object, owner};
+use crate::well_known::{
+    CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL,
+};
 
-pub(super) fn of(target: &ObjectRef, key: &str, object: &str, primary: &Object, hash: Option<&str>) -> Arc<str> {
-    let mut object: Value = serde_json::from_str(object).expect("prepare has parsed this text");
+/// The whole child. A child that is not changed in place carries the hash of what was wanted.
+pub(super) fn of(child: &PreparedChild, primary: &Object, hash: Option<&str>) -> Arc<str> {
+    let mut object: Value = serde_json::from_str(&child.object).expect("prepare has parsed this text");
     if object["metadata"].is_null() {
         object["metadata"] = json!({});
     }
     let metadata = &mut object["metadata"];
-    metadata["name"] = json!(&*target.name.name);
-    if !target.name.namespace.is_empty() {
-        metadata["namespace"] = json!(&*target.name.namespace);
-    }
-    metadata["ownerReferences"] = json!([{
-        "apiVersion": &*primary.kind.api_version,
-        "kind": &*primary.kind.kind,
-        "name": &*primary.name.name,
-        "uid": &*primary.uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    }]);
-    if !metadata["annotations"].is_object() {
-        metadata["annotations"] = json!({});
-    }
-    metadata["annotations"][CHILD_KEY_ANNOTATION] = json!(key);
-    if let Some(hash) = hash {
-        metadata["annotations"][DESIRED_ANNOTATION] = json!(hash);
-    }
-    if !metadata["labels"].is_object() {
-        metadata["labels"] = json!({});
-    }
+    own(metadata, child, primary, hash);
     if metadata["labels"][MANAGED_BY_LABEL].is_null() {
         metadata["labels"][MANAGED_BY_LABEL] = json!(HOST);
     }
     object.to_string().into()
+}
+
+/// What makes an existing object a child, and nothing else.
+pub(super) fn claim(child: &PreparedChild, primary: &Object, hash: Option<&str>) -> Arc<str> {
+    let kind = &child.target.kind;
+    let mut object = json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "metadata": {}});
+    own(&mut object["metadata"], child, primary, hash);
+    object.to_string().into()
+}
+
+/// Name, owner and key.
+fn own(metadata: &mut Value, child: &PreparedChild, primary: &Object, hash: Option<&str>) {
+    let PreparedChild { target, key, tracked, .. } = child;
+    metadata["name"] = json!(&*target.name.name);
+    if !target.name.namespace.is_empty() {
+        metadata["namespace"] = json!(&*target.name.namespace);
+    } else if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("namespace");
+    }
+    for map in ["annotations", "labels"] {
+        if !metadata[map].is_object() {
+            metadata[map] = json!({});
+        }
+    }
+    if *tracked {
+        metadata["labels"][OWNER_UID_LABEL] = json!(&*primary.uid);
+        metadata["annotations"][OWNER_ANNOTATION] = json!(owner::mark(primary, target));
+    } else {
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": &*primary.kind.api_version,
+            "kind": &*primary.kind.kind,
+            "name": &*primary.name.name,
+            "uid": &*primary.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }]);
+    }
+    metadata["annotations"][CHILD_KEY_ANNOTATION] = json!(&**key);
+    if let Some(hash) = hash {
+        metadata["annotations"][DESIRED_ANNOTATION] = json!(hash);
+    }
 }

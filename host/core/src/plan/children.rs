@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::actions::Memory;
+use super::adoption::{self, Taken};
 use super::applied::{Applied, is_applied};
 use super::prepared::{Body, Prepared, PreparedChild};
 use super::rollout::Rollout;
@@ -13,7 +14,7 @@ use crate::availability::is_available;
 use crate::contract::{Handling, Propagation};
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Kind, Object, ObjectRef, Owner};
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
 
@@ -38,28 +39,24 @@ pub struct Diff {
     pub parsed_bytes: usize,
 }
 
-/// An object of another owner.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Taken {
-    /// The object.
-    pub target: ObjectRef,
-    /// The key of the child that should have its name.
-    pub key: Arc<str>,
-}
-
 /// A child that is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Written {
     /// Its key.
     pub key: Arc<str>,
-    /// It is left out while another's object has its name.
-    pub or_skip: bool,
+    /// It is left out or adopts an object, as the view shows, when one that is not a child has its name.
+    pub may_share_name: bool,
 }
 
 impl Diff {
     /// Whether it has writes of children, which the guest may read.
     pub fn changes_what_is_read(&self) -> bool {
         !self.children.is_empty() || !self.deletes.is_empty()
+    }
+
+    fn bound_deletes(&mut self) {
+        self.more_deletes = self.deletes.len() > MAX_DELETES_PER_PLAN;
+        self.deletes.truncate(MAX_DELETES_PER_PLAN);
     }
 
     /// Whether children will still change, so that a status computed before is soon outdated.
@@ -90,16 +87,23 @@ pub fn diff(
     }
     let mut diff = comparison.finish();
     diff.deletes.extend(unwanted(children, spec, primary, snapshot));
-    if diff.deletes.len() > MAX_DELETES_PER_PLAN {
-        diff.deletes.truncate(MAX_DELETES_PER_PLAN);
-        diff.more_deletes = true;
-    }
+    diff.bound_deletes();
     for deleted in diff.deletes.iter().map(WriteOp::target) {
         let live = snapshot.get(&deleted.kind, &deleted.name);
         if let Some(key) = live.and_then(|live| live.child_key.as_deref()) {
-            diff.written.insert(deleted.clone(), Written { key: key.into(), or_skip: false });
+            diff.written.insert(deleted.clone(), Written { key: key.into(), may_share_name: false });
         }
     }
+    diff
+}
+
+/// The deletes of all tracked children, which no garbage collector deletes with their owner.
+pub fn deletes_of_tracked(spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> Diff {
+    let owner = Owner::of(primary, true);
+    let owned = spec.tracked().flat_map(|kind| snapshot.owned(kind, &owner));
+    let live = owned.filter(|live| !live.deleting && is_child(spec, primary, live));
+    let mut diff = Diff { deletes: live.map(|live| delete(live)).collect(), ..Diff::default() };
+    diff.bound_deletes();
     diff
 }
 
@@ -111,9 +115,9 @@ fn unwanted(children: &[PreparedChild], spec: &ControllerSpec, primary: &Object,
     let is_kept = |live: &Object| live.child_key.as_deref().is_some_and(|key| kept.contains(&(&live.kind, key)));
     let is_unwanted = |live: &Object| {
         let is_wanted = || is_kept(live) || wanted.contains(&live.reference());
-        !live.deleting && is_child(spec, &primary.uid, live) && !is_wanted()
+        !live.deleting && is_child(spec, primary, live) && !is_wanted()
     };
-    let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &primary.uid));
+    let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &Owner::of(primary, owned.tracked)));
     owned.filter(|live| is_unwanted(live)).map(|live| delete(live)).collect()
 }
 
@@ -122,8 +126,8 @@ enum Found<'a> {
     Absent,
     /// It is being deleted.
     Terminating,
-    /// It belongs to another owner.
-    Taken,
+    /// It is not a child.
+    Taken(&'a Arc<Object>),
     Live(&'a Arc<Object>),
 }
 
@@ -141,7 +145,7 @@ impl<'a> Comparison<'a> {
     fn find(&self, child: &PreparedChild) -> Found<'a> {
         match self.snapshot.get(&child.target.kind, &child.target.name) {
             None => Found::Absent,
-            Some(live) if !is_child(self.spec, &self.primary.uid, live) => Found::Taken,
+            Some(live) if !is_child(self.spec, self.primary, live) => Found::Taken(live),
             Some(live) if live.deleting => Found::Terminating,
             Some(live) => Found::Live(live),
         }
@@ -159,8 +163,12 @@ impl<'a> Comparison<'a> {
         }
         match self.find(child) {
             Found::Live(live) => return self.compare_live(child, live),
-            Found::Taken => {
-                let taken = Taken { target: child.target.clone(), key: Arc::clone(&child.key) };
+            Found::Taken(live) if child.adopt && adoption::is_free(live) => {
+                let adopt = adoption::adopt(child, self.primary, live, &mut self.diff.parsed_bytes);
+                self.write(child, adopt);
+            }
+            Found::Taken(live) => {
+                let taken = Taken::new(live, Arc::clone(&child.key));
                 if child.or_skip {
                     return self.diff.skipped.push(taken);
                 }
@@ -176,7 +184,7 @@ impl<'a> Comparison<'a> {
     }
 
     fn write(&mut self, child: &PreparedChild, op: WriteOp) {
-        let written = Written { key: Arc::clone(&child.key), or_skip: child.or_skip };
+        let written = Written { key: Arc::clone(&child.key), may_share_name: child.or_skip || child.adopt };
         self.diff.written.insert(op.target().clone(), written);
         self.diff.children.push(op);
     }
@@ -224,9 +232,8 @@ fn is_current(child: &PreparedChild, live: &Object) -> bool {
 
 /// Whether an object is a child that the host created for this primary. A built-in primary also has children that
 /// Kubernetes created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
-pub fn is_child(spec: &ControllerSpec, primary_uid: &str, live: &Object) -> bool {
-    let is_controlled = live.controller.as_ref().is_some_and(|controller| *controller.uid == *primary_uid);
-    is_controlled && (!spec.builtin || live.child_key.is_some())
+pub fn is_child(spec: &ControllerSpec, primary: &Object, live: &Object) -> bool {
+    Owner::of(primary, spec.tracks(&live.kind)).owns(live) && (!spec.builtin || live.child_key.is_some())
 }
 
 fn delete(live: &Object) -> WriteOp {
@@ -239,7 +246,7 @@ fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
         WriteOp::Apply { target, body: Arc::clone(&body.text), force: false, only_if: Precondition::Absent }
     } else {
         let hash = (child.handling == Handling::Managed).then_some(&*child.hash);
-        let body = body::of(&target, &child.key, &child.object, primary, hash);
+        let body = body::of(child, primary, hash);
         WriteOp::Create { target, body }
     }
 }

@@ -14,7 +14,7 @@ use crate::digest::{content_hash, name_hash};
 use crate::limits::{
     MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_REQUEUE_MS, MAX_STATUS_BYTES, MIN_REQUEUE_MS,
 };
-use crate::manifest::{ControllerSpec, Update};
+use crate::manifest::{ControllerSpec, OwnedKind, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
 use crate::status::{STALLED, is_of_host};
 
@@ -140,6 +140,7 @@ fn is_condition_type(name: &str) -> bool {
 struct Parsed {
     kind: Kind,
     update: Update,
+    tracked: bool,
     name: Option<String>,
     namespace: Arc<str>,
     object: Arc<str>,
@@ -179,10 +180,10 @@ fn prepare_children(
 
 /// The same text, key and handling give the same result for one owner.
 fn is_same(known: &PreparedChild, child: &Child) -> bool {
-    let handling = (known.handling, known.or_skip, known.group);
+    let handling = (known.handling, known.or_skip, known.adopt, known.group);
     known.key == child.key
         && known.object == child.object
-        && handling == (child.handling, child.or_skip, child.group)
+        && handling == (child.handling, child.or_skip, child.adopt, child.group)
         && known.exact.paths.is_empty()
         && child.exact.is_empty()
 }
@@ -201,18 +202,53 @@ fn prepare_child(
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(unknown) => unknown.insert(parse_child(spec, primary, child)?),
     };
-    let Parsed { kind, update, name, namespace, object, hash } = parsed.clone();
+    if child.adopt {
+        check_adoption(spec, child, parsed)?;
+    }
+    let Parsed { kind, update, tracked, name, namespace, object, hash } = parsed.clone();
     let name = name.unwrap_or_else(|| derived_name(primary, &kind, &child.key));
     if !is_object_name(&name) {
         return bad(format!("child {:?}: {name:?} is not a name that Kubernetes accepts", child.key));
     }
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
-    let Child { key, handling, or_skip, group, .. } = child;
-    let is_applied = *handling == Handling::Managed && update.is_in_place();
-    let body = is_applied.then(|| Body::new(body::of(&target, key, &object, primary, None)));
+    let is_applied = child.handling == Handling::Managed && update.is_in_place();
     let exact = exact::parse(child, is_applied)?;
-    let (key, handling, or_skip, group) = (Arc::clone(key), *handling, *or_skip, *group);
-    Ok(PreparedChild { target, key, update, object, hash, body, handling, or_skip, group, exact })
+    let Child { handling, or_skip, adopt, group, .. } = *child;
+    let key = Arc::clone(&child.key);
+    let mut prepared = PreparedChild {
+        target,
+        key,
+        update,
+        object,
+        hash,
+        body: None,
+        handling,
+        or_skip,
+        adopt,
+        tracked,
+        group,
+        exact,
+    };
+    prepared.body = is_applied.then(|| Body::new(body::of(&prepared, primary, None)));
+    Ok(prepared)
+}
+
+fn check_adoption(spec: &ControllerSpec, child: &Child, parsed: &Parsed) -> Result<(), GuestFault> {
+    let kind = &parsed.kind;
+    if !spec.owned(kind).is_some_and(|owned| owned.adopt) {
+        return bad(format!(
+            "child {:?}: adopt: the manifest does not let objects of {kind} be adopted; write \"adopt\": true at {kind} \
+             under owns",
+            child.key
+        ));
+    }
+    if parsed.name.is_none() {
+        return bad(format!("child {:?}: adopt: metadata.name has to say which object is adopted", child.key));
+    }
+    if child.handling == Handling::Keep {
+        return bad(format!("child {:?}: adopt: a child that is kept as it is cannot be adopted", child.key));
+    }
+    Ok(())
 }
 
 fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result<Parsed, GuestFault> {
@@ -228,7 +264,7 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
         return at("apiVersion and kind are missing".to_owned());
     };
     let kind = Kind::new(api_version, kind);
-    let Some(update) = spec.update_of(&kind) else {
+    let Some(&OwnedKind { update, tracked, .. }) = spec.owned(&kind) else {
         return at(format!("{kind} is not among the kinds that the manifest declares under owns"));
     };
     if let Err(why) = metadata::check(&object["metadata"]) {
@@ -241,12 +277,13 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
     let metadata = &object["metadata"];
     let namespace = match metadata["namespace"].as_str() {
         None => Arc::clone(&primary.name.namespace),
-        Some(namespace) if primary.name.namespace.is_empty() || *primary.name.namespace == *namespace => {
+        Some(namespace) if tracked || primary.name.namespace.is_empty() || *primary.name.namespace == *namespace => {
             namespace.into()
         }
         Some(namespace) => {
             return at(format!(
-                "metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {:?}",
+                "metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {:?}; for children elsewhere \
+                 write \"namespaces\": \"any\" at {kind} under owns",
                 &*primary.name.namespace
             ));
         }
@@ -254,6 +291,7 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
     Ok(Parsed {
         kind,
         update,
+        tracked,
         name: metadata["name"].as_str().map(str::to_owned),
         namespace,
         object: Arc::clone(&child.object),

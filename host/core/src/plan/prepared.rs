@@ -32,6 +32,25 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The outcome of a cleanup that has nothing left to do.
+    pub fn finalized() -> Self {
+        Self {
+            children: None,
+            actions: Vec::new(),
+            status: None,
+            status_bytes: 0,
+            conditions: Vec::new(),
+            events: Vec::new(),
+            requeue_after_ms: None,
+            finalized: true,
+        }
+    }
+
+    /// Its tracked children.
+    pub fn tracked(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.children.iter().flatten().filter(|child| child.tracked).map(|child| &child.target)
+    }
+
     /// Approximate bytes in memory; text that several children share counts for each.
     pub fn bytes(&self) -> usize {
         let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.text.len());
@@ -67,6 +86,10 @@ pub struct PreparedChild {
     pub handling: Handling,
     /// It is left out while another's object has its name.
     pub or_skip: bool,
+    /// An object of its name that nobody controls becomes the child.
+    pub adopt: bool,
+    /// It is marked, without an owner reference.
+    pub tracked: bool,
     /// Its group.
     pub group: u32,
     /// The maps that have the wanted members alone.

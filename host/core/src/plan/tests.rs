@@ -14,7 +14,9 @@ use crate::store::Snapshot;
 use crate::write::WriteOp;
 
 mod actions;
+mod adoption;
 mod children;
+mod tracked;
 
 const MANAGER: &str = "mortise/podset";
 
@@ -35,7 +37,12 @@ fn rule(api_version: &str, kind: &str, verbs: &[WriteVerb], subresources: &[&str
 }
 
 fn spec() -> ControllerSpec {
-    let owned = |api_version, kind, update| OwnedKind { kind: Kind::new(api_version, kind), update };
+    let owned = |api_version, kind, update| OwnedKind {
+        kind: Kind::new(api_version, kind),
+        update,
+        tracked: false,
+        adopt: false,
+    };
     ControllerSpec {
         primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
         builtin: false,
@@ -192,7 +199,7 @@ fn x3_an_object_of_another_owner_is_never_written() {
     let wanted = outcome(vec![child("0", &pod("a"))]);
     let mut foreign = created(&wanted);
     foreign[0]["metadata"]["ownerReferences"][0]["uid"] = json!("u-2");
-    check(&wanted, foreign, expect!["taken Pod default/web-0-kddw55s2"]);
+    check(&wanted, foreign, expect!["taken Pod default/web-0-kddw55s2 (of PodSet web)"]);
 }
 
 #[test]
@@ -214,7 +221,7 @@ fn x3_children_that_kubernetes_itself_created_are_left_alone() {
     live[1]["metadata"]["annotations"].as_object_mut().unwrap().remove("mortise.dev/child");
     let missing = |wanted: &Outcome| shown(&missing(&builtin, wanted, live.clone()).unwrap());
     assert_eq!(missing(&outcome(vec![])), "delete Pod default/web-0-kddw55s2 uid=p-0", "the other has no key");
-    assert_eq!(missing(&wanted), "taken Pod default/web-1-46kknmcr");
+    assert_eq!(missing(&wanted), "taken Pod default/web-1-46kknmcr (of PodSet web)");
 }
 
 #[test]
@@ -235,7 +242,7 @@ fn x6_metadata_of_the_host_is_refused_by_name() {
         &with("namespace", json!("kube-system")),
         vec![],
         expect![[
-            r#"the outcome was refused: child "0": metadata.namespace is "kube-system": a child lives in its owner's namespace, "default""#
+            r#"the outcome was refused: child "0": metadata.namespace is "kube-system": a child lives in its owner's namespace, "default"; for children elsewhere write "namespaces": "any" at v1/Pod under owns"#
         ]],
     );
     check(

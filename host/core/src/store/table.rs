@@ -13,7 +13,7 @@ use super::field_index::FieldIndex;
 use super::postings::Postings;
 use crate::budget::Budget;
 use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS};
-use crate::object::{Label, Name, Object, ResourceVersion};
+use crate::object::{Label, Name, Object, Owner, ResourceVersion};
 use crate::selector::Selector;
 
 #[derive(Clone, Debug, Default)]
@@ -92,11 +92,11 @@ impl Table {
 
     /// Looks at no more slots than the budget allows (None: no bound). The result of a budget that is used up is
     /// incomplete.
-    pub(super) fn owned(&self, uid: &str, budget: Option<&Budget>) -> Vec<&Arc<Object>> {
-        let slots = self.controllers.walk(hash(uid)).take_while(|_| may_look(budget));
+    pub(super) fn owned(&self, owner: &Owner, budget: Option<&Budget>) -> Vec<&Arc<Object>> {
+        let slots = self.controllers.walk(hash(&*owner.uid)).take_while(|_| may_look(budget));
         let mut objects: Vec<_> =
-            slots.filter_map(|slot| self.object(slot)).filter(|object| owner_uid(object) == Some(uid)).collect();
-        // By name first: only children of a cluster-scoped owner are in several namespaces.
+            slots.filter_map(|slot| self.object(slot)).filter(|object| owner.owns(object)).collect();
+        // By name first: only children of a cluster-scoped owner, and tracked ones, are in several namespaces.
         objects.sort_by(|left, right| {
             (&left.name.name, &left.name.namespace).cmp(&(&right.name.name, &right.name.namespace))
         });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::field_selector::FieldValue;
+use crate::object::Owner;
 use crate::object::tests::Sample;
 use crate::query::Query;
 
@@ -346,7 +347,8 @@ impl Twin {
                 .filter(|object| object.controller.as_ref().is_some_and(|controller| &*controller.uid == owner))
                 .collect();
             expected.sort_by_key(|object| (object.name.name.clone(), object.name.namespace.clone()));
-            assert_eq!(names(snapshot.owned(&pods(), owner)), names(expected.into_iter()), "{owner}");
+            let owner = Owner { uid: owner.into(), namespace: None };
+            assert_eq!(names(snapshot.owned(&pods(), &owner)), names(expected.into_iter()), "{owner:?}");
         }
         for selector in ["", "l0=v0", "l0=v0,l1=v1", "l0,l1!=v2", "l0 in (v0,v1)", "!l0", "l0=nothing"] {
             let selector = Selector::parse(selector).unwrap();

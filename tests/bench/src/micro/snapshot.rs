@@ -1,7 +1,7 @@
 //! Costs by cache size: a snapshot, and the Pods of one owner, among 100 to 100,000 objects.
 
 use anyhow::Result;
-use mortise_core::object::{Interner, Object};
+use mortise_core::object::{Interner, Object, Owner};
 use mortise_core::store::Store;
 
 use super::plugin::pod;
@@ -34,9 +34,10 @@ pub(crate) fn cases<'a>(stores: &'a [(usize, Store)], cases: &mut Vec<Case<'a>>)
     }
     for (size, store) in stores {
         let (snapshot, kind) = (store.snapshot(), pod());
+        let owner = Owner { uid: OWNER_UID.into(), namespace: None };
         cases.push(Case::new(format!("the 10 Pods of one owner, {size} objects"), move |stopwatch| {
             for _ in 0..LOOKUPS {
-                let found = stopwatch.one(|| snapshot.owned(&kind, OWNER_UID).count());
+                let found = stopwatch.one(|| snapshot.owned(&kind, &owner).count());
                 anyhow::ensure!(found == 10, "the owner has {found} Pods");
             }
             Ok(())

@@ -41,6 +41,9 @@ pub struct Item {
     /// Leave it out while its name is taken.
     #[serde(default)]
     pub or_skip: bool,
+    /// Make an existing object of its name a child.
+    #[serde(default)]
+    pub adopt: bool,
     /// Its data has no other members.
     #[serde(default)]
     pub exact: bool,
@@ -62,7 +65,7 @@ pub enum Handling {
     Keep,
 }
 
-#[reconciler(owns("v1/ConfigMap"), owns("v1/Pod", update = "recreate"))]
+#[reconciler(owns("v1/ConfigMap", adopt = true), owns("v1/Pod", update = "recreate", adopt = true))]
 fn reconcile(bundle: &Bundle, cx: &Context) -> Result<Outcome<BundleStatus>, Failure> {
     let rejected: BTreeMap<String, String> =
         cx.rejected().into_iter().filter_map(|rejected| Some((rejected.child?, rejected.reason))).collect();
@@ -95,6 +98,9 @@ fn child(item: &Item) -> Child {
     }
     if item.or_skip {
         child = child.or_skip();
+    }
+    if item.adopt {
+        child = child.adopt();
     }
     if item.exact {
         child = child.exact("data");

@@ -56,7 +56,7 @@ fn finalizers_left(name: &str, plugin: &Plugin, cx: &Context<'_>) -> Option<Stri
     let snapshot = cx.store.snapshot();
     let (finalizer, all) = (finalizer::name(name), Selector::default());
     let mut held: Vec<ObjectRef> = Vec::new();
-    for kind in controllers.filter(|controller| controller.finalize).map(|controller| &controller.primary) {
+    for kind in controllers.filter(|controller| controller.has_finalizer()).map(|controller| &controller.primary) {
         let objects = snapshot.list(kind, None, &all).filter(|object| finalizer::is_on(object, &finalizer));
         held.extend(objects.map(|object| object.reference()));
     }

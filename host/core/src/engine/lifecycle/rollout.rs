@@ -15,7 +15,7 @@ use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
 use crate::event::Effect;
 use crate::finalizer;
-use crate::manifest::Manifest;
+use crate::manifest::{ControllerSpec, Manifest};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
 
@@ -253,10 +253,10 @@ impl Lifecycle {
 /// A finalizer contains the plugin's name, and the API server bounds its length.
 fn cannot_finalize(name: &str, manifest: &Manifest) -> Option<Refusal> {
     let most = finalizer::MAX_PLUGIN_BYTES;
-    let finalizes = manifest.controllers.iter().any(|controller| controller.finalize);
+    let finalizes = manifest.controllers.iter().any(ControllerSpec::has_finalizer);
     (finalizes && name.len() > most).then(|| {
         let message =
-            format!("the plugin's name has {} bytes, and one that finalizes may have {most}; rename it", name.len());
+            format!("the plugin's name has {} bytes, and one with a finalizer may have {most}; rename it", name.len());
         Refusal::new("NameTooLong", message)
     })
 }

@@ -49,7 +49,10 @@ impl Controller {
             finalizer: finalizer::name(plugin),
             version: version.clone(),
             spec: Arc::new(spec.clone()),
-            access: Arc::new(Access::new(spec.readable(), manifest.limits.read_bytes)),
+            access: Arc::new(
+                Access::new(spec.readable(), manifest.limits.read_bytes)
+                    .with_tracked(spec.tracked().cloned().collect()),
+            ),
             limits: manifest.limits,
             shape: match crd {
                 Some(crd) => StatusShape::of(crd, &spec.primary),
@@ -130,7 +133,7 @@ impl Reconciler {
     /// has left unfinished.
     pub(super) fn resync(&mut self, cx: &mut Context<'_>) {
         for id in self.controllers.keys().copied().collect::<Vec<_>>() {
-            if self.controllers[&id].spec.finalize {
+            if self.controllers[&id].spec.has_finalizer() {
                 self.keys.states_of(id).for_each(|state| state.expect_others_writes(cx.now.mono_ms));
             }
             self.enqueue_all(id, cx);

@@ -1,18 +1,15 @@
 //! Objects that are being deleted with the plugin's finalizer: when it may be removed, the Event about it, and its
-//! removal when the plugin no longer finalizes. `run.rs` orders adding and removing it among the other writes (X1).
+//! removal when the plugin has no cleanup. `run.rs` orders adding and removing it among the other writes (X1).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::key::{Ending, Run, Stage};
 use super::live_reads::Reason;
 use crate::backoff::{FailureCause, delay_ms};
 use crate::dependencies::Dependency;
 use crate::engine::context::Context;
-use crate::finalizer;
-use crate::object::Object;
-use crate::observation::ReconcileResult;
+use crate::object::{Object, ObjectRef};
 use crate::plan::Prepared;
 use crate::workqueue::Key;
 
@@ -26,14 +23,16 @@ impl Reconciler {
         let Some(controller) = self.controllers.get(&key.controller) else { return false };
         let Some(state) = self.keys.get_mut(key) else { return false };
         if std::mem::take(&mut state.unknown_writes.inherited) {
-            // The other host's targets are assumed to be what this host's guest has read or wants to write.
+            // The other host's targets are assumed to be what this host's guest has read, wants or wants to write.
             let reads = state.last.iter().flat_map(|last| last.reads.iter());
             let read = reads.filter_map(|(dependency, _)| match dependency {
                 Dependency::Get { target, .. } => Some(target.clone()),
                 _ => None,
             });
             let wanted = prepared.actions.iter().map(|action| action.target.clone());
-            state.unknown_writes.targets.extend(read.chain(wanted));
+            let tracked = state.wanted().into_iter().chain([prepared]).flat_map(Prepared::tracked).cloned();
+            let targets: Vec<ObjectRef> = read.chain(wanted).chain(tracked).collect();
+            state.unknown_writes.targets.extend(targets);
         }
         let targets = std::mem::take(&mut state.unknown_writes.targets);
         let (readable, others): (BTreeSet<_>, BTreeSet<_>) =
@@ -64,15 +63,18 @@ impl Reconciler {
             return;
         }
         let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let note =
-            format!("it is deleted when its plugin has cleaned up and the host removes {}", controller.finalizer);
+        let awaited = match (controller.spec.finalize, controller.spec.has_finalizer()) {
+            (true, _) => "its plugin has cleaned up",
+            (false, true) => "its children are deleted",
+            (false, false) => return,
+        };
+        let note = format!("it is deleted when {awaited} and the host removes {}", controller.finalizer);
         self.record(key, primary, false, "Finalizing", &note, cx);
     }
 
-    /// Removes the finalizer that an earlier version has added, when the serving one does not finalize.
-    pub(super) fn release_finalizer(&mut self, key: &Key, primary: &Object, cx: &mut Context<'_>) {
-        let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let stage = finalizer::remove(primary, &controller.finalizer).map(Stage::of_one);
-        self.begin_run(key, Run::new(stage, Ending::new(ReconcileResult::Success, None), true), cx);
+    /// Deletes the tracked children and removes the finalizer, when the plugin has no cleanup: the host has added it for
+    /// these children, or for an earlier version.
+    pub(super) fn release_finalizer(&mut self, key: &Key, primary: &Arc<Object>, cx: &mut Context<'_>) {
+        self.carry_out(key, primary, &Arc::new(Prepared::finalized()), primary.generation, true, cx);
     }
 }

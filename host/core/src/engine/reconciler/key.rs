@@ -16,7 +16,7 @@ use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
 use crate::observation::ReconcileResult;
 use crate::permission::Permission;
-use crate::plan::{self, Applied, Memory, Prepared, Sent, Written};
+use crate::plan::{self, Applied, Memory, Prepared, Sent, Taken, Written};
 use crate::rejection::Rejections;
 use crate::store::Snapshot;
 use crate::workqueue::{Key, Lane};
@@ -165,15 +165,15 @@ impl StalledReason {
     }
 
     /// Others' objects have the names of children (X3).
-    pub fn children_exist(targets: &[ObjectRef], owner: &Kind) -> Option<Self> {
-        let subject = subject(targets, "exists already and is", "exist already and are")?;
+    pub fn children_exist(taken: &[Taken], owner: &Kind) -> Option<Self> {
+        let subject = subject(taken, "exists already and is", "exist already and are")?;
         Some(Self::new(CHILD_EXISTS, format!("{subject} not controlled by this {}", owner.kind)))
     }
 }
 
 /// The first objects, how many more there are, and the verb for one or several; None without any.
-fn subject(objects: &[ObjectRef], of_one: &str, of_several: &str) -> Option<String> {
-    let shown: Vec<String> = objects.iter().take(MAX_NAMED).map(ObjectRef::to_string).collect();
+fn subject(objects: &[impl ToString], of_one: &str, of_several: &str) -> Option<String> {
+    let shown: Vec<String> = objects.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     let names = match (shown.split_last()?, objects.len() - shown.len()) {
         ((last, []), 0) => return Some(format!("{last} {of_one}")),
         ((last, first), 0) => format!("{} and {last}", first.join(", ")),
@@ -349,6 +349,14 @@ impl KeyState {
         self.memory.exact.clear();
         self.memory.sent.clear();
         self.turn.unsorted_version = None;
+    }
+
+    /// The last outcome.
+    pub fn wanted(&self) -> Option<&Prepared> {
+        match &self.last.as_ref()?.outcome {
+            CallOutcome::Wants(prepared) => Some(prepared),
+            CallOutcome::Terminal(_) | CallOutcome::Absent => None,
+        }
     }
 
     /// Another host may have left writes in flight for the object.

@@ -9,7 +9,7 @@ use crate::engine::context::Context;
 use crate::event::Effect;
 use crate::expectation::Expectation;
 use crate::object::{Object, ObjectRef, ResourceVersion};
-use crate::plan;
+use crate::plan::{self, Taken};
 use crate::workqueue::{Key, Lane};
 use crate::write::{WriteError, WriteErrorClass};
 
@@ -70,19 +70,19 @@ impl Reconciler {
     fn on_existing_read(&mut self, key: &Key, target: &ObjectRef, result: &Found, cx: &Context<'_>) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let snapshot = cx.store.snapshot();
-        let owner_uid = snapshot.get(&controller.spec.primary, &key.name).map(|primary| Arc::clone(&primary.uid));
+        let owner = snapshot.get(&controller.spec.primary, &key.name);
         let Some(state) = self.keys.get_mut(key) else { return };
-        let child = state.run_mut().and_then(|run| run.children.get(target));
-        let may_skip = child.is_some_and(|child| child.or_skip);
+        let child = state.run_mut().and_then(|run| run.children.get(target)).cloned();
         let (class, stall) = match result {
-            Ok(Some(live)) if owner_uid.as_ref().is_some_and(|uid| plan::is_child(&controller.spec, uid, live)) => {
+            Ok(Some(live)) if owner.is_some_and(|owner| plan::is_child(&controller.spec, owner, live)) => {
                 state.expectations.pending.push(expectation(live, Some(live.resource_version)));
                 return;
             }
             // The cache does not show it yet.
-            Ok(Some(_)) if may_skip => (WriteErrorClass::Conflict, None),
-            Ok(Some(_)) => {
-                let stall = StalledReason::children_exist(std::slice::from_ref(target), &controller.spec.primary);
+            Ok(Some(_)) if child.as_ref().is_some_and(|child| child.may_share_name) => (WriteErrorClass::Conflict, None),
+            Ok(Some(live)) => {
+                let taken = Taken::new(live, child.map(|child| child.key).unwrap_or_default());
+                let stall = StalledReason::children_exist(&[taken], &controller.spec.primary);
                 (WriteErrorClass::Conflict, stall)
             }
             // It was deleted since.

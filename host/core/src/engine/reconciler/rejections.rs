@@ -9,7 +9,7 @@ use crate::component::Version;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::permission::Permission;
-use crate::plan::{self, ActionDiff, Diff, Taken};
+use crate::plan::{self, ActionDiff, Diff};
 use crate::rejection::{MAX_REJECTIONS, Rejection};
 use crate::store::Snapshot;
 use crate::workqueue::Key;
@@ -18,9 +18,9 @@ use crate::write::WriteOp;
 /// What the view shows to be impossible: children whose names others have, and patches of what does not exist. No more
 /// than are remembered.
 pub(super) fn seen(children: &Diff, actions: &ActionDiff, owner: &Kind) -> Vec<Rejection> {
-    let taken = children.taken.iter().chain(&children.skipped).filter_map(|Taken { target, key }| {
-        let why = StalledReason::children_exist(std::slice::from_ref(target), owner)?;
-        Some(rejection(why, target, None, Some(Arc::clone(key))))
+    let taken = children.taken.iter().chain(&children.skipped).filter_map(|taken| {
+        let why = StalledReason::children_exist(std::slice::from_ref(taken), owner)?;
+        Some(rejection(why, &taken.target, None, Some(Arc::clone(&taken.key))))
     });
     let missing = actions.missing.iter().filter_map(|target| {
         let why = StalledReason::nothing_to_patch(std::slice::from_ref(target))?;
@@ -44,7 +44,7 @@ fn rejection(
 fn still_holds(known: &Rejection, spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> bool {
     let live = snapshot.get(&known.target.kind, &known.target.name);
     match &*known.reason {
-        CHILD_EXISTS => live.is_some_and(|live| !plan::is_child(spec, &primary.uid, live)),
+        CHILD_EXISTS => live.is_some_and(|live| !plan::is_child(spec, primary, live)),
         NOT_FOUND => live.is_none(),
         _ => true,
     }

@@ -29,7 +29,7 @@ struct Missing {
 
 impl Missing {
     fn stall(&self, primary: &Object) -> Option<StalledReason> {
-        let taken = StalledReason::children_exist(&targets(&self.children.taken), &primary.kind);
+        let taken = StalledReason::children_exist(&self.children.taken, &primary.kind);
         taken.or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
     }
 
@@ -57,10 +57,6 @@ impl Missing {
         };
         finalizer.map(Stage::of_one).into_iter().chain(stages.into_iter().filter_map(stage)).collect()
     }
-}
-
-fn targets(taken: &[Taken]) -> Vec<ObjectRef> {
-    taken.iter().map(|taken| taken.target.clone()).collect()
 }
 
 /// Whether the plugin has cleaned up, so that the object may be deleted.
@@ -96,7 +92,10 @@ impl Reconciler {
         // cannot.
         let unknown_ms =
             self.keys.get(key).map_or(0, |state| state.unknown_writes.until_ms.saturating_sub(cx.now.mono_ms));
-        let may_remove = is_finalized && unknown_ms == 0 && self.knows_all_writes(key, prepared, cx);
+        let may_remove = is_finalized
+            && missing.children.deletes.is_empty()
+            && unknown_ms == 0
+            && self.knows_all_writes(key, prepared, cx);
         let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
         let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
@@ -138,11 +137,14 @@ impl Reconciler {
         let (spec, manager) = (&controller.spec, &controller.field_manager);
         let snapshot = cx.store.snapshot();
         let state = self.keys.get_mut(key)?;
-        let finalizer =
-            if spec.finalize && !primary.deleting { finalizer::add(primary, &controller.finalizer) } else { None };
-        // The garbage collector deletes the children.
+        let finalizer = if spec.has_finalizer() && !primary.deleting {
+            finalizer::add(primary, &controller.finalizer)
+        } else {
+            None
+        };
+        // The garbage collector deletes the other children.
         let children = if is_finalized(primary, prepared) {
-            Diff::default()
+            plan::deletes_of_tracked(spec, primary, &snapshot)
         } else {
             plan::diff(prepared, spec, primary, manager, &snapshot, state.memory.of_plan())
         };
@@ -154,7 +156,8 @@ impl Reconciler {
         self.queue.charge(&controller.plugin, cost::of_diff(prepared, parsed_bytes, rejected.len()));
         let of = state.last.as_ref().map(|last| (last.edition, last.version.clone()));
         let rejects = of.is_some_and(|of| state.reject(&of, rejected));
-        let conflicts = [targets(&children.taken), targets(&children.skipped), actions.missing.clone()].concat();
+        let taken = children.taken.iter().chain(&children.skipped).map(|taken| &taken.target);
+        let conflicts = taken.chain(&actions.missing).cloned().collect();
         self.index_conflicts(key, conflicts);
         Some(Missing { finalizer, children, actions, rejects })
     }

@@ -185,7 +185,8 @@ impl Reconciler {
     /// The Stalled condition of a write error that only a person can resolve.
     pub(super) fn stall_of(op: &WriteOp, error: &WriteError) -> Option<StalledReason> {
         let reason = match error.class {
-            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) => NOT_FOUND,
+            // Of a create it is the namespace that does not exist.
+            WriteErrorClass::NotFound if matches!(op, WriteOp::Patch { .. }) || op.creates(|_| true) => NOT_FOUND,
             WriteErrorClass::Invalid => "Invalid",
             WriteErrorClass::Denied => FORBIDDEN,
             WriteErrorClass::FieldConflict => "FieldConflict",

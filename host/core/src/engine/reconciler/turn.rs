@@ -52,7 +52,7 @@ impl Reconciler {
         if primary.deleting && !has_finalizer {
             return; // The garbage collector deletes its children.
         }
-        if state.reset_if_replaced(&primary.uid) && controller.spec.finalize && has_finalizer {
+        if state.reset_if_replaced(&primary.uid) && controller.spec.has_finalizer() && has_finalizer {
             // Another host, or an earlier plugin of this name, added it and may have left writes in flight.
             state.expect_others_writes(now_ms);
         }

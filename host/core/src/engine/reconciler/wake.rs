@@ -21,7 +21,7 @@ impl Reconciler {
         }
         for side in [&change.before, &change.after].into_iter().flatten() {
             if let Some(owner) = &side.controller {
-                self.wake_owner(&side.kind, &side.name.namespace, owner, cx);
+                self.wake_owner(&side.kind, owner, cx);
             }
         }
         for key in self.waiting.get(&object.reference()).cloned().unwrap_or_default() {
@@ -87,13 +87,13 @@ impl Reconciler {
         self.wake(&key, Lane::Live, cx);
     }
 
-    fn wake_owner(&mut self, child: &Kind, namespace: &Arc<str>, owner: &OwnerReference, cx: &mut Context<'_>) {
+    fn wake_owner(&mut self, child: &Kind, owner: &OwnerReference, cx: &mut Context<'_>) {
         for id in self.reconcilers_of(&owner.kind).iter().copied() {
             if !self.controllers.get(&id).is_some_and(|controller| controller.access.readable.contains(child)) {
                 continue;
             }
             // A cluster-scoped owner may have children in any namespace.
-            for namespace in [Arc::clone(namespace), Arc::from("")] {
+            for namespace in [Arc::clone(&owner.namespace), Arc::from("")] {
                 let key = Key { controller: id, name: Name { namespace, name: Arc::clone(&owner.name) } };
                 if self.keys.contains(&key) {
                     self.wake(&key, Lane::Live, cx);

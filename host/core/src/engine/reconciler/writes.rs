@@ -147,11 +147,13 @@ impl Reconciler {
         let until_ms = cx.now.mono_ms + WRITE_TIMEOUT_MS;
         match op {
             WriteOp::PatchStatus { .. } => state.status.unknown_until_ms = until_ms,
-            WriteOp::Apply { target, .. } | WriteOp::Patch { target, .. } => {
+            WriteOp::Create { target, .. } if !controller.spec.tracks(&target.kind) => {}
+            WriteOp::Create { target, .. } | WriteOp::Apply { target, .. } | WriteOp::Patch { target, .. } => {
                 state.unknown_writes.until_ms = until_ms;
-                // The garbage collector deletes children, however late they are created.
+                // The garbage collector deletes the other children, however late they are created.
                 let is_child = state.run_mut().is_some_and(|run| run.children.contains_key(target));
-                if controller.spec.finalize && !is_child {
+                let is_collected = is_child && !controller.spec.tracks(&target.kind);
+                if controller.spec.has_finalizer() && !is_collected {
                     state.unknown_writes.targets.insert(target.clone());
                 }
             }

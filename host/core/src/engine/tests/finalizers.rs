@@ -20,7 +20,7 @@ fn finalizing_on(mut host: Host) -> Host {
 }
 
 /// The object is created, and the host adds its finalizer.
-fn create(host: &mut Host) {
+pub(super) fn create(host: &mut Host) {
     host.create_objects(0, 1);
     let (id, finalizers) = patched(host);
     assert_eq!(finalizers, json!([finalizer::name(&plugin_name(0))]));
@@ -33,7 +33,7 @@ fn create(host: &mut Host) {
 }
 
 /// Another client deletes the object.
-fn delete(host: &mut Host) {
+pub(super) fn delete(host: &mut Host) {
     let mut object = host.objects[&object_ref(0)].clone();
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     object["metadata"]["generation"] = json!(2);
@@ -41,7 +41,7 @@ fn delete(host: &mut Host) {
 }
 
 /// The one patch in flight, and the finalizers in it.
-fn patched(host: &mut Host) -> (WriteId, Value) {
+pub(super) fn patched(host: &mut Host) -> (WriteId, Value) {
     let patches = std::mem::take(&mut host.patches);
     let [(id, target, patch)] = &patches[..] else { panic!("there is one patch, not {patches:?}") };
     assert_eq!(*target, object_ref(0));

@@ -32,7 +32,7 @@ fn spec(update: Update) -> ControllerSpec {
         primary: Kind::new("example.com/v1", "Crowd"),
         builtin: false,
         selection: Predicate::default(),
-        owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update }],
+        owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update, tracked: false, adopt: false }],
         reads: Vec::new(),
         writes: [].into(),
         finalize: false,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocations::{Count, counted};
-use crate::object::Interner;
+use crate::object::{Interner, Owner};
 
 /// A pod like those of a Deployment: 5.4 KB without managedFields.
 fn pod_text(number: usize) -> String {
@@ -122,8 +122,8 @@ fn a_second_projection_of_unchanged_children_copies_no_text() {
     let (store, _) = filled(30);
     let snapshot = store.snapshot();
     let fields = crate::projection::Projection::parse(&["status.phase".to_owned()]).unwrap();
-    let owner = "0d5c1b7e-9a58-4b1c-8a0f-000000000000";
-    let hashes = || snapshot.owned(&pods(), owner).map(|pod| fields.projected_hash(pod)).collect::<Vec<_>>();
+    let owner = Owner { uid: "0d5c1b7e-9a58-4b1c-8a0f-000000000000".into(), namespace: None };
+    let hashes = || snapshot.owned(&pods(), &owner).map(|pod| fields.projected_hash(pod)).collect::<Vec<_>>();
     assert_eq!(hashes().len(), 3);
     let (Count { allocations, .. }, _) = counted(hashes);
     assert!(allocations <= 6, "{allocations} allocations");

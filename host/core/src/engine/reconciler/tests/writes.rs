@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::reconciler::key::StalledReason;
+use crate::plan::Taken;
 
 #[test]
 fn r2_a_key_is_not_called_before_its_write_is_shown() {
@@ -227,9 +228,13 @@ fn x5_a_write_is_remembered_without_its_text_and_as_long_as_it_is_wanted() {
 #[test]
 fn x3_of_several_conflicts_the_first_three_are_named() {
     let message = |count: usize| {
-        let target = |n: usize| ObjectRef { kind: kind("Secret"), name: Name::new("a", &n.to_string()) };
-        let targets: Vec<ObjectRef> = (0..count).map(target).collect();
-        StalledReason::children_exist(&targets, &kind("PodSet")).map(|stalled| stalled.message)
+        let taken = |n: usize| {
+            let metadata = json!({"name": n.to_string(), "namespace": "a", "uid": "u", "resourceVersion": "1"});
+            let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+            Taken::new(&crate::object::tests::decode(&object.to_string()), "".into())
+        };
+        let taken: Vec<Taken> = (0..count).map(taken).collect();
+        StalledReason::children_exist(&taken, &kind("PodSet")).map(|stalled| stalled.message)
     };
     assert_eq!(message(0), None);
     for (count, expected) in [

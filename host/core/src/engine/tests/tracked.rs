@@ -1,0 +1,102 @@
+//! Tracked children and the deletion of their owner (X1): the finalizer stays until they are gone, and none can follow.
+
+use super::finalizers::{create, delete, patched};
+use super::*;
+use crate::limits::WRITE_TIMEOUT_MS;
+
+/// A host with one plugin, whose children may be in any namespace.
+fn tracking(finalize: bool) -> Host {
+    let mut host = Host::started();
+    let mut manifest = parsed(&manifest(&plugin_name(0), &kind_of(0), 1));
+    manifest["controllers"][0]["owns"][0]["namespaces"] = json!("any");
+    manifest["controllers"][0]["finalize"] = json!(finalize);
+    host.offer_manifest(0, 1, &manifest);
+    host
+}
+
+/// The target of the create in flight.
+fn child(host: &Host) -> ObjectRef {
+    let [(target, body)] = &host.bodies.values().collect::<Vec<_>>()[..] else { panic!("{:?}", host.bodies) };
+    assert!(body["metadata"]["ownerReferences"].is_null(), "{body}");
+    target.clone()
+}
+
+/// The delete in flight succeeds. Its child stays until the caller shows that it is gone.
+fn end_child_delete(host: &mut Host, child: &ObjectRef) {
+    let [(id, target)] = &std::mem::take(&mut host.deletes)[..] else { panic!("{:?}", host.deletes) };
+    assert_eq!((target, &host.patches[..]), (child, &[][..]));
+    let uid = format!("uid-{}", child.name);
+    host.step(host.succeeded(*id, &uid));
+}
+
+#[test]
+fn x1_tracked_children_are_deleted_before_the_finalizer_is_removed() {
+    for finalize in [false, true] {
+        let mut host = tracking(finalize);
+        create(&mut host);
+        let child = child(&host);
+        host.end_creates();
+        let calls = host.calls;
+        delete(&mut host);
+        assert_eq!(host.calls - calls, usize::from(finalize), "the plugin's cleanup comes first");
+        end_child_delete(&mut host, &child);
+        assert_eq!(host.patches, [], "the cache does not show the delete");
+        host.show_object_gone(&child);
+        assert_eq!(patched(&mut host).1, json!([]));
+    }
+}
+
+#[test]
+fn x1_a_tracked_child_that_is_being_deleted_holds_its_owner_no_more() {
+    let mut host = tracking(false);
+    create(&mut host);
+    let child = child(&host);
+    host.end_creates();
+    delete(&mut host);
+    end_child_delete(&mut host, &child);
+    // It has a finalizer of its own.
+    host.set_metadata(&child, "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert_eq!(patched(&mut host).1, json!([]));
+}
+
+#[test]
+fn x1_a_finalizer_stays_until_no_create_of_a_tracked_child_can_follow() {
+    let mut host = tracking(false);
+    create(&mut host);
+    let child = child(&host);
+    let mut body = host.bodies.values().next().unwrap().1.clone();
+    host.fail_creates(WriteErrorClass::Unknown, |_| true);
+    delete(&mut host);
+    host.pass(WRITE_TIMEOUT_MS - 1);
+    assert_eq!((&host.live_reads[..], &host.patches[..]), (&[][..], &[][..]), "it may still be carried out");
+    host.pass(1);
+    assert_eq!((&host.live_reads[..], &host.patches[..]), (std::slice::from_ref(&child), &[][..]));
+
+    // It was carried out, and the watch does not show it yet.
+    body["metadata"]["uid"] = json!(format!("uid-{}", child.name));
+    let shown = host.stored(&child, body);
+    let live = decoded(&host.objects[&child]);
+    host.step(Event::LiveRead(child.clone(), Ok(Some(live.into()))));
+    assert_eq!((host.deletes.len(), &host.patches[..]), (0, &[][..]));
+    host.step(shown);
+    end_child_delete(&mut host, &child);
+    host.show_object_gone(&child);
+    assert_eq!(patched(&mut host).1, json!([]));
+}
+
+#[test]
+fn w1_a_tracked_child_wakes_its_owner_from_another_namespace() {
+    let mut host = tracking(false);
+    create(&mut host);
+    let child = child(&host);
+    host.end_creates();
+    let owner = &host.objects[&object_ref(0)]["metadata"];
+    let elsewhere = ObjectRef { kind: child.kind.clone(), name: Name::new("elsewhere", "x") };
+    let mark = format!("{} default/object-0 owns ConfigMap elsewhere/x", kind_of(0));
+    let stray = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "x", "namespace": "elsewhere", "uid": "stray",
+        "labels": {"mortise.dev/owner-uid": owner["uid"]}, "annotations": {"mortise.dev/owner": mark}}});
+    host.store(&elsewhere, stray);
+    let deleted: Vec<&ObjectRef> = host.deletes.iter().map(|(_, target)| target).collect();
+    assert_eq!(deleted, [&elsewhere], "it is not wanted");
+}

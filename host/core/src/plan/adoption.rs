@@ -1,0 +1,86 @@
+//! Objects that have the name of a child and are none: which of them may become the child, by which write, and why the
+//! others may not. An object that another controller has is never touched.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::body;
+use super::prepared::PreparedChild;
+use crate::contract::Handling;
+use crate::json::is_same;
+use crate::object::{Object, ObjectRef};
+use crate::write::{Precondition, WriteOp};
+
+/// An object that has the name of a child and is not one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The object.
+    pub target: ObjectRef,
+    /// The key of the child that should have its name.
+    pub key: Arc<str>,
+    /// Who has it, "of Deployment a/web"; None for an object without an owner.
+    of: Option<String>,
+}
+
+impl Taken {
+    /// An object that is not a child.
+    pub fn new(live: &Object, key: Arc<str>) -> Self {
+        let of = match &live.controller {
+            Some(owner) => Some(format!("of {} {}", owner.kind.kind, owner.name)),
+            None => live.deleting.then(|| "being deleted".to_owned()),
+        };
+        Self { target: live.reference(), key, of }
+    }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.of {
+            Some(of) => write!(f, "{} ({of})", self.target),
+            None => write!(f, "{}", self.target),
+        }
+    }
+}
+
+/// Whether an object that is not a child may become one.
+pub(super) fn is_free(live: &Object) -> bool {
+    live.controller.is_none() && !live.deleting
+}
+
+/// The write that makes a free object a child. It applies to the version that was seen alone: another controller may take
+/// the object at the same time.
+///
+/// A child that is changed in place gets its fields at once. Another is not changed: when it has every wanted field it
+/// counts as created from them, else as created from something else, and `update` of its kind says when it is replaced.
+pub(super) fn adopt(child: &PreparedChild, primary: &Object, live: &Object, parsed_bytes: &mut usize) -> WriteOp {
+    let body = match &child.body {
+        Some(body) => Arc::clone(&body.text),
+        None => {
+            *parsed_bytes += live.json().len() + child.object.len();
+            let is_wanted = child.handling == Handling::Managed && is_as_wanted(child, live);
+            body::claim(child, primary, is_wanted.then_some(&*child.hash))
+        }
+    };
+    let only_if = Precondition::Unchanged { uid: Arc::clone(&live.uid), version: live.resource_version };
+    WriteOp::Apply { target: child.target.clone(), body, force: true, only_if }
+}
+
+fn is_as_wanted(child: &PreparedChild, live: &Object) -> bool {
+    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
+    parse(live.json()).zip(parse(&child.object)).is_some_and(|(live, wanted)| has(&live, &wanted))
+}
+
+/// Whether a value has all members of another. Lists have the same length, since what to merge depends on the schema.
+fn has(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(name, wanted)| live.get(name).map_or(wanted.is_null(), |live| has(live, wanted)))
+        }
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| has(live, wanted))
+        }
+        _ => is_same(live, wanted),
+    }
+}

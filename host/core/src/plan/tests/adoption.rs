@@ -1,0 +1,126 @@
+//! Objects that exist already and become children.
+
+use super::*;
+use crate::contract::Handling;
+use crate::object::ResourceVersion;
+use crate::write::Precondition;
+
+fn adopting() -> ControllerSpec {
+    let mut spec = spec();
+    spec.owns.iter_mut().for_each(|owned| owned.adopt = true);
+    spec
+}
+
+fn adopted(key: &str, object: &Value) -> Child {
+    let mut object = object.clone();
+    object["metadata"] = json!({"name": "old"});
+    Child { adopt: true, ..child(key, &object) }
+}
+
+fn config(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
+}
+
+/// An object of the child's name, as somebody else made it.
+fn old(mut object: Value) -> Value {
+    object["metadata"] = json!({"name": "old", "namespace": "default", "uid": "o-1", "resourceVersion": "7", "labels": {"theirs": "yes"}});
+    object
+}
+
+/// The body of the apply that adopts.
+#[track_caller]
+fn adoption(child: Child, live: Value) -> Value {
+    let diff = missing(&adopting(), &outcome(vec![child]), vec![live]).unwrap();
+    let [WriteOp::Apply { body, force: true, only_if, .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
+    // Another controller may take it meanwhile.
+    let seen = Precondition::Unchanged { uid: "o-1".into(), version: ResourceVersion(7) };
+    assert_eq!((only_if, diff.deletes.len(), diff.taken.len()), (&seen, 0, 0));
+    serde_json::from_str(body).unwrap()
+}
+
+#[test]
+fn a_child_that_is_changed_in_place_is_adopted_with_its_fields() {
+    let body = adoption(adopted("c", &config(json!({"a": "1"}))), old(config(json!({"a": "0", "b": "2"}))));
+    assert_eq!(body["data"], json!({"a": "1"}));
+    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "u-1");
+    assert_eq!(body["metadata"]["annotations"]["mortise.dev/child"], "c");
+}
+
+#[test]
+fn one_that_is_replaced_is_adopted_as_it_is_and_counts_as_current_if_it_has_all_that_is_wanted() {
+    let wanted = adopted("0", &pod("a"));
+    let mut defaulted = pod("a");
+    defaulted["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
+    defaulted["spec"]["nodeName"] = json!("n");
+    let as_wanted = adoption(wanted.clone(), old(defaulted));
+    assert!(as_wanted["spec"].is_null() && as_wanted["metadata"]["labels"].as_object().unwrap().is_empty());
+    assert_eq!(as_wanted["metadata"]["ownerReferences"][0]["uid"], "u-1");
+    let mut sidecar = pod("a");
+    sidecar["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "sidecar"}));
+    for other in [pod("b"), sidecar, json!({"apiVersion": "v1", "kind": "Pod"})] {
+        let body = adoption(wanted.clone(), old(other.clone()));
+        assert!(body["metadata"]["annotations"]["mortise.dev/desired"].is_null(), "{body}");
+        let mut live = old(other);
+        json_patch::merge(&mut live["metadata"], &body["metadata"]);
+        let diff = missing(&adopting(), &outcome(vec![wanted.clone()]), vec![live]).unwrap();
+        assert_eq!(shown(&diff), "delete Pod default/old uid=o-1", "then `update` of its kind replaces it");
+    }
+    let mut live = old(pod("a"));
+    json_patch::merge(&mut live["metadata"], &as_wanted["metadata"]);
+    assert_eq!(shown(&missing(&adopting(), &outcome(vec![wanted]), vec![live]).unwrap()), "");
+}
+
+#[test]
+fn one_that_is_created_once_is_adopted_and_never_changed() {
+    for object in [pod("a"), config(json!({"a": "1"}))] {
+        let once = Child { handling: Handling::CreateOnce, ..adopted("0", &object) };
+        let body = adoption(once, old(json!({"apiVersion": "v1", "kind": object["kind"], "spec": {}, "data": {}})));
+        assert!(body["spec"].is_null() && body["data"].is_null(), "{body}");
+        assert!(body["metadata"]["annotations"]["mortise.dev/desired"].is_null(), "{body}");
+    }
+}
+
+#[test]
+fn x3_what_another_controls_or_what_is_being_deleted_is_not_adopted_and_named() {
+    let wanted = outcome(vec![adopted("c", &config(json!({})))]);
+    let mut theirs = old(config(json!({})));
+    let reference = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n", "controller": true}]);
+    theirs["metadata"]["ownerReferences"] = reference;
+    let mut tracked = old(config(json!({})));
+    tracked["metadata"]["labels"] = json!({"mortise.dev/owner-uid": "u-2"});
+    tracked["metadata"]["annotations"] = json!({"mortise.dev/owner": "a.com/v1/B c/d owns ConfigMap default/old"});
+    let mut dying = old(config(json!({})));
+    dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    for (live, why) in [(theirs, "of Node n"), (tracked, "of B d"), (dying, "being deleted")] {
+        let diff = missing(&adopting(), &wanted, vec![live]).unwrap();
+        assert_eq!(shown(&diff), format!("taken ConfigMap default/old ({why})"));
+    }
+    // An owner reference that is no controller's.
+    let mut referenced = old(config(json!({})));
+    let reference = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}]);
+    referenced["metadata"]["ownerReferences"] = reference;
+    adoption(adopted("c", &config(json!({}))), referenced);
+}
+
+#[test]
+fn x3_nothing_is_adopted_unless_the_child_says_so() {
+    let wanted = outcome(vec![Child { adopt: false, ..adopted("c", &config(json!({}))) }]);
+    let diff = missing(&adopting(), &wanted, vec![old(config(json!({})))]).unwrap();
+    assert_eq!(shown(&diff), "taken ConfigMap default/old");
+    let wanted = outcome(vec![adopted("c", &config(json!({})))]);
+    let created = missing(&adopting(), &wanted, vec![]).unwrap();
+    assert_eq!(shown(&created), "patch ConfigMap default/old", "one that does not exist is created");
+}
+
+#[test]
+fn x6_an_adoption_that_the_manifest_does_not_grant_or_that_names_nothing_is_refused() {
+    let named = adopted("c", &config(json!({})));
+    let refusal_of = |spec: &ControllerSpec, child: Child| refusal(spec, &outcome(vec![child]));
+    expect![[r#"the outcome was refused: child "c": adopt: the manifest does not let objects of v1/ConfigMap be adopted; write "adopt": true at v1/ConfigMap under owns"#]]
+        .assert_eq(&refusal_of(&spec(), named.clone()));
+    expect![[r#"the outcome was refused: child "c": adopt: metadata.name has to say which object is adopted"#]]
+        .assert_eq(&refusal_of(&adopting(), Child { adopt: true, ..child("c", &config(json!({}))) }));
+    let kept = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    expect![[r#"the outcome was refused: child "c": adopt: a child that is kept as it is cannot be adopted"#]]
+        .assert_eq(&refusal_of(&adopting(), Child { handling: Handling::Keep, ..adopted("c", &kept) }));
+}

@@ -1,0 +1,128 @@
+//! Children in any namespace, which the host marks instead of an owner reference.
+
+use super::*;
+use crate::plan::deletes_of_tracked;
+use crate::well_known::{OWNER_ANNOTATION, OWNER_UID_LABEL};
+
+/// ConfigMaps may be anywhere.
+fn anywhere() -> ControllerSpec {
+    let mut spec = spec();
+    spec.owns[1].tracked = true;
+    spec
+}
+
+fn copy_in(namespace: &str) -> Value {
+    let metadata = json!({"name": "copy", "namespace": namespace});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}})
+}
+
+fn copies(namespaces: &[&str]) -> Outcome {
+    outcome(namespaces.iter().map(|namespace| child(namespace, &copy_in(namespace))).collect())
+}
+
+/// The copies as the API server shows them.
+fn made(namespaces: &[&str]) -> Vec<Value> {
+    let diff = missing(&anywhere(), &copies(namespaces), vec![]).unwrap();
+    let body = |(at, op): (usize, &WriteOp)| {
+        let WriteOp::Apply { body, .. } = op else { panic!("{op:?}") };
+        let mut live: Value = serde_json::from_str(body).unwrap();
+        live["metadata"]["uid"] = json!(format!("c-{at}"));
+        live["metadata"]["resourceVersion"] = json!("20");
+        let fields = json!({"f:data": {"f:a": {}}, "f:metadata": {
+            "f:annotations": {"f:mortise.dev/child": {}, "f:mortise.dev/owner": {}},
+            "f:labels": {"f:app.kubernetes.io/managed-by": {}, "f:mortise.dev/owner-uid": {}}}});
+        live["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}]);
+        live
+    };
+    diff.children.iter().enumerate().map(body).collect()
+}
+
+#[track_caller]
+fn check(outcome: &Outcome, live: Vec<Value>, expected: Expect) {
+    expected.assert_eq(&missing(&anywhere(), outcome, live).map_or_else(|fault| fault.message(), |diff| shown(&diff)));
+}
+
+#[test]
+fn a_tracked_child_has_a_label_and_an_annotation_and_no_owner_reference() {
+    let live = made(&["elsewhere", "default"]);
+    for (child, namespace) in live.iter().zip(["elsewhere", "default"]) {
+        let metadata = &child["metadata"];
+        assert!(metadata["ownerReferences"].is_null(), "{metadata}");
+        assert_eq!(metadata["labels"][OWNER_UID_LABEL], "u-1");
+        let owner = format!("app.example.com/v1alpha1/PodSet default/web owns ConfigMap {namespace}/copy");
+        assert_eq!(metadata["annotations"][OWNER_ANNOTATION], owner);
+    }
+    check(&copies(&["elsewhere", "default"]), live.clone(), expect![""]);
+    check(&copies(&["default"]), live, expect!["delete ConfigMap elsewhere/copy uid=c-0"]);
+}
+
+#[test]
+fn x3_only_an_object_with_both_marks_of_its_own_is_a_tracked_child() {
+    let wanted = copies(&["elsewhere"]);
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut live = made(&["elsewhere"]);
+        change(&mut live[0]["metadata"]);
+        live
+    };
+    let taken = "taken ConfigMap elsewhere/copy";
+    for live in [
+        changed(&|metadata| metadata["labels"][OWNER_UID_LABEL] = json!("u-2")),
+        changed(&|metadata| metadata["labels"] = json!({})),
+        changed(&|metadata| metadata["annotations"] = json!({})),
+    ] {
+        let diff = missing(&anywhere(), &wanted, live).unwrap();
+        assert!(shown(&diff).starts_with(taken), "{}", shown(&diff));
+    }
+    let controller = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n", "controller": true}]);
+    let theirs = changed(&|metadata| metadata["ownerReferences"] = controller.clone());
+    check(&wanted, theirs.clone(), expect!["taken ConfigMap elsewhere/copy (of Node n)"]);
+    check(&copies(&[]), theirs, expect![""]);
+    // A copy of a child, with its marks, in another place: nobody's.
+    for (field, value) in [("name", "other"), ("namespace", "third")] {
+        check(&copies(&[]), changed(&|metadata| metadata[field] = json!(value)), expect![""]);
+    }
+}
+
+#[test]
+fn marks_of_a_kind_that_is_not_tracked_count_in_the_owners_namespace_alone() {
+    let none = outcome(vec![]);
+    let diff = missing(&spec(), &none, made(&["elsewhere", "default"])).unwrap();
+    assert_eq!(shown(&diff), "delete ConfigMap default/copy uid=c-1");
+}
+
+#[test]
+fn a_child_with_an_owner_reference_becomes_a_tracked_one_and_back() {
+    let wanted = copies(&["default"]);
+    let by_reference = created(&wanted);
+    check(&wanted, by_reference, expect!["patch ConfigMap default/copy"]);
+    let diff = missing(&spec(), &wanted, made(&["default"])).unwrap();
+    assert_eq!(shown(&diff), "patch ConfigMap default/copy");
+}
+
+#[test]
+fn a_namespaced_owner_has_cluster_scoped_children_by_an_empty_namespace() {
+    let wanted = outcome(vec![child("all", &copy_in(""))]);
+    let diff = missing(&anywhere(), &wanted, vec![]).unwrap();
+    let [WriteOp::Apply { target, body, .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
+    assert_eq!(target.to_string(), "ConfigMap copy");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert!(body["metadata"]["namespace"].is_null(), "{body}");
+}
+
+#[test]
+fn x10_all_tracked_children_are_deleted_with_their_owner_in_batches() {
+    let namespaces: Vec<String> = (0..=MAX_DELETES_PER_PLAN).map(|n| format!("n{n}")).collect();
+    let namespaces: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+    let mut live = made(&namespaces);
+    let deletes = |live: &[Value]| {
+        let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
+        let snapshot = Snapshot::of(&kinds, live.iter().cloned().map(decode));
+        let diff = deletes_of_tracked(&anywhere(), &primary(), &snapshot);
+        (diff.deletes.len(), diff.more_deletes)
+    };
+    assert_eq!(deletes(&live), (MAX_DELETES_PER_PLAN, true));
+    live[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(deletes(&live), (MAX_DELETES_PER_PLAN, false), "one that is being deleted needs no second delete");
+    let pods = created(&outcome(vec![child("0", &pod("a"))]));
+    assert_eq!(deletes(&pods), (0, false), "the garbage collector deletes the others");
+}
