@@ -258,6 +258,10 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_other_namespaces_and_adopt
         |metadata: Value| Child::new("s", json!({"apiVersion": "v1", "kind": ANYWHERE, "metadata": metadata}));
     accepted(&Outcome::children([service(json!({"name": "x", "namespace": "kube-system"})).adopt()]));
     accepted(&Outcome::children([service(json!({"namespace": ""}))]));
+    for wrong in ["a/b", "..", "A"] {
+        let why = format!("{wrong:?} is not a name that Kubernetes accepts");
+        refused(&Outcome::children([service(json!({"name": "x", "namespace": wrong}))]), &why);
+    }
     let in_both = ["a", "b"]
         .map(|namespace| Child { key: namespace.into(), ..service(json!({"name": "x", "namespace": namespace})) });
     accepted(&Outcome::children(in_both));

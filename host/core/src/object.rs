@@ -13,7 +13,6 @@ pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
 pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
-pub use self::owner::Owner;
 use crate::projection::Memo;
 
 pub mod decode;

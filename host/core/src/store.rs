@@ -16,7 +16,8 @@ use imbl::OrdMap;
 use crate::budget::Budget;
 use crate::field_selector::FieldPath;
 use crate::map::Map;
-use crate::object::{Kind, Name, Object, Owner, ResourceVersion};
+use crate::object::owner::Owner;
+use crate::object::{Kind, Name, Object, ResourceVersion};
 use crate::query::CompiledQuery;
 use crate::selector::Selector;
 

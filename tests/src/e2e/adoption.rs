@@ -32,7 +32,7 @@ const READY: &str = "{.status.conditions[?(@.type==\"Ready\")].status} \
                      {.status.conditions[?(@.type==\"Ready\")].reason}: {.status.conditions[?(@.type==\"Ready\")].message}";
 
 #[test]
-fn an_object_that_nothing_controls_becomes_a_child_and_goes_with_its_owner() {
+fn an_object_that_nothing_controls_becomes_a_child_and_is_deleted_with_its_owner() {
     let world = world("adoption");
     world.kubectl_here(&["create", "configmap", "old", "--from-literal=a=theirs", "--from-literal=b=theirs"]);
     let uid = field(&world, "configmap/old", "{.metadata.uid}");

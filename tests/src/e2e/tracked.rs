@@ -109,7 +109,7 @@ fn x1_tracked_children_go_before_their_owner_also_when_no_host_saw_the_deletion(
     world.until("the owner is gone", || {
         world.kubectl_here(&["get", "configmapreplicas", "-o", "name"]).is_empty().then_some(())
     });
-    // It goes last, so nothing is left at this moment.
+    // It is deleted last, so nothing is left at this moment.
     assert_eq!(copies(&world), ["north"], "the copy that somebody made of a child has its labels");
     let left = world.kubectl(&[
         "get",

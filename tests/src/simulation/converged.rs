@@ -27,14 +27,15 @@ fn violated<T>(rule: &'static str, message: String) -> Result<T, Violation> {
 }
 
 impl World {
-    /// Ends the faults and restores rights and plugins. What has the names of copies goes.
+    /// Ends the faults and restores rights and plugins. What has the names of copies is removed.
     pub fn calm(&mut self) {
         self.note(|| "CALM".to_owned());
         self.faults.on = false;
         self.cluster.unreadable.clear();
         self.cluster.unwritable.clear();
-        let strangers = self.cluster.list(&config_map()).filter(|found| found["metadata"]["labels"][STRANGER] == "yes");
-        let strangers: Vec<ObjectRef> = strangers.map(super::cluster::reference).collect();
+        let is_strange = |found: &&Value| found["metadata"]["labels"][STRANGER] == "yes";
+        let strangers: Vec<ObjectRef> =
+            self.cluster.list(&config_map()).filter(is_strange).map(super::cluster::reference).collect();
         strangers.iter().for_each(|stranger| self.cluster.remove(stranger));
         for program in [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Spread] {
             let guest = Guest::new(program, 1);

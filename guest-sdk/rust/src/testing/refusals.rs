@@ -117,13 +117,14 @@ fn children(children: &[Child], owns: &[&Owned], primary: &Value) -> Refused {
         let (api_version, kind) = (text(&object, "/apiVersion").to_owned(), text(&object, "/kind").to_owned());
         // A name that the host derives is valid, and as unique as the key.
         let name = object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
-        if let Some(name) = name.as_ref().filter(|name| !is_object_name(name)) {
-            return Err(at(format!("{name:?} is not a name that Kubernetes accepts")));
+        let namespace = namespace_of(&object, primary);
+        if let Some(wrong) = name.iter().chain(&namespace).find(|name| !is_object_name(name)) {
+            return Err(at(format!("{wrong:?} is not a name that Kubernetes accepts")));
         }
         if !keys.insert((api_version.clone(), kind.clone(), key)) {
             return Err(at(format!("the key appears twice for {api_version}/{kind}")));
         }
-        let place = namespace_of(&object, primary).map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let place = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
         if let Some(name) = name
             && !targets.insert((api_version, kind.clone(), place.clone(), name.clone()))
         {

@@ -182,7 +182,11 @@ fn a_child_that_the_host_would_refuse_is_refused_here() {
     for (kind, metadata, why) in [
         ("ConfigMap", "null", "v1/ConfigMap is not among the kinds that the manifest declares under owns"),
         ("Pod", "[]", "metadata is not an object"),
-        ("Pod", r#"{"namespace": "other"}"#, "for children elsewhere write \"namespaces\": \"any\" at v1/Pod under owns"),
+        (
+            "Pod",
+            r#"{"namespace": "other"}"#,
+            "for children elsewhere write \"namespaces\": \"any\" at v1/Pod under owns",
+        ),
         ("Pod", r#"{"name": "Not/A Name"}"#, "\"Not/A Name\" is not a name that Kubernetes accepts"),
         ("Pod", r#"{"finalizers": ["a/b"]}"#, "metadata.finalizers is set"),
         ("Pod", r#"{"ownerReferences": []}"#, "metadata.ownerReferences is set"),

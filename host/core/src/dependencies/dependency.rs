@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::Budget;
-use crate::object::{Kind, Name, Object, ObjectRef, Owner};
+use crate::object::owner::Owner;
+use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::CompiledQuery;
 use crate::store::{Change, Snapshot};

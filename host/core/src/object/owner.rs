@@ -2,14 +2,14 @@
 //! and an annotation mark it. This module writes and reads the marks.
 //!
 //! The annotation names the child itself, so that a copy of an object, which has its labels and annotations, is
-//! nobody's child. The marks say nothing about who wrote them: whoever may write an object may give it away.
+//! nobody's child. The marks say nothing about who wrote them: a user who may write an object may give it away.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::{Kind, Name, Object, ObjectRef};
 
-/// Between the owner and the child; neither kinds nor names have spaces.
+/// Between the owner and the child; neither kinds nor the names of children have spaces.
 const OWNS: &str = " owns ";
 
 /// An owner, and where its children may be.
@@ -44,7 +44,7 @@ pub fn mark(owner: &Object, child: &ObjectRef) -> String {
 
 /// The owner in the annotation of an object: kind, namespace and name. None if the annotation is about another object.
 pub(super) fn read_mark<'a>(mark: &'a str, kind: &Kind, name: &Name) -> Option<((&'a str, &'a str), &'a str, &'a str)> {
-    let (owner, child) = mark.split_once(OWNS)?;
+    let (owner, child) = mark.rsplit_once(OWNS)?;
     if child != subject(kind, &name.namespace, &name.name) {
         return None;
     }

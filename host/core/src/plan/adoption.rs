@@ -11,6 +11,7 @@ use super::prepared::PreparedChild;
 use crate::contract::Handling;
 use crate::json::is_same;
 use crate::object::{Object, ObjectRef};
+use crate::well_known::{HOST, MANAGED_BY_LABEL, PLUGIN};
 use crate::write::{Precondition, WriteOp};
 
 /// An object that has the name of a child and is not one.
@@ -20,7 +21,7 @@ pub struct Taken {
     pub target: ObjectRef,
     /// The key of the child that should have its name.
     pub key: Arc<str>,
-    /// Who has it, "of Deployment a/web"; None for an object without an owner.
+    /// Who has it, "of Deployment web"; None for an object without an owner.
     of: Option<String>,
 }
 
@@ -29,6 +30,7 @@ impl Taken {
     pub fn new(live: &Object, key: Arc<str>) -> Self {
         let of = match &live.controller {
             Some(owner) => Some(format!("of {} {}", owner.kind.kind, owner.name)),
+            None if is_of_host(live) => Some(format!("of {HOST}")),
             None => live.deleting.then(|| "being deleted".to_owned()),
         };
         Self { target: live.reference(), key, of }
@@ -46,7 +48,13 @@ impl fmt::Display for Taken {
 
 /// Whether an object that is not a child may become one.
 pub(super) fn is_free(live: &Object) -> bool {
-    live.controller.is_none() && !live.deleting
+    live.controller.is_none() && !live.deleting && !is_of_host(live)
+}
+
+/// A plugin's bytes, a CRD, the key of the webhooks: who changes these has the host's rights. Former children have the
+/// label too, and a key.
+fn is_of_host(live: &Object) -> bool {
+    live.label(PLUGIN).is_some() || (live.label(MANAGED_BY_LABEL) == Some(HOST) && live.child_key.is_none())
 }
 
 /// The write that makes a free object a child. It applies to the version that was seen alone: another controller may take
@@ -75,12 +83,22 @@ fn is_as_wanted(child: &PreparedChild, live: &Object) -> bool {
 /// Whether a value has all members of another. Lists have the same length, since what to merge depends on the schema.
 fn has(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => {
-            wanted.iter().all(|(name, wanted)| live.get(name).map_or(wanted.is_null(), |live| has(live, wanted)))
-        }
+        (Value::Object(live), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| live.get(name).map_or_else(|| is_nothing(wanted), |live| has(live, wanted))),
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| has(live, wanted))
         }
         _ => is_same(live, wanted),
+    }
+}
+
+/// Whether the API server may leave out a member of this value.
+fn is_nothing(wanted: &Value) -> bool {
+    match wanted {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }

@@ -14,7 +14,8 @@ use crate::availability::is_available;
 use crate::contract::{Handling, Propagation};
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
-use crate::object::{Kind, Object, ObjectRef, Owner};
+use crate::object::owner::Owner;
+use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
 

@@ -207,8 +207,9 @@ fn prepare_child(
     }
     let Parsed { kind, update, tracked, name, namespace, object, hash } = parsed.clone();
     let name = name.unwrap_or_else(|| derived_name(primary, &kind, &child.key));
-    if !is_object_name(&name) {
-        return bad(format!("child {:?}: {name:?} is not a name that Kubernetes accepts", child.key));
+    let names = [Some(&*name), Some(&*namespace).filter(|namespace| !namespace.is_empty())];
+    if let Some(wrong) = names.into_iter().flatten().find(|name| !is_object_name(name)) {
+        return bad(format!("child {:?}: {wrong:?} is not a name that Kubernetes accepts", child.key));
     }
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
     let is_applied = child.handling == Handling::Managed && update.is_in_place();

@@ -13,7 +13,8 @@ use super::field_index::FieldIndex;
 use super::postings::Postings;
 use crate::budget::Budget;
 use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS};
-use crate::object::{Label, Name, Object, Owner, ResourceVersion};
+use crate::object::owner::Owner;
+use crate::object::{Label, Name, Object, ResourceVersion};
 use crate::selector::Selector;
 
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::field_selector::FieldValue;
-use crate::object::Owner;
+use crate::object::owner::Owner;
 use crate::object::tests::Sample;
 use crate::query::Query;
 

@@ -1,7 +1,8 @@
 //! Costs by cache size: a snapshot, and the Pods of one owner, among 100 to 100,000 objects.
 
 use anyhow::Result;
-use mortise_core::object::{Interner, Object, Owner};
+use mortise_core::object::owner::Owner;
+use mortise_core::object::{Interner, Object};
 use mortise_core::store::Store;
 
 use super::plugin::pod;

@@ -79,7 +79,9 @@ impl Reconciler {
                 return;
             }
             // The cache does not show it yet.
-            Ok(Some(_)) if child.as_ref().is_some_and(|child| child.may_share_name) => (WriteErrorClass::Conflict, None),
+            Ok(Some(_)) if child.as_ref().is_some_and(|child| child.may_share_name) => {
+                (WriteErrorClass::Conflict, None)
+            }
             Ok(Some(live)) => {
                 let taken = Taken::new(live, child.map(|child| child.key).unwrap_or_default());
                 let stall = StalledReason::children_exist(&[taken], &controller.spec.primary);

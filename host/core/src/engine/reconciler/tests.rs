@@ -486,7 +486,7 @@ fn q4_a_throttled_plugin_ends_what_it_began_and_waits_and_others_do_not() {
     alone.returns(wants(3));
     throttle(&mut alone);
     alone.settle();
-    let web = crate::object::Owner { uid: "uid-web".into(), namespace: None };
+    let web = crate::object::owner::Owner { uid: "uid-web".into(), namespace: None };
     let of_web = alone.store.snapshot().owned(&kind("ConfigMap"), &web).count();
     assert_eq!(of_web, 3, "its plan was begun");
     alone.change_secret("web");

@@ -48,7 +48,9 @@ fn a_child_that_is_changed_in_place_is_adopted_with_its_fields() {
 
 #[test]
 fn one_that_is_replaced_is_adopted_as_it_is_and_counts_as_current_if_it_has_all_that_is_wanted() {
-    let wanted = adopted("0", &pod("a"));
+    let mut template = pod("a");
+    template["spec"]["nodeSelector"] = json!({}); // The API server drops it.
+    let wanted = adopted("0", &template);
     let mut defaulted = pod("a");
     defaulted["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
     defaulted["spec"]["nodeName"] = json!("n");
@@ -95,6 +97,16 @@ fn x3_what_another_controls_or_what_is_being_deleted_is_not_adopted_and_named() 
         let diff = missing(&adopting(), &wanted, vec![live]).unwrap();
         assert_eq!(shown(&diff), format!("taken ConfigMap default/old ({why})"));
     }
+    for labels in [json!({"mortise.dev/plugin": "true"}), json!({"app.kubernetes.io/managed-by": "mortise"})] {
+        let mut of_host = old(config(json!({})));
+        of_host["metadata"]["labels"] = labels;
+        let diff = missing(&adopting(), &wanted, vec![of_host.clone()]).unwrap();
+        assert_eq!(shown(&diff), "taken ConfigMap default/old (of mortise)");
+    }
+    let mut former = old(config(json!({})));
+    former["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "mortise"});
+    former["metadata"]["annotations"] = json!({"mortise.dev/child": "x"});
+    adoption(adopted("c", &config(json!({}))), former);
     // An owner reference that is no controller's.
     let mut referenced = old(config(json!({})));
     let reference = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}]);

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::allocations::{Count, counted};
-use crate::object::{Interner, Owner};
+use crate::object::Interner;
+use crate::object::owner::Owner;
 
 /// A pod like those of a Deployment: 5.4 KB without managedFields.
 fn pod_text(number: usize) -> String {
