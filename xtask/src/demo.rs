@@ -45,6 +45,7 @@ const DEMOS: &[Demo] = &[
     Demo { plugin: "janitor", run: cookbook::janitor },
     Demo { plugin: "tenancy", run: cookbook::tenancy },
     Demo { plugin: "expose", run: cookbook::expose },
+    Demo { plugin: "replicator", run: cookbook::replicator },
 ];
 
 /// Parses the arguments of `demo`; None when one is unknown.

@@ -103,3 +103,17 @@ pub(super) fn expose(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
     wait_until(cluster, "no Ingress", &["get", "ingresses", "-o", "name"], "")?;
     cluster.kubectl(&["get", "services"])
 }
+
+pub(super) fn replicator(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
+    const COPIES: [&str; 5] = ["get", "configmaps", "--all-namespaces", "--selector", "mortise.dev/owner-uid"];
+    headline("replicator: a ConfigMap in the Namespaces that a selector matches");
+    let crd = "configmapreplicas.replication.mortise.dev";
+    cluster.install(checkout, "replicator", crd, "replicator labelled -> Ready")?;
+    apply(checkout, cluster, "replicator")?;
+    let names = [&COPIES[..], &["-o", "jsonpath={.items[*].metadata.namespace}"]].concat();
+    wait_until(cluster, "the copy", &names, "shop")?;
+    cluster.kubectl(&COPIES)?;
+    headline("Its owner is deleted, after the copy");
+    cluster.kubectl(&["delete", "cmr/company-ca"])?;
+    cluster.kubectl(&COPIES)
+}
