@@ -326,9 +326,8 @@ impl Child {
     ///
     /// #[reconciler(owns("v1/ConfigMap", adopt = true))]
     /// fn reconcile(shelf: &Shelf, cx: &Context) -> Result<Outcome, Failure> {
-    ///     let namespace = shelf.metadata.namespace.as_deref().unwrap_or_default();
-    ///     let of_shelf = Query::<Book>::new().namespace(namespace).selector(format!("shelf={}", shelf.metadata.name));
-    ///     let books = cx.list(&of_shelf)?;
+    ///     let label = format!("shelf={}", shelf.metadata.name);
+    ///     let books = cx.list(&Query::<Book>::new().namespace_of(&shelf.metadata).selector(label))?;
     ///     Ok(Outcome::children(books.iter().map(|book| {
     ///         let wanted = json!({"metadata": {"name": book.name, "labels": {"shelf": shelf.metadata.name}}});
     ///         Child::new(book.name.as_str(), Json::of_kind("v1", "ConfigMap", &wanted)).adopt().or_skip()

@@ -69,7 +69,7 @@ fn reconcile(replica: &ConfigMapReplica, cx: &Context) -> Result<Outcome<ConfigM
         // The copies stay as they are: a source that is replaced is absent for a moment.
         return Ok(Outcome::new().ready(false, "SourceNotFound", format!("there is no ConfigMap {name} to copy")));
     };
-    let selected = cx.list(&Query::<Namespace>::new().selector(namespaces))?;
+    let selected = cx.list(&Query::<Namespace>::new().selector(namespaces.text()?))?;
     // Nothing can be created in a Namespace that is being deleted.
     let is_open = |namespace: &&Namespace| namespace.name != own && namespace.phase != Some("Terminating");
     let wanted: Vec<&str> = selected.iter().filter(is_open).map(|namespace| namespace.name).collect();

@@ -121,8 +121,8 @@ fn shown(diff: &Diff) -> String {
         op => format!("{} {}", op.verb(), op.target()),
     };
     let mut lines: Vec<String> = diff.children.iter().chain(&diff.deletes).map(op).collect();
-    lines.extend(diff.taken.iter().map(|taken| format!("taken {}", taken.target)));
-    lines.extend(diff.skipped.iter().map(|taken| format!("skipped {}", taken.target)));
+    lines.extend(diff.taken.iter().map(|taken| format!("taken {taken}")));
+    lines.extend(diff.skipped.iter().map(|taken| format!("skipped {taken}")));
     if diff.waits {
         lines.push("waits".to_owned());
     }

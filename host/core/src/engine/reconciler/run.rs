@@ -8,9 +8,9 @@ use super::{Reconciler, cost, rejections};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
-use crate::object::{Object, ObjectRef};
+use crate::object::Object;
 use crate::observation::{Observation, ReconcileResult};
-use crate::plan::{self, ActionDiff, Diff, Prepared, Taken};
+use crate::plan::{self, ActionDiff, Diff, Prepared};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
