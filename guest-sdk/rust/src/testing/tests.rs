@@ -21,6 +21,7 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         owns: &[Owned { kind: POD, update: None }],
         reads: &[NODE],
         writes: &[],
+        http: &[],
         finalize: false,
         concurrency: None,
         reconcile,
