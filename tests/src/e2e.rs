@@ -17,6 +17,7 @@ mod eru;
 mod failover;
 mod foo;
 mod hostile;
+mod http;
 mod isolation;
 mod kinds;
 mod lifecycle;

@@ -3,18 +3,21 @@
 //! rules on a cluster.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::contract::{self, GuestFault};
+use mortise_core::http;
 use mortise_core::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
+use mortise_core::manifest::http::HttpRule;
 use mortise_core::manifest::writes::{WriteRule, WriteVerb};
-use mortise_core::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
+use mortise_core::manifest::{ControllerSpec, Manifest, OwnedKind, Predicate, Update};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
-    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Handling, Json, Limits, ObjectKey,
-    Outcome, Owned, Patch, PatchKind, Plugin, Severity, Verb, Write,
+    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Handling, Http, Json, Limits, Method,
+    ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Request, Severity, Verb, Write,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +42,7 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
         owns: const { &[owned("Pod", false), owned("ConfigMap", false), owned(ANYWHERE, true)] },
         reads: const { &[mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" }] },
         writes: WRITES,
+        http: HTTP,
         finalize: true,
         concurrency: None,
         reconcile: |_, _| Ok(OUTCOME.with_borrow(Outcome::clone)),
@@ -53,6 +57,13 @@ const WRITES: &[Write] = &[
     write("apps/v1", "Deployment", &[Verb::Patch, Verb::Delete], &["scale"]),
     write("v1", "Secret", &[Verb::Apply, Verb::Delete], &[]),
     write("example.com/v1", "Team", &[Verb::Patch], &["status"]),
+];
+
+/// The declared origins, one of them twice and in another notation.
+const HTTP: &[Http] = &[
+    Http { origin: "https://api.example.com", methods: &[Method::Get, Method::Post], secrets: &["token"] },
+    Http { origin: "https://API.example.com:443", methods: &[Method::Head], secrets: &[] },
+    Http { origin: "http://[FD00::1]:8080", methods: &[Method::Get], secrets: &[] },
 ];
 
 /// The reconciled kinds: a plugin's own, and one of Kubernetes.
@@ -90,6 +101,14 @@ fn rules() -> Vec<WriteRule> {
     WRITES.iter().map(rule).collect()
 }
 
+/// As the host parses them.
+fn http_rules() -> Arc<[HttpRule]> {
+    let mut manifest: Value = serde_json::from_str(&PLUGIN.manifest()).unwrap();
+    // The host accepts a delete only of a kind that is read.
+    manifest["writes"] = json!([]);
+    Manifest::parse(&manifest.to_string()).unwrap().http
+}
+
 fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply, tracked: false, adopt: false };
     let anywhere = OwnedKind { tracked: true, adopt: true, ..owned(ANYWHERE) };
@@ -100,6 +119,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         owns: vec![owned("Pod"), owned("ConfigMap"), anywhere],
         reads: vec![Kind::new("apps/v1", "Deployment")],
         writes: rules().into(),
+        http: http_rules(),
         finalize: true,
         concurrency: 1,
     }
@@ -172,7 +192,27 @@ fn converted(outcome: &Outcome<Value>) -> contract::Outcome {
         status: outcome.status.as_ref().map(text),
         conditions: outcome.conditions.iter().map(condition).collect(),
         events: outcome.events.iter().map(event).collect(),
+        requests: outcome.requests.iter().map(request).collect(),
         ..contract::Outcome::default()
+    }
+}
+
+fn request(request: &Request) -> http::Request {
+    let secret = |[name, prefix, secret, key]: [&str; 4]| http::SecretHeader {
+        name: name.into(),
+        prefix: prefix.into(),
+        secret: secret.into(),
+        key: key.into(),
+    };
+    let method = http::Method::ALL.into_iter().find(|method| method.as_str() == request.method().as_str());
+    http::Request {
+        method: method.unwrap(),
+        headers: request.headers().map(|(name, value)| (name.into(), value.into())).collect(),
+        secret_headers: request.secret_headers().map(secret).collect(),
+        body: request.content().into(),
+        timeout_ms: request.timeout_ms(),
+        refresh_after_ms: request.refresh_after_ms(),
+        ..http::Request::get(request.key(), request.url())
     }
 }
 
@@ -441,4 +481,97 @@ fn x10_native_tests_have_the_hosts_caps() {
     accepted(&events(MAX_EVENTS));
     refused(&events(MAX_EVENTS + 1), "events: there are 17, the most is 16");
     assert_eq!(mortise_sdk::MAX_CHILDREN, MAX_CHILDREN, "the SDK documents the host's limit");
+}
+
+fn requests(request: Request) -> Outcome<Value> {
+    Outcome::new().request(request)
+}
+
+const URL: &str = "https://api.example.com/zones";
+
+#[test]
+fn native_tests_refuse_what_the_host_refuses_about_requests() {
+    let get = |url: &str| requests(Request::get("zone", url));
+    accepted(&get(URL));
+    accepted(&get("https://API.Example.com:443/zones?name=a%20b"));
+    accepted(&get("http://[fd00:0::1]:8080"));
+    accepted(&requests(Request::new(Method::Head, "zone", URL)));
+    accepted(&requests(Request::post("zone", URL).json(json!({"a": 1})).bearer("token", "key")));
+    accepted(&requests(Request::get("zone", URL).refresh_after(Duration::from_millis(1))));
+    for (url, why) in [
+        ("https://other.example.com/", "GET https://other.example.com is not declared under http"),
+        ("https://api.example.com.evil.org/", "is not declared"),
+        ("https://api.example.com:444/", "GET https://api.example.com:444 is not declared"),
+        ("http://api.example.com/", "GET http://api.example.com is not declared"),
+        ("https://api.example.com@evil.org/", "a URL has no user"),
+        ("https://api.example.com#@evil.org/", "a fragment is not sent"),
+        ("https://api.example.com\\@evil.org/", "a URL has no user"),
+        ("https://api.example.com/a b", "has to be percent-encoded"),
+        ("https://api.example.com/\r\nX: y", "has to be percent-encoded"),
+        ("https://api.example.com:+443/", "is neither a DNS name nor an IP address"),
+        ("https://127.1/", "is neither a DNS name nor an IP address"),
+        ("https://api.example.com:0/", "the port is not within 1 and 65535"),
+        ("//api.example.com/", "neither https:// nor http://"),
+        ("", "neither https:// nor http://"),
+    ] {
+        refused(&get(url), why);
+    }
+    refused(&requests(Request::put("zone", URL)), "PUT https://api.example.com is not declared");
+    refused(&requests(Request::get("", URL)), "a key has 1 to 253 bytes");
+    refused(&get(URL).request(Request::get("zone", URL)), "request \"zone\": the key appears twice");
+    refused(&requests(Request::get("zone", URL).body("a")), "body: GET has none");
+    refused(&requests(Request::post("zone", URL).refresh_after(Duration::from_secs(9))), "POST is not repeated");
+    refused(&requests(Request::get("zone", URL).timeout(Duration::ZERO)), "timeout: 0 ms is not within 1 and 10000");
+    for (name, why) in [
+        ("Host", "headers: Host: the host sets it"),
+        ("Proxy-Authorization", "the host sets it"),
+        ("idempotency-KEY", "the host sets it"),
+        ("a b", "\"a b\" is not the name of a header"),
+        ("", "\"\" is not the name of a header"),
+    ] {
+        refused(&requests(Request::get("zone", URL).header(name, "x")), why);
+        refused(&requests(Request::get("zone", URL).secret_header(name, "", "token", "key")), why);
+    }
+    for value in ["a\r\nHost: b", "\u{e4}", "\0"] {
+        refused(&requests(Request::get("zone", URL).header("X", value)), "a character that is not visible ASCII");
+        refused(&requests(Request::get("zone", URL).secret_header("X", value, "token", "key")), "not visible ASCII");
+    }
+    refused(
+        &requests(Request::get("zone", URL).bearer("other", "key")),
+        "Secret \"other\" is not declared for https://api",
+    );
+    let elsewhere = Request::get("zone", "http://[fd00::1]:8080").bearer("token", "key");
+    refused(&requests(elsewhere), "Secret \"token\" is not declared for http://[fd00::1]:8080");
+    refused(&requests(Request::get("zone", URL).bearer("token", "")), "it names no key of Secret token");
+    let without_namespace = refusal(TEAM, &requests(Request::get("zone", URL).bearer("token", "key")), None);
+    assert!(without_namespace.contains("the object has no namespace"), "{without_namespace}");
+}
+
+#[test]
+fn x10_native_tests_have_the_hosts_bounds_of_requests() {
+    let many = |count: usize| (0..count).fold(Outcome::new(), |all, n| all.request(Request::get(n.to_string(), URL)));
+    accepted(&many(16));
+    refused(&many(17), "requests: there are 17, the most is 16");
+    let url = |bytes: usize| requests(Request::get("zone", format!("{URL}?{}", "x".repeat(bytes - URL.len() - 1))));
+    accepted(&url(4_096));
+    refused(&url(4_097), "it has more than 4096 bytes");
+    let body = |bytes: usize| requests(Request::post("zone", URL).body("x".repeat(bytes)));
+    accepted(&body(256 << 10));
+    refused(&body((256 << 10) + 1), "body: it has 262145 bytes, the most is 262144");
+    let headers = |count: usize| {
+        requests((0..count).fold(Request::get("zone", URL), |request, n| request.header(format!("h{n}"), "x")))
+    };
+    accepted(&headers(32));
+    refused(&headers(33), "headers: there are 33, the most is 32");
+    let long = |bytes: usize| requests(Request::get("zone", URL).header("h", "x".repeat(bytes - 1)));
+    accepted(&long(8 << 10));
+    refused(&long((8 << 10) + 1), "headers: they have 8193 bytes, the most is 8192");
+    let secrets = |count: usize| {
+        requests((0..count).fold(Request::get("zone", URL), |request, _| request.bearer("token", "key")))
+    };
+    accepted(&secrets(4));
+    refused(&secrets(5), "headers: 5 are from Secrets, the most is 4");
+    let timeout = |ms: u64| requests(Request::get("zone", URL).timeout(Duration::from_millis(ms)));
+    accepted(&timeout(10_000));
+    refused(&timeout(10_001), "timeout: 10001 ms is not within 1 and 10000");
 }

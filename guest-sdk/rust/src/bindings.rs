@@ -9,6 +9,7 @@ wit_bindgen::generate!({
     path: "../../wit",
     generate_all,
     generate_unused_types: true,
+    additional_derives: [PartialEq],
     pub_export_macro: true,
     export_macro_name: "export_component",
     default_bindings_module: "mortise_sdk::__private::bindings",

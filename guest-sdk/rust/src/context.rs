@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Failure, ReadError, ScheduleError};
+use crate::http::{Request, RequestFailure, Response};
 use crate::object::{CHILD_KEY_ANNOTATION, ObjectKey, Resource};
 use crate::query::Query;
 use crate::rejection::Rejection;
@@ -270,6 +271,15 @@ impl Context {
     /// ```
     pub fn rejected(&self) -> Vec<Rejection> {
         self.view.rejected()
+    }
+
+    /// The response to a request of the object's earlier outcomes with the same content; None while the host tries, and for
+    /// a request that no outcome contained. It causes another call when a response comes. [`Request`] has an example.
+    ///
+    /// # Errors
+    /// Why there is none, from the third failure in a row on. The host continues to try.
+    pub fn response(&self, request: &Request) -> Result<Option<Response>, RequestFailure> {
+        self.view.response(request).transpose()
     }
 
     /// Milliseconds since 1970, the same for the whole call. The passage of time alone causes no further call; for that

@@ -1,5 +1,6 @@
 //! Conversions between the SDK's types and the contract's, for exported functions. Besides this file only
-//! [`crate::view`], [`crate::log`] and the errors know both, so a new minor version of the contract changes these four.
+//! [`crate::view`], [`crate::log`], `http.rs` and the errors know both, so a new minor version of the contract
+//! changes these five.
 
 use serde_json::Value;
 
@@ -109,6 +110,7 @@ pub(crate) fn contract_outcome(outcome: Outcome<Value>) -> Result<desired::Outco
         conditions: outcome.conditions.into_iter().map(condition).collect(),
         events: outcome.events.into_iter().map(event).collect(),
         requeue_after_ms: outcome.requeue_after.map(|delay| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)),
+        requests: outcome.requests.into_iter().map(crate::http::Request::into_contract).collect::<Result<_, _>>()?,
     })
 }
 

@@ -243,6 +243,14 @@
 //! assert_eq!(cluster.objects("Node")[0]["spec"]["unschedulable"], true);
 //! ```
 //!
+//! # HTTP
+//!
+//! A [`Request`] in an outcome is an HTTP request that the host sends, and [`Context::response`] is its response, in a later
+//! call. So a plugin can keep something outside of the cluster as its objects want it, though a reconcile never waits and
+//! can be replayed. `http("https://api.example.com", "GET", "PUT")` among the arguments of [`macro@reconciler`] declares
+//! where requests may be sent, and an administrator allows them with `mortise run --allow-http`. [`Request`] has an example,
+//! and says when a request is sent and repeated.
+//!
 //! # Admission
 //!
 //! `#[reconciler(admission(mutate = ..., validate = ...))]` names functions that run before the API server stores an
@@ -288,6 +296,7 @@ mod definition;
 mod error;
 mod export;
 mod hash;
+mod http;
 mod json;
 pub mod log;
 mod manifest;
@@ -313,8 +322,9 @@ pub use context::{Context, LatestTick};
 pub use conversion::{IntoVersion, NoStatus, Version, Versioned};
 pub use error::{Failure, ReadError, ScheduleError, ValueError};
 pub use hash::stable_hash;
+pub use http::{FailureClass, Method, Request, RequestFailure, Response};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
+pub use manifest::{Controller, Http, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{CHILD_KEY_ANNOTATION, HasStatus, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};

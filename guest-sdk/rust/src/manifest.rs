@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::conversion::{self, Version};
 use crate::definition::Definition;
 use crate::error::Failure;
+use crate::http::Method;
 use crate::object::{HasStatus, Kind};
 use crate::outcome::Outcome;
 use crate::scan::{self, FromJson};
@@ -40,6 +41,8 @@ pub struct Controller {
     pub reads: &'static [Kind],
     /// What may be written besides children and status, by every controller of the plugin.
     pub writes: &'static [Write],
+    /// Where HTTP requests may be sent, by every controller of the plugin.
+    pub http: &'static [Http],
     /// The host keeps a finalizer on the objects until the plugin has cleaned up.
     pub finalize: bool,
     /// Concurrent calls; None is the host's default.
@@ -150,6 +153,16 @@ impl Verb {
     }
 }
 
+/// An origin that a plugin's HTTP requests may be sent to.
+pub struct Http {
+    /// Scheme, host and port: "https://api.example.com".
+    pub origin: &'static str,
+    /// The methods.
+    pub methods: &'static [Method],
+    /// Names of Secrets whose values headers may carry there.
+    pub secrets: &'static [&'static str],
+}
+
 /// The bounds of one call; None is the host's default.
 pub struct Limits {
     /// Bytes of linear memory; the default is 64 MiB, the most 256 MiB.
@@ -173,6 +186,7 @@ impl Plugin {
         out.close(b']');
         out.list("controllers", self.controllers, Controller::write);
         out.list("writes", self.writes(), Write::write);
+        out.list("http", self.http(), Http::write);
         let admission = self.controllers.iter().filter_map(|each| Some((&each.primary, each.admission.as_ref()?)));
         out.list("admission", admission, |(kind, admission), out| admission.write(kind, out));
         let converting = self.controllers.iter().filter(|controller| !controller.conversion.is_empty());
@@ -191,6 +205,11 @@ impl Plugin {
     /// What its controllers may write besides; the host merges the declarations of one kind.
     pub(crate) fn writes(&self) -> impl Iterator<Item = &'static Write> {
         self.controllers.iter().flat_map(|controller| controller.writes)
+    }
+
+    /// Where its controllers may send HTTP requests; the host merges the declarations of one origin.
+    pub(crate) fn http(&self) -> impl Iterator<Item = &'static Http> {
+        self.controllers.iter().flat_map(|controller| controller.http)
     }
 
     /// Reconciles one object with the controller of its kind.
@@ -296,6 +315,14 @@ impl Write {
     fn write(&self, out: &mut Text) {
         let verbs: Vec<&str> = self.verbs.iter().map(|verb| verb.as_str()).collect();
         self.kind.open(out).texts("verbs", &verbs).texts("subresources", self.subresources).close(b'}');
+    }
+}
+
+impl Http {
+    fn write(&self, out: &mut Text) {
+        let methods: Vec<&str> = self.methods.iter().map(|method| method.as_str()).collect();
+        out.open(b'{').text("origin", self.origin).texts("methods", &methods).texts("secrets", self.secrets);
+        out.close(b'}');
     }
 }
 

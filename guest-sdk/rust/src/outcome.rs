@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::action::Action;
 use crate::conditions::Condition;
 use crate::conversion::NoStatus;
+use crate::http::Request;
 use crate::json::Json;
 use crate::object::{ObjectKey, Resource};
 
@@ -60,6 +61,8 @@ pub struct Outcome<S = NoStatus> {
     pub requeue_after: Option<Duration>,
     /// For an object that is being deleted, of a controller with `finalize = true`: the cleanup is complete.
     pub finalized: bool,
+    /// HTTP requests, at most 16, each declared by `http(...)` of `#[reconciler]`. None with `finalized`.
+    pub requests: Vec<Request>,
     of: PhantomData<fn(S)>,
 }
 
@@ -74,6 +77,7 @@ impl<S> Default for Outcome<S> {
             events: Vec::new(),
             requeue_after: None,
             finalized: false,
+            requests: Vec::new(),
             of: PhantomData,
         }
         .of_status()
@@ -90,6 +94,7 @@ impl<S> Clone for Outcome<S> {
             events: self.events.clone(),
             requeue_after: self.requeue_after,
             finalized: self.finalized,
+            requests: self.requests.clone(),
             of: PhantomData,
         }
     }
@@ -104,6 +109,7 @@ impl<S> PartialEq for Outcome<S> {
             && self.events == other.events
             && self.requeue_after == other.requeue_after
             && self.finalized == other.finalized
+            && self.requests == other.requests
     }
 }
 
@@ -115,8 +121,8 @@ impl<S> Outcome<S> {
 
     /// The same outcome for a kind with another type of status.
     pub(crate) fn of_status<T>(self) -> Outcome<T> {
-        let Self { children, actions, status, conditions, events, requeue_after, finalized, of: _ } = self;
-        Outcome { children, actions, status, conditions, events, requeue_after, finalized, of: PhantomData }
+        let Self { children, actions, status, conditions, events, requeue_after, finalized, requests, of: _ } = self;
+        Outcome { children, actions, status, conditions, events, requeue_after, finalized, requests, of: PhantomData }
     }
 
     /// An outcome with the whole desired set of children. The host deletes owned objects that are not in it.
@@ -177,6 +183,16 @@ impl<S> Outcome<S> {
     #[must_use]
     pub fn action(mut self, action: impl Into<Action>) -> Self {
         self.actions.push(action.into());
+        self
+    }
+
+    /// Adds an HTTP request, which is sent when everything else of the outcome is written. [`Context::response`] reads its
+    /// response in a later call.
+    ///
+    /// [`Context::response`]: crate::Context::response
+    #[must_use]
+    pub fn request(mut self, request: Request) -> Self {
+        self.requests.push(request);
         self
     }
 

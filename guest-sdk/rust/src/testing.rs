@@ -13,5 +13,6 @@ mod cluster;
 mod conversion;
 mod metadata;
 mod refusals;
+mod requests;
 #[cfg(test)]
 mod tests;

@@ -154,6 +154,17 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
             }
         }
     }
+    if !manifest.http.is_empty() {
+        writeln!(text, "\nSends HTTP requests, if the host runs with --allow-http")?;
+        for rule in manifest.http.iter() {
+            let methods: Vec<&str> = rule.methods.iter().map(|method| method.as_str()).collect();
+            write!(text, "  {} to {}", methods.join(", "), rule.origin)?;
+            match rule.secrets.as_slice() {
+                [] => writeln!(text)?,
+                secrets => writeln!(text, ", with values of the Secrets {}", secrets.join(", "))?,
+            }
+        }
+    }
     if !manifest.custom_resources.is_empty() {
         writeln!(text, "\nCustomResourceDefinitions")?;
         for crd in &manifest.custom_resources {

@@ -90,8 +90,16 @@ fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
             rule(&group, &resources, &verbs.into_iter().collect::<Vec<_>>())
         })
         .collect();
-    rules.sort_by_key(|rule| (rule.api_groups.clone(), rule.resources.clone()));
+    rules.extend(sent_secrets(manifest));
+    rules.sort_by_key(|rule| (rule.api_groups.clone(), rule.resources.clone(), rule.resource_names.clone()));
     rules
+}
+
+/// The host reads the Secrets whose values HTTP requests carry, in any namespace, and no others.
+fn sent_secrets(manifest: &Manifest) -> Option<PolicyRule> {
+    let names: BTreeSet<&str> = manifest.http.iter().flat_map(|rule| &rule.secrets).map(|name| &**name).collect();
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    (!names.is_empty()).then(|| PolicyRule { resource_names: Some(names), ..rule("", &["secrets"], &["get"]) })
 }
 
 fn resource(manifest: &Manifest, kind: &Kind) -> String {

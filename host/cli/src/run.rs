@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use mortise_core::engine::WriteBudget;
 use mortise_kube::client::Access;
 use mortise_runtime::config::{
-    self, BindAddress, Config, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl,
+    self, BindAddress, Config, HttpConfig, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl,
 };
 use mortise_runtime::log;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -64,6 +64,16 @@ pub struct RunArgs {
     /// Creates among these
     #[arg(long, value_name = "N", default_value_t = WriteBudget::default().creates_per_minute)]
     plugin_creates_per_minute: u32,
+    /// Send HTTP requests for plugins that declare them, to the origins that they declare: "remote" refuses addresses of
+    /// this machine and its link (loopback, link-local), "local" does not. Without it such plugins are refused
+    #[arg(long, value_name = "ADDRESSES", num_args = 0..=1, require_equals = true, default_missing_value = "remote")]
+    allow_http: Option<Addresses>,
+    /// PEM file with the authorities of these requests' servers [default: those that this machine trusts]
+    #[arg(long, value_name = "FILE", requires = "allow_http")]
+    http_ca: Option<PathBuf>,
+    /// HTTP requests that each plugin may send in a minute; further ones wait
+    #[arg(long, value_name = "N", default_value_t = 600, requires = "allow_http")]
+    plugin_requests_per_minute: u32,
     /// How often the host compares each kind in its cache with a live list, and relists it on a difference; 0 is off
     #[arg(long, value_name = "N", default_value_t = 60)]
     audit_interval_minutes: u64,
@@ -99,6 +109,12 @@ pub struct RunArgs {
     /// Log level: error, warn, info, debug or trace, or per crate such as "info,mortise_kube=debug"
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: log::Level,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Addresses {
+    Remote,
+    Local,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -139,6 +155,11 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
             writes_per_minute: args.plugin_writes_per_minute,
             creates_per_minute: args.plugin_creates_per_minute,
         },
+        http: args.allow_http.map(|addresses| HttpConfig {
+            to_local: addresses == Addresses::Local,
+            authorities: args.http_ca,
+            requests_per_minute: args.plugin_requests_per_minute,
+        }),
         audit_interval_minutes: args.audit_interval_minutes,
         metrics: args.metrics_bind_address,
         probes: args.health_probe_bind_address,

@@ -64,7 +64,7 @@ fn meaning(name: &str) -> &'static str {
         "mortise:host/log" | "wasi:cli/stdout" | "wasi:cli/stderr" => "writes log lines, within bounds",
         "mortise:host/clock" => "reads the time, which is constant during a call",
         "mortise:host/schedule" => "evaluates cron expressions",
-        "mortise:host/objects" | "mortise:plugin/desired" => "types only",
+        "mortise:host/objects" | "mortise:host/http" | "mortise:plugin/desired" => "types only",
         _ if name.starts_with("wasi:clocks/") => "reads the time, which is constant during a call",
         _ if name.starts_with("wasi:random/") => "gets pseudorandom numbers, seeded by the object",
         _ if name.starts_with("wasi:filesystem/") => "has an empty file system",

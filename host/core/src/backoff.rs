@@ -1,4 +1,4 @@
-//! The delay of a key after failures (Q3).
+//! The delay of a key, or of an HTTP request, after failures (Q3).
 
 use crate::digest::spread;
 use crate::write::WriteErrorClass;
@@ -12,6 +12,11 @@ const MAX_MS: u64 = 1_000_000;
 const MAX_UNREACHABLE_MS: u64 = 2_000;
 /// A person grants the missing right and then checks whether it works.
 const MAX_DENIED_MS: u64 = 15_000;
+
+/// A server of somebody else's gets no more than a request a second from an object that it fails.
+const REQUEST_BASE_MS: u64 = 1_000;
+/// Five minutes: a server that is down for long costs nothing, and one that is back is noticed while a person waits.
+const REQUEST_MAX_MS: u64 = 300_000;
 
 /// The cause of a failure, which bounds the delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,8 +54,17 @@ pub fn delay_ms(failures: u32, key: &str, cause: FailureCause) -> u64 {
         FailureCause::Unreachable => MAX_UNREACHABLE_MS,
         FailureCause::Denied => MAX_DENIED_MS,
     };
+    doubled(BASE_MS, longest, failures, key)
+}
+
+/// The delay before try `failures + 1` of an HTTP request.
+pub fn request_delay_ms(failures: u32, key: &str) -> u64 {
+    doubled(REQUEST_BASE_MS, REQUEST_MAX_MS, failures, key)
+}
+
+fn doubled(base_ms: u64, longest_ms: u64, failures: u32, key: &str) -> u64 {
     let exponent = failures.saturating_sub(1).min(32);
-    let delay = BASE_MS.saturating_mul(1 << exponent).min(longest);
+    let delay = base_ms.saturating_mul(1 << exponent).min(longest_ms);
     delay + spread(&[key, &failures.to_string()], delay / 10 + 1)
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::http::Request;
 use crate::object::ObjectRef;
 
 /// The outcome of one reconcile.
@@ -22,6 +23,8 @@ pub struct Outcome {
     pub requeue_after_ms: Option<u32>,
     /// The cleanup of an object that is being deleted is complete.
     pub finalized: bool,
+    /// HTTP requests.
+    pub requests: Vec<Request>,
 }
 
 /// One wanted child.

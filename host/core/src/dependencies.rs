@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use crate::budget::Budget;
+use crate::http::Replied;
 use crate::object::{Kind, Object};
 use crate::rejection::Rejection;
 use crate::store::{Change, Snapshot, Store};
@@ -47,6 +48,8 @@ pub struct Inputs<'a> {
     pub config: &'a str,
     /// What was rejected of the object's outcomes.
     pub rejected: &'a [Rejection],
+    /// The replies to the object's HTTP requests.
+    pub replies: &'a [Replied],
 }
 
 impl Inputs<'_> {
@@ -56,6 +59,7 @@ impl Inputs<'_> {
             Dependency::Now => Some(dependency::hash_of_number(self.now_unix_ms)),
             Dependency::Config => Some(dependency::hash_of(self.config)),
             Dependency::Rejected => Some(dependency::hash_of(self.rejected)),
+            Dependency::Replies => Some(dependency::hash_of(self.replies)),
             Dependency::Get { .. } | Dependency::Owned { .. } => None,
             Dependency::List(_) | Dependency::Keys(_) | Dependency::Count(_) => None,
         }

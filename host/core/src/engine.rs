@@ -4,7 +4,7 @@
 //! Four state machines own all state, and the files in a machine's folder see only its fields:
 //! - `engine/lifecycle.rs`: plugins, from offer to removal, and what they need of the cluster.
 //! - `engine/reconciler.rs`: the keys of serving controllers: wake-ups, work queue, calls, plans, status, finalizers.
-//! - `engine/outbox.rs`: all writes: the claim to lead, budgets, writes in flight, Events.
+//! - `engine/outbox.rs`: all writes and HTTP requests: the claim to lead, budgets, writes in flight, Events.
 //! - the [`Store`]: the cache. The Lifecycle and the Reconciler react to its changes.
 //!
 //! They send each other the messages of `engine/message.rs`; `step` delivers them until none is left.
@@ -49,6 +49,8 @@ pub struct Config {
     pub leader_election: bool,
     /// The write budget of each plugin.
     pub write_budget: WriteBudget,
+    /// HTTP requests that each plugin may send in a minute; None: plugins that declare any are refused.
+    pub http_requests_per_minute: Option<u32>,
     /// How often each kind is audited; 0 disables audits.
     pub audit_interval_ms: u64,
 }
@@ -80,8 +82,12 @@ impl Engine {
         Self {
             now: Now::default(),
             store: Store::default(),
-            lifecycle: Lifecycle::new(config.namespace, config.audit_interval_ms),
-            reconciler: Reconciler::new(config.call_slots),
+            lifecycle: Lifecycle::new(
+                config.namespace,
+                config.audit_interval_ms,
+                config.http_requests_per_minute.is_some(),
+            ),
+            reconciler: Reconciler::new(config.call_slots, config.http_requests_per_minute.unwrap_or_default()),
             outbox: Outbox::new(config.instance, config.leader_election, config.write_budget),
             messages: VecDeque::new(),
             draining: false,
@@ -104,6 +110,7 @@ impl Engine {
         self.with(effects, |machines, cx| machines.lifecycle.run_audits(cx));
         self.deliver(effects);
         self.with(effects, |machines, cx| machines.reconciler.run_queue(cx));
+        self.with(effects, |machines, cx| machines.reconciler.run_requests(cx));
         self.deliver(effects);
         self.store.build_indexes();
         self.set_wake(effects);
@@ -163,6 +170,7 @@ impl Engine {
             }
             Event::CallDone(id, done) => reconciler.on_call_done(id, done, cx),
             Event::LiveRead(target, result) => reconciler.on_live_read(&target, &result, cx),
+            Event::HttpDone(id, sent) => reconciler.on_http_done(id, sent, cx),
             Event::Audit(kind, response) => lifecycle.on_audit(&kind, response, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
             Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),

@@ -11,12 +11,13 @@ use crate::component::{Compiled, Offer};
 use crate::conversion::ConversionBackend;
 use crate::crd::CrdError;
 use crate::digest::Digest;
+use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
 use crate::watch::WatchEvent;
 use crate::webhook::Endpoint;
-use crate::write::{Write, WriteError, WriteId, Written};
+use crate::write::{Cause, Write, WriteError, WriteId, Written};
 
 /// The engine's input.
 #[derive(Debug)]
@@ -85,6 +86,8 @@ pub enum Event {
     Wrote(WriteId, Result<Written, WriteError>),
     /// The result of [`Effect::ReadLive`]; None when the object does not exist.
     LiveRead(ObjectRef, Result<Option<Arc<Object>>, WriteError>),
+    /// The result of [`Effect::Http`].
+    HttpDone(HttpId, Sent),
     /// A part of the result of [`Effect::Audit`].
     Audit(Kind, audit::Response),
     /// This host's claim has changed. Only sent with leader election.
@@ -96,6 +99,19 @@ pub enum Event {
     Tick,
     /// Finish what is in flight and begin nothing new.
     Shutdown,
+}
+
+/// A request to be sent now.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sending {
+    /// Returned with the result.
+    pub id: HttpId,
+    /// The reconcile that it belongs to.
+    pub cause: Cause,
+    /// The request.
+    pub request: Arc<OutgoingRequest>,
+    /// The last moment of the monotonic clock at which it may be sent (X7); None: no limit.
+    pub not_after_ms: Option<u64>,
 }
 
 /// The engine's output.
@@ -143,6 +159,8 @@ pub enum Effect {
     Call(Box<Call>),
     /// Send a write; answered by [`Event::Wrote`].
     Write(Box<Write>),
+    /// Send an HTTP request of a plugin; answered by [`Event::HttpDone`].
+    Http(Box<Sending>),
     /// Read one object from the API server; answered by [`Event::LiveRead`].
     ReadLive(ObjectRef),
     /// List names and versions of all objects of a kind live, instead of any other list; answered by [`Event::Audit`].

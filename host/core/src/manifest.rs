@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use self::controller::RawController;
-use self::place::{RawKind, refuse, within};
+use self::http::HttpRule;
+use self::place::{RawKind, at_most, refuse, within};
 use self::writes::WriteRule;
 use crate::limits::{
     CallLimits, MAX_ADMISSION, MAX_CONTROLLERS, MAX_CUSTOM_RESOURCES, MAX_DEADLINE_MS, MAX_KINDS, MAX_MANIFEST_BYTES,
@@ -28,6 +29,7 @@ mod admission;
 mod controller;
 mod conversion;
 mod custom_resource;
+pub mod http;
 mod owned;
 mod place;
 mod predicate;
@@ -47,6 +49,8 @@ pub struct Manifest {
     pub controllers: Vec<ControllerSpec>,
     /// What the plugin may write besides children and status.
     pub writes: Arc<[WriteRule]>,
+    /// Where its HTTP requests may be sent.
+    pub http: Arc<[HttpRule]>,
     /// Kinds with admission webhooks of the plugin.
     pub admission: Vec<AdmissionSpec>,
     /// CRDs whose objects the plugin converts between versions.
@@ -78,6 +82,8 @@ struct RawManifest {
     #[serde(default)]
     writes: Vec<writes::RawWrite>,
     #[serde(default)]
+    http: Vec<http::RawHttp>,
+    #[serde(default)]
     admission: Vec<admission::Raw>,
     #[serde(default)]
     conversion: Vec<RawKind>,
@@ -90,13 +96,6 @@ struct RawManifest {
 struct RawLimits {
     memory_bytes: Option<u64>,
     deadline_ms: Option<u64>,
-}
-
-fn at_most(what: &str, count: usize, most: usize) -> Result<(), Refusal> {
-    if count <= most {
-        return Ok(());
-    }
-    refuse(format!("{what}: there are {count}, one plugin may have {most}; make several plugins of it"))
 }
 
 impl Manifest {
@@ -125,9 +124,10 @@ impl Manifest {
         let custom_resources: Vec<CustomResource> =
             crds.map(|(index, body)| custom_resource::parse(index, body.get())).collect::<Result<_, _>>()?;
         let writes: Arc<[WriteRule]> = writes::parse(raw.writes)?.into();
+        let http: Arc<[HttpRule]> = http::parse(raw.http)?.into();
         let controllers = raw.controllers.into_iter().enumerate();
-        let controllers: Vec<ControllerSpec> =
-            controllers.map(|(index, raw)| controller::parse(index, raw, &writes)).collect::<Result<_, _>>()?;
+        let parsed = controllers.map(|(index, raw)| controller::parse(index, raw, &writes, &http));
+        let controllers: Vec<ControllerSpec> = parsed.collect::<Result<_, _>>()?;
         let kinds: BTreeSet<_> = controllers.iter().flat_map(ControllerSpec::readable).collect();
         at_most("controllers: kinds that they reconcile, own and read", kinds.len(), MAX_KINDS)?;
         writes::check_views(&writes, |kind| controllers.iter().any(|controller| controller.readable().contains(kind)))?;
@@ -146,6 +146,7 @@ impl Manifest {
             custom_resources,
             controllers,
             writes,
+            http,
             admission,
             conversion,
             limits: limits(&raw.limits)?,

@@ -20,6 +20,7 @@ mod fault;
 mod metadata;
 mod prepare;
 mod prepared;
+mod requests;
 mod rollout;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::budget::Budget;
 use crate::dependencies::dependency::{self, ResultHash, UNFINISHED};
 use crate::dependencies::recorder::Recorder;
 use crate::dependencies::{Dependencies, Dependency};
+use crate::http::{Replied, Reply, Request};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
@@ -77,6 +78,7 @@ pub struct View {
     now_unix_ms: u64,
     config: Arc<str>,
     rejected: Arc<[Rejection]>,
+    replies: Arc<[Replied]>,
     reads: Recorder,
 }
 
@@ -90,13 +92,20 @@ impl View {
         config: Arc<str>,
     ) -> Self {
         let reads = Recorder::new(&primary);
-        Self { snapshot, primary, access, now_unix_ms, config, rejected: Arc::default(), reads }
+        let (rejected, replies) = Default::default();
+        Self { snapshot, primary, access, now_unix_ms, config, rejected, replies, reads }
     }
 
     /// The view of an object of whose outcomes this was rejected.
     #[must_use]
     pub fn with_rejected(self, rejected: Arc<[Rejection]>) -> Self {
         Self { rejected, ..self }
+    }
+
+    /// The view of an object whose HTTP requests have these replies.
+    #[must_use]
+    pub fn with_replies(self, replies: Arc<[Replied]>) -> Self {
+        Self { replies, ..self }
     }
 
     /// The reconciled object as passed to the call.
@@ -212,6 +221,16 @@ impl View {
     pub fn rejected(&mut self) -> Arc<[Rejection]> {
         self.reads.record(Dependency::Rejected, dependency::hash_of(&*self.rejected), &self.snapshot, 1);
         Arc::clone(&self.rejected)
+    }
+
+    /// The reply to an HTTP request with the same content. Reading it makes all replies an input of the call.
+    pub fn response(&mut self, request: &Request) -> Option<Arc<Reply>> {
+        self.reads.record(Dependency::Replies, dependency::hash_of(&*self.replies), &self.snapshot, 1);
+        if self.replies.is_empty() {
+            return None;
+        }
+        let fingerprint = request.fingerprint();
+        self.replies.iter().find(|known| known.fingerprint == fingerprint).map(|known| Arc::clone(&known.reply))
     }
 
     /// The reads of the call, with a hash of each result.

@@ -19,6 +19,7 @@ mod page;
 mod retry;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod traffic;
 pub mod watch;
 pub mod webhook;

@@ -35,6 +35,8 @@ pub struct Config {
     pub workers: NonZeroUsize,
     /// The budget of each plugin.
     pub write_budget: WriteBudget,
+    /// HTTP requests of plugins; None: a plugin that declares any is refused.
+    pub http: Option<HttpConfig>,
     /// How often each kind in the cache is compared with a live list; 0: never.
     pub audit_interval_minutes: u64,
     /// None: this is the only host.
@@ -53,6 +55,17 @@ pub fn workers(requested: Option<NonZeroUsize>) -> NonZeroUsize {
     let cores = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let fewest = NonZeroUsize::new(MIN_WORKERS).unwrap_or(NonZeroUsize::MIN);
     requested.unwrap_or_else(|| cores().saturating_add(1)).max(fewest)
+}
+
+/// What HTTP requests plugins may send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpConfig {
+    /// Also to addresses of this machine and its link.
+    pub to_local: bool,
+    /// A PEM file with the authorities that servers' certificates are checked with. None: those of this machine.
+    pub authorities: Option<PathBuf>,
+    /// The budget of each plugin.
+    pub requests_per_minute: u32,
 }
 
 /// The address and the certificate of the webhook server.

@@ -2,7 +2,7 @@
 //! server, and counts and logs observations. Every result comes back as an input of the event loop.
 //!
 //! Nothing here waits: writes and live reads wait for their permits in tasks of their own. The engine bounds what is in
-//! flight: one call for each key, as many calls as it has slots, and its plans' writes.
+//! flight: one call for each key, as many calls as it has slots, its plans' writes, and HTTP requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use mortise_core::call::{Call, CallDone, Conclusion};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
-use mortise_core::event::{Effect, Event};
+use mortise_core::event::{Effect, Event, Sending};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::write::Write;
@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use crate::components::Components;
+use crate::http_client::HttpClient;
 use crate::input::Input;
 use crate::log::{self, Observations};
 use crate::metrics::Metrics;
@@ -43,6 +44,7 @@ pub(crate) struct Performer {
     pub(crate) audit: Option<AbortHandle>,
     pub(crate) observations: Observations,
     pub(crate) webhooks: Webhooks,
+    pub(crate) http: HttpClient,
 }
 
 impl Performer {
@@ -75,6 +77,7 @@ impl Performer {
             Effect::ServeConversion { plugin, backend: None } => self.webhooks.end_conversion(&plugin),
             Effect::Call(call) => return self.prepare(call),
             Effect::Write(write) => self.write(write),
+            Effect::Http(sending) => self.request(sending),
             Effect::ReadLive(target) => self.read_live(target),
             Effect::Audit(kind) => self.audit(kind),
             Effect::Observe(observation) => self.observe(&observation),
@@ -132,6 +135,16 @@ impl Performer {
             Event::Wrote(write.id, result)
         };
         self.send("a write", task.instrument(span));
+    }
+
+    fn request(&self, sending: Box<Sending>) {
+        let (client, api, metrics) = (self.http.clone(), self.api.clone(), Arc::clone(&self.metrics));
+        self.send("an HTTP request", async move {
+            let sent = client.send(&sending, &api).await;
+            metrics.requested(&sending.cause.controller, &sent);
+            log::requested(&sending, &sent);
+            Event::HttpDone(sending.id, sent)
+        });
     }
 
     fn read_live(&self, target: ObjectRef) {

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use mortise_core::engine::{self, Engine};
 use mortise_core::event::Event;
 use mortise_kube::client::{Access, ApiServer};
+use mortise_kube::tls;
 use mortise_wasm::engine::Pooling;
 use mortise_wasm::workers::{JobDone, Workers};
 use tokio::runtime::{Builder, Handle};
@@ -19,11 +20,12 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::components::Components;
-use crate::config::Config;
+use crate::config::{Config, HttpConfig};
 use crate::effects::Performer;
 use crate::election::Election;
 use crate::event_loop::{EventLoop, INPUTS};
 use crate::http::{Scrape, probe, scrape};
+use crate::http_client::HttpClient;
 use crate::input::Input;
 use crate::loader::Loader;
 use crate::log::throttle::Throttle;
@@ -85,6 +87,7 @@ async fn host(config: Config) -> anyhow::Result<()> {
         call_slots: config.workers.get() * CALLS_PER_WORKER,
         leader_election: config.leader_election.is_some(),
         write_budget: config.write_budget,
+        http_requests_per_minute: config.http.as_ref().map(|http| http.requests_per_minute),
         audit_interval_ms: config.audit_interval_minutes.saturating_mul(60_000),
     });
     let offers = Offers::new(&sources::of(&config));
@@ -176,7 +179,22 @@ fn performer(
         audit: None,
         observations: Observations::default(),
         webhooks: Webhooks::default(),
+        http: http_client(config.http.as_ref())?,
     })
+}
+
+/// A machine that trusts no authority may still send requests without TLS.
+fn http_client(config: Option<&HttpConfig>) -> anyhow::Result<HttpClient> {
+    let Some(config) = config else { return Ok(HttpClient::new(Err("the host sends no requests".to_owned()), false)) };
+    let tls = match &config.authorities {
+        Some(file) => {
+            let unusable = || format!("cannot use {}, which --http-ca names", file.display());
+            let pem = std::fs::read(file).with_context(unusable)?;
+            Ok(tls::client_config(Some(&pem)).with_context(unusable)?)
+        }
+        None => tls::client_config(None).map_err(|error| format!("{:#}", anyhow::Error::from(error))),
+    };
+    Ok(HttpClient::new(tls, config.to_local))
 }
 
 fn registrar(config: &Config, performer: &Performer) -> Registrar {

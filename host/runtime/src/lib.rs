@@ -11,6 +11,7 @@ mod election;
 mod event_loop;
 mod host;
 mod http;
+mod http_client;
 mod input;
 pub mod loader;
 pub mod log;

@@ -13,6 +13,8 @@ use std::time::Instant;
 use anyhow::Context;
 use mortise_core::contract::GuestFault;
 use mortise_core::digest::Digest;
+use mortise_core::event::Sending;
+use mortise_core::http::Sent;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::write::{Cause, Write, WriteErrorClass};
@@ -95,6 +97,19 @@ pub(crate) fn called(done: &JobDone) {
 pub(crate) fn span_of(write: &Write) -> Span {
     let cause = write.cause.as_ref().filter(|_| tracing::enabled!(tracing::Level::DEBUG));
     cause.map_or_else(Span::none, span)
+}
+
+/// Logs an HTTP request by its key, its origin and its status. Headers, paths and bodies may be confidential.
+pub(crate) fn requested(sending: &Sending, sent: &Sent) {
+    let (request, object) = (&sending.request, &sending.cause.object);
+    let (key, origin, method) = (&request.key, &request.origin, request.method.as_str());
+    match sent {
+        Sent::Response(response) => debug!(%object, %key, method, %origin, status = response.status, "HTTP request"),
+        Sent::Failed(failure) => {
+            info!(%object, %key, method, %origin, class = failure.class.as_str(), "an HTTP request failed: {}", failure.message);
+        }
+        Sent::NotSent => debug!(%object, %key, method, %origin, "an HTTP request was not sent: this host may not now"),
+    }
 }
 
 fn span(Cause { controller, object, digest }: &Cause) -> Span {

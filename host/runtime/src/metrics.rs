@@ -12,6 +12,7 @@ use mortise_core::admission::review::Answer;
 use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::GuestFault;
 use mortise_core::conversion::review::Failure;
+use mortise_core::http::Sent;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::Kind;
 use mortise_core::observation::{Observation, ReconcileResult};
@@ -22,7 +23,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
 
 use self::families::{
-    CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, KindLabels, LeaseLabels, PluginLabels,
+    CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, HttpLabels, KindLabels, LeaseLabels, PluginLabels,
     QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, WebhookCodeLabels, WebhookLabels,
     WriteLabels,
 };
@@ -235,6 +236,16 @@ impl Metrics {
             result: result.map_or_else(|error| write_reason(error.class), |()| "ok"),
         };
         self.families.writes.of(&labels).inc();
+    }
+
+    /// Counts an HTTP request by its status, or by why it has none.
+    pub(crate) fn requested(&self, controller: &Arc<str>, sent: &Sent) {
+        let code = match sent {
+            Sent::Response(response) => response.status.to_string(),
+            Sent::Failed(failure) => failure.class.as_str().to_owned(),
+            Sent::NotSent => "not_sent".to_owned(),
+        };
+        self.families.http_requests.of(&HttpLabels { controller: controller.clone(), code }).inc();
     }
 
     pub(crate) fn compiled(&self, compile_ms: u64, cached: bool) {

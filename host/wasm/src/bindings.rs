@@ -6,9 +6,10 @@ use mortise_core::contract;
 use mortise_core::field_selector::FieldValue;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
-use mortise_core::{rejection, view};
+use mortise_core::{http, rejection, view};
 
 use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Query as GuestQuery, Rejection};
+use self::mortise::host::http::{FailureClass, Header, Method, Request, RequestFailure, Response, SecretHeader};
 use self::mortise::host::objects::ObjectKey;
 use self::mortise::plugin::desired;
 
@@ -87,6 +88,59 @@ impl From<view::AccessError> for AccessError {
             view::AccessError::TooLarge(limit) => Self::TooLarge(limit),
             view::AccessError::Invalid(message) => Self::Invalid(message),
         }
+    }
+}
+
+impl From<Request> for http::Request {
+    fn from(request: Request) -> Self {
+        let secret = |SecretHeader { name, prefix, secret, key }: SecretHeader| http::SecretHeader {
+            name: name.into(),
+            prefix: prefix.into(),
+            secret: secret.into(),
+            key: key.into(),
+        };
+        Self {
+            key: request.key.into(),
+            method: match request.method {
+                Method::Get => http::Method::Get,
+                Method::Head => http::Method::Head,
+                Method::Post => http::Method::Post,
+                Method::Put => http::Method::Put,
+                Method::Patch => http::Method::Patch,
+                Method::Delete => http::Method::Delete,
+            },
+            url: request.url.into(),
+            headers: request.headers.into_iter().map(|Header { name, value }| (name.into(), value.into())).collect(),
+            secret_headers: request.secret_headers.into_iter().map(secret).collect(),
+            body: request.body.into(),
+            timeout_ms: request.timeout_ms,
+            refresh_after_ms: request.refresh_after_ms,
+        }
+    }
+}
+
+/// What a guest reads of a reply.
+pub(crate) fn reply(reply: &http::Reply) -> Result<Response, RequestFailure> {
+    let received_at = reply.received_unix_ms;
+    let header = |(name, value): &http::Header| Header { name: name.to_string(), value: value.to_string() };
+    match &reply.result {
+        Ok(http::Response { status, headers, body }) => {
+            let (headers, body) = (headers.iter().map(header).collect(), body.to_vec());
+            Ok(Response { status: *status, headers, body, received_at })
+        }
+        Err(http::Failure { class, message }) => Err(RequestFailure {
+            class: match class {
+                http::FailureClass::Timeout => FailureClass::Timeout,
+                http::FailureClass::Connect => FailureClass::Connect,
+                http::FailureClass::Tls => FailureClass::Tls,
+                http::FailureClass::Address => FailureClass::Address,
+                http::FailureClass::Secret => FailureClass::Secret,
+                http::FailureClass::TooLarge => FailureClass::TooLarge,
+                http::FailureClass::Protocol => FailureClass::Protocol,
+            },
+            message: message.to_string(),
+            received_at,
+        }),
     }
 }
 

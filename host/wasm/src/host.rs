@@ -4,13 +4,14 @@
 use mortise_core::object::{Kind, ObjectRef};
 use wasmtime::component::{HasSelf, Linker, Resource};
 
-use crate::bindings::Snapshot;
 use crate::bindings::mortise::host::cluster::{
     AccessError, FieldValue, Host as ClusterHost, HostSnapshot, Query, Rejection,
 };
+use crate::bindings::mortise::host::http::{Host as HttpHost, Request, RequestFailure, Response};
 use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
-use crate::bindings::mortise::host::{clock, cluster, config, log, objects, schedule};
+use crate::bindings::mortise::host::{clock, cluster, config, http, log, objects, schedule};
 use crate::bindings::mortise::plugin::desired;
+use crate::bindings::{Snapshot, reply};
 use crate::log::LogLevel;
 use crate::state::{CallState, Inputs};
 
@@ -20,6 +21,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
         state
     }
     objects::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
+    http::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     cluster::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     clock::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
     schedule::add_to_linker::<_, HasSelf<CallState>>(linker, same)?;
@@ -43,7 +45,17 @@ fn texts(query: &Query) -> impl Iterator<Item = &str> {
         .chain(query.fields.iter().map(String::as_str))
 }
 
+/// Everything in a request whose length the guest chooses.
+fn parts(request: &Request) -> impl Iterator<Item = &[u8]> {
+    let headers = request.headers.iter().flat_map(|header| [&header.name, &header.value]);
+    let secrets = request.secret_headers.iter();
+    let secrets = secrets.flat_map(|header| [&header.name, &header.prefix, &header.secret, &header.key]);
+    let texts = [&request.key, &request.url].into_iter().chain(headers).chain(secrets);
+    texts.map(String::as_bytes).chain([&*request.body])
+}
+
 impl ObjectsHost for CallState {}
+impl HttpHost for CallState {}
 impl desired::Host for CallState {}
 impl ClusterHost for CallState {}
 
@@ -92,7 +104,16 @@ impl HostSnapshot for CallState {
     }
 
     fn rejected(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<Vec<Rejection>> {
-        Ok(self.query(&handle, [])?.rejected().iter().map(Rejection::from).collect())
+        Ok(self.query(&handle, [""; 0])?.rejected().iter().map(Rejection::from).collect())
+    }
+
+    fn response(
+        &mut self,
+        handle: Resource<Snapshot>,
+        request: Request,
+    ) -> wasmtime::Result<Option<Result<Response, RequestFailure>>> {
+        let view = self.query(&handle, parts(&request))?;
+        Ok(view.response(&request.into()).map(|found| reply(&found)))
     }
 
     fn drop(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<()> {

@@ -13,6 +13,7 @@ use wasmtime::component::{ComponentExportIndex, ComponentType, Instance, Instanc
 use wasmtime::error::Context as _;
 
 use crate::bindings::Snapshot;
+use crate::bindings::mortise::host::http::Request;
 use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure, Handling};
 use crate::state::CallState;
 
@@ -30,6 +31,7 @@ struct Outcome {
     #[component(name = "requeue-after-ms")]
     requeue_after_ms: Option<u32>,
     finalized: bool,
+    requests: Vec<Request>,
 }
 
 /// `desired.child`.
@@ -102,6 +104,7 @@ impl From<Outcome> for contract::Outcome {
             events: into_all(outcome.events),
             requeue_after_ms: outcome.requeue_after_ms,
             finalized: outcome.finalized,
+            requests: into_all(outcome.requests),
         }
     }
 }

@@ -29,8 +29,9 @@ const RECONCILER: &str = "mortise:plugin/reconciler";
 /// The version of the contract that this host implements, in any patch version.
 const CONTRACT: &str = "0.2";
 /// Interfaces that the host provides in any patch version of [`CONTRACT`].
-const HOST_INTERFACES: [&str; 7] = [
+const HOST_INTERFACES: [&str; 8] = [
     "mortise:host/objects",
+    "mortise:host/http",
     "mortise:host/cluster",
     "mortise:host/clock",
     "mortise:host/schedule",

@@ -104,13 +104,13 @@ impl CallState {
     }
 
     /// The view behind a handle, for a query of these strings, which count.
-    pub(crate) fn query<'t>(
+    pub(crate) fn query(
         &mut self,
         handle: &Resource<Snapshot>,
-        texts: impl IntoIterator<Item = &'t str>,
+        texts: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> wasmtime::Result<&mut View> {
         self.count()?;
-        self.query_bytes += texts.into_iter().map(|text| text.len() as u64 + TEXT_BYTES).sum::<u64>();
+        self.query_bytes += texts.into_iter().map(|text| text.as_ref().len() as u64 + TEXT_BYTES).sum::<u64>();
         if self.query_bytes > self.max_query_bytes {
             return Err(QueriesTooLarge { limit: self.max_query_bytes }.into());
         }

@@ -87,6 +87,7 @@ impl World {
                 self.send(*write, line);
             }
             Effect::ReadLive(target) => self.read_live(target),
+            Effect::Http(sending) => unreachable!("no plugin of the model sends requests: {sending:?}"),
             Effect::Audit(kind) => self.audit(&kind),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
             Effect::Observe(observation) => self.observe(observation),

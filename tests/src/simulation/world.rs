@@ -518,6 +518,7 @@ fn new_engine(audit_interval_ms: u64) -> Engine {
         call_slots: CALL_SLOTS,
         leader_election: false,
         write_budget: WriteBudget::default(),
+        http_requests_per_minute: None,
         audit_interval_ms,
     })
 }

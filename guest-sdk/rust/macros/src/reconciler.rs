@@ -14,8 +14,19 @@ use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
 
 /// Arguments of a controller.
-const ARGUMENTS: [&str; 10] =
-    ["owns", "reads", "writes", "finalize", "labels", "annotation", "admission", "conversion", "concurrency", "kind"];
+const ARGUMENTS: [&str; 11] = [
+    "owns",
+    "reads",
+    "writes",
+    "http",
+    "finalize",
+    "labels",
+    "annotation",
+    "admission",
+    "conversion",
+    "concurrency",
+    "kind",
+];
 /// The names in the attribute and the variants of `mortise_sdk::Update`.
 const UPDATES: [(&str, &str); 4] =
     [("apply", "Apply"), ("recreate", "Recreate"), (ROLLING, "RollingRecreate"), ("on_delete", "OnDelete")];
@@ -26,11 +37,16 @@ const ANY: &str = "any";
 const VERBS: [(&str, &str); 4] = [("apply", "Apply"), ("patch", "Patch"), ("delete", "Delete"), ("evict", "Evict")];
 
 /// How to write the arguments that newcomers write as `owns = "v1/Pod"`.
-const LISTS: [(&str, &str); 3] = [
+const LISTS: [(&str, &str); 4] = [
     ("owns", "owns(\"v1/Pod\")"),
     ("reads", "reads(\"v1/Node\")"),
     ("writes", "writes(\"apps/v1/Deployment\", \"patch\")"),
+    ("http", "http(\"https://api.example.com\", \"GET\")"),
 ];
+
+/// The names in the attribute and the variants of `mortise_sdk::Method`.
+const METHODS: [(&str, &str); 6] =
+    [("GET", "Get"), ("HEAD", "Head"), ("POST", "Post"), ("PUT", "Put"), ("PATCH", "Patch"), ("DELETE", "Delete")];
 
 /// The host's bound of concurrent calls of one controller.
 const MAX_CONCURRENCY: u32 = 256;
@@ -43,6 +59,7 @@ struct Arguments {
     owns: Vec<TokenStream>,
     reads: Vec<KindName>,
     writes: Vec<TokenStream>,
+    http: Vec<TokenStream>,
     finalize: Option<bool>,
     labels: Option<LitStr>,
     annotations: Vec<TokenStream>,
@@ -144,6 +161,7 @@ impl Arguments {
                 self.reads.extend(kinds);
             }
             "writes" => self.writes.push(list(name, input, written)?),
+            "http" => self.http.push(list(name, input, requested)?),
             "finalize" => set(&mut self.finalize, name, flag(name, input)?)?,
             "labels" => set(&mut self.labels, name, text(name, input)?)?,
             "annotation" => {
@@ -165,8 +183,8 @@ impl Arguments {
 
     /// The function and, beside it, a type of its name with the controller as a constant.
     fn into_controller(self, function: &ItemFn) -> Result<TokenStream> {
-        let Self { owns, reads, writes, finalize, labels, annotations, admission, conversion, concurrency, kind } =
-            self;
+        let Self { owns, reads, writes, http, finalize, labels, .. } = self;
+        let Self { annotations, admission, conversion, concurrency, kind, .. } = self;
         let admission = option(admission);
         let labels = labels.map(|labels| labels.value()).unwrap_or_default();
         let primary = primary(function)?;
@@ -201,6 +219,7 @@ impl Arguments {
                     owns: &[#(#owns),*],
                     reads: &[#(#reads),*],
                     writes: &[#(#writes),*],
+                    http: &[#(#http),*],
                     finalize: #finalize,
                     concurrency: #concurrency,
                     reconcile: |object, cx| ::mortise_sdk::__private::#run(object, cx, #call),
@@ -284,4 +303,35 @@ fn written(input: ParseStream<'_>) -> Result<TokenStream> {
         return Err(Error::new(input.span(), message));
     }
     Ok(quote!(::mortise_sdk::Write { kind: #kind, verbs: &[#(#verbs),*], subresources: &[#(#subresources),*] }))
+}
+
+/// `"https://api.example.com", "GET", secret = "token"`: an origin, methods, and Secrets that may be sent there.
+fn requested(input: ParseStream<'_>) -> Result<TokenStream> {
+    let origin: LitStr = input.parse()?;
+    let value = origin.value();
+    let authority = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
+    if authority.is_none_or(|rest| rest.is_empty() || rest.contains(['/', '?', '#', '@', '*'])) {
+        let message = "name a scheme and an exact host, and no path: http(\"https://api.example.com\", \"GET\")";
+        return Err(Error::new(origin.span(), message));
+    }
+    let (mut methods, mut secrets) = (Vec::new(), Vec::<LitStr>::new());
+    while !input.is_empty() {
+        input.parse::<Token![,]>()?;
+        if input.is_empty() {
+            break;
+        }
+        if !input.peek(LitStr) {
+            read(input, &["secret"], |name, input| {
+                secrets.push(text(name, input)?);
+                Ok(())
+            })?;
+            break;
+        }
+        let method = variant(&input.parse()?, "a method", &METHODS)?;
+        methods.push(quote!(::mortise_sdk::Method::#method));
+    }
+    if methods.is_empty() {
+        return Err(Error::new(origin.span(), "name a method: http(\"https://api.example.com\", \"GET\")"));
+    }
+    Ok(quote!(::mortise_sdk::Http { origin: #origin, methods: &[#(#methods),*], secrets: &[#(#secrets),*] }))
 }

@@ -50,7 +50,9 @@ fn the_error_for_an_unknown_argument_lists_the_known_ones() {
     assert!(unknown.starts_with("unknown argument `grup`; it is one of: group, version, kind, status"), "{unknown}");
     let unknown = reconciler_error(quote!(own("v1/Pod")), good());
     assert!(
-        unknown.starts_with("unknown argument `own`; it is one of: owns, reads, writes, finalize, labels, annotation"),
+        unknown.starts_with(
+            "unknown argument `own`; it is one of: owns, reads, writes, http, finalize, labels, annotation"
+        ),
         "{unknown}"
     );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
@@ -132,6 +134,24 @@ fn writes_takes_a_kind_and_verbs() {
     assert!(reconciler_error(quote!(writes("Node", "patch")), good()).contains("names no kind"));
     let unknown = reconciler_error(quote!(writes("v1/Node", "patch", subresources = "x")), good());
     assert_eq!(unknown, "unknown argument `subresources`; it is one of: subresource");
+}
+
+#[test]
+fn http_takes_an_origin_and_methods() {
+    let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
+    let all = text(quote!(
+        http("https://a.example", "GET", "PUT", secret = "a", secret = "b"),
+        http("http://[::1]:1", "HEAD",)
+    ));
+    assert!(all.contains("methods : & [:: mortise_sdk :: Method :: Get , :: mortise_sdk :: Method :: Put]"), "{all}");
+    assert!(all.contains("secrets : & [\"a\" , \"b\"]") && all.contains("Method :: Head"), "{all}");
+    for wrong in ["a.example", "https://", "https://a/b", "https://a?b", "https://u@a", "https://*.a"] {
+        let error = reconciler_error(quote!(http(#wrong, "GET")), good());
+        assert!(error.starts_with("name a scheme and an exact host"), "{wrong}: {error}");
+    }
+    let methods = "a method is one of: GET, HEAD, POST, PUT, PATCH, DELETE";
+    assert_eq!(reconciler_error(quote!(http("https://a", "get")), good()), methods);
+    assert!(reconciler_error(quote!(http("https://a")), good()).starts_with("name a method: http("));
 }
 
 #[test]
@@ -241,7 +261,7 @@ fn controller_and_plugin_take_their_own_arguments() {
     let error = controller_error(quote!(limits(deadline_ms = 5)));
     assert_eq!(
         error,
-        "unknown argument `limits`; it is one of: owns, reads, writes, finalize, labels, annotation, admission, \
+        "unknown argument `limits`; it is one of: owns, reads, writes, http, finalize, labels, annotation, admission, \
          conversion, concurrency, kind"
     );
 

@@ -10,7 +10,7 @@ use super::metadata::{
 };
 use crate::action::{Action, Apply, Delete, Patch, PatchKind};
 use crate::json::Json;
-use crate::manifest::{Verb, Write};
+use crate::manifest::{Http, Verb, Write};
 use crate::object::{Kind, ObjectKey};
 use crate::view::native::tree::{identity, key_of};
 
@@ -23,6 +23,8 @@ const PATCHABLE: [&str; 2] = ["labels", "annotations"];
 pub(super) struct Allowed<'a> {
     pub writes: &'a [&'a Write],
     pub readable: &'a [Kind],
+    /// Where HTTP requests may be sent.
+    pub http: &'a [&'a Http],
     /// The kind of the reconciled object.
     pub primary: &'a Kind,
     /// Whether the controller declares `finalize`.

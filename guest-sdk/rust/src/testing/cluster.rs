@@ -1,5 +1,7 @@
 //! The cluster of a native test: its objects, its clock, and the calls of the plugin.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -8,7 +10,8 @@ use super::refusals;
 use crate::conditions::ConditionStatus;
 use crate::context::Context;
 use crate::error::Failure;
-use crate::manifest::{Controller, Owned, Plugin, Predicate, Write};
+use crate::http::{RequestFailure, Response};
+use crate::manifest::{Controller, Http, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
 use crate::outcome::{Child, Handling, Outcome};
 use crate::rejection::Rejection;
@@ -61,12 +64,14 @@ pub struct Cluster {
     config: Value,
     now_unix_ms: u64,
     rejected: Vec<Rejection>,
+    replies: BTreeMap<String, Result<Response, RequestFailure>>,
 }
 
 impl Cluster {
     /// An empty cluster for a plugin: the `PLUGIN` that `#[reconciler]` defines. The time is 0, the configuration `{}`.
     pub fn of(plugin: &'static Plugin) -> Self {
-        Self { plugin, objects: Vec::new(), config: json!({}), now_unix_ms: 0, rejected: Vec::new() }
+        let (objects, rejected, replies) = Default::default();
+        Self { plugin, objects, config: json!({}), now_unix_ms: 0, rejected, replies }
     }
 
     /// Sets the time.
@@ -84,6 +89,13 @@ impl Cluster {
     /// Sets what was rejected of earlier outcomes, which [`Context::rejected`] returns.
     pub fn set_rejected(&mut self, rejected: Vec<Rejection>) -> &mut Self {
         self.rejected = rejected;
+        self
+    }
+
+    /// Sets what [`Context::response`] returns for a request with this key, whatever its content: a response, or why
+    /// there is none.
+    pub fn respond(&mut self, key: impl Into<String>, reply: Result<Response, RequestFailure>) -> &mut Self {
+        self.replies.insert(key.into(), reply);
         self
     }
 
@@ -178,14 +190,16 @@ impl Cluster {
             objects: self.objects.clone(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
+            replies: self.replies.clone(),
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view, self.inputs()))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
         let readable = self.readable_kinds(&object);
         if let Some(controller) = self.controllers(&object).next() {
             let writes: Vec<&Write> = self.plugin.writes().collect();
+            let http: Vec<&Http> = self.plugin.http().collect();
             let (primary, finalize) = (&controller.primary, controller.finalize);
-            let allowed = Allowed { writes: &writes, readable: &readable, primary, finalize };
+            let allowed = Allowed { writes: &writes, readable: &readable, http: &http, primary, finalize };
             refusals::check(&outcome, &owns, &allowed, &object)?;
         }
         crate::export::contract_outcome(outcome.clone())?;

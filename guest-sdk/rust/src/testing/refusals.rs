@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::actions::{self, Allowed};
 use super::metadata::{MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, shown, whole_metadata};
+use super::requests;
 use crate::action::Action;
 use crate::conditions::Condition;
 use crate::error::Failure;
@@ -61,7 +62,8 @@ pub(super) fn check(
         .and_then(|()| actions::check(&outcome.actions, allowed, &named_children(outcome, primary)))
         .and_then(|()| outcome.status.as_ref().map_or(Ok(()), status))
         .and_then(|()| conditions(&outcome.conditions))
-        .and_then(|()| events(&outcome.events, allowed.readable));
+        .and_then(|()| events(&outcome.events, allowed.readable))
+        .and_then(|()| requests::check(&outcome.requests, allowed.http, primary));
     checked.map_err(|why| Failure::terminal(format!("the host would refuse this outcome: {why}")))
 }
 
@@ -78,7 +80,8 @@ fn output_bytes(outcome: &Outcome<Value>) -> Refused {
         Action::Patch(patch) => json(&patch.body),
         Action::Delete(_) | Action::Evict(_) => 0,
     });
-    let bytes = children.chain(actions).chain(conditions).chain(events).sum::<usize>()
+    let requests = outcome.requests.iter().map(|request| request.url().len() + request.content().len());
+    let bytes = children.chain(actions).chain(conditions).chain(events).chain(requests).sum::<usize>()
         + outcome.status.as_ref().map_or(0, json);
     match bytes {
         ..=MAX_OUTPUT_BYTES => Ok(()),
@@ -140,6 +143,9 @@ fn finalized(outcome: &Outcome<Value>, allowed: &Allowed<'_>, primary: &Value) -
     }
     if outcome.finalized && primary["metadata"]["deletionTimestamp"].is_null() {
         return Err("finalized: the object is not being deleted".to_owned());
+    }
+    if outcome.finalized && !outcome.requests.is_empty() {
+        return Err("finalized: nobody reads the responses of its requests; return it when they are there".to_owned());
     }
     Ok(())
 }

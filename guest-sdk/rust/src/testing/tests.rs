@@ -21,6 +21,7 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         owns: &[Owned { kind: POD, update: None, tracked: false, adopt: false }],
         reads: &[NODE],
         writes: &[],
+        http: &[],
         finalize: false,
         concurrency: None,
         reconcile,

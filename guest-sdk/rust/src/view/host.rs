@@ -1,7 +1,8 @@
 //! Inputs on wasm32: calls of the host, in the contract's types.
 
-use crate::bindings::mortise::host::{clock, cluster, config, objects, schedule};
+use crate::bindings::mortise::host::{clock, cluster, config, http, objects, schedule};
 use crate::error::ReadError;
+use crate::http::{Request, RequestFailure, Response};
 use crate::object::ObjectKey;
 use crate::query::{FieldValue, Query};
 use crate::rejection::Rejection;
@@ -37,6 +38,19 @@ impl View {
             Rejection { target: target.into(), child, reason, message }
         };
         self.0.rejected().into_iter().map(rejection).collect()
+    }
+
+    pub(crate) fn response(&self, request: &Request) -> Option<Result<Response, RequestFailure>> {
+        let header = |http::Header { name, value }| (name, value);
+        Some(match self.0.response(request.contract())? {
+            Ok(http::Response { status, headers, body, received_at }) => {
+                let headers = headers.into_iter().map(header).collect();
+                Ok(Response { status, headers, body, received_unix_ms: received_at })
+            }
+            Err(http::RequestFailure { class, message, received_at }) => {
+                Err(RequestFailure { class: class.into(), message, received_unix_ms: received_at })
+            }
+        })
     }
 }
 

@@ -1,10 +1,13 @@
 //! Inputs of native tests: what a test wrote down, read under the host's rules (declared kinds only, projected fields,
 //! label and field selectors, the same order).
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use self::tree::{identity, is_controlled_by, key_of, text};
 use crate::error::ReadError;
+use crate::http::{Request, RequestFailure, Response};
 use crate::object::{Kind, ObjectKey};
 use crate::query::Query;
 use crate::rejection::Rejection;
@@ -24,6 +27,7 @@ pub(crate) struct View {
     pub(crate) objects: Vec<Value>,
     pub(crate) owner_uid: String,
     pub(crate) rejected: Vec<Rejection>,
+    pub(crate) replies: BTreeMap<String, Result<Response, RequestFailure>>,
 }
 
 impl View {
@@ -102,6 +106,11 @@ impl View {
 
     pub(crate) fn rejected(&self) -> Vec<Rejection> {
         self.rejected.clone()
+    }
+
+    /// A test knows its requests by their keys.
+    pub(crate) fn response(&self, request: &Request) -> Option<Result<Response, RequestFailure>> {
+        self.replies.get(request.key()).cloned()
     }
 }
 

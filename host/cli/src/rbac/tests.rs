@@ -88,3 +88,19 @@ fn resources_of_kubernetes_own_kinds_have_their_plurals() {
         assert_eq!(resource(&manifest, &Kind::new("v1", kind)), name, "the resource of {kind}");
     }
 }
+
+#[test]
+fn secrets_that_requests_carry_may_be_read_by_name_and_no_others() {
+    let mut manifest: Value = serde_json::from_str(PODSET).unwrap();
+    manifest["controllers"][0]["reads"] = json!([]);
+    manifest["http"] = json!([
+        {"origin": "https://a.example", "methods": ["GET"], "secrets": ["b-token", "a-token"]},
+        {"origin": "https://b.example", "methods": ["GET"], "secrets": ["a-token"]},
+    ]);
+    let role = serde_json::to_value(plugin("podset", &Manifest::parse(&manifest.to_string()).unwrap())).unwrap();
+    let of_secrets: Vec<&Value> =
+        role["rules"].as_array().unwrap().iter().filter(|rule| rule["resources"] == json!(["secrets"])).collect();
+    let expected =
+        json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a-token", "b-token"], "verbs": ["get"]});
+    assert_eq!(of_secrets, [&expected]);
+}

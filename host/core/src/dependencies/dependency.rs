@@ -47,6 +47,8 @@ pub enum Dependency {
     Config,
     /// What was rejected of the object's outcomes.
     Rejected,
+    /// The replies to the object's HTTP requests.
+    Replies,
 }
 
 impl Dependency {
@@ -56,7 +58,7 @@ impl Dependency {
             Self::Get { target, .. } => Some(&target.kind),
             Self::Owned { kind, .. } => Some(kind),
             Self::List(query) | Self::Keys(query) | Self::Count(query) => Some(&query.kind),
-            Self::Now | Self::Config | Self::Rejected => None,
+            Self::Now | Self::Config | Self::Rejected | Self::Replies => None,
         }
     }
 
@@ -71,7 +73,7 @@ impl Dependency {
                 of_text(&owner.uid) + owner.namespace.as_deref().map_or(0, of_text) + fields.bytes()
             }
             Self::List(query) | Self::Keys(query) | Self::Count(query) => query.bytes(),
-            Self::Now | Self::Config | Self::Rejected => 0,
+            Self::Now | Self::Config | Self::Rejected | Self::Replies => 0,
         };
         size_of::<(SharedDependency, u64)>() + below
     }
@@ -103,7 +105,7 @@ impl Dependency {
                 let count = snapshot.select_within(query, budget).count();
                 return (!budget.is_overdrawn()).then(|| hash_of_number(count as u64));
             }
-            Self::Now | Self::Config | Self::Rejected => return None,
+            Self::Now | Self::Config | Self::Rejected | Self::Replies => return None,
         }
         (!budget.is_overdrawn()).then(|| result.hash())
     }
@@ -126,7 +128,7 @@ impl Dependency {
             Self::Keys(query) | Self::Count(query) => {
                 differs(change, |object| query.matches_within(object, budget), |_| Some(ABSENT))
             }
-            Self::Now | Self::Config | Self::Rejected => Some(false),
+            Self::Now | Self::Config | Self::Rejected | Self::Replies => Some(false),
         };
         differs.unwrap_or(true)
     }

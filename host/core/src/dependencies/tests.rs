@@ -46,7 +46,7 @@ fn read(snapshot: &Snapshot, reads: impl FnOnce(&mut View)) -> Dependencies {
 
 fn holds(reads: &Dependencies, snapshot: &Snapshot) -> bool {
     reads.holds(
-        &Inputs { snapshot, primary: &primary(), now_unix_ms: 5, config: "{}", rejected: &[] },
+        &Inputs { snapshot, primary: &primary(), now_unix_ms: 5, config: "{}", rejected: &[], replies: &[] },
         &Budget::unlimited(),
     )
 }
@@ -221,8 +221,14 @@ fn w2_a_call_holds_until_the_reconciled_object_differs_in_more_than_its_version(
     let snapshot = snapshot(&[]);
     let set = read(&snapshot, |_| ());
     let with = |primary: &Object| {
-        let inputs =
-            Inputs { snapshot: &snapshot, primary, now_unix_ms: 9, config: "changed, but never read", rejected: &[] };
+        let inputs = Inputs {
+            snapshot: &snapshot,
+            primary,
+            now_unix_ms: 9,
+            config: "changed, but never read",
+            rejected: &[],
+            replies: &[],
+        };
         set.holds(&inputs, &Budget::unlimited())
     };
     assert!(with(&Sample::new("Set", "shop", "web").uid("77").version(50).build()));
@@ -234,7 +240,8 @@ fn w2_a_set_that_contains_the_time_stops_holding_when_time_moves() {
     let snapshot = snapshot(&[]);
     let set = read(&snapshot, |view| _ = view.now_unix_ms());
     let at = |now_unix_ms| {
-        let inputs = Inputs { snapshot: &snapshot, primary: &primary(), now_unix_ms, config: "{}", rejected: &[] };
+        let inputs =
+            Inputs { snapshot: &snapshot, primary: &primary(), now_unix_ms, config: "{}", rejected: &[], replies: &[] };
         set.holds(&inputs, &Budget::unlimited())
     };
     assert!(at(5));

@@ -41,7 +41,8 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
         | Dependency::Owned { .. }
         | Dependency::Now
         | Dependency::Config
-        | Dependency::Rejected => None,
+        | Dependency::Rejected
+        | Dependency::Replies => None,
     };
     let requirements = query.into_iter().flat_map(|query| query.field_selector.requirements());
     let namespace = query.and_then(|query| query.namespace());
@@ -61,6 +62,6 @@ pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
                 (None, None) => IndexKey::Kind,
             }
         }
-        Dependency::Now | Dependency::Config | Dependency::Rejected => IndexKey::Kind,
+        Dependency::Now | Dependency::Config | Dependency::Rejected | Dependency::Replies => IndexKey::Kind,
     }
 }

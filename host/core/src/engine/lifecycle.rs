@@ -51,6 +51,8 @@ use timers::{Timer, Timers};
 pub(super) struct Lifecycle {
     /// The namespace of its plugins, which distinguishes this host from the cluster's other hosts.
     namespace: Arc<str>,
+    /// Plugins may send HTTP requests.
+    allows_http: bool,
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
@@ -74,9 +76,10 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub fn new(namespace: Arc<str>, audit_interval_ms: u64) -> Self {
+    pub fn new(namespace: Arc<str>, audit_interval_ms: u64, allows_http: bool) -> Self {
         Self {
             namespace,
+            allows_http,
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::component::Version;
 use crate::dependency_index::FieldChange;
+use crate::event::Sending;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Object};
@@ -74,6 +75,8 @@ pub(super) enum ToReconciler {
 pub(super) enum ToOutbox {
     /// One write.
     Send(Box<Outgoing>),
+    /// One HTTP request.
+    Request(Box<Sending>),
     /// An Event about an object, subject to the rate limit of Events (X10).
     Record { plugin: Option<Arc<str>>, about: Arc<Object>, record: EventRecord },
     /// A CustomResourceDefinition.

@@ -1,4 +1,4 @@
-//! The Outbox sends all writes. It owns this host's claim to lead (X7), the writes in flight, the write budgets (Q4)
+//! The Outbox sends all writes, and HTTP requests. It owns this host's claim to lead (X7), the writes in flight, the write budgets (Q4)
 //! and the recent Events (X10). It does not know plugins' states or keys' plans: it sends each result to the owner of
 //! the write.
 //!
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use self::budget::{Budgets, Debt};
 use super::context::Context;
 use super::message::{Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
-use crate::event::Effect;
+use crate::event::{Effect, Sending};
 use crate::kube_event::EventLog;
 use crate::lease::Claim;
 use crate::map::Map;
@@ -59,6 +59,10 @@ impl Outbox {
                 if let Some(op) = self.events.record(cx.now, plugin.as_deref(), &about, record) {
                     self.send(Outgoing { plugin, cause: None, op, owner: Owner::Nobody }, cx);
                 }
+            }
+            ToOutbox::Request(sending) => {
+                let not_after_ms = self.claim.not_after_ms();
+                cx.effects.push(Effect::Http(Box::new(Sending { not_after_ms, ..*sending })));
             }
             ToOutbox::Register { plugin, crd, body } => {
                 let not_after_ms = self.claim.not_after_ms();

@@ -18,6 +18,7 @@ use crate::workqueue::{ControllerId, Key, WorkQueue};
 mod controller;
 mod cost;
 mod dispatch;
+mod exchanges;
 mod faults;
 mod finalizers;
 mod kept_calls;
@@ -26,6 +27,7 @@ mod keys;
 mod live_reads;
 mod plugin_counts;
 mod rejections;
+mod requests;
 mod run;
 mod status;
 mod turn;
@@ -33,6 +35,7 @@ mod wake;
 mod writes;
 
 use controller::Controller;
+use exchanges::Exchanges;
 use faults::PluginFaults;
 use key::CallInFlight;
 use keys::Keys;
@@ -65,13 +68,14 @@ pub(super) struct Reconciler {
     waiting: BTreeMap<ObjectRef, BTreeSet<Key>>,
     live_reads: BTreeMap<ObjectRef, LiveRead>,
     faults: BTreeMap<Arc<str>, PluginFaults>,
+    exchanges: Exchanges,
     /// Plugins that are over their write budget, and until when their keys wait.
     throttled: BTreeMap<Arc<str>, u64>,
 }
 
 impl Reconciler {
-    pub fn new(call_slots: usize) -> Self {
-        Self { call_slots, ..Self::default() }
+    pub fn new(call_slots: usize, http_requests_per_minute: u32) -> Self {
+        Self { call_slots, exchanges: Exchanges::new(http_requests_per_minute), ..Self::default() }
     }
 
     pub fn take(&mut self, message: ToReconciler, cx: &mut Context<'_>) {
@@ -89,9 +93,11 @@ impl Reconciler {
         }
     }
 
-    /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots.
+    /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots, or an
+    /// HTTP request.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms).min()
+        let of_keys = self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
+        of_keys.chain(self.exchanges.next_due_ms()).min()
     }
 
     /// The depth of the work queue, per controller label.

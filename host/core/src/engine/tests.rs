@@ -32,6 +32,7 @@ mod conversion;
 mod fairness;
 mod finalizers;
 mod host_crd;
+mod http;
 mod leading;
 mod names;
 mod orphans;
@@ -198,6 +199,7 @@ fn config() -> Config {
         call_slots: 1,
         leader_election: false,
         write_budget: WriteBudget::default(),
+        http_requests_per_minute: None,
         audit_interval_ms: 0,
     }
 }
@@ -374,6 +376,7 @@ impl Host {
                 if self.slow_guests { self.results.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target),
+            Effect::Http(sending) => panic!("no plugin of these tests sends requests: {sending:?}"),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::http::HttpRule;
 use super::owned::{self, OwnedKind, RawOwned};
 use super::place::{RawKind, kind_at, within};
 use super::predicate::{Predicate, RawSelection};
@@ -35,6 +36,8 @@ pub struct ControllerSpec {
     pub reads: Vec<Kind>,
     /// The other writes that the plugin declares; the same for all of its controllers.
     pub writes: Arc<[WriteRule]>,
+    /// Where HTTP requests may be sent; the same for all controllers of the plugin.
+    pub http: Arc<[HttpRule]>,
     /// The plugin cleans up before its objects are deleted. See [`Self::has_finalizer`].
     pub finalize: bool,
     /// Calls that may run at once.
@@ -102,7 +105,12 @@ pub(super) struct RawController {
     concurrency: Option<u32>,
 }
 
-pub(super) fn parse(index: usize, raw: RawController, writes: &Arc<[WriteRule]>) -> Result<ControllerSpec, Refusal> {
+pub(super) fn parse(
+    index: usize,
+    raw: RawController,
+    writes: &Arc<[WriteRule]>,
+    http: &Arc<[HttpRule]>,
+) -> Result<ControllerSpec, Refusal> {
     let place = format!("controllers[{index}]");
     let primary = kind_at(&format!("{place}.for"), &raw.r#for.api_version, &raw.r#for.kind)?;
     if let Some(why) = not_for_reconciling(&primary) {
@@ -119,6 +127,6 @@ pub(super) fn parse(index: usize, raw: RawController, writes: &Arc<[WriteRule]>)
     let concurrency = raw.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
     let concurrency = within(&format!("{place}.concurrency"), concurrency, MAX_CONCURRENCY)?;
     let builtin = is_builtin_group(primary.group());
-    let (writes, finalize) = (Arc::clone(writes), raw.finalize);
-    Ok(ControllerSpec { primary, builtin, selection, owns, reads, writes, finalize, concurrency })
+    let (writes, http, finalize) = (Arc::clone(writes), Arc::clone(http), raw.finalize);
+    Ok(ControllerSpec { primary, builtin, selection, owns, reads, writes, http, finalize, concurrency })
 }

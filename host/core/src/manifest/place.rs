@@ -18,6 +18,13 @@ pub(super) fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new("InvalidManifest", format!("the manifest is not valid: {}", message.into())))
 }
 
+pub(super) fn at_most(what: &str, count: usize, most: usize) -> Result<(), Refusal> {
+    if count <= most {
+        return Ok(());
+    }
+    refuse(format!("{what}: there are {count}, one plugin may have {most}; make several plugins of it"))
+}
+
 /// The value, if it is from 1 to `most`.
 pub(super) fn within<T: Copy + PartialOrd + Display + From<u8>>(place: &str, value: T, most: T) -> Result<T, Refusal> {
     if (T::from(1)..=most).contains(&value) {

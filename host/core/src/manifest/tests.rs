@@ -402,3 +402,35 @@ fn x10_a_manifest_has_a_bounded_number_of_controllers_kinds_and_crds() {
     let refusal = refusal(&crds(MAX_CUSTOM_RESOURCES + 1));
     assert!(refusal.message.contains("customResources: there are 65, one plugin may have 64"), "{}", refusal.message);
 }
+
+#[test]
+fn http_names_origins_methods_and_secrets() {
+    let http = json!([
+        {"origin": "https://api.example.com", "methods": ["POST", "GET"], "secrets": ["token"]},
+        {"origin": "https://API.example.com:443", "methods": ["GET"], "secrets": ["another", "token"]},
+        {"origin": "http://10.0.0.1:8080", "methods": ["HEAD"]},
+    ]);
+    let parsed = Manifest::parse(&with("/http", http).to_string()).unwrap();
+    let text = |rule: &HttpRule| {
+        let methods: Vec<&str> = rule.methods.iter().map(|method| method.as_str()).collect();
+        format!("{} {} {}", rule.origin, methods.join(","), rule.secrets.join(","))
+    };
+    let rules: Vec<String> = parsed.http.iter().map(text).collect();
+    assert_eq!(rules, ["https://api.example.com GET,POST another,token", "http://10.0.0.1:8080 HEAD "]);
+    assert_eq!(parsed.controllers[0].http, parsed.http);
+    let entry = |origin: &str, methods: &[&str], secrets: &[&str]| json!([{"origin": origin, "methods": methods, "secrets": secrets}]);
+    let many: Vec<Value> = (0..33).map(|n| json!({"origin": format!("https://h{n}"), "methods": ["GET"]})).collect();
+    let names: Vec<String> = (0..17).map(|n| format!("s{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    invalid([
+        ("/http", entry("api.example.com", &["GET"], &[]), "http[0].origin: \"api.example.com\" is not such as"),
+        ("/http", entry("https://*.example.com", &["GET"], &[]), "neither a DNS name nor an IP address"),
+        ("/http", entry("https://a/path", &["GET"], &[]), "an origin ends with the host or the port"),
+        ("/http", entry("https://a", &[], &[]), "http[0].methods: there is none"),
+        ("/http", entry("https://a", &["get"], &[]), "\"get\" is none of GET, HEAD, POST, PUT, PATCH and DELETE"),
+        ("/http", entry("https://a", &["GET"], &["../a"]), "http[0].secrets: \"../a\" is not the name of a Secret"),
+        ("/http", entry("https://a", &["GET"], &names), "http[0].secrets: there are 17, the most is 16"),
+        ("/http", entry("http://a", &["GET"], &["a"]), "http://a is not encrypted, so it gets no Secrets"),
+        ("/http", many.into(), "http: there are 33, one plugin may have 32"),
+    ]);
+}

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
 use super::prepared::{Body, Prepared, PreparedChild};
-use super::{actions, body, exact, metadata};
+use super::{actions, body, exact, metadata, requests};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Handling, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
@@ -42,6 +42,9 @@ pub fn prepare(
     if outcome.finalized && !primary.deleting {
         return bad("finalized: the object is not being deleted");
     }
+    if outcome.finalized && !outcome.requests.is_empty() {
+        return bad("finalized: nobody reads the responses of its requests; return it when they are there");
+    }
     if spec.builtin && (outcome.status.is_some() || !outcome.conditions.is_empty()) {
         let field = if outcome.status.is_some() { "status" } else { "conditions" };
         return bad(format!(
@@ -63,6 +66,7 @@ pub fn prepare(
         conditions: prepare_conditions(&outcome.conditions)?,
         events: prepare_events(spec, &outcome.events)?,
         requeue_after_ms: outcome.requeue_after_ms.map(|ms| u64::from(ms).clamp(MIN_REQUEUE_MS, MAX_REQUEUE_MS)),
+        requests: requests::prepare(spec, primary, &outcome.requests)?,
     })
 }
 

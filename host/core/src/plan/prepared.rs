@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::contract::{Condition, GuestEvent, Handling, PatchKind, Propagation};
 use crate::digest::fingerprint;
+use crate::http::OutgoingRequest;
 use crate::manifest::Update;
 use crate::object::ObjectRef;
 
@@ -29,6 +30,8 @@ pub struct Prepared {
     pub requeue_after_ms: Option<u64>,
     /// The cleanup is complete, so the finalizer can be removed.
     pub finalized: bool,
+    /// HTTP requests; shared with the exchanges and their effects.
+    pub requests: Vec<Arc<OutgoingRequest>>,
 }
 
 impl Prepared {
@@ -63,7 +66,9 @@ impl Prepared {
         let actions = self.actions.iter().map(|each| size_of_val(each) + action(each));
         let conditions = self.conditions.iter().map(|each| size_of_val(each) + each.message.len());
         let events = self.events.iter().map(|each| size_of_val(each) + each.message.len());
-        size_of_val(self) + self.status_bytes + children.chain(actions).chain(conditions).chain(events).sum::<usize>()
+        let requests = self.requests.iter().map(|request| request.bytes());
+        let lists = children.chain(actions).chain(conditions).chain(events).chain(requests);
+        size_of_val(self) + self.status_bytes + lists.sum::<usize>()
     }
 }
 

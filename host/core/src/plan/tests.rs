@@ -58,6 +58,7 @@ fn spec() -> ControllerSpec {
             rule("example.com/v1", "Thing", &[WriteVerb::Patch], &[]),
         ]
         .into(),
+        http: [].into(),
         finalize: false,
         concurrency: 1,
     }

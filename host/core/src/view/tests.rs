@@ -268,8 +268,14 @@ fn every_read_is_recorded_once_and_holds_while_its_inputs_are_unchanged() {
     let reads = view.into_dependencies();
     assert_eq!(reads.iter().len(), 8);
     let snapshot = store.snapshot();
-    let inputs =
-        Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 1_000, config: r#"{"a":1}"#, rejected: &[] };
+    let inputs = Inputs {
+        snapshot: &snapshot,
+        primary: &primary,
+        now_unix_ms: 1_000,
+        config: r#"{"a":1}"#,
+        rejected: &[],
+        replies: &[],
+    };
     assert!(reads.holds(&inputs, &Budget::unlimited()));
     assert!(!reads.holds(&Inputs { now_unix_ms: 1_001, ..inputs }, &Budget::unlimited()));
     assert!(!reads.holds(&Inputs { config: "{}", ..inputs }, &Budget::unlimited()));
@@ -282,6 +288,7 @@ fn a_read_that_was_too_large_never_holds() {
     view.list(&Query::all(pods())).unwrap_err();
     let primary = view.primary().clone();
     let snapshot = store.snapshot();
-    let inputs = Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "", rejected: &[] };
+    let inputs =
+        Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "", rejected: &[], replies: &[] };
     assert!(!view.into_dependencies().holds(&inputs, &Budget::unlimited()));
 }

@@ -22,6 +22,7 @@ use super::{Event, EventLoop, INPUTS, Input, LOOK_FOR_UNUSED, Phase, clock, inte
 use crate::components::Components;
 use crate::effects::Performer;
 use crate::http::{Scrape, probe, scrape};
+use crate::http_client::HttpClient;
 use crate::input::{Source, SourceInput};
 use crate::loader::Loader;
 use crate::log::Observations;
@@ -69,6 +70,7 @@ async fn at_rest() -> (Host, EventLoop) {
         audit: None,
         observations: Observations::default(),
         webhooks: Webhooks::default(),
+        http: HttpClient::new(Err("no test needs it".to_owned()), false),
     };
     let engine = Engine::new(engine::Config {
         instance: "test".into(),
@@ -76,6 +78,7 @@ async fn at_rest() -> (Host, EventLoop) {
         call_slots: 2,
         leader_election: false,
         write_budget: WriteBudget::default(),
+        http_requests_per_minute: None,
         audit_interval_ms: 0,
     });
     let (stop, stopped) = oneshot::channel();

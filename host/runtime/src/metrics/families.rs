@@ -49,6 +49,8 @@ labels! {
     RequestLabels { code: String, method: String, host: String }
     /// client-go's label: the Lease's name.
     LeaseLabels { name: Arc<str> }
+    /// The status, or the class of a failure.
+    HttpLabels { controller: Arc<str>, code: String }
     CallLabels { controller: Arc<str>, result: &'static str }
     FaultLabels { controller: Arc<str>, reason: &'static str }
     PluginLabels { plugin: Arc<str> }
@@ -100,6 +102,7 @@ pub(super) struct Families {
     pub(super) cache: Cache,
     pub(super) watch_failures: Series<CodeLabels, Counter>,
     pub(super) writes: Series<WriteLabels, Counter>,
+    pub(super) http_requests: Series<HttpLabels, Counter>,
 }
 
 #[derive(Debug)]
@@ -228,6 +231,7 @@ impl Families {
             cache: Cache::register(r),
             watch_failures: counter(r, "mortise_watch_failures", "Watches that failed, by reason"),
             writes: counter(r, "mortise_writes", "Writes by verb, kind and result"),
+            http_requests: counter(r, "mortise_http_requests", "HTTP requests of plugins, by status"),
         }
     }
 }

@@ -8,6 +8,7 @@ use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::{Failure, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
+use mortise_core::http::Sent;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::observation::{Observation, ReconcileResult};
@@ -97,6 +98,7 @@ fn everything(metrics: &Metrics, at: Instant) {
         let (write, result) = write(class);
         metrics.wrote(&write, result.as_ref().map(|_| ()));
     }
+    metrics.requested(&controller(), &Sent::NotSent);
 }
 
 fn scraped() -> Scraped {
@@ -179,6 +181,7 @@ fn mortises_own_series_show_guests_plugins_cache_and_writes() {
         r#"mortise_watch_failures_total{kind="v1/Pod",reason="denied"} 1"#,
         r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="ok"} 1"#,
         r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="conflict"} 1"#,
+        r#"mortise_http_requests_total{controller="podset/PodSet",code="not_sent"} 1"#,
     ] {
         has(&text, line);
     }

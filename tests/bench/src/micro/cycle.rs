@@ -58,6 +58,7 @@ impl<'a> Cycle<'a> {
                 call_slots: 4,
                 leader_election: false,
                 // The benchmark creates a hundred thousand Pods at once.
+                http_requests_per_minute: None,
                 write_budget: WriteBudget { writes_per_minute: u32::MAX, creates_per_minute: u32::MAX },
                 audit_interval_ms: 0,
             }),
@@ -161,6 +162,7 @@ impl<'a> Cycle<'a> {
             Effect::Write(write) => self.write(*write)?,
             Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
             Effect::ReadLive(target) => bail!("the engine requests a live read of {target}"),
+            Effect::Http(sending) => bail!("the engine sends a request of {}", sending.cause.controller),
             Effect::StopWatch(_)
             | Effect::Audit(_)
             | Effect::Unload(_)

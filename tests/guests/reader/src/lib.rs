@@ -75,6 +75,7 @@ impl Guest for Reader {
             events: Vec::new(),
             requeue_after_ms: None,
             finalized: false,
+            requests: Vec::new(),
         })
     }
 }

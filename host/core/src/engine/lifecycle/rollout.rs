@@ -217,6 +217,9 @@ impl Lifecycle {
         if let Some(refusal) = cannot_finalize(name, &manifest) {
             return self.refuse(name, RefusedBy::Component, refusal, cx);
         }
+        if let Some(refusal) = self.cannot_send(&manifest) {
+            return self.refuse(name, RefusedBy::Component, refusal, cx);
+        }
         let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
         *self.stage(name).expect("its candidate was read above") =
             Stage::Registering { manifest, missing: missing.clone() };
@@ -226,6 +229,17 @@ impl Lifecycle {
         for crd in &missing {
             self.register_crd(name, crd, cx);
         }
+    }
+
+    /// Requests of plugins are an administrator's decision.
+    fn cannot_send(&self, manifest: &Manifest) -> Option<Refusal> {
+        let first = manifest.http.first().filter(|_| !self.allows_http)?;
+        let message = format!(
+            "the plugin sends HTTP requests, to {} first, and this host does not allow any; if it should, start `mortise \
+             run` with --allow-http. `mortise inspect` shows all of them",
+            first.origin
+        );
+        Some(Refusal::new("HttpNotAllowed", message))
     }
 
     fn activate(&mut self, name: &Arc<str>, manifest: Arc<Manifest>, cx: &mut Context<'_>) {

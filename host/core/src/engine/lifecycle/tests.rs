@@ -81,7 +81,7 @@ fn to_patch() -> Permission {
 impl Alone {
     fn new(audit_interval_ms: u64) -> Self {
         Self {
-            lifecycle: Lifecycle::new("mortise-system".into(), audit_interval_ms),
+            lifecycle: Lifecycle::new("mortise-system".into(), audit_interval_ms, false),
             now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
             store: Store::default(),
             version: 1,

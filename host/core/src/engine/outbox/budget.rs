@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const MINUTE_MS: u64 = 60_000;
+use crate::token_bucket::TokenBucket;
+
 /// With more plugins than this in memory, those with full buckets are forgotten: a new bucket is full as well.
 const REMEMBERED: usize = 64;
 
@@ -42,16 +43,8 @@ pub(super) struct Debt {
 
 #[derive(Debug)]
 struct Account {
-    writes: Bucket,
-    creates: Bucket,
-}
-
-/// A token bucket that fills in a minute. A token is 60,000 parts, so that each millisecond adds a whole number of
-/// parts.
-#[derive(Debug)]
-struct Bucket {
-    parts: i64,
-    at_ms: u64,
+    writes: TokenBucket,
+    creates: TokenBucket,
 }
 
 impl Budgets {
@@ -64,14 +57,13 @@ impl Budgets {
         let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
         if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
             self.of_plugin.retain(|_, account| {
-                account.writes.fill(now_ms, writes_per_minute);
-                account.creates.fill(now_ms, creates_per_minute);
-                !(account.writes.is_full(writes_per_minute) && account.creates.is_full(creates_per_minute))
+                let writes_are_full = account.writes.is_full(now_ms, writes_per_minute);
+                !(account.creates.is_full(now_ms, creates_per_minute) && writes_are_full)
             });
         }
         let account = self.of_plugin.entry(Arc::clone(plugin)).or_insert_with(|| Account {
-            writes: Bucket::full(now_ms, writes_per_minute),
-            creates: Bucket::full(now_ms, creates_per_minute),
+            writes: TokenBucket::full(now_ms, writes_per_minute),
+            creates: TokenBucket::full(now_ms, creates_per_minute),
         });
         let creates = creates.then_some((&mut account.creates, creates_per_minute, "creates"));
         let of_kinds = creates.into_iter().chain([(&mut account.writes, writes_per_minute, "writes")]);
@@ -83,34 +75,6 @@ impl Budgets {
             wait_ms.div_ceil(1_000)
         );
         Some(Debt { until_ms: now_ms + wait_ms, message })
-    }
-}
-
-impl Bucket {
-    fn full(now_ms: u64, per_minute: u32) -> Self {
-        Self { parts: Self::size(per_minute), at_ms: now_ms }
-    }
-
-    fn size(per_minute: u32) -> i64 {
-        i64::from(per_minute) * MINUTE_MS.cast_signed()
-    }
-
-    fn is_full(&self, per_minute: u32) -> bool {
-        self.parts >= Self::size(per_minute)
-    }
-
-    fn fill(&mut self, now_ms: u64, per_minute: u32) {
-        let elapsed_ms = now_ms.saturating_sub(self.at_ms).cast_signed();
-        let parts = self.parts.saturating_add(elapsed_ms.saturating_mul(i64::from(per_minute)));
-        (self.parts, self.at_ms) = (parts.min(Self::size(per_minute)), now_ms);
-    }
-
-    /// Takes one token. Returns how many milliseconds it takes to refill a negative bucket to zero.
-    fn spend(&mut self, now_ms: u64, per_minute: u32) -> Option<u64> {
-        self.fill(now_ms, per_minute);
-        self.parts = self.parts.saturating_sub(MINUTE_MS.cast_signed());
-        let owed = u64::try_from(self.parts.saturating_neg()).ok().filter(|owed| *owed > 0)?;
-        Some(owed.div_ceil(u64::from(per_minute.max(1))))
     }
 }
 

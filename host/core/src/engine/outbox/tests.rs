@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::engine::message::{Message, PluginWrite};
+use crate::http::{HttpId, OutgoingRequest};
 use crate::object::tests::Sample;
 use crate::object::{Kind, Name, ObjectRef};
 use crate::store::Store;
-use crate::write::{Precondition, WriteErrorClass};
+use crate::write::{Cause, Precondition, WriteErrorClass};
 
 /// An Outbox with the effects and messages it has sent so far.
 struct Alone {
@@ -103,6 +104,21 @@ fn x7_a_write_carries_the_time_until_which_it_may_be_sent() {
     let mut alone = Alone::new(false);
     alone.send(of_plugin());
     assert_eq!(alone.last_write().not_after_ms, None);
+}
+
+#[test]
+fn x7_a_request_carries_the_time_until_which_it_may_be_sent() {
+    let mut alone = Alone::new(true);
+    alone.claim(Some(25_000));
+    let cause = Cause { controller: "dns/Zone".into(), object: target(), digest: crate::digest::of(b"1") };
+    let sending =
+        Sending { id: HttpId(1), cause, request: Arc::new(OutgoingRequest::sample("zone", 1)), not_after_ms: None };
+    alone.with(|outbox, cx| outbox.take(ToOutbox::Request(Box::new(sending.clone())), cx));
+    let sent = alone.effects.iter().find_map(|effect| match effect {
+        Effect::Http(sending) => Some((**sending).clone()),
+        _ => None,
+    });
+    assert_eq!(sent, Some(Sending { not_after_ms: Some(15_000), ..sending }));
 }
 
 #[test]

@@ -97,6 +97,7 @@ impl Reconciler {
             if let Some(replaced) = self.controllers.get(&id) {
                 (controller.ready, controller.calls) = (replaced.ready, replaced.calls);
             }
+            self.drop_undeclared(id, &controller.spec.http);
             self.controllers.insert(id, controller);
             self.queue.unpark(id);
             let known = self.reconcilers_of(&spec.primary);
@@ -117,6 +118,7 @@ impl Reconciler {
         for id in ids {
             self.remove_controller(id, cx);
         }
+        self.exchanges.withdraw(plugin);
     }
 
     pub(super) fn set_ready(&mut self, plugin: &str, primary: &Kind, ready: bool) {

@@ -11,6 +11,7 @@ use crate::dependencies::Dependencies;
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::expectation::Expectation;
+use crate::http::OutgoingRequest;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
@@ -251,6 +252,8 @@ pub(super) struct Run {
     pub children: BTreeMap<ObjectRef, Written>,
     /// [`LastCall::edition`] and version of the call whose outcome it writes; None without an outcome.
     pub of: Option<(u64, Version)>,
+    /// What is requested by HTTP when everything is written.
+    pub requests: Vec<Arc<OutgoingRequest>>,
 }
 
 /// One stage of a plan. The next begins when all of its writes have a response.
@@ -305,6 +308,7 @@ impl Run {
             requeue: false,
             children: BTreeMap::new(),
             of: None,
+            requests: Vec::new(),
         }
     }
 }

@@ -75,6 +75,7 @@ impl Reconciler {
         skipped: bool,
         cx: &mut Context<'_>,
     ) {
+        self.exchanges.keep(key, |known| prepared.requests.iter().any(|each| each.fingerprint == known.fingerprint));
         let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
         let stall = missing.stall(primary);
         // The guest's status may claim that the child was created or the object patched, so a stall replaces it.
@@ -121,6 +122,10 @@ impl Reconciler {
         run.children = children;
         let last = self.keys.get(key).and_then(|state| state.last.as_ref());
         run.of = last.map(|last| (last.edition, last.version.clone()));
+        // The next turn writes the status, and then the requests are sent.
+        if with_status.is_some() && !defer {
+            run.requests.clone_from(&prepared.requests);
+        }
         self.begin_run(key, run, cx);
     }
 

@@ -10,7 +10,7 @@ use crate::component::Version;
 use crate::contract::{CallResult, Child, Failure, GuestFault, Outcome};
 use crate::digest::Digest;
 use crate::engine::message::{Message, Owner, ToLifecycle, ToOutbox};
-use crate::event::Effect;
+use crate::event::{Effect, Sending};
 use crate::finalizer;
 use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::manifest::Manifest;
@@ -24,6 +24,7 @@ use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod faults;
 mod rejections;
+mod requests;
 mod writes;
 
 /// The message of an authorizer.
@@ -46,6 +47,8 @@ struct Alone {
     /// Writes without a result.
     sent: VecDeque<Sent>,
     live_reads: Vec<ObjectRef>,
+    /// HTTP requests without a result.
+    requested: VecDeque<Sending>,
     /// Messages to the Lifecycle since [`Self::reported`] took them.
     reported: Vec<String>,
     /// Reasons of the Events.
@@ -93,7 +96,7 @@ impl Alone {
             store.end_list(&kind(of), ResourceVersion(1));
         }
         Self {
-            reconciler: Reconciler::new(16),
+            reconciler: Reconciler::new(16, 600),
             now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
             store,
             version: 1,
@@ -102,6 +105,7 @@ impl Alone {
             calls: VecDeque::new(),
             sent: VecDeque::new(),
             live_reads: Vec::new(),
+            requested: VecDeque::new(),
             reported: Vec::new(),
             recorded: Vec::new(),
             observed: Vec::new(),
@@ -130,6 +134,7 @@ impl Alone {
         };
         input(&mut self.reconciler, &mut cx);
         self.reconciler.run_queue(&mut cx);
+        self.reconciler.run_requests(&mut cx);
         for effect in effects {
             match effect {
                 Effect::Call(call) => self.calls.push_back(*call),
@@ -144,6 +149,10 @@ impl Alone {
                     let Owner::Key(key) = outgoing.owner else { panic!("its write is of a key: {outgoing:?}") };
                     assert!(self.may_write, "X7: {:?}", outgoing.op);
                     self.sent.push_back((key, outgoing.op));
+                }
+                Message::ToOutbox(ToOutbox::Request(sending)) => {
+                    assert!(self.may_write, "X7: {:?}", sending.request);
+                    self.requested.push_back(*sending);
                 }
                 Message::ToOutbox(ToOutbox::Record { record, .. }) => self.recorded.push(record.reason),
                 Message::ToLifecycle(message) => self.reported.push(match message {
@@ -163,6 +172,15 @@ impl Alone {
     }
 
     fn serve(&mut self, plugin: &str, digest: &str, primaries: &[&str]) {
+        let http = json!([{"origin": "https://api.example.com", "methods": ["GET", "POST"]}]);
+        self.serve_with(plugin, digest, primaries, &http);
+    }
+
+    fn serve_without_http(&mut self, plugin: &str, digest: &str, primaries: &[&str]) {
+        self.serve_with(plugin, digest, primaries, &json!([]));
+    }
+
+    fn serve_with(&mut self, plugin: &str, digest: &str, primaries: &[&str], http: &Value) {
         let controller = |primary: &&str| {
             json!({
                 "for": {"apiVersion": &*kind(primary).api_version, "kind": primary}, "finalize": self.finalizes,
@@ -172,6 +190,7 @@ impl Alone {
         let controllers: Vec<Value> = primaries.iter().map(controller).collect();
         let manifest = json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": plugin, "controllers": controllers,
+            "http": http,
         });
         let manifest = Manifest::parse(&manifest.to_string()).unwrap().into();
         let version = Version { digest: Digest(digest.into()), config: "{}".into() };
@@ -626,7 +645,7 @@ fn q4_a_plugin_pays_for_the_comparisons_of_changes_with_its_reads() {
 
 #[test]
 fn q4_a_plugin_waits_for_quick_calls_of_others_and_not_for_a_slow_one() {
-    let mut alone = Alone { reconciler: Reconciler::new(1), ..Alone::new() };
+    let mut alone = Alone { reconciler: Reconciler::new(1, 600), ..Alone::new() };
     let (podset, cron) = ("podset/PodSet 1 web", "cron/CronSet 2 nightly");
     for (plugin, digest, of, name) in [("podset", "1", "PodSet", "web"), ("cron", "2", "CronSet", "nightly")] {
         alone.serve(plugin, digest, &[of]);

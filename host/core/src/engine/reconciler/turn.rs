@@ -52,9 +52,12 @@ impl Reconciler {
         if primary.deleting && !has_finalizer {
             return; // The garbage collector deletes its children.
         }
-        if state.reset_if_replaced(&primary.uid) && controller.spec.has_finalizer() && has_finalizer {
-            // Another host, or an earlier plugin of this name, added it and may have left writes in flight.
-            state.expect_others_writes(now_ms);
+        if state.reset_if_replaced(&primary.uid) {
+            self.exchanges.drop_key(&key);
+            if controller.spec.has_finalizer() && has_finalizer {
+                // Another host, or an earlier plugin of this name, added it and may have left writes in flight.
+                state.expect_others_writes(now_ms);
+            }
         }
         state.expectations.pending.retain(|write| !write.is_met_by(&snapshot));
         if let Some(write) = state.expectations.pending.first() {
@@ -80,12 +83,14 @@ impl Reconciler {
         }
         state.review_rejections(&controller.spec, &controller.version, &primary, &snapshot);
         let rejected = state.rejected();
+        let replies = self.exchanges.replies(&key);
         let inputs = Inputs {
             snapshot: &snapshot,
             primary: &primary,
             now_unix_ms: cx.now.unix_ms,
             config: &controller.version.config,
             rejected: &rejected,
+            replies: &replies,
         };
         let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
         let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, &looks));
@@ -128,7 +133,8 @@ impl Reconciler {
             cx.now.unix_ms,
             Arc::clone(&controller.version.config),
         )
-        .with_rejected(state.rejected());
+        .with_rejected(state.rejected())
+        .with_replies(self.exchanges.replies(key));
         let cause = controller.cause(key);
         cx.effects.push(Effect::Call(Box::new(Call {
             id,
@@ -310,6 +316,7 @@ impl Reconciler {
             self.wake(key, lane, cx);
         }
         if !failed {
+            self.request(key, run, cx);
             self.review_denials(key, cx);
         }
     }

@@ -139,6 +139,7 @@ impl Reconciler {
         self.clear_fault(key, cx);
         self.clear_denials(key, cx);
         self.stop_waiting(key);
+        self.exchanges.drop_key(key);
         if let Some(plugin) = self.plugin_of(key) {
             self.forget_call(key, &plugin);
         }

@@ -35,6 +35,7 @@ fn spec(update: Update) -> ControllerSpec {
         owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update, tracked: false, adopt: false }],
         reads: Vec::new(),
         writes: [].into(),
+        http: [].into(),
         finalize: false,
         concurrency: 1,
     }

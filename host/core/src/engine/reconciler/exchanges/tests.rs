@@ -1,0 +1,260 @@
+//! The exchanges alone, with the results of a server as the tests say.
+
+use super::*;
+use crate::object::Name;
+use crate::workqueue::ControllerId;
+
+/// Exchanges, and what is in flight.
+struct Alone {
+    exchanges: Exchanges,
+    now: Now,
+    sent: Vec<(HttpId, Key, Arc<OutgoingRequest>)>,
+}
+
+fn key(name: &str) -> Key {
+    Key { controller: ControllerId(1), name: Name::new("default", name) }
+}
+
+fn request(name: &str, content: u128) -> Arc<OutgoingRequest> {
+    Arc::new(OutgoingRequest::sample(name, content))
+}
+
+fn response(status: u16) -> Sent {
+    Sent::Response(Response { status, headers: Vec::new(), body: Arc::default() })
+}
+
+fn large(bytes: usize) -> Sent {
+    Sent::Response(Response { status: 200, headers: Vec::new(), body: vec![0; bytes].into() })
+}
+
+fn failed(class: FailureClass) -> Sent {
+    Sent::Failed(Failure { class, message: "no".into() })
+}
+
+impl Alone {
+    fn new(per_minute: u32) -> Self {
+        Self {
+            exchanges: Exchanges::new(per_minute),
+            now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
+            sent: Vec::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        self.sent.extend(self.exchanges.run(self.now.mono_ms, true));
+    }
+
+    fn want(&mut self, plugin: &str, name: &str, wanted: &[Arc<OutgoingRequest>]) {
+        self.exchanges.want(&plugin.into(), &key(name), wanted, self.now.mono_ms);
+        self.run();
+    }
+
+    fn pass(&mut self, milliseconds: u64) {
+        self.now.mono_ms += milliseconds;
+        self.now.unix_ms += milliseconds;
+        self.run();
+    }
+
+    /// The first request in flight ends. Whether its key has another reply.
+    fn ends(&mut self, sent: Sent) -> bool {
+        let (id, ..) = self.sent.remove(0);
+        let woken = self.exchanges.on_done(id, sent, self.now).is_some();
+        self.run();
+        woken
+    }
+
+    /// The contents of the requests in flight.
+    fn in_flight(&self) -> Vec<u128> {
+        self.sent.iter().map(|(.., request)| request.fingerprint).collect()
+    }
+
+    /// The contents with their replies: a status, or the class of a failure.
+    fn replies(&self, name: &str) -> Vec<(u128, String)> {
+        let text = |replied: &Replied| match &replied.reply.result {
+            Ok(response) => response.status.to_string(),
+            Err(failure) => failure.class.as_str().to_owned(),
+        };
+        self.exchanges.replies(&key(name)).iter().map(|replied| (replied.fingerprint, text(replied))).collect()
+    }
+
+    /// Time passes until the next try. How long that took.
+    fn until_sent(&mut self) -> u64 {
+        let due_ms = self.exchanges.next_due_ms().expect("something is due");
+        let wait_ms = due_ms - self.now.mono_ms;
+        self.pass(wait_ms - 1);
+        assert_eq!(self.in_flight(), [], "not before it is due");
+        self.pass(1);
+        wait_ms
+    }
+
+    fn is_empty(&self) -> bool {
+        let Exchanges { of_key, keys, due, parked, in_flight, counts, kept, .. } = &self.exchanges;
+        let is_counted = (counts.total(), kept.total()) != (0, 0);
+        of_key.is_empty()
+            && keys.is_empty()
+            && due.is_empty()
+            && parked.is_empty()
+            && in_flight.is_empty()
+            && !is_counted
+    }
+}
+
+#[test]
+fn a_request_is_sent_once_for_as_long_as_outcomes_contain_it() {
+    let mut alone = Alone::new(600);
+    alone.want("dns", "a", &[request("zone", 1)]);
+    alone.want("dns", "a", &[request("zone", 1)]);
+    assert_eq!((alone.in_flight(), alone.replies("a")), (vec![1], vec![]));
+    assert!(alone.ends(response(404)), "also 404 is a response");
+    assert_eq!(alone.replies("a"), [(1, "404".to_owned())]);
+    alone.want("dns", "a", &[request("zone", 1), request("record", 2)]);
+    alone.pass(86_400_000);
+    assert_eq!((alone.in_flight(), alone.exchanges.next_due_ms()), (vec![2], None));
+    alone.want("dns", "a", &[]);
+    assert_eq!(alone.replies("a"), []);
+    assert!(!alone.ends(response(200)) && alone.is_empty(), "the result of a request that is not wanted is dropped");
+    alone.want("dns", "a", &[request("zone", 1)]);
+    assert_eq!(alone.in_flight(), [1], "it is another request when it comes back");
+}
+
+#[test]
+fn the_late_response_of_a_former_request_is_dropped() {
+    let mut alone = Alone::new(600);
+    alone.want("dns", "a", &[request("zone", 1)]);
+    alone.want("dns", "a", &[request("zone", 2)]);
+    assert_eq!(alone.in_flight(), [1, 2]);
+    alone.sent.reverse();
+    assert!(alone.ends(response(202)));
+    assert!(!alone.ends(response(201)));
+    assert_eq!(alone.replies("a"), [(2, "202".to_owned())]);
+}
+
+#[test]
+fn q3_a_failure_is_repeated_after_a_second_doubled_to_five_minutes_and_shown_from_the_third_on() {
+    for sent in [response(503), response(429), failed(FailureClass::Timeout), failed(FailureClass::Secret)] {
+        let mut alone = Alone::new(600);
+        alone.want("dns", "a", &[request("zone", 1)]);
+        let mut waits = Vec::new();
+        let mut woken = Vec::new();
+        for _ in 0..12 {
+            woken.push(alone.ends(sent.clone()));
+            waits.push(alone.until_sent() / 1_000);
+        }
+        assert_eq!(woken.iter().position(|woken| *woken), Some(2), "{sent:?}");
+        assert_eq!(woken.iter().filter(|woken| **woken).count(), 1, "the same failure is no reason for a call");
+        assert!((1..=2).contains(&waits[0]) && (300..=331).contains(&waits[11]), "{waits:?}");
+        assert!(waits.windows(2).all(|pair| pair[0] <= pair[1] + 30), "{waits:?}");
+        assert!(alone.ends(response(200)));
+        assert_eq!((alone.replies("a"), alone.exchanges.next_due_ms()), (vec![(1, "200".to_owned())], None));
+    }
+}
+
+#[test]
+fn retry_after_is_honoured_up_to_an_hour() {
+    for (seconds, least_ms, most_ms) in
+        [("0", 1_000, 1_101), ("120", 120_000, 120_000), ("86400", 3_600_000, 3_600_000)]
+    {
+        let mut alone = Alone::new(600);
+        alone.want("dns", "a", &[request("zone", 1)]);
+        let headers = vec![("retry-after".into(), seconds.into())];
+        alone.ends(Sent::Response(Response { status: 429, headers, body: Arc::default() }));
+        let wait_ms = alone.until_sent();
+        assert!((least_ms..=most_ms).contains(&wait_ms), "{seconds}: {wait_ms}");
+    }
+}
+
+#[test]
+fn a_response_that_is_too_large_is_final() {
+    let mut alone = Alone::new(600);
+    alone.want("dns", "a", &[request("zone", 1)]);
+    assert!(alone.ends(failed(FailureClass::TooLarge)));
+    assert_eq!((alone.replies("a"), alone.exchanges.next_due_ms()), (vec![(1, "too_large".to_owned())], None));
+}
+
+#[test]
+fn a_response_is_refreshed_when_it_is_old_and_a_new_age_counts_from_the_next_one() {
+    let mut alone = Alone::new(600);
+    let every = |ms| Arc::new(OutgoingRequest { refresh_after_ms: Some(ms), ..(*request("zone", 1)).clone() });
+    alone.want("dns", "a", &[request("zone", 1)]);
+    assert!(alone.ends(response(200)));
+    alone.pass(1_000);
+    alone.want("dns", "a", &[every(60_000)]);
+    assert_eq!(alone.until_sent(), 59_000);
+    alone.want("dns", "a", &[every(86_400_000)]);
+    assert!(alone.ends(response(200)), "the same status at another time");
+    alone.want("dns", "a", &[every(5_000)]);
+    assert_eq!(alone.until_sent(), 5_000);
+    let [replied] = &*alone.exchanges.replies(&key("a")) else { panic!("one reply") };
+    assert_eq!(replied.reply.received_unix_ms, 1_700_000_060_000);
+}
+
+#[test]
+fn q4_however_many_requests_of_one_plugin_hang_another_one_sends_its_first() {
+    let mut alone = Alone::new(6_000);
+    for number in 0..200_u128 {
+        alone.want("hanging", &number.to_string(), &[request("zone", number)]);
+    }
+    let held = alone.in_flight().len();
+    assert_eq!(held, MAX_IN_FLIGHT * 3 / 4);
+    alone.want("dns", "a", &[request("zone", 1_000)]);
+    assert_eq!(alone.in_flight().last(), Some(&1_000));
+    alone.sent.rotate_right(1);
+    assert!(alone.ends(response(200)) && alone.ends(response(200)));
+    assert_eq!(alone.in_flight().len(), held, "a place that is freed is used");
+    for number in 0..200 {
+        alone.exchanges.drop_key(&key(&number.to_string()));
+    }
+    while !alone.sent.is_empty() {
+        alone.ends(response(200));
+    }
+    alone.exchanges.drop_key(&key("a"));
+    assert!(alone.is_empty());
+}
+
+#[test]
+fn q4_a_plugin_sends_a_minutes_worth_at_once_and_then_waits() {
+    let mut alone = Alone::new(60);
+    let mut sent = 0;
+    for number in 0..200_u128 {
+        alone.want("dns", &number.to_string(), &[request("zone", number)]);
+        while !alone.sent.is_empty() {
+            alone.ends(response(200));
+            sent += 1;
+        }
+    }
+    assert_eq!(sent, 61, "what exceeds the budget is owed");
+    assert_eq!(alone.until_sent(), 1_000);
+    alone.want("other", "other", &[request("zone", 1_000)]);
+    assert_eq!(alone.in_flight(), [61, 1_000], "each plugin has its own budget");
+}
+
+#[test]
+fn x7_nothing_is_sent_without_the_right_to_and_what_was_not_sent_is_tried_again() {
+    let mut alone = Alone::new(600);
+    alone.exchanges.want(&"dns".into(), &key("a"), &[request("zone", 1)], 1_000);
+    assert!(alone.exchanges.run(1_000, false).is_empty());
+    assert_eq!(alone.exchanges.next_due_ms(), None, "no timer runs for it");
+    alone.run();
+    assert!(!alone.ends(Sent::NotSent));
+    assert_eq!((alone.until_sent(), alone.replies("a")), (NOT_SENT_DELAY_MS, vec![]));
+}
+
+#[test]
+fn what_is_kept_is_bounded_by_plugin_and_a_plugin_has_some_of_its_own() {
+    let mut alone = Alone::new(60_000);
+    const MIB: usize = 1 << 20;
+    let fill = |alone: &mut Alone, plugin: &str, count: usize| {
+        let mut fitted = 0;
+        for number in 0..count {
+            let name = format!("{plugin}{number}");
+            alone.want(plugin, &name, &[request("zone", 1)]);
+            alone.ends(large(MIB - 4_096));
+            fitted += usize::from(alone.replies(&name)[0].1 == "200");
+        }
+        fitted
+    };
+    assert_eq!(fill(&mut alone, "a", 70), 64, "a plugin's bound");
+    let others: usize = ["b", "c", "d", "e"].into_iter().map(|plugin| fill(&mut alone, plugin, 64)).sum();
+    assert!((3 * 64..=3 * 64 + 2).contains(&others), "the bound of all: {others}");
+    assert_eq!(fill(&mut alone, "f", 3), 2, "its own");
+}

@@ -1,0 +1,116 @@
+//! HTTP requests of outcomes: when a plan sends them, and how their replies become inputs.
+
+use super::*;
+use crate::http::{Method, Request, Response, Sent};
+
+const URL: &str = "https://api.example.com/zone";
+
+/// An outcome with children, and a GET of this URL.
+fn requests(children: usize, url: &str) -> CallResult {
+    let CallResult::Done(outcome) = wants(children) else { unreachable!("it wants children") };
+    CallResult::Done(Outcome { requests: vec![Request::get("zone", url)], ..outcome })
+}
+
+/// The status of the response to [`URL`] that a call reads.
+fn read(view: &mut View) -> Option<u16> {
+    let reply = view.response(&Request::get("zone", URL))?;
+    reply.result.as_ref().ok().map(|response| response.status)
+}
+
+impl Alone {
+    fn responds(&mut self, status: u16) {
+        let sending = self.requested.pop_front().expect("a request was sent");
+        let response = Response { status, headers: Vec::new(), body: Arc::default() };
+        self.with(|reconciler, cx| reconciler.on_http_done(sending.id, Sent::Response(response), cx));
+    }
+
+    fn requested(&self) -> Vec<String> {
+        let text = |sending: &Sending| format!("{} {}", sending.cause.object.name.name, sending.request.path);
+        self.requested.iter().map(text).collect()
+    }
+}
+
+#[test]
+fn a_request_is_sent_after_the_writes_of_its_outcome_and_its_response_is_read_by_the_next_call() {
+    let mut alone = Alone::serving(&["web"]);
+    let mut found = Some(0);
+    alone.returns_with(requests(1, URL), |view| found = read(view));
+    assert_eq!((found, alone.requested()), (None, vec![]), "its child is being written");
+    alone.settle();
+    assert_eq!((alone.requested(), alone.called()), (vec!["web /zone".to_owned()], vec![]));
+    alone.responds(200);
+    alone.returns_with(requests(1, URL), |view| found = read(view));
+    assert_eq!((found, alone.requested(), alone.called()), (Some(200), vec![], vec![]), "and then all is quiet");
+}
+
+#[test]
+fn a_request_of_an_outcome_whose_writes_fail_is_not_sent_and_one_that_it_lacks_is_forgotten() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(0, URL));
+    assert_eq!(alone.requested(), ["web /zone"]);
+    alone.change_secret("web");
+    alone.returns(requests(1, "https://api.example.com/other"));
+    alone.fail(WriteErrorClass::Invalid);
+    assert_eq!(alone.requested(), ["web /zone"]);
+    alone.responds(200);
+    assert_eq!(alone.called(), NONE, "nobody wants that response any more");
+    alone.pass(10);
+    alone.settle();
+    assert_eq!(alone.requested(), ["web /other"]);
+}
+
+#[test]
+fn w2_a_response_that_no_call_has_read_causes_none() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(0, URL));
+    alone.responds(200);
+    assert_eq!(alone.called(), NONE);
+}
+
+#[test]
+fn a_response_during_a_call_is_not_lost() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(0, URL));
+    alone.change_secret("web");
+    alone.responds(200);
+    let mut found = None;
+    alone.returns_with(requests(0, URL), |view| found = read(view));
+    assert_eq!((found, alone.called().len()), (None, 1));
+    alone.returns_with(requests(0, URL), |view| found = read(view));
+    assert_eq!((found, alone.called()), (Some(200), vec![]));
+}
+
+#[test]
+fn l1_a_version_that_declares_less_sends_less() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(0, URL));
+    alone.responds(503);
+    alone.serve_without_http("podset", "2", &["PodSet"]);
+    alone.pass(60_000);
+    assert_eq!(alone.requested(), NONE);
+}
+
+#[test]
+fn the_requests_of_an_object_end_with_it() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(0, URL));
+    alone.delete("PodSet", "web");
+    alone.responds(503);
+    alone.pass(60_000);
+    assert_eq!((alone.requested(), alone.called(), alone.due_in_ms()), (vec![], vec![], None));
+}
+
+#[test]
+fn an_idempotency_key_follows_from_owner_and_content_alone() {
+    let key_of = |body: &[u8]| {
+        let mut alone = Alone::serving(&["web"]);
+        let request = Request { method: Method::Post, body: body.into(), ..Request::get("zone", URL) };
+        alone.returns(CallResult::Done(Outcome { requests: vec![request], ..Outcome::default() }));
+        let sending = alone.requested.pop_front().expect("a request was sent");
+        let (name, value) = sending.request.headers[0].clone();
+        assert_eq!(&*name, "idempotency-key");
+        value
+    };
+    assert_eq!(key_of(b"a"), key_of(b"a"), "another host computes the same");
+    assert_ne!(key_of(b"a"), key_of(b"b"));
+}

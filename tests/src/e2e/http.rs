@@ -1,0 +1,260 @@
+//! HTTP requests of a plugin to a server on loopback that misbehaves on purpose, with the real host.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+use mortise_control_plane::ADMIN;
+use serde_json::{Value, json};
+
+use super::foo::field;
+use super::world::{DEADLINE, World, built};
+
+/// The origin that the guest declares; the server's has as many characters.
+const DECLARED: &[u8] = b"127.0.0.1:10000";
+
+/// A request that the server got.
+#[derive(Clone, Debug)]
+struct Received {
+    line: String,
+    idempotency_key: Option<String>,
+}
+
+#[derive(Default)]
+struct Shared {
+    received: Mutex<Vec<Received>>,
+    /// Paths under /held/ that are answered now.
+    released: Mutex<Vec<String>>,
+    changed: Condvar,
+}
+
+/// A server whose response depends on the path.
+struct Server {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    fn start() -> Self {
+        // Of five digits.
+        let listener = loop {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            if listener.local_addr().unwrap().port() >= 10_000 {
+                break listener;
+            }
+        };
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared::default());
+        let of_threads = Arc::clone(&shared);
+        // Ends with the process, as the connections do that hang.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&of_threads);
+                std::thread::spawn(move || respond(stream, &shared));
+            }
+        });
+        Self { port, shared }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn received(&self, path: &str) -> Vec<Received> {
+        let all = self.shared.received.lock().unwrap();
+        all.iter().filter(|received| received.line.contains(&format!(" {path} "))).cloned().collect()
+    }
+
+    fn release(&self, path: &str) {
+        self.shared.released.lock().unwrap().push(path.to_owned());
+        self.shared.changed.notify_all();
+    }
+
+    /// The guest with this server's origin.
+    fn guest(&self) -> Vec<u8> {
+        let mut bytes = std::fs::read(built("test-guests/requesting.wasm")).unwrap();
+        let own = format!("127.0.0.1:{}", self.port);
+        let places: Vec<usize> = bytes
+            .windows(DECLARED.len())
+            .enumerate()
+            .filter(|(_, window)| *window == DECLARED)
+            .map(|(at, _)| at)
+            .collect();
+        assert!(!places.is_empty(), "the guest declares no origin");
+        for at in places {
+            bytes[at..at + DECLARED.len()].copy_from_slice(own.as_bytes());
+        }
+        bytes
+    }
+}
+
+fn respond(mut stream: TcpStream, shared: &Shared) {
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4_096];
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut chunk) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let head = String::from_utf8_lossy(&bytes).into_owned();
+    let line = head.lines().next().unwrap_or_default().to_owned();
+    let header = |name: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+    };
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let before = {
+        let mut received = shared.received.lock().unwrap();
+        let before = received.iter().filter(|each| each.line == line).count();
+        received.push(Received { line: line.clone(), idempotency_key: header("idempotency-key") });
+        before
+    };
+    if path.starts_with("/held/") {
+        let released = shared.released.lock().unwrap();
+        let is_held = |released: &mut Vec<String>| !released.contains(&path);
+        drop(shared.changed.wait_timeout_while(released, DEADLINE, is_held).unwrap());
+    }
+    let text = |status: &str, more: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{more}\r\n{body}", body.len())
+    };
+    let response = match path.as_str() {
+        "/hanging" => return std::thread::sleep(DEADLINE),
+        "/failing" => text("503 Service Unavailable", "", "no"),
+        "/recovering" if before < 1 => text("500 Internal Server Error", "", "no"),
+        "/moved" => text("302 Found", "Location: /target\r\n", ""),
+        "/large" => text("200 OK", "", &"x".repeat(2 << 20)),
+        "/counted" => text("200 OK", "", &before.to_string()),
+        path => text("200 OK", "", path),
+    };
+    // The host may have given up.
+    let _ = stream.write_all(response.as_bytes());
+}
+
+/// A host that sends requests to this machine, and the plugin.
+fn world(name: &str, server: &Server) -> World {
+    let mut world = World::new(name);
+    world.start_host_as(ADMIN, &["--allow-http=local"]);
+    world.offer_bytes("requesting", &server.guest());
+    world.wait_ready("requesting");
+    world
+}
+
+fn apply(world: &World, requests: &Value) {
+    world.apply(&json!({
+        "apiVersion": "test.mortise.dev/v1", "kind": "Fetch", "spec": {"requests": requests},
+        "metadata": {"name": "fetch", "namespace": world.namespace},
+    }));
+}
+
+/// What the plugin has read, by key.
+fn responses(world: &World) -> BTreeMap<String, String> {
+    serde_json::from_str(&field(world, "fetch/fetch", "{.status.responses}")).unwrap_or_default()
+}
+
+#[track_caller]
+fn wait_response(world: &World, key: &str, expected: &str) {
+    world.until(&format!("the response to {key} is {expected:?}"), || {
+        (responses(world).get(key).map(String::as_str) == Some(expected)).then_some(())
+    });
+}
+
+#[test]
+fn each_response_and_each_failure_is_what_the_plugin_reads() {
+    let server = Server::start();
+    let world = world("http-replies", &server);
+    let request = |key: &str| json!({"key": key, "url": server.url(&format!("/{key}")), "timeoutMs": 1_000});
+    let keys = ["fine", "moved", "large", "recovering", "failing", "hanging"];
+    apply(&world, &keys.iter().map(|key| request(key)).collect::<Vec<_>>().into());
+    wait_response(&world, "fine", "200 /fine");
+    wait_response(&world, "moved", "302 ");
+    wait_response(&world, "large", "TooLarge");
+    wait_response(&world, "recovering", "200 /recovering");
+    wait_response(&world, "failing", "503 no");
+    wait_response(&world, "hanging", "Timeout");
+    let count = |path: &str| server.received(path).len();
+    let once = ["/fine", "/moved", "/large"].map(count);
+    assert_eq!((once, count("/target"), count("/recovering")), ([1, 1, 1], 0, 2));
+    assert!(count("/failing") >= 3 && count("/hanging") >= 3, "a failure is shown from the third on");
+    assert_eq!(field(&world, "fetch/fetch", "{.status.conditions[?(@.type==\"Ready\")].status}"), "True");
+    for (code, least) in [("200", 2.0), ("302", 1.0), ("503", 3.0), ("timeout", 3.0), ("too_large", 1.0)] {
+        let labels = format!("controller=\"requesting/Fetch\",code=\"{code}\"");
+        assert!(world.metric("mortise_http_requests_total", &labels) >= least, "{code}: {}", world.metrics_text());
+    }
+    apply(&world, &json!([{"key": "counted", "url": server.url("/counted"), "refreshMs": 1_000}]));
+    wait_response(&world, "counted", "200 2");
+}
+
+#[test]
+fn a_host_that_is_not_declared_gets_nothing_and_neither_does_this_machine_unless_it_may() {
+    let server = Server::start();
+    let mut world = World::new("http-refused");
+    world.start_host();
+    world.offer_bytes("requesting", &server.guest());
+    let message = world.wait_condition("requesting", "Ready", "False", "");
+    assert!(message.contains("--allow-http"), "{message}");
+    world.stop_host();
+
+    world.start_host_as(ADMIN, &["--allow-http"]);
+    world.wait_ready("requesting");
+    apply(&world, &json!([{"key": "a", "url": server.url("/a")}]));
+    wait_response(&world, "a", "Address");
+    world.stop_host();
+
+    world.start_host_as(ADMIN, &["--allow-http=local"]);
+    wait_response(&world, "a", "200 /a");
+    let another = Server::start();
+    apply(&world, &json!([{"key": "b", "url": another.url("/b")}]));
+    let stalled =
+        "{.status.conditions[?(@.type==\"Stalled\")].reason}: {.status.conditions[?(@.type==\"Stalled\")].message}";
+    let message = world.until("the outcome is refused", || {
+        Some(field(&world, "fetch/fetch", stalled)).filter(|text| text.starts_with("BadOutcome"))
+    });
+    let expected = format!("GET http://127.0.0.1:{} is not declared under http of the manifest", another.port);
+    assert!(message.contains(&expected), "{message}");
+    assert!(another.shared.received.lock().unwrap().is_empty());
+}
+
+#[test]
+fn the_late_response_to_a_former_request_is_not_read() {
+    let server = Server::start();
+    let world = world("http-late", &server);
+    let request = |path: &str| json!([{"key": "zone", "url": server.url(path)}]);
+    apply(&world, &request("/held/former"));
+    world.until("the first request is sent", || (server.received("/held/former").len() == 1).then_some(()));
+    apply(&world, &request("/latter"));
+    wait_response(&world, "zone", "200 /latter");
+    server.release("/held/former");
+    world.until("the host has the late response", || {
+        (world.metric("mortise_http_requests_total", "code=\"200\"") >= 2.0).then_some(())
+    });
+    // Another request shows that the host has reconciled since.
+    let both = json!([{"key": "zone", "url": server.url("/latter")}, {"key": "more", "url": server.url("/more")}]);
+    apply(&world, &both);
+    wait_response(&world, "more", "200 /more");
+    assert_eq!(responses(&world)["zone"], "200 /latter");
+    assert_eq!(server.received("/latter").len(), 1, "an unchanged request is not sent again");
+}
+
+#[test]
+fn x8_a_host_killed_between_a_request_and_its_write_sends_it_again_with_the_same_key_and_writes_once() {
+    let server = Server::start();
+    let mut world = world("http-crash", &server);
+    apply(&world, &json!([{"key": "made", "url": server.url("/held/made"), "post": "{}", "keep": true}]));
+    world.until("the request is sent", || (server.received("/held/made").len() == 1).then_some(()));
+    world.kill_host();
+    server.release("/held/made");
+    assert_eq!(field(&world, "configmaps", "{.items[?(@.data.response)].data.response}"), "");
+    world.start_host_as(ADMIN, &["--allow-http=local"]);
+    world.until("the response becomes a ConfigMap", || {
+        let made = field(&world, "configmaps", "{.items[?(@.data.response)].data.response}");
+        (made == "200 /held/made").then_some(())
+    });
+    let received = server.received("/held/made");
+    let [first, again] = received.as_slice() else { panic!("sent twice: {received:?}") };
+    assert!(first.idempotency_key.is_some(), "{first:?}");
+    assert_eq!(first.idempotency_key, again.idempotency_key);
+    assert!(first.line.starts_with("POST "), "{first:?}");
+}
