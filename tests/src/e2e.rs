@@ -15,6 +15,7 @@ mod drain;
 mod eru;
 mod failover;
 mod foo;
+mod generated;
 mod hostile;
 mod isolation;
 mod kinds;

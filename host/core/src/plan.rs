@@ -15,6 +15,7 @@ mod body;
 mod children;
 mod exact;
 mod fault;
+mod generated;
 mod metadata;
 mod prepare;
 mod prepared;

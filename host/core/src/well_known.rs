@@ -25,6 +25,8 @@ pub const PLUGIN: &str = "mortise.dev/plugin";
 pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 /// The annotation with the hash of the object that was wanted at its creation.
 pub const DESIRED_ANNOTATION: &str = "mortise.dev/desired";
+/// The annotation that says which of a Secret's values the host made, how and when.
+pub const GENERATED_ANNOTATION: &str = "mortise.dev/generated";
 
 /// The Secret in the host's namespace that holds the certificate authority of its webhooks.
 pub const WEBHOOK_SECRET: &str = "mortise-webhook-ca";

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::actions::{self, Allowed};
-use super::refusals;
+use super::{generated, refusals};
 use crate::conditions::ConditionStatus;
 use crate::context::Context;
 use crate::error::Failure;
@@ -154,7 +154,7 @@ impl Cluster {
         }
         let view = View {
             kinds: self.readable_kinds(&object),
-            objects: self.objects.clone(),
+            objects: self.objects.iter().map(generated::hidden).collect(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
         };
@@ -226,7 +226,7 @@ impl Cluster {
                 continue;
             }
             if !self.is_taken(&owner, &object) {
-                self.add_child(&owner, &child.key, &object);
+                self.add_child(&owner, &child.key, &generated::made(object, child));
                 changed = true;
             } else if !child.or_skip {
                 let name = text(&object, "/metadata/name");

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
 use super::prepared::{Body, Prepared, PreparedChild};
-use super::{actions, body, exact, metadata};
+use super::{actions, body, exact, generated, metadata};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Handling, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
@@ -185,6 +185,8 @@ fn is_same(known: &PreparedChild, child: &Child) -> bool {
         && handling == (child.handling, child.or_skip, child.group)
         && known.exact.paths.is_empty()
         && child.exact.is_empty()
+        && known.generated.is_empty()
+        && child.generated.is_empty()
 }
 
 fn prepare_child(
@@ -209,10 +211,11 @@ fn prepare_child(
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
     let Child { key, handling, or_skip, group, .. } = child;
     let is_applied = *handling == Handling::Managed && update.is_in_place();
-    let body = is_applied.then(|| Body::new(body::of(&target, key, &object, primary, None)));
     let exact = exact::parse(child, is_applied)?;
+    let generated = generated::parse(child, &target.kind, is_applied)?;
+    let body = is_applied.then(|| Body::with(body::of(&target, key, &object, primary, None), &generated));
     let (key, handling, or_skip, group) = (Arc::clone(key), *handling, *or_skip, *group);
-    Ok(PreparedChild { target, key, update, object, hash, body, handling, or_skip, group, exact })
+    Ok(PreparedChild { target, key, update, object, hash, body, handling, or_skip, group, exact, generated })
 }
 
 fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result<Parsed, GuestFault> {
