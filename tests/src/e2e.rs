@@ -16,6 +16,7 @@ mod drain;
 mod eru;
 mod failover;
 mod foo;
+mod generated;
 mod hostile;
 mod http;
 mod isolation;

@@ -16,8 +16,8 @@ use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
-    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Handling, Http, Json, Limits, Method,
-    ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Request, Severity, Verb, Write,
+    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Generated, Handling, Http, Json, Limits,
+    Method, ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Recipe, Request, Severity, Verb, Write,
 };
 use serde_json::{Value, json};
 
@@ -34,12 +34,12 @@ const fn owned(kind: &'static str, is_anywhere: bool) -> Owned {
     Owned { kind, update: None, tracked: is_anywhere, adopt: is_anywhere }
 }
 
-const fn controller(api_version: &'static str, kind: &'static str) -> Controller {
+const fn controller((api_version, kind): (&'static str, &'static str), owns: &'static [Owned]) -> Controller {
     Controller {
         primary: mortise_sdk::Kind { api_version, kind },
         definition: None,
         selection: mortise_sdk::Predicate::EVERYTHING,
-        owns: const { &[owned("Pod", false), owned("ConfigMap", false), owned(ANYWHERE, true)] },
+        owns,
         reads: const { &[mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" }] },
         writes: WRITES,
         http: HTTP,
@@ -55,7 +55,7 @@ const fn controller(api_version: &'static str, kind: &'static str) -> Controller
 const WRITES: &[Write] = &[
     write("v1", "Pod", &[Verb::Evict], &[]),
     write("apps/v1", "Deployment", &[Verb::Patch, Verb::Delete], &["scale"]),
-    write("v1", "Secret", &[Verb::Apply, Verb::Delete], &[]),
+    write("v1", "Secret", &[Verb::Apply, Verb::Patch, Verb::Delete], &[]),
     write("example.com/v1", "Team", &[Verb::Patch], &["status"]),
 ];
 
@@ -66,14 +66,19 @@ const HTTP: &[Http] = &[
     Http { origin: "http://[FD00::1]:8080", methods: &[Method::Get], secrets: &[] },
 ];
 
-/// The reconciled kinds: a plugin's own, and one of Kubernetes.
+/// The reconciled kinds: two of a plugin's own, and one of Kubernetes.
 const TEAM: (&str, &str) = ("example.com/v1", "Team");
 const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
+/// Its children are Secrets.
+const VAULT: (&str, &str) = ("example.com/v1", "Vault");
+
+const OWNS: &[Owned] = &[owned("Pod", false), owned("ConfigMap", false), owned(ANYWHERE, true)];
+const OWNS_SECRETS: &[Owned] = &[owned("Secret", false)];
 
 static PLUGIN: Plugin = Plugin {
     name: "teams",
     version: "0.0.0",
-    controllers: &[controller(TEAM.0, TEAM.1), controller(DEPLOYMENT.0, DEPLOYMENT.1)],
+    controllers: &[controller(TEAM, OWNS), controller(DEPLOYMENT, OWNS), controller(VAULT, OWNS_SECRETS)],
     limits: Limits { memory_bytes: None, deadline_ms: None },
 };
 
@@ -116,7 +121,11 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         primary: Kind::new(api_version, kind),
         builtin: !api_version.contains("example.com"),
         selection: Predicate::default(),
-        owns: vec![owned("Pod"), owned("ConfigMap"), anywhere],
+        owns: if kind == VAULT.1 {
+            vec![owned("Secret")]
+        } else {
+            vec![owned("Pod"), owned("ConfigMap"), anywhere]
+        },
         reads: vec![Kind::new("apps/v1", "Deployment")],
         writes: rules().into(),
         http: http_rules(),
@@ -134,6 +143,18 @@ fn object((api_version, kind): (&str, &str), namespace: Option<&str>) -> Value {
     object
 }
 
+fn generated((at, generated): &(String, Generated)) -> contract::Generated {
+    let recipe = match &generated.recipe {
+        Recipe::Alphanumeric(length) => mortise_core::generated::Recipe::Alphanumeric(*length),
+        Recipe::Bytes(length) => mortise_core::generated::Recipe::Bytes(*length),
+        Recipe::Tls { names, lifetime } => mortise_core::generated::Recipe::Tls {
+            names: names.iter().map(|name| name.as_str().into()).collect(),
+            lifetime_seconds: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
+        },
+    };
+    contract::Generated { at: at.as_str().into(), recipe, rotation: generated.rotation.as_str().into() }
+}
+
 fn converted(outcome: &Outcome<Value>) -> contract::Outcome {
     let child = |child: &Child| contract::Child {
         handling: match child.handling {
@@ -145,6 +166,7 @@ fn converted(outcome: &Outcome<Value>) -> contract::Outcome {
         adopt: child.adopt,
         group: child.group,
         exact: child.exact.iter().map(|path| path.as_str().into()).collect(),
+        generated: child.generated.iter().map(generated).collect(),
         ..contract::Child::new(child.key.as_str(), child.object.text().unwrap())
     };
     let condition = |condition: &Condition| contract::Condition {
@@ -574,4 +596,67 @@ fn x10_native_tests_have_the_hosts_bounds_of_requests() {
     let timeout = |ms: u64| requests(Request::get("zone", URL).timeout(Duration::from_millis(ms)));
     accepted(&timeout(10_000));
     refused(&timeout(10_001), "timeout: 10001 ms is not within 1 and 10000");
+}
+
+#[test]
+fn native_tests_refuse_what_the_host_refuses_about_generated_values() {
+    let secret = || Child::new("s", json!({"apiVersion": "v1", "kind": "Secret", "data": {"user": "YQ=="}}));
+    let of_secrets = |child: Child| refusal(VAULT, &Outcome::children([child]), Some("default"));
+    let check = |child: Child, why: &str| {
+        let found = of_secrets(child);
+        assert!(
+            if why.is_empty() { found.is_empty() } else { found.contains(why) },
+            "expected {why:?}, found {found:?}"
+        );
+    };
+    let password = |length: u32| secret().generate("data.password", Generated::alphanumeric(length));
+    for (length, why) in [(7, "its length is 7; it is 8 to 1024"), (8, ""), (1_024, ""), (1_025, "its length is 1025")]
+    {
+        check(password(length), why);
+        check(secret().generate("data.key", Generated::bytes(length)), why);
+    }
+    check(password(8).create_once(), "");
+    let rotated = |bytes: usize| secret().generate("data.a", Generated::bytes(8).rotation("r".repeat(bytes)));
+    check(rotated(253), "");
+    check(rotated(254), "its rotation has 254 bytes, the most is 253");
+    let many =
+        |count: usize| (0..count).fold(secret(), |child, n| child.generate(format!("data.k{n}"), Generated::bytes(8)));
+    check(many(32), "");
+    check(many(33), "it has 33 generated values, the most is 32");
+    let other =
+        |kind: &str| Child::new("s", json!({"apiVersion": "v1", "kind": kind})).generate("data.a", Generated::bytes(8));
+    refused(&Outcome::children([other("ConfigMap")]), "v1/ConfigMap has generated values; only a v1/Secret may");
+    check(other("Secret"), "");
+    let keep = Child::keep("s", "v1", "Secret").generate("data.a", Generated::bytes(8));
+    check(keep, "only a child that is changed in place");
+    for at in ["data", "data.a.b", "metadata.a", "stringData.a", "data[\"a b\"]", "data[\"..a\"]", "", "data.", "a"] {
+        check(secret().generate(at, Generated::bytes(8)), "expected data.KEY or data[\"KEY\"]");
+    }
+    check(secret().generate("data[\"a.b\"]", Generated::bytes(8)), "");
+    check(secret().generate("data.user", Generated::bytes(8)), "the object has data[\"user\"] too; leave it out");
+    check(
+        password(8).generate("data[\"password\"]", Generated::bytes(8)),
+        "another generated value has the key \"password\"",
+    );
+    let tls = |names: &[&str], seconds: u64| Generated::tls(names.iter().copied(), Duration::from_secs(seconds));
+    for (seconds, why) in [(59, "its lifetime is 59 s"), (60, ""), (315_360_000, ""), (315_360_001, "its lifetime is")]
+    {
+        check(secret().generate("data", tls(&["a"], seconds)), why);
+    }
+    for name in ["a.example.com", "*.example.com", "10.0.0.1", "fd00::1"] {
+        check(secret().generate("data", tls(&[name], 60)), "");
+    }
+    for name in ["", "A", "a_b", "*", "*.*.a", "a b", "ä"] {
+        check(secret().generate("data", tls(&[name], 60)), "is neither a DNS name nor an IP address");
+    }
+    check(secret().generate("data", tls(&["a"; 100], 60)), "");
+    check(secret().generate("data", tls(&["a"; 101], 60)), "a certificate has 1 to 100 names, not 101");
+    check(secret().generate("data", tls(&[], 60)), "a certificate has 1 to 100 names, not 0");
+    check(secret().generate("data.tls", tls(&["a"], 60)), "a certificate is at \"data\", since it has several keys");
+    check(secret().generate("data", tls(&["a"], 60)).create_once(), "a certificate is renewed");
+    let twice = secret().generate("data", tls(&["a"], 60)).generate("data[\"ca.crt\"]", Generated::bytes(8));
+    check(twice, "another generated value has the key \"ca.crt\"");
+    let copy = json!([{"op": "copy", "from": "/data/password", "path": "/data/shown"}]);
+    let copy = acts(Patch::json(key("v1", "Secret"), &copy));
+    assert!(refusal(VAULT, &copy, Some("default")).contains("values of a Secret are not copied or moved"));
 }

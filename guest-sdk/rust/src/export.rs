@@ -9,6 +9,7 @@ use crate::bindings::mortise::host::objects;
 use crate::bindings::mortise::plugin::desired;
 use crate::conditions::{Condition, ConditionStatus};
 use crate::error::Failure;
+use crate::generated::{Generated, Recipe};
 use crate::object::ObjectKey;
 use crate::outcome::{Child, Event, Handling, Outcome, Severity};
 
@@ -94,9 +95,10 @@ pub(crate) fn contract_outcome(outcome: Outcome<Value>) -> Result<desired::Outco
                     Handling::CreateOnce => desired::Handling::CreateOnce,
                     Handling::Keep => desired::Handling::Keep,
                 };
-                let Child { key, or_skip, adopt, group, exact, .. } = child;
+                let Child { key, or_skip, adopt, group, exact, generated, .. } = child;
                 let object = child.object.into_text()?;
-                list.push(desired::Child { key, object, handling, or_skip, adopt, group, exact });
+                let generated = generated.into_iter().map(contract_generated).collect();
+                list.push(desired::Child { key, object, handling, or_skip, adopt, group, exact, generated });
             }
             Some(list)
         }
@@ -112,6 +114,18 @@ pub(crate) fn contract_outcome(outcome: Outcome<Value>) -> Result<desired::Outco
         requeue_after_ms: outcome.requeue_after.map(|delay| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)),
         requests: outcome.requests.into_iter().map(crate::http::Request::into_contract).collect::<Result<_, _>>()?,
     })
+}
+
+fn contract_generated((at, generated): (String, Generated)) -> desired::Generated {
+    let value = match generated.recipe {
+        Recipe::Alphanumeric(length) => desired::Recipe::Alphanumeric(length),
+        Recipe::Bytes(length) => desired::Recipe::Bytes(length),
+        Recipe::Tls { names, lifetime } => {
+            let lifetime_seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
+            desired::Recipe::Tls(desired::Tls { names, lifetime_seconds })
+        }
+    };
+    desired::Generated { at, value, rotation: generated.rotation }
 }
 
 fn action(action: Action) -> Result<desired::Action, Failure> {

@@ -243,6 +243,36 @@
 //! assert_eq!(cluster.objects("Node")[0]["spec"]["unschedulable"], true);
 //! ```
 //!
+//! # Passwords and certificates
+//!
+//! [`Child::generate`] puts a password, random bytes or a certificate into a Secret. The host makes the value, and no
+//! plugin sees it. In a test the Secret has a stand-in.
+//!
+//! ```
+//! use mortise_sdk::prelude::*;
+//!
+//! /// A Secret with a password.
+//! #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+//! #[resource(group = "example.com", version = "v1", kind = "Login")]
+//! struct LoginSpec {
+//!     /// A new text asks for a new password.
+//!     rotation: String,
+//! }
+//!
+//! #[reconciler(owns("v1/Secret"))]
+//! fn reconcile(login: &Login, cx: &Context) -> Result<Outcome, Failure> {
+//!     let secrets = cx.owned_of_kind::<Object>("v1", "Secret", &[])?;
+//!     assert!(secrets.iter().all(|secret| secret.str_at("data.password") == Some("")), "it is not shown");
+//!     let password = Generated::alphanumeric(32).rotation(login.spec.rotation.as_str());
+//!     let secret = Child::new("login", json!({"apiVersion": "v1", "kind": "Secret"})).generate("data.password", password);
+//!     Ok(Outcome::children([secret]))
+//! }
+//!
+//! let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
+//! cluster.settle(&Login::new("a", LoginSpec { rotation: String::new() })).unwrap();
+//! assert_ne!(cluster.objects("Secret")[0]["data"]["password"], "");
+//! ```
+//!
 //! # HTTP
 //!
 //! A [`Request`] in an outcome is an HTTP request that the host sends, and [`Context::response`] is its response, in a later
@@ -295,6 +325,7 @@ pub mod conversion_bindings;
 mod definition;
 mod error;
 mod export;
+mod generated;
 mod hash;
 mod http;
 mod json;
@@ -321,6 +352,7 @@ pub use conditions::{Condition, ConditionStatus, Conditions, ReadCondition};
 pub use context::{Context, LatestTick};
 pub use conversion::{IntoVersion, NoStatus, Version, Versioned};
 pub use error::{Failure, ReadError, ScheduleError, ValueError};
+pub use generated::{Generated, Recipe};
 pub use hash::stable_hash;
 pub use http::{FailureClass, Method, Request, RequestFailure, Response};
 pub use json::{Json, RawJson};
@@ -340,9 +372,9 @@ pub use values::{GoDuration, IntOrString, LabelSelector, Operator, Quantity, Req
 /// What nearly every plugin imports.
 pub mod prelude {
     pub use crate::{
-        Action, Apply, Child, Condition, Context, CustomResource, Delete, Event, Failure, Json, Object, ObjectKey,
-        ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Review, Status, Timestamp,
-        Value, Verdict, Violation, child_name, controller, json, plugin, reconciler,
+        Action, Apply, Child, Condition, Context, CustomResource, Delete, Event, Failure, Generated, Json, Object,
+        ObjectKey, ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Review, Status,
+        Timestamp, Value, Verdict, Violation, child_name, controller, json, plugin, reconciler,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

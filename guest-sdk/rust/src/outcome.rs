@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::action::Action;
 use crate::conditions::Condition;
 use crate::conversion::NoStatus;
+use crate::generated::Generated;
 use crate::http::Request;
 use crate::json::Json;
 use crate::object::{ObjectKey, Resource};
@@ -278,6 +279,8 @@ pub struct Child {
     pub group: u32,
     /// See [`Child::exact`].
     pub exact: Vec<String>,
+    /// Places and values; see [`Child::generate`].
+    pub generated: Vec<(String, Generated)>,
 }
 
 impl Child {
@@ -285,7 +288,8 @@ impl Child {
     /// may share.
     pub fn new(key: impl Into<String>, object: impl Into<Json>) -> Self {
         let (key, object) = (key.into(), object.into());
-        Self { key, object, handling: Handling::Managed, or_skip: false, adopt: false, group: 0, exact: Vec::new() }
+        let (exact, generated) = (Vec::new(), Vec::new());
+        Self { key, object, handling: Handling::Managed, or_skip: false, adopt: false, group: 0, exact, generated }
     }
 
     /// The child of a kind under a key stays as it is: the host neither changes nor deletes it, and does not create it.
@@ -367,6 +371,35 @@ impl Child {
     #[must_use]
     pub fn exact(mut self, path: impl Into<String>) -> Self {
         self.exact.push(path.into());
+        self
+    }
+
+    /// The host makes this value and writes it into the data of this child, a v1 Secret: `data.password`,
+    /// `data["db.password"]`, or `data` for a certificate. The plugin never sees it: in its views, and in those of every
+    /// plugin, the value is an empty string. At most 32 values, whose keys the object itself does not have.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    ///
+    /// let month = Duration::from_secs(30 * 24 * 3_600);
+    /// let secret = Child::new("login", json!({"apiVersion": "v1", "kind": "Secret", "data": {"user": "YXBw"}}))
+    ///     .generate("data.password", Generated::alphanumeric(32).rotation("2026-07"))
+    ///     .generate("data", Generated::tls(["db.default.svc"], month));
+    /// # assert_eq!(secret.generated.len(), 2);
+    /// ```
+    ///
+    /// The Secret is created with its values. The host keeps a value as long as outcomes have the child and the value,
+    /// also when the rest of the child changes, and after a restart. It makes another when the arguments change, when
+    /// somebody removes the value from the Secret, and before a certificate expires. A value that somebody sets is kept
+    /// and not shown. The annotation `mortise.dev/generated` says what was made and when, and changes with each new
+    /// value: its [`crate::stable_hash`] in an annotation of a Pod template restarts the Pods that use it. A person who
+    /// removes the annotation causes all values to be made anew, and shows the old ones to plugins until then.
+    ///
+    /// The child is updated in place, or [`Child::create_once`], whose values are never made again and which has no
+    /// certificates. A child that becomes [`Child::keep`] keeps its values; its certificate is not renewed.
+    #[must_use]
+    pub fn generate(mut self, at: impl Into<String>, value: Generated) -> Self {
+        self.generated.push((at.into(), value));
         self
     }
 }

@@ -11,6 +11,7 @@ mod actions;
 mod admission;
 mod cluster;
 mod conversion;
+mod generated;
 mod metadata;
 mod refusals;
 mod requests;

@@ -32,15 +32,20 @@ impl Validity {
         Self { from_ms: now_ms.saturating_sub(BACKDATED_MS), until_ms: now_ms.saturating_add(lifetime_ms) }
     }
 
-    /// When to renew: after two thirds of the lifetime, so that a third is left for retries.
+    /// When to renew.
     pub fn renew_at_ms(self) -> u64 {
-        self.from_ms + self.until_ms.saturating_sub(self.from_ms) / 3 * 2
+        renew_at_ms(self.from_ms, self.until_ms.saturating_sub(self.from_ms))
     }
 
     /// Whether it is valid at a time.
     pub fn holds_at(self, now_ms: u64) -> bool {
         (self.from_ms..self.until_ms).contains(&now_ms)
     }
+}
+
+/// When to renew what lasts so long: after two thirds, so that a third is left for retries.
+pub fn renew_at_ms(from_ms: u64, lifetime_ms: u64) -> u64 {
+    from_ms.saturating_add(lifetime_ms / 3 * 2)
 }
 
 /// The existing authorities.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::generated::Recipe;
 use crate::http::Request;
 use crate::object::ObjectRef;
 
@@ -44,13 +45,27 @@ pub struct Child {
     pub group: u32,
     /// Paths of maps, such as `data`, of which the child has no other members than the wanted ones.
     pub exact: Vec<Arc<str>>,
+    /// Values that the host makes.
+    pub generated: Vec<Generated>,
+}
+
+/// A value that the host makes and no guest sees.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Generated {
+    /// `data.password`, or `data` for a certificate.
+    pub at: Arc<str>,
+    /// How it is made.
+    pub recipe: Recipe,
+    /// Another text asks for another value.
+    pub rotation: Arc<str>,
 }
 
 impl Child {
     /// A managed child of the first group.
     pub fn new(key: impl Into<Arc<str>>, object: impl Into<Arc<str>>) -> Self {
         let (key, object) = (key.into(), object.into());
-        Self { key, object, handling: Handling::Managed, or_skip: false, adopt: false, group: 0, exact: Vec::new() }
+        let (exact, generated) = (Vec::new(), Vec::new());
+        Self { key, object, handling: Handling::Managed, or_skip: false, adopt: false, group: 0, exact, generated }
     }
 }
 

@@ -195,7 +195,7 @@ impl EventLog {
             body["series"] = json!({"count": series.count, "lastObservedTime": time::micros(now.unix_ms)});
         }
         let target = ObjectRef { kind: Kind::new("events.k8s.io/v1", "Event"), name };
-        WriteOp::Apply { target, body: body.to_string().into(), force: true, only_if: Precondition::None }
+        WriteOp::Apply { target, body: body.to_string().into(), force: true, only_if: Precondition::None, draws: None }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod eviction;
 pub mod expectation;
 pub mod field_selector;
 pub mod finalizer;
+pub mod generated;
 pub mod http;
 pub mod json;
 pub mod kube_event;

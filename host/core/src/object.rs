@@ -1,7 +1,8 @@
 //! Kubernetes objects in the cache: raw JSON text beside a header that is parsed once.
 //!
 //! Nothing here knows what a kind means. The decoder (`object/decode.rs`) cuts `managedFields` out of the text and
-//! keeps only the field sets of mortise's own managers, which show whether an apply would change anything.
+//! keeps only the field sets of mortise's own managers, which show whether an apply would change anything. It also cuts
+//! out generated values, which no plugin sees.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,6 +14,7 @@ pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
 pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
+use crate::generated::Record;
 use crate::projection::Memo;
 
 pub mod decode;
@@ -47,6 +49,8 @@ pub struct Object {
     pub child_key: Option<Box<str>>,
     /// The annotation [`DESIRED_ANNOTATION`](crate::well_known::DESIRED_ANNOTATION).
     pub desired: Option<Box<str>>,
+    /// The record of the values that the host made. The text has an empty string for each of them.
+    pub generated: Option<Box<Record>>,
     /// The managedFields entries of mortise's server-side applies and status writes. The Update entry of a child that
     /// was created by POST is not kept: such a child is compared by the hash in `desired`.
     pub own_fields: Box<[OwnFields]>,
@@ -132,6 +136,7 @@ impl Object {
             + size_of_val(&*self.labels)
             + self.child_key.as_ref().map_or(0, |key| key.len())
             + self.desired.as_ref().map_or(0, |hash| hash.len())
+            + self.generated.as_ref().map_or(0, |record| record.bytes())
             + own_fields
             + self.projections.bytes()
     }

@@ -17,6 +17,7 @@ mod body;
 mod children;
 mod exact;
 mod fault;
+mod generated;
 mod metadata;
 mod prepare;
 mod prepared;

@@ -26,6 +26,11 @@ pub fn micros(unix_ms: u64) -> String {
     timestamp(unix_ms).strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
+/// Unix milliseconds of a time in RFC 3339; None for another text.
+pub fn parse(text: &str) -> Option<u64> {
+    u64::try_from(text.parse::<Timestamp>().ok()?.as_millisecond()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -33,5 +38,7 @@ mod tests {
         assert_eq!(super::seconds(1_700_000_000_123), "2023-11-14T22:13:20Z");
         assert_eq!(super::micros(1_700_000_000_123), "2023-11-14T22:13:20.123000Z");
         assert_eq!(super::seconds(u64::MAX), "9999-12-30T22:00:00Z");
+        assert_eq!(super::parse("2023-11-14T22:13:20Z"), Some(1_700_000_000_000));
+        assert_eq!((super::parse("yesterday"), super::parse("1960-01-01T00:00:00Z")), (None, None));
     }
 }

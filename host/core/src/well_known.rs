@@ -29,6 +29,8 @@ pub const OWNER_UID_LABEL: &str = "mortise.dev/owner-uid";
 pub const OWNER_ANNOTATION: &str = "mortise.dev/owner";
 /// The annotation with the hash of the object that was wanted at its creation.
 pub const DESIRED_ANNOTATION: &str = "mortise.dev/desired";
+/// The annotation that says which of a Secret's values the host made, how and when.
+pub const GENERATED_ANNOTATION: &str = "mortise.dev/generated";
 
 /// The Secret in the host's namespace that holds the certificate authority of its webhooks.
 pub const WEBHOOK_SECRET: &str = "mortise-webhook-ca";

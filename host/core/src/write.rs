@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::contract::{PatchKind, Propagation};
 use crate::digest::Digest;
+use crate::generated::Draws;
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::permission::Permission;
 use crate::well_known::{HOST, field_manager};
@@ -120,6 +121,9 @@ pub enum WriteOp {
         force: bool,
         /// Whether it may create or change; server-side apply alone does either.
         only_if: Precondition,
+        /// Values that are not in the body. They are read of the live object or made when the write is sent, and the
+        /// version that was read is a further precondition, so that a late or repeated request replaces no value.
+        draws: Option<Draws>,
     },
     /// DELETE with a UID precondition.
     Delete {

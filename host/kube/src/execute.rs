@@ -32,7 +32,7 @@ const _: () = assert!(SERVER_TIMEOUT_SECONDS * 1_000 < WRITE_TIMEOUT_MS);
 const MAX_MANAGER_CHARS: usize = 128;
 
 /// 409.
-const CONFLICT: u16 = 409;
+pub(crate) const CONFLICT: u16 = 409;
 
 /// The error of a write without a claim.
 const UNCLAIMED: &str = "not sent: this host does not lead, or could not renew its Lease in time";
@@ -117,9 +117,16 @@ impl ApiServer {
                 let path = format!("{}?{}", resource.collection_of(&target.name)?, query(strict));
                 request(Method::POST, &path, Some(JSON), body(text))
             }
-            WriteOp::Apply { target, body: text, force, only_if } => {
-                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}{strict}")));
-                request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)
+            WriteOp::Apply { target, body: text, force, only_if, draws } => {
+                let object = resource.object(&target.name)?;
+                let path = format!("{object}?{}", query(&format!("&force={force}{strict}")));
+                let text = match draws {
+                    Some(draws) => &self.with_generated(&object, text, only_if, draws).await?,
+                    None => text,
+                };
+                let request = request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)?;
+                let wanted = draws.as_ref().map_or(&[][..], |draws| &draws.wanted);
+                return self.sent(request, write).await.map_err(|failure| failure.redacted(text, wanted));
             }
             WriteOp::PatchStatus { target, body: text } => {
                 let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
@@ -144,6 +151,11 @@ impl ApiServer {
                 request(Method::POST, &path, Some(JSON), Bytes::from(eviction(target, uid)))
             }
         }?;
+        self.sent(request, write).await
+    }
+
+    /// Sends the request of a write, and reads its response.
+    async fn sent(&self, request: Request<Body>, write: &Write) -> Result<Written, Failure> {
         match (self.send_while_claimed(request, write.plugin.clone(), write.not_after_ms).await, &write.op) {
             (Ok(response), _) => written(&response.body),
             (Err(Failure::Response(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })

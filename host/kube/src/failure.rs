@@ -8,6 +8,7 @@ use std::error::Error as _;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use mortise_core::crd::CrdError;
+use mortise_core::generated::{Wanted, redacted};
 use mortise_core::watch::WatchError;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use serde::Deserialize;
@@ -202,6 +203,14 @@ impl Failure {
             }
             Self::Response(refused) => refused.message = format!("{operation}: {}", refused.message),
             Self::TooLarge => {}
+        }
+        self
+    }
+
+    /// Without the generated values of the body that was sent.
+    pub(crate) fn redacted(mut self, sent: &str, wanted: &[Wanted]) -> Self {
+        if let Self::Response(refused) = &mut self {
+            refused.message = redacted(std::mem::take(&mut refused.message), sent, wanted);
         }
         self
     }

@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod execute;
 mod failure;
 mod frames;
+mod generated;
 pub mod lease;
 mod limiter;
 mod page;

@@ -4,6 +4,7 @@
 
 use mortise_core::contract;
 use mortise_core::field_selector::FieldValue;
+use mortise_core::generated::Recipe;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
 use mortise_core::{http, rejection, view};
@@ -177,6 +178,18 @@ impl From<desired::Handling> for contract::Handling {
             desired::Handling::Managed => Self::Managed,
             desired::Handling::CreateOnce => Self::CreateOnce,
             desired::Handling::Keep => Self::Keep,
+        }
+    }
+}
+
+impl From<desired::Recipe> for Recipe {
+    fn from(recipe: desired::Recipe) -> Self {
+        match recipe {
+            desired::Recipe::Alphanumeric(length) => Self::Alphanumeric(length),
+            desired::Recipe::Bytes(length) => Self::Bytes(length),
+            desired::Recipe::Tls(desired::Tls { names, lifetime_seconds }) => {
+                Self::Tls { names: names.into_iter().map(Into::into).collect(), lifetime_seconds }
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use wasmtime::error::Context as _;
 
 use crate::bindings::Snapshot;
 use crate::bindings::mortise::host::http::Request;
-use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure, Handling};
+use crate::bindings::mortise::plugin::desired::{Action, Condition, Event, Failure, Handling, Recipe};
 use crate::state::CallState;
 
 type Typed<'a> = TypedFunc<(&'a str, Resource<Snapshot>), (Result<Outcome, Failure>,)>;
@@ -46,6 +46,16 @@ struct Child {
     adopt: bool,
     group: u32,
     exact: Vec<Arc<str>>,
+    generated: Vec<Generated>,
+}
+
+/// `desired.generated`.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+struct Generated {
+    at: Arc<str>,
+    value: Recipe,
+    rotation: Arc<str>,
 }
 
 /// Where a component's `reconciler.reconcile` is.
@@ -109,16 +119,23 @@ impl From<Outcome> for contract::Outcome {
     }
 }
 
+impl From<Generated> for contract::Generated {
+    fn from(Generated { at, value, rotation }: Generated) -> Self {
+        Self { at, recipe: value.into(), rotation }
+    }
+}
+
 /// Consecutive children with the same text share one copy: replicas of a template are all the same, and the host keeps
 /// an outcome for as long as it may be diffed again.
 fn shared(children: Vec<Child>) -> Vec<contract::Child> {
     let mut last: Option<Arc<str>> = None;
-    let share = |Child { key, object, handling, or_skip, adopt, group, exact }| {
+    let share = |Child { key, object, handling, or_skip, adopt, group, exact, generated }| {
         let object = match &last {
             Some(last) if *last == object => last.clone(),
             _ => last.insert(object).clone(),
         };
-        contract::Child { key, object, handling: handling.into(), or_skip, adopt, group, exact }
+        let (handling, generated) = (handling.into(), into_all(generated));
+        contract::Child { key, object, handling, or_skip, adopt, group, exact, generated }
     };
     children.into_iter().map(share).collect()
 }
@@ -141,6 +158,7 @@ mod tests {
             adopt: false,
             group: 0,
             exact: Vec::new(),
+            generated: Vec::new(),
         };
         let children = shared(vec![child("0", "{}"), child("1", "{}"), child("2", "[]"), child("3", "{}")]);
         let texts: Vec<&str> = children.iter().map(|child| &*child.object).collect();

@@ -45,7 +45,7 @@ impl<'a> Writer<'a> {
     }
 
     fn apply(&self, data: Value, only_if: Precondition) -> WriteOp {
-        WriteOp::Apply { target: self.settings(), body: self.body(data), force: false, only_if }
+        WriteOp::Apply { target: self.settings(), body: self.body(data), force: false, only_if, draws: None }
     }
 
     fn data(&self) -> Value {

@@ -289,7 +289,8 @@ impl World {
         let parse = |body: &str| serde_json::from_str::<Value>(body).expect("the engine writes JSON");
         Ok(match &write.op {
             WriteOp::Create { target, body } => self.create(target, parse(body)),
-            WriteOp::Apply { target, body, force, only_if } => {
+            WriteOp::Apply { draws: Some(_), .. } => panic!("the model's guests want no generated values"),
+            WriteOp::Apply { target, body, force, only_if, draws: None } => {
                 self.cluster.apply(target, &write.manager(), &parse(body), *force, only_if)
             }
             WriteOp::PatchStatus { target, body } => self.cluster.patch_status(target, &write.manager(), &parse(body)),

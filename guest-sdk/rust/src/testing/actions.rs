@@ -119,7 +119,7 @@ fn check_patch(patch: &Patch, kind: &str, allowed: &Allowed<'_>) -> Refused {
     }
     let body = json(body, MAX_CHILD_BYTES)?;
     match patch_kind {
-        PatchKind::Json => check_operations(&body),
+        PatchKind::Json => check_operations(&body, kind == "v1/Secret"),
         PatchKind::Strategic if !is_builtin(group(&target.api_version)) => {
             Err(format!("{kind} is not a built-in kind, and only those take strategic patches; take merge"))
         }
@@ -152,7 +152,7 @@ fn check_merge(patch: &Value) -> Refused {
     Ok(())
 }
 
-fn check_operations(patch: &Value) -> Refused {
+fn check_operations(patch: &Value, is_secret: bool) -> Refused {
     let Some(operations) = patch.as_array() else {
         return Err("the body of a json-patch is a list of operations".to_owned());
     };
@@ -160,6 +160,9 @@ fn check_operations(patch: &Value) -> Refused {
         let (Some(op), Some(path)) = (operation["op"].as_str(), operation["path"].as_str()) else {
             return Err(format!("operation {at}: op and path are missing"));
         };
+        if is_secret && matches!(op, "copy" | "move") {
+            return Err(format!("operation {at}: values of a Secret are not copied or moved, some are for no plugin"));
+        }
         let from = operation["from"].as_str().filter(|_| op == "move");
         for path in [Some(path), from].into_iter().flatten().filter(|_| op != "test") {
             check_pointer(path).map_err(|why| format!("operation {at}: {why}"))?;

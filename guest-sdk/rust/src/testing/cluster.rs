@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::actions::{self, Allowed};
-use super::refusals;
+use super::{generated, refusals};
 use crate::conditions::ConditionStatus;
 use crate::context::Context;
 use crate::error::Failure;
@@ -187,7 +187,7 @@ impl Cluster {
         }
         let view = View {
             kinds: self.readable_kinds(&object),
-            objects: self.objects.clone(),
+            objects: self.objects.iter().map(generated::hidden).collect(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
             replies: self.replies.clone(),
@@ -266,7 +266,7 @@ impl Cluster {
                 controller_uid(found).is_none() && found["metadata"]["deletionTimestamp"].is_null()
             };
             if of_name.is_none() {
-                self.add_child(&owner, &child.key, &object);
+                self.add_child(&owner, &child.key, &generated::made(object, child));
                 changed = true;
             } else if let Some(at) = of_name.filter(is_free).filter(|_| child.adopt) {
                 let mut adopted = self.objects.swap_remove(at);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::actions::{self, Allowed};
+use super::generated;
 use super::metadata::{MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, shown, whole_metadata};
 use super::requests;
 use crate::action::Action;
@@ -72,7 +73,7 @@ fn output_bytes(outcome: &Outcome<Value>) -> Refused {
     let json = |json: &Json| json.text().map_or(0, str::len);
     let exact = |child: &Child| child.exact.iter().map(String::len).sum::<usize>();
     let children = outcome.children.iter().flatten();
-    let children = children.map(|child| child.key.len() + json(&child.object) + exact(child));
+    let children = children.map(|child| child.key.len() + json(&child.object) + exact(child) + generated::bytes(child));
     let conditions = outcome.conditions.iter().map(|each| each.name.len() + each.reason.len() + each.message.len());
     let events = outcome.events.iter().map(|each| each.reason.len() + each.message.len());
     let actions = outcome.actions.iter().map(|action| match action {
@@ -223,7 +224,7 @@ fn handling(child: &Child, object: &Value, owns: &[&Owned]) -> Refused {
             return Err(format!("{path}: others have members of {first} too"));
         }
     }
-    Ok(())
+    generated::check(child, object, update)
 }
 
 fn status(status: &Json) -> Refused {

@@ -13,6 +13,7 @@ use super::header::{Header, Text, own_fields};
 use super::interner::Interner;
 use super::owner::read_mark;
 use super::{Kind, Name, Object, OwnerReference, ResourceVersion};
+use crate::generated::{self, Record};
 use crate::projection::Memo;
 use crate::well_known::{MANAGER_PREFIX, OWNER_UID_LABEL};
 
@@ -50,13 +51,25 @@ pub enum DecodeError {
 impl Object {
     /// Decodes an object that carries its apiVersion and kind, as watch events do.
     pub fn decode(text: &[u8], interner: &mut Interner) -> Result<Self, DecodeError> {
-        Source::read(text)?.decode(None, interner)
+        Self::decode_any(None, text, interner)
     }
 
     /// Decodes an object of a known kind. List items of built-in kinds have neither apiVersion nor kind; both are
     /// inserted where they are missing.
     pub fn decode_as(kind: &Kind, text: &[u8], interner: &mut Interner) -> Result<Self, DecodeError> {
-        Source::read(text)?.decode(Some(kind), interner)
+        Self::decode_any(Some(kind), text, interner)
+    }
+
+    /// A Secret with generated values is decoded from a text without them, so that nothing that reads the cache can show
+    /// one.
+    fn decode_any(expected: Option<&Kind>, text: &[u8], interner: &mut Interner) -> Result<Self, DecodeError> {
+        let source = Source::read(text)?;
+        if !source.header.metadata.annotations.is_generated || !source.is_secret(expected) {
+            return source.decode(expected, None, interner);
+        }
+        let not_json = |error| DecodeError::NotJson { object: describe(source.text), source: error };
+        let (text, record) = generated::hide(source.text).map_err(not_json)?;
+        Source::read(text.as_bytes())?.decode(expected, Some(Box::new(record)), interner)
     }
 }
 
@@ -72,7 +85,19 @@ impl<'a> Source<'a> {
         Ok(Self { text, header })
     }
 
-    fn decode(self, expected: Option<&Kind>, interner: &mut Interner) -> Result<Object, DecodeError> {
+    fn is_secret(&self, expected: Option<&Kind>) -> bool {
+        let found = |text: &Option<Text<'a>>| text.as_ref().map(|text| text.0.to_string());
+        let api_version = found(&self.header.api_version).or_else(|| expected.map(|kind| kind.api_version.to_string()));
+        let kind = found(&self.header.kind).or_else(|| expected.map(|kind| kind.kind.to_string()));
+        (api_version.as_deref(), kind.as_deref()) == (Some("v1"), Some("Secret"))
+    }
+
+    fn decode(
+        self,
+        expected: Option<&Kind>,
+        generated: Option<Box<Record>>,
+        interner: &mut Interner,
+    ) -> Result<Object, DecodeError> {
         let kind = self.kind(expected, interner)?;
         let metadata = &self.header.metadata;
         let version = metadata.resource_version.ok_or_else(|| self.missing("metadata.resourceVersion"))?;
@@ -95,6 +120,7 @@ impl<'a> Source<'a> {
             labels: metadata.labels.intern(interner),
             child_key: metadata.annotations.child_key.as_deref().map(Into::into),
             desired: metadata.annotations.desired.as_deref().map(Into::into),
+            generated,
             uid: (&*uid.0).into(),
             generation: metadata.generation.unwrap_or(0),
             deleting: metadata.deletion_timestamp.is_some(),

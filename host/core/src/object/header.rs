@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 
 use super::identity::Label;
 use super::interner::Interner;
-use crate::well_known::{CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, MANAGER_PREFIX, OWNER_ANNOTATION};
+use crate::well_known::{
+    CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, GENERATED_ANNOTATION, MANAGER_PREFIX, OWNER_ANNOTATION,
+};
 
 /// One of mortise's own managedFields entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +90,8 @@ pub(super) struct Annotations<'a> {
     pub(super) child_key: Option<Cow<'a, str>>,
     pub(super) desired: Option<Cow<'a, str>>,
     pub(super) owner: Option<Cow<'a, str>>,
+    /// It has the record of generated values.
+    pub(super) is_generated: bool,
 }
 
 /// The owner reference with `controller: true`; the API server admits only one.
@@ -173,7 +177,8 @@ deserialize_with!(Annotations, "a map of strings", |map: MapAccess| visit_map {
             CHILD_KEY_ANNOTATION => annotations.child_key = Some(map.next_value::<Text<'de>>()?.0),
             DESIRED_ANNOTATION => annotations.desired = Some(map.next_value::<Text<'de>>()?.0),
             OWNER_ANNOTATION => annotations.owner = Some(map.next_value::<Text<'de>>()?.0),
-            _ => {
+            key => {
+                annotations.is_generated |= key == GENERATED_ANNOTATION;
                 map.next_value::<IgnoredAny>()?;
             }
         }

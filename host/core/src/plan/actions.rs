@@ -155,7 +155,7 @@ fn check_patch(
     }
     let patch = parsed(body)?;
     match patch_kind {
-        PatchKind::Json => metadata::check_operations(&patch),
+        PatchKind::Json => metadata::check_operations(&patch, *kind == Kind::new("v1", "Secret")),
         PatchKind::Strategic if !is_builtin_group(kind.group()) => {
             Err(format!("{kind} is not a built-in kind, and only those take strategic patches; take merge"))
         }
@@ -181,14 +181,15 @@ pub fn diff(
         match action {
             Action::Apply { body, force } => {
                 let is_done = match live {
-                    Some(live) => is_applied(live, body, manager, memory.applied, &mut diff.parsed_bytes),
+                    Some(live) => is_applied(live, body, &[], manager, memory.applied, &mut diff.parsed_bytes),
                     None => {
                         !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| *sent == body.fingerprint)
                     }
                 };
                 if !is_done {
                     let (target, body) = (target.clone(), Arc::clone(&body.text));
-                    diff.changes.push(WriteOp::Apply { target, body, force: *force, only_if: Precondition::None });
+                    let (force, only_if) = (*force, Precondition::None);
+                    diff.changes.push(WriteOp::Apply { target, body, force, only_if, draws: None });
                 }
             }
             Action::Patch { .. } if is_watched && live.is_none() => diff.missing.push(target.clone()),

@@ -72,7 +72,7 @@ pub(super) fn adopt(child: &PreparedChild, primary: &Object, live: &Object, pars
         }
     };
     let only_if = Precondition::Unchanged { uid: Arc::clone(&live.uid), version: live.resource_version };
-    WriteOp::Apply { target: child.target.clone(), body, force: true, only_if }
+    WriteOp::Apply { target: child.target.clone(), body, force: true, only_if, draws: None }
 }
 
 fn is_as_wanted(child: &PreparedChild, live: &Object) -> bool {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::prepared::Body;
+use crate::generated::Wanted;
 use crate::object::{Object, ObjectRef, ResourceVersion};
 use crate::own_fields;
+use crate::well_known::GENERATED_ANNOTATION;
 
 /// The fingerprint of the last apply of each object, and the version that it made. A value that the API server rewrites
 /// (the quantity "0.5" becomes "500m") never equals the wanted one, but is applied as long as the object has this
@@ -18,6 +20,7 @@ pub type Applied = BTreeMap<ObjectRef, (u128, ResourceVersion)>;
 pub(super) fn is_applied(
     live: &Object,
     body: &Body,
+    generated: &[Wanted],
     manager: &str,
     applied: &mut Applied,
     parsed_bytes: &mut usize,
@@ -32,7 +35,15 @@ pub(super) fn is_applied(
     let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
     let object = serde_json::from_str::<Value>(live.json()).ok();
     let wanted = serde_json::from_str::<Value>(&body.text).ok();
-    let (Some(fields), Some(object), Some(wanted)) = (fields, object, wanted) else { return false };
+    let (Some(fields), Some(object), Some(mut wanted)) = (fields, object, wanted) else { return false };
+    if !generated.is_empty() {
+        // The live object has these values; what is compared is whether they and no others are recorded as ours.
+        for key in generated.iter().flat_map(Wanted::keys) {
+            wanted["data"][key] = object["data"][key].clone();
+        }
+        let annotations = |tree: &Value| tree["metadata"]["annotations"][GENERATED_ANNOTATION].clone();
+        wanted["metadata"]["annotations"][GENERATED_ANNOTATION] = annotations(&object);
+    }
     let is_applied = own_fields::is_applied(&wanted, &object, &fields);
     if is_applied {
         applied.insert(target, this);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::actions::Memory;
 use super::adoption::{self, Taken};
-use super::applied::{Applied, is_applied};
+use super::applied::is_applied;
 use super::prepared::{Body, Prepared, PreparedChild};
 use super::rollout::Rollout;
 use super::{body, exact};
 use crate::availability::is_available;
 use crate::contract::{Handling, Propagation};
+use crate::generated::Draws;
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
 use crate::object::owner::Owner;
@@ -36,6 +37,8 @@ pub struct Diff {
     pub skipped: Vec<Taken>,
     /// The children that `children` and `deletes` write, by their objects.
     pub written: BTreeMap<ObjectRef, Written>,
+    /// When the first generated value is due, in Unix milliseconds.
+    pub renew_at_ms: Option<u64>,
     /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
     pub parsed_bytes: usize,
 }
@@ -75,10 +78,11 @@ pub fn diff(
     manager: &str,
     snapshot: &Snapshot,
     memory: Memory<'_>,
+    now_unix_ms: u64,
 ) -> Diff {
     let Some(children) = &prepared.children else { return Diff::default() };
     let (diff, rollouts) = (Diff::default(), BTreeMap::new());
-    let mut comparison = Comparison { spec, primary, manager, snapshot, memory, diff, rollouts };
+    let mut comparison = Comparison { spec, primary, manager, snapshot, memory, now_unix_ms, diff, rollouts };
     let mut groups = children.chunk_by(|one, next| one.group == next.group).peekable();
     while let Some(group) = groups.next() {
         group.iter().for_each(|child| comparison.compare(child));
@@ -138,6 +142,7 @@ struct Comparison<'a> {
     manager: &'a str,
     snapshot: &'a Snapshot,
     memory: Memory<'a>,
+    now_unix_ms: u64,
     diff: Diff,
     rollouts: BTreeMap<&'a Kind, Rollout>,
 }
@@ -178,7 +183,7 @@ impl<'a> Comparison<'a> {
             Found::Terminating => self.diff.waits = true,
             Found::Absent => {
                 self.diff.parsed_bytes += if child.body.is_none() { child.object.len() } else { 0 };
-                self.write(child, create(child, self.primary));
+                self.write(child, create(child, self.primary, self.now_unix_ms));
             }
         }
         self.rollout(child).into_iter().for_each(Rollout::absent);
@@ -193,16 +198,35 @@ impl<'a> Comparison<'a> {
     fn compare_live(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
         let is_current = is_current(child, live);
         if let Some(body) = &child.body {
-            let (memory, parsed_bytes) = (&mut self.memory, &mut self.diff.parsed_bytes);
-            // An apply may remove members too, so the next plan looks for what is left.
-            let write = apply(child, body, live, self.manager, memory.applied, parsed_bytes)
-                .or_else(|| exact::removal(child, body, live, memory, parsed_bytes));
+            let write = if self.has_generated(child, live) {
+                let due_ms = live.generated.as_ref().and_then(|record| record.renew_at_ms());
+                self.diff.renew_at_ms = self.diff.renew_at_ms.into_iter().chain(due_ms).min();
+                self.missing(child, body, live)
+            } else {
+                Some(apply(child, body, live, self.now_unix_ms))
+            };
             write.into_iter().for_each(|op| self.write(child, op));
         } else if let Some(rollout) = self.rollout(child) {
             if is_current { rollout.current(live) } else { rollout.outdated(live) }
         } else if child.update == Update::Recreate && !is_current {
             self.diff.deletes.push(delete(live));
         }
+    }
+
+    /// The write of a child that has its generated values. An apply may remove members too, so the next plan looks for
+    /// what is left in exact maps.
+    fn missing(&mut self, child: &PreparedChild, body: &Body, live: &Object) -> Option<WriteOp> {
+        let (memory, parsed_bytes) = (&mut self.memory, &mut self.diff.parsed_bytes);
+        if !is_applied(live, body, &child.generated, self.manager, memory.applied, parsed_bytes) {
+            return Some(apply(child, body, live, self.now_unix_ms));
+        }
+        exact::removal(child, body, live, memory, parsed_bytes)
+    }
+
+    /// Whether the child has its generated values, and none is due.
+    fn has_generated(&self, child: &PreparedChild, live: &Object) -> bool {
+        let has = |wanted| live.generated.as_ref().is_some_and(|record| record.has(wanted, self.now_unix_ms));
+        child.generated.iter().all(has)
     }
 
     /// Whether the children of a group are as wanted and available, so that the next group may follow. One that is left
@@ -241,29 +265,27 @@ fn delete(live: &Object) -> WriteOp {
     WriteOp::Delete { target: live.reference(), uid: Arc::clone(&live.uid), propagation: Propagation::Background }
 }
 
-fn create(child: &PreparedChild, primary: &Object) -> WriteOp {
+fn create(child: &PreparedChild, primary: &Object, now_unix_ms: u64) -> WriteOp {
     let target = child.target.clone();
+    let (draws, only_if) = (draws(child, now_unix_ms), Precondition::Absent);
     if let Some(body) = &child.body {
-        WriteOp::Apply { target, body: Arc::clone(&body.text), force: false, only_if: Precondition::Absent }
-    } else {
-        let hash = (child.handling == Handling::Managed).then_some(&*child.hash);
-        let body = body::of(child, primary, hash);
-        WriteOp::Create { target, body }
+        return WriteOp::Apply { target, body: Arc::clone(&body.text), force: false, only_if, draws };
+    }
+    let hash = (child.handling == Handling::Managed).then_some(&*child.hash);
+    let body = body::of(child, primary, hash);
+    match draws {
+        Some(_) => WriteOp::Apply { target, body, force: false, only_if, draws },
+        None => WriteOp::Create { target, body },
     }
 }
 
-fn apply(
-    child: &PreparedChild,
-    body: &Body,
-    live: &Object,
-    manager: &str,
-    applied: &mut Applied,
-    parsed_bytes: &mut usize,
-) -> Option<WriteOp> {
-    if is_applied(live, body, manager, applied, parsed_bytes) {
-        return None;
-    }
-    // Forced: the owner reference shows that the child is ours, so wanted fields that others have set are set back.
-    let only_if = Precondition::Is(Arc::clone(&live.uid));
-    Some(WriteOp::Apply { target: child.target.clone(), body: Arc::clone(&body.text), force: true, only_if })
+/// Forced: the owner reference shows that the child is ours, so wanted fields that others have set are set back.
+fn apply(child: &PreparedChild, body: &Body, live: &Object, now_unix_ms: u64) -> WriteOp {
+    let (target, body, only_if) =
+        (child.target.clone(), Arc::clone(&body.text), Precondition::Is(Arc::clone(&live.uid)));
+    WriteOp::Apply { target, body, force: true, only_if, draws: draws(child, now_unix_ms) }
+}
+
+fn draws(child: &PreparedChild, now_unix_ms: u64) -> Option<Draws> {
+    (!child.generated.is_empty()).then(|| Draws { wanted: Arc::clone(&child.generated), now_unix_ms })
 }

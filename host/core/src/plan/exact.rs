@@ -67,7 +67,7 @@ pub(super) fn removal(
         return None;
     }
     *parsed_bytes += live.json().len() + body.text.len();
-    let patch = patch(&child.exact, body, live);
+    let patch = patch(child, body, live);
     let place = (target, None);
     let is_sent = |patch: &String| {
         let sent = memory.sent.get(&place).filter(|(_, version)| *version == live.resource_version);
@@ -88,14 +88,17 @@ pub(super) fn removal(
 }
 
 /// The JSON merge patch, or None when nothing has to go.
-fn patch(exact: &Exact, body: &Body, live: &Object) -> Option<String> {
+fn patch(child: &PreparedChild, body: &Body, live: &Object) -> Option<String> {
     let live: Value = serde_json::from_str(live.json()).ok()?;
     let wanted: Value = serde_json::from_str(&body.text).ok()?;
     let mut patch = Value::Null;
-    for path in exact.paths.iter() {
+    for path in child.exact.paths.iter() {
         let Some(Value::Object(found)) = at(&live, path) else { continue };
         let wanted = at(&wanted, path);
-        for name in found.keys().filter(|name| wanted.is_none_or(|wanted| wanted.get(name).is_none())) {
+        let is_generated =
+            |name: &str| *path == ["data"] && child.generated.iter().any(|own| own.keys().any(|key| key == name));
+        let is_wanted = |name: &str| wanted.is_some_and(|wanted| wanted.get(name).is_some()) || is_generated(name);
+        for name in found.keys().filter(|name| !is_wanted(name)) {
             let place = path.iter().fold(&mut patch, |place, member| &mut place[member.as_str()]);
             place[name.as_str()] = Value::Null;
         }

@@ -64,8 +64,9 @@ pub(super) fn check_patch(patch: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the operations of a JSON patch. A `test` may read any path.
-pub(super) fn check_operations(patch: &Value) -> Result<(), String> {
+/// Checks the operations of a JSON patch. A `test` may read any path. A `copy` within a Secret would show under another
+/// key what no plugin sees.
+pub(super) fn check_operations(patch: &Value, is_secret: bool) -> Result<(), String> {
     let Some(operations) = patch.as_array() else {
         return Err("the body of a json-patch is a list of operations".to_owned());
     };
@@ -73,6 +74,9 @@ pub(super) fn check_operations(patch: &Value) -> Result<(), String> {
         let (Some(op), Some(path)) = (operation["op"].as_str(), operation["path"].as_str()) else {
             return Err(format!("operation {at}: op and path are missing"));
         };
+        if is_secret && matches!(op, "copy" | "move") {
+            return Err(format!("operation {at}: values of a Secret are not copied or moved, some are for no plugin"));
+        }
         let from = operation["from"].as_str().filter(|_| op == "move");
         for path in [Some(path), from].into_iter().flatten().filter(|_| op != "test") {
             check_pointer(path).map_err(|why| format!("operation {at}: {why}"))?;

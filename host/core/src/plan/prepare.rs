@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
 use super::prepared::{Body, Prepared, PreparedChild};
-use super::{actions, body, exact, metadata, requests};
+use super::{actions, body, exact, generated, metadata, requests};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Handling, Outcome};
 use crate::digest::{content_hash, name_hash};
 use crate::limits::{
@@ -190,6 +190,8 @@ fn is_same(known: &PreparedChild, child: &Child) -> bool {
         && handling == (child.handling, child.or_skip, child.adopt, child.group)
         && known.exact.paths.is_empty()
         && child.exact.is_empty()
+        && known.generated.is_empty()
+        && child.generated.is_empty()
 }
 
 fn prepare_child(
@@ -218,6 +220,7 @@ fn prepare_child(
     let target = ObjectRef { kind, name: Name { namespace, name: name.into() } };
     let is_applied = child.handling == Handling::Managed && update.is_in_place();
     let exact = exact::parse(child, is_applied)?;
+    let generated = generated::parse(child, &target.kind, is_applied)?;
     let Child { handling, or_skip, adopt, group, .. } = *child;
     let key = Arc::clone(&child.key);
     let mut prepared = PreparedChild {
@@ -233,8 +236,9 @@ fn prepare_child(
         tracked,
         group,
         exact,
+        generated,
     };
-    prepared.body = is_applied.then(|| Body::new(body::of(&prepared, primary, None)));
+    prepared.body = is_applied.then(|| Body::with(body::of(&prepared, primary, None), &prepared.generated));
     Ok(prepared)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::contract::{Condition, GuestEvent, Handling, PatchKind, Propagation};
-use crate::digest::fingerprint;
+use crate::generated::{Wanted, fingerprint_of};
 use crate::http::OutgoingRequest;
 use crate::manifest::Update;
 use crate::object::ObjectRef;
@@ -46,6 +46,7 @@ impl Prepared {
             events: Vec::new(),
             requeue_after_ms: None,
             finalized: true,
+            requests: Vec::new(),
         }
     }
 
@@ -57,7 +58,8 @@ impl Prepared {
     /// Approximate bytes in memory; text that several children share counts for each.
     pub fn bytes(&self) -> usize {
         let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.text.len());
-        let own = |child: &PreparedChild| size_of_val(child) + child.key.len() + child.exact.bytes();
+        let generated = |child: &PreparedChild| child.generated.iter().map(Wanted::bytes).sum::<usize>();
+        let own = |child: &PreparedChild| size_of_val(child) + child.key.len() + child.exact.bytes() + generated(child);
         let children = self.children.iter().flatten().map(|child| own(child) + texts(child));
         let action = |action: &PreparedAction| match &action.action {
             Action::Apply { body, .. } | Action::Patch { body, .. } => body.text.len(),
@@ -99,6 +101,8 @@ pub struct PreparedChild {
     pub group: u32,
     /// The maps that have the wanted members alone.
     pub exact: Exact,
+    /// The values that the host makes.
+    pub generated: Arc<[Wanted]>,
 }
 
 /// Maps that a child owns as a whole.
@@ -122,13 +126,18 @@ impl Exact {
 pub struct Body {
     /// JSON text.
     pub text: Arc<str>,
-    /// The fingerprint of the text.
+    /// The fingerprint of the text and of what the host adds to it.
     pub fingerprint: u128,
 }
 
 impl Body {
     pub(super) fn new(text: Arc<str>) -> Self {
-        Self { fingerprint: fingerprint(&[&text]), text }
+        Self::with(text, &[])
+    }
+
+    /// The body of a child with generated values, which are not in the text.
+    pub(super) fn with(text: Arc<str>, generated: &[Wanted]) -> Self {
+        Self { fingerprint: fingerprint_of(&text, generated), text }
     }
 }
 

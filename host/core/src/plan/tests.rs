@@ -11,14 +11,16 @@ use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, tests};
 use crate::store::Snapshot;
-use crate::write::WriteOp;
+use crate::write::{Precondition, WriteOp};
 
 mod actions;
 mod adoption;
 mod children;
+mod generated;
 mod tracked;
 
 const MANAGER: &str = "mortise/podset";
+const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
 fn decode(value: Value) -> Object {
     tests::decode(&value.to_string())
@@ -91,7 +93,7 @@ fn compared(
     (exact, sent): (&mut Applied, &mut Sent),
 ) -> Diff {
     let memory = Memory { applied: &mut Applied::new(), exact, sent, blocked: &Blocked::default() };
-    diff(prepared, spec, &primary(), MANAGER, snapshot, memory)
+    diff(prepared, spec, &primary(), MANAGER, snapshot, memory, NOW_UNIX_MS)
 }
 
 fn refusal(spec: &ControllerSpec, outcome: &Outcome) -> String {

@@ -146,7 +146,7 @@ fn certified(
     Ok(Arc::new(certified.map_err(|source| CertificateError::Use { what, source })?))
 }
 
-fn params(names: Vec<String>, validity: Validity) -> Result<CertificateParams, rcgen::Error> {
+pub(crate) fn params(names: Vec<String>, validity: Validity) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.not_before = moment(validity.from_ms);

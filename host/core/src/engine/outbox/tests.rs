@@ -55,7 +55,7 @@ impl Alone {
 
     /// An action of a plugin that applies an object. Whether the plugin is over its budget then.
     fn apply(&mut self, target: ObjectRef) -> bool {
-        let op = WriteOp::Apply { target, body: "{}".into(), force: false, only_if: Precondition::None };
+        let op = WriteOp::Apply { target, body: "{}".into(), force: false, only_if: Precondition::None, draws: None };
         self.send_as(Some("podset".into()), op, Owner::Nobody);
         let is_throttled = |message| matches!(message, Message::ToReconciler(ToReconciler::Throttle { .. }));
         self.messages.drain(..).any(is_throttled)

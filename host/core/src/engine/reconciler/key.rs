@@ -11,6 +11,7 @@ use crate::dependencies::Dependencies;
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::expectation::Expectation;
+use crate::generated::fingerprint_of;
 use crate::http::OutgoingRequest;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
@@ -373,8 +374,9 @@ impl KeyState {
     pub fn remember(&mut self, op: &WriteOp, version: ResourceVersion) {
         let memory = &mut self.memory;
         match op {
-            WriteOp::Apply { target, body, .. } => {
-                memory.applied.insert(target.clone(), (fingerprint(&[body]), version));
+            WriteOp::Apply { target, body, draws, .. } => {
+                let generated = draws.as_ref().map_or(&[][..], |draws| &draws.wanted);
+                memory.applied.insert(target.clone(), (fingerprint_of(body, generated), version));
                 return;
             }
             WriteOp::Patch { target, body, subresource, .. } => {

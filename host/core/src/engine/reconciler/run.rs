@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::key::{Ending, Run, Stage, StalledReason};
+use super::turn::RESYNC_MS;
 use super::{Reconciler, cost, rejections};
 use crate::breaker::{Breaker, CHANGING, HEALING};
 use crate::engine::context::Context;
@@ -100,6 +101,9 @@ impl Reconciler {
         let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
         let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
+        // A certificate that is due after the resync is found again then.
+        let renew_ms = missing.children.renew_at_ms.map(|at_ms| at_ms.saturating_sub(cx.now.unix_ms));
+        let requeue_ms = requeue_ms.into_iter().chain(renew_ms.filter(|renew_ms| *renew_ms < RESYNC_MS)).min();
         let children = std::mem::take(&mut missing.children.written);
         let mut stages = missing.stages();
         let last = match may_remove {
@@ -151,7 +155,7 @@ impl Reconciler {
         let children = if is_finalized(primary, prepared) {
             plan::deletes_of_tracked(spec, primary, &snapshot)
         } else {
-            plan::diff(prepared, spec, primary, manager, &snapshot, state.memory.of_plan())
+            plan::diff(prepared, spec, primary, manager, &snapshot, state.memory.of_plan(), cx.now.unix_ms)
         };
         state.forget_unwanted(prepared, &snapshot, skipped);
         let actions =

@@ -12,6 +12,8 @@ use crate::digest::Digest;
 use crate::engine::message::{Message, Owner, ToLifecycle, ToOutbox};
 use crate::event::{Effect, Sending};
 use crate::finalizer;
+use crate::generated::complete;
+use crate::generated::tests::Counting;
 use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::manifest::Manifest;
 use crate::object::{Interner, Name, Object, ResourceVersion};
@@ -42,6 +44,8 @@ struct Alone {
     may_write: bool,
     /// Its controllers finalize.
     finalizes: bool,
+    /// The kind that its controllers own; the other of ConfigMap and Secret they read.
+    owns: &'static str,
     /// Calls that have not returned.
     calls: VecDeque<Call>,
     /// Writes without a result.
@@ -102,6 +106,7 @@ impl Alone {
             version: 1,
             may_write: true,
             finalizes: false,
+            owns: "ConfigMap",
             calls: VecDeque::new(),
             sent: VecDeque::new(),
             live_reads: Vec::new(),
@@ -184,7 +189,8 @@ impl Alone {
         let controller = |primary: &&str| {
             json!({
                 "for": {"apiVersion": &*kind(primary).api_version, "kind": primary}, "finalize": self.finalizes,
-                "owns": [{"apiVersion": "v1", "kind": "ConfigMap"}], "reads": [{"apiVersion": "v1", "kind": "Secret"}],
+                "owns": [{"apiVersion": "v1", "kind": self.owns}],
+                "reads": [{"apiVersion": "v1", "kind": if self.owns == "Secret" { "ConfigMap" } else { "Secret" }}],
             })
         };
         let controllers: Vec<Value> = primaries.iter().map(controller).collect();
@@ -207,6 +213,7 @@ impl Alone {
 
     fn pass(&mut self, milliseconds: u64) {
         self.now.mono_ms += milliseconds;
+        self.now.unix_ms += milliseconds;
         self.with(|_, _| {});
     }
 
@@ -277,9 +284,20 @@ impl Alone {
     /// The first write succeeds; what it made comes back, and is not shown.
     fn accept(&mut self) -> Value {
         let (key, op) = self.sent.pop_front().expect("a write was sent");
+        let made = self.made(&op);
+        let (uid, resource_version) = (made["metadata"]["uid"].as_str().unwrap().into(), ResourceVersion(self.version));
+        self.wrote((key, op), Ok(Written { uid, resource_version }));
+        made
+    }
+
+    /// What a write makes.
+    fn made(&mut self, op: &WriteOp) -> Value {
         self.version += 1;
         let name = &op.target().name.name;
-        let mut made = match &op {
+        let mut made = match op {
+            WriteOp::Apply { body, draws: Some(draws), .. } => {
+                serde_json::from_str(&complete(body, None, draws, &mut Counting::default()).unwrap()).unwrap()
+            }
             WriteOp::Apply { body, .. } => serde_json::from_str(body).unwrap(),
             WriteOp::Patch { body, .. } | WriteOp::PatchStatus { body, .. } => {
                 let (mut made, patch): (_, Value) = (object("PodSet", name), serde_json::from_str(body).unwrap());
@@ -294,8 +312,6 @@ impl Alone {
         };
         made["metadata"]["uid"] = json!(format!("uid-{name}"));
         made["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let written = Written { uid: format!("uid-{name}").into(), resource_version: ResourceVersion(self.version) };
-        self.wrote((key, op), Ok(written));
         made
     }
 

@@ -25,7 +25,7 @@ use crate::view::View;
 use crate::workqueue::{Key, Lane, Taken};
 
 /// The resync period: ten hours, as in controller-runtime, spread over one more so that keys do not come at once.
-const RESYNC_MS: u64 = 10 * 3_600 * 1_000;
+pub(super) const RESYNC_MS: u64 = 10 * 3_600 * 1_000;
 const RESYNC_SPREAD_MS: u64 = 3_600 * 1_000;
 /// How many outcomes in a row are discarded because the object changed during the call. The next one is used, so that
 /// the children of an object that changes all the time are written.

@@ -53,7 +53,7 @@ fn missing(update: Update, outcome: &Outcome, view: &BTreeMap<String, Value>) ->
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], view.values().map(decode));
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
     let memory = Memory { applied, exact, sent, blocked: &Blocked::default() };
-    diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, memory)
+    diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, memory, 0)
 }
 
 /// A seeded generator, so that failures repeat.

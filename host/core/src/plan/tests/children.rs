@@ -136,7 +136,7 @@ fn an_exact_map_has_the_wanted_members_alone() {
     let diff = missing(&spec(), &exact(&["data", "binaryData"]), live.clone()).unwrap();
     let [WriteOp::Patch { body, only_if, .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
     assert_eq!(&**body, r#"{"binaryData":{"b":null},"data":{"theirs":null}}"#);
-    assert_eq!(*only_if, crate::write::Precondition::Is("p-0".into()));
+    assert_eq!(*only_if, Precondition::Is("p-0".into()));
     for (path, message) in [
         ("metadata.labels", "metadata.labels: others have members of metadata too"),
         ("data..x", "the field path \"data..x\" is invalid at byte 5: a member name is missing"),

@@ -1,7 +1,9 @@
 //! Results of writes: what each means for its plan and its key.
 
 use super::*;
+use crate::contract::Generated;
 use crate::engine::reconciler::key::StalledReason;
+use crate::generated::Recipe;
 use crate::plan::Taken;
 
 #[test]
@@ -257,4 +259,36 @@ fn a_slow_start_ends_at_a_bound() {
         (0..alone.sent.len()).for_each(|_| drop(alone.accept()));
     }
     assert_eq!(batches, [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 233]);
+}
+
+#[test]
+fn a_certificate_that_is_due_is_renewed_without_a_call_also_after_a_lost_write() {
+    let mut alone = Alone { owns: "Secret", ..Alone::new() };
+    alone.serve("podset", "1", &["PodSet"]);
+    alone.ready("podset", "PodSet", true);
+    alone.put(object("PodSet", "web"));
+    let recipe = Recipe::Tls { names: vec!["a".into()], lifetime_seconds: 3_600 };
+    let generated = vec![Generated { at: "data".into(), recipe, rotation: "".into() }];
+    let child = Child { generated, ..Child::new("s", r#"{"apiVersion":"v1","kind":"Secret"}"#) };
+    alone.returns(CallResult::Done(Outcome { children: Some(vec![child]), ..Outcome::default() }));
+    alone.settle();
+    for is_lost in [false, true, false] {
+        assert_eq!((alone.writes(), alone.called()), (vec![], vec![]));
+        let due_ms = alone.due_in_ms().unwrap();
+        assert!((2_388_000..=2_400_000).contains(&due_ms), "two thirds of an hour, less what has passed: {due_ms}");
+        alone.pass(due_ms);
+        assert_eq!((alone.writes(), alone.called()), (vec!["patch Secret web".to_owned()], vec![]));
+        if is_lost {
+            let (key, op) = alone.sent.pop_front().unwrap();
+            let made = alone.made(&op);
+            alone.wrote((key, op), Err(WriteErrorClass::Unknown));
+            alone.show(&made);
+            alone.pass(10_000);
+            // Without a record of who owns its fields the apply is repeated; what was made stays.
+            let (_, WriteOp::Apply { body, draws: Some(draws), .. }) = &alone.sent[0] else { panic!("an apply") };
+            let again = complete(body, Some(&made), draws, &mut Counting::default()).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&again).unwrap()["data"], made["data"]);
+        }
+        alone.settle();
+    }
 }

@@ -1,0 +1,92 @@
+//! Makes generated values when their write is sent: randomness of the system, keys and certificates. What is kept of the live
+//! object and where the values go is decided by `core::generated`.
+
+use std::sync::Arc;
+
+use mortise_core::certificates::Validity;
+use mortise_core::generated::{Draws, Pair, RandomSource, complete};
+use mortise_core::write::Precondition;
+use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use serde_json::Value;
+
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT};
+use crate::execute::CONFLICT;
+use crate::failure::{Failure, Refused};
+use crate::webhook::authority::params;
+
+/// The system's randomness.
+struct System;
+
+impl RandomSource for System {
+    type Error = Failure;
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Failure> {
+        getrandom::fill(buffer).map_err(|error| Failure::NotSent(format!("the system gives no random bytes: {error}")))
+    }
+
+    fn pair(&mut self, names: &[Arc<str>], validity: Validity) -> Result<Pair, Failure> {
+        pair(names, validity).map_err(|error| Failure::Invalid(format!("cannot make the certificate: {error}")))
+    }
+}
+
+/// A certificate for servers and their clients, of an authority that has issued no other: its key is dropped here, so a
+/// reader of the Secret gets one certificate and not the means to make more.
+fn pair(names: &[Arc<str>], validity: Validity) -> Result<Pair, rcgen::Error> {
+    let mut of_authority = params(Vec::new(), validity)?;
+    // Distinct names, so that a verifier that trusts two of them tries the right one first.
+    of_authority.distinguished_name.push(DnType::CommonName, format!("mortise-generated-ca-{}", validity.from_ms));
+    of_authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    of_authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    let authority = of_authority.self_signed(&key)?.pem();
+    let issuer = Issuer::new(of_authority, key);
+    let mut of_server = params(names.iter().map(|name| name.to_string()).collect(), validity)?;
+    of_server.use_authority_key_identifier_extension = true;
+    of_server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    of_server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    let certificate = of_server.signed_by(&key, &issuer)?.pem();
+    Ok(Pair { certificate, key: key.serialize_pem(), authority })
+}
+
+impl ApiServer {
+    /// The body to apply, with its values, and with the version of the live object as a precondition: the values that stay are
+    /// those of this version.
+    pub(crate) async fn with_generated(
+        &self,
+        path: &str,
+        body: &str,
+        only_if: &Precondition,
+        draws: &Draws,
+    ) -> Result<Arc<str>, Failure> {
+        let live = match only_if {
+            Precondition::Is(uid) => Some(self.live(path, uid).await?),
+            Precondition::Absent | Precondition::None => None,
+        };
+        let mut body = complete(body, live.as_ref(), draws, &mut System)?;
+        if let Some(live) = live {
+            let mut object: Value = read(body.as_bytes())?;
+            object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+            body = object.to_string();
+        }
+        Ok(body.into())
+    }
+
+    async fn live(&self, path: &str, uid: &str) -> Result<Value, Failure> {
+        let changed = |message: &str| {
+            Failure::Response(Refused { code: CONFLICT, message: message.to_owned(), ..Refused::default() })
+        };
+        let live: Value = match self.get(path, READ_TIMEOUT).await {
+            Ok(response) => read(&response.body)?,
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND && refused.names_object => {
+                return Err(changed("the object is gone"));
+            }
+            Err(failure) => return Err(failure),
+        };
+        if live["metadata"]["uid"] == uid { Ok(live) } else { Err(changed("another object has the name now")) }
+    }
+}
+
+fn read(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| Failure::Invalid(format!("the object cannot be read: {error}")))
+}
