@@ -16,8 +16,8 @@ use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
-    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Generated, Handling, Http, Json, Limits,
-    Method, ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Recipe, Request, Severity, Verb, Write,
+    Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Generated, Handling, Http, Json,
+    Limits, Method, ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Recipe, Request, Severity, Verb, Write,
 };
 use serde_json::{Value, json};
 
@@ -121,11 +121,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         primary: Kind::new(api_version, kind),
         builtin: !api_version.contains("example.com"),
         selection: Predicate::default(),
-        owns: if kind == VAULT.1 {
-            vec![owned("Secret")]
-        } else {
-            vec![owned("Pod"), owned("ConfigMap"), anywhere]
-        },
+        owns: if kind == VAULT.1 { vec![owned("Secret")] } else { vec![owned("Pod"), owned("ConfigMap"), anywhere] },
         reads: vec![Kind::new("apps/v1", "Deployment")],
         writes: rules().into(),
         http: http_rules(),

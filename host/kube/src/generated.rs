@@ -60,7 +60,7 @@ impl ApiServer {
         draws: &Draws,
     ) -> Result<Arc<str>, Failure> {
         let live = match only_if {
-            Precondition::Is(uid) => Some(self.live(path, uid).await?),
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(path, uid).await?),
             Precondition::Absent | Precondition::None => None,
         };
         let mut body = complete(body, live.as_ref(), draws, &mut System)?;

@@ -9,7 +9,7 @@ use crate::well_known::GENERATED_ANNOTATION;
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 fn secret_spec() -> ControllerSpec {
-    let owned = |kind, update| OwnedKind { kind: Kind::new("v1", kind), update };
+    let owned = |kind, update| OwnedKind { kind: Kind::new("v1", kind), update, tracked: false, adopt: false };
     ControllerSpec { owns: vec![owned("Secret", Update::Apply), owned("Pod", Update::Recreate)], ..spec() }
 }
 
@@ -129,7 +129,8 @@ fn a_generated_value_is_of_a_secret_at_a_key_of_its_own() {
     let refused = |child: Child| refusal(&secret_spec(), &outcome(vec![child]));
     let pod = Child { generated: vec![password()], ..child("0", &pod("a")) };
     assert!(refused(pod).contains("v1/Pod has generated values; only a v1/Secret may"));
-    let recreated = OwnedKind { kind: Kind::new("v1", "Secret"), update: Update::Recreate };
+    let recreated =
+        OwnedKind { kind: Kind::new("v1", "Secret"), update: Update::Recreate, tracked: false, adopt: false };
     let spec = ControllerSpec { owns: vec![recreated], ..spec() };
     let message = refusal(&spec, &outcome(vec![with(vec![password()])]));
     assert!(message.contains("only a child that is changed in place"), "{message}");
