@@ -387,7 +387,7 @@ fn the_answer_to_a_newcomers_mistake_is_what_to_write() {
         ),
         (
             reconciler_error(quote!(finalizer), good()),
-            "unknown argument `finalizer`; it is one of: owns, reads, writes, finalize",
+            "unknown argument `finalizer`; it is one of: owns, reads, writes, http, finalize",
         ),
         (reconciler_error(quote!(limits(memory_bytes = "64Mi")), good()), "write it as `memory_bytes = 268435456`"),
         (reconciler_error(quote!(admission(validate = "check")), good()), "write it as `validate = check`"),
