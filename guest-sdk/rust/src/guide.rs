@@ -9,6 +9,12 @@ struct Reading;
 #[doc = include_str!("../../../docs/guide/children.md")]
 struct Children;
 
+#[doc = include_str!("../../../docs/guide/secrets.md")]
+struct Secrets;
+
+#[doc = include_str!("../../../docs/guide/http.md")]
+struct Http;
+
 #[doc = include_str!("../../../docs/guide/status.md")]
 struct Status;
 

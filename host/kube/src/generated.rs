@@ -90,3 +90,72 @@ impl ApiServer {
 fn read(body: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(body).map_err(|error| Failure::Invalid(format!("the object cannot be read: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use mortise_core::generated::{Recipe, Wanted};
+    use mortise_core::object::{Kind, Name, ObjectRef};
+    use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp};
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::serve;
+
+    /// What the API server got of an apply of a password and a key, and its result. The live Secret has version 7 and,
+    /// unless it is another's, the UID of the write. Each PATCH is refused with a message that repeats what was sent.
+    async fn apply(live_uid: &'static str, rotation: &str) -> (Vec<Value>, WriteError) {
+        let record = json!({"password": {"recipe": "alphanumeric-16", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
+        let live = json!({
+            "apiVersion": "v1", "kind": "Secret", "data": {"password": "bGl2ZQ==", "theirs": "YQ=="},
+            "metadata": {"uid": live_uid, "resourceVersion": "7", "annotations": {"mortise.dev/generated": record}},
+        });
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let patches = Arc::clone(&sent);
+        let api = serve(move |request| match (&*request.method, &*request.path) {
+            ("GET", "/api/v1") => {
+                let resources = json!([{"name": "secrets", "kind": "Secret", "namespaced": true}]);
+                ("200 OK", json!({"resources": resources}).to_string())
+            }
+            ("GET", _) => ("200 OK", live.to_string()),
+            _ => {
+                let body: Value = serde_json::from_str(&request.body).unwrap();
+                let message = format!("no: {}", body["data"]);
+                patches.lock().unwrap().push(body);
+                ("422 Unprocessable Entity", json!({"kind": "Status", "code": 422, "message": message}).to_string())
+            }
+        });
+        let wanted = |key: &str, recipe| Wanted { key: key.into(), recipe, rotation: rotation.into() };
+        let wanted = [wanted("password", Recipe::Alphanumeric(16)), wanted("key", Recipe::Bytes(32))].into();
+        let op = WriteOp::Apply {
+            target: ObjectRef { kind: Kind::new("v1", "Secret"), name: Name::new("ns", "a") },
+            body: json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}).to_string().into(),
+            force: true,
+            only_if: Precondition::Is("u-1".into()),
+            draws: Some(Draws { wanted, now_unix_ms: 1_800_000_000_000 }),
+        };
+        let write = Write { id: WriteId(1), plugin: Some("p".into()), cause: None, op, not_after_ms: None };
+        let error = api.await.execute(&write).await.unwrap_err();
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        (sent, error)
+    }
+
+    #[tokio::test]
+    async fn x8_an_apply_takes_over_what_is_live_and_holds_for_this_version_alone() {
+        let (sent, error) = apply("u-1", "").await;
+        let [body] = sent.as_slice() else { panic!("{sent:?}") };
+        assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("u-1"), &json!("7")));
+        assert_eq!((&body["data"]["password"], &body["data"]["theirs"]), (&json!("bGl2ZQ=="), &Value::Null));
+        let key = body["data"]["key"].as_str().unwrap();
+        assert_eq!(key.len(), 44, "32 bytes in base64");
+        assert!(error.class == WriteErrorClass::Invalid && error.message.contains("(generated)"), "{error:?}");
+        assert!(!error.message.contains(key) && !error.message.contains("bGl2ZQ=="), "{error:?}");
+
+        let (again, _) = apply("u-1", "2").await;
+        assert_ne!(again[0]["data"]["password"], "bGl2ZQ==", "another rotation");
+        assert_ne!(again[0]["data"]["key"].as_str(), Some(key), "each is random");
+        let (sent, error) = apply("u-2", "").await;
+        assert_eq!((sent.len(), error.class), (0, WriteErrorClass::Conflict), "another object has the name");
+    }
+}
