@@ -41,8 +41,8 @@ pub(super) fn is_applied(
         for key in generated.iter().flat_map(Wanted::keys) {
             wanted["data"][key] = object["data"][key].clone();
         }
-        let annotations = |tree: &Value| tree["metadata"]["annotations"][GENERATED_ANNOTATION].clone();
-        wanted["metadata"]["annotations"][GENERATED_ANNOTATION] = annotations(&object);
+        wanted["metadata"]["annotations"][GENERATED_ANNOTATION] =
+            object["metadata"]["annotations"][GENERATED_ANNOTATION].clone();
     }
     let is_applied = own_fields::is_applied(&wanted, &object, &fields);
     if is_applied {
