@@ -34,7 +34,11 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// The label of Nodes and further Namespaces of a test, which are deleted with it.
 pub const OF_A_TEST: &str = "mortise.dev/of-a-test=true";
 /// The CRDs whose objects have finalizers.
-const FINALIZED: [&str; 2] = ["nodemaintenances.maintenance.mortise.dev", "configmapreplicas.replication.mortise.dev"];
+const FINALIZED: [&str; 3] = [
+    "nodemaintenances.maintenance.mortise.dev",
+    "configmapreplicas.replication.mortise.dev",
+    "memcacheds.cache.example.com",
+];
 
 static PLANE: OnceLock<ControlPlane> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
