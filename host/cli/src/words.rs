@@ -66,7 +66,7 @@ fn meaning(name: &str) -> &'static str {
         "mortise:host/schedule" => "evaluates cron expressions",
         "mortise:host/objects" | "mortise:host/http" | "mortise:plugin/desired" => "types only",
         _ if name.starts_with("wasi:clocks/") => "reads the time, which is constant during a call",
-        _ if name.starts_with("wasi:random/") => "gets pseudorandom numbers, seeded by the object",
+        _ if name.starts_with("wasi:random/") => "seeds its hash maps, with the same seed in every call",
         _ if name.starts_with("wasi:filesystem/") => "has an empty file system",
         _ if name.starts_with("wasi:sockets/") => "has no network",
         _ if name.starts_with("wasi:") => "required by its language's runtime; no effect",
