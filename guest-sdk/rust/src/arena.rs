@@ -4,6 +4,9 @@
 //! The arena is static memory of zeros, which adds nothing to the component's size and, unlike `memory.grow`, needs no
 //! work of the host at each instantiation. What does not fit is allocated from memory that grows in chunks. The newest
 //! allocation can grow, shrink and be freed in place, as strings and vectors under construction do.
+//!
+//! The C library, of which Rust's standard library is a user, allocates here too ([`c`]): its own allocator would be a
+//! twentieth of a small component.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
@@ -118,4 +121,84 @@ unsafe impl GlobalAlloc for Arena {
             None => ptr::null_mut(),
         }
     }
+}
+
+/// The C library's allocation functions. All of them, since the linker takes the library's own for all or for none.
+#[expect(unsafe_code, reason = "symbols of C that take the place of the library's")]
+mod c {
+    use std::ffi::{c_int, c_void};
+    use std::ptr;
+
+    use super::ARENA;
+
+    /// C's largest alignment, and the bytes before each allocation, which hold its size: C frees and reallocates
+    /// without it.
+    const HEADER: usize = 16;
+    /// wasi-libc's number of this error.
+    const ENOMEM: c_int = 48;
+
+    #[unsafe(no_mangle)]
+    extern "C" fn malloc(bytes: usize) -> *mut c_void {
+        aligned_alloc(HEADER, bytes)
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+        let align = align.max(HEADER);
+        let Some(start) = bytes.checked_add(align).and_then(|bytes| ARENA.take(bytes, align)) else {
+            return ptr::null_mut();
+        };
+        let memory: *mut c_void = ptr::with_exposed_provenance_mut(start + align);
+        // SAFETY: `align` bytes before `memory`, HEADER at least, are this allocation's.
+        unsafe { memory.cast::<usize>().byte_sub(HEADER).write(bytes) };
+        memory
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+        let memory = aligned_alloc(align, bytes);
+        if memory.is_null() {
+            return ENOMEM;
+        }
+        // SAFETY: the caller's place for the result.
+        unsafe { out.write(memory) };
+        0
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+        let Some(bytes) = count.checked_mul(bytes) else { return ptr::null_mut() };
+        let memory = malloc(bytes);
+        if !memory.is_null() {
+            // SAFETY: `memory` has that many bytes. Freed ones, which are allocated again, are not zero.
+            unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
+        }
+        memory
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void {
+        if memory.is_null() {
+            return malloc(bytes);
+        }
+        // SAFETY: a pointer that `aligned_alloc` returned.
+        let old = unsafe { malloc_usable_size(memory) };
+        let moved = malloc(bytes);
+        if !moved.is_null() {
+            // SAFETY: both have that many bytes, and none is freed while they are copied.
+            unsafe { ptr::copy_nonoverlapping(memory.cast::<u8>(), moved.cast::<u8>(), old.min(bytes)) };
+        }
+        moved
+    }
+
+    /// # Safety
+    /// `memory` is from this allocator.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> usize {
+        // SAFETY: `aligned_alloc` wrote the size there.
+        unsafe { memory.cast::<usize>().byte_sub(HEADER).read() }
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn free(_: *mut c_void) {}
 }
