@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::prepared::PreparedChild;
-use crate::object::{Object, owner};
+use crate::object::{Kind, Object, owner};
 use crate::well_known::{
     CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL,
 };
@@ -16,12 +18,34 @@ pub(super) fn of(child: &PreparedChild, primary: &Object, hash: Option<&str>) ->
     if object["metadata"].is_null() {
         object["metadata"] = json!({});
     }
+    if child.target.kind == Kind::new("v1", "Secret") {
+        encode(&mut object);
+    }
     let metadata = &mut object["metadata"];
     own(metadata, child, primary, hash);
     if metadata["labels"][MANAGED_BY_LABEL].is_null() {
         metadata["labels"][MANAGED_BY_LABEL] = json!(HOST);
     }
     object.to_string().into()
+}
+
+/// Moves `stringData` of a Secret to `data`, as the API server does: a Secret in the cluster has `data` alone, with which
+/// the child is compared (X5). Values that are no text stay, for the API server's message.
+fn encode(secret: &mut Value) {
+    let Some(texts) = secret.get_mut("stringData").and_then(Value::as_object_mut) else { return };
+    let encoded: Vec<(String, String)> =
+        texts.iter().filter_map(|(key, text)| Some((key.clone(), STANDARD.encode(text.as_str()?)))).collect();
+    encoded.iter().for_each(|(key, _)| drop(texts.remove(key)));
+    let is_empty = texts.is_empty();
+    if secret["data"].is_null() {
+        secret["data"] = json!({});
+    }
+    if let Some(data) = secret["data"].as_object_mut() {
+        data.extend(encoded.into_iter().map(|(key, value)| (key, value.into())));
+    }
+    if let Some(secret) = secret.as_object_mut().filter(|_| is_empty) {
+        secret.remove("stringData");
+    }
 }
 
 /// What makes an existing object a child, and nothing else.

@@ -50,8 +50,11 @@ fn fields_of(value: &Value) -> Value {
 /// The Secret after a write, as the API server shows it.
 fn written(op: &WriteOp, live: Option<&Value>) -> Value {
     let WriteOp::Apply { body, draws: Some(draws), .. } = op else { panic!("{op:?}") };
-    let mut object: Value =
-        serde_json::from_str(&complete(body, live, draws, &mut Counting::default()).unwrap()).unwrap();
+    stored(serde_json::from_str(&complete(body, live, draws, &mut Counting::default()).unwrap()).unwrap())
+}
+
+/// An object that was applied, as the API server shows it.
+fn stored(mut object: Value) -> Value {
     let mut fields = fields_of(&object);
     fields.as_object_mut().unwrap().retain(|field, _| field != "f:apiVersion" && field != "f:kind");
     fields["f:metadata"].as_object_mut().unwrap().retain(|field, _| field != "f:name" && field != "f:namespace");
@@ -82,6 +85,21 @@ fn x5_a_secret_that_has_its_values_needs_no_write() {
     let diff = of(exact(with(vec![password(), certificate()])), Some(&theirs), NOW_UNIX_MS);
     let [WriteOp::Patch { body, .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
     assert_eq!(&**body, r#"{"data":{"other":null}}"#, "the values belong to the map");
+}
+
+#[test]
+fn x5_text_for_a_secret_is_compared_where_the_api_server_puts_it() {
+    let texts = json!({"apiVersion": "v1", "kind": "Secret", "data": {"user": "YQ=="}, "stringData": {"word": "b"}});
+    let wanted = || Child { exact: vec!["data".into()], ..child("s", &texts) };
+    let diff = of(wanted(), None, NOW_UNIX_MS);
+    let [WriteOp::Apply { body, .. }] = diff.children.as_slice() else { panic!("{diff:?}") };
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!((&body["data"], &body["stringData"]), (&json!({"user": "YQ==", "word": "Yg=="}), &Value::Null));
+    let live = stored(body);
+    assert_eq!(of(wanted(), Some(&live), NOW_UNIX_MS).children, []);
+    let mut changed = live;
+    changed["data"]["word"] = json!("Yw==");
+    assert_eq!(of(wanted(), Some(&changed), NOW_UNIX_MS).children.len(), 1, "what somebody changed is set back");
 }
 
 #[test]
