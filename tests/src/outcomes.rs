@@ -73,7 +73,7 @@ const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 const VAULT: (&str, &str) = ("example.com/v1", "Vault");
 
 const OWNS: &[Owned] = &[owned("Pod", false), owned("ConfigMap", false), owned(ANYWHERE, true)];
-const OWNS_SECRETS: &[Owned] = &[owned("Secret", false)];
+const OWNS_SECRETS: &[Owned] = &[Owned { adopt: true, ..owned("Secret", false) }];
 
 static PLUGIN: Plugin = Plugin {
     name: "teams",
@@ -121,7 +121,11 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         primary: Kind::new(api_version, kind),
         builtin: !api_version.contains("example.com"),
         selection: Predicate::default(),
-        owns: if kind == VAULT.1 { vec![owned("Secret")] } else { vec![owned("Pod"), owned("ConfigMap"), anywhere] },
+        owns: if kind == VAULT.1 {
+            vec![OwnedKind { adopt: true, ..owned("Secret") }]
+        } else {
+            vec![owned("Pod"), owned("ConfigMap"), anywhere]
+        },
         reads: vec![Kind::new("apps/v1", "Deployment")],
         writes: rules().into(),
         http: http_rules(),
@@ -623,6 +627,12 @@ fn native_tests_refuse_what_the_host_refuses_about_generated_values() {
         |kind: &str| Child::new("s", json!({"apiVersion": "v1", "kind": kind})).generate("data.a", Generated::bytes(8));
     refused(&Outcome::children([other("ConfigMap")]), "v1/ConfigMap has generated values; only a v1/Secret may");
     check(other("Secret"), "");
+    let named = Child::new("s", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})).adopt();
+    check(named.clone(), "");
+    check(
+        named.generate("data.a", Generated::bytes(8)),
+        "a child with generated values is made by the host, not adopted",
+    );
     let keep = Child::keep("s", "v1", "Secret").generate("data.a", Generated::bytes(8));
     check(keep, "only a child that is changed in place");
     for at in ["data", "data.a.b", "metadata.a", "stringData.a", "data[\"a b\"]", "data[\"..a\"]", "", "data.", "a"] {

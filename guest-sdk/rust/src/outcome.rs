@@ -396,7 +396,8 @@ impl Child {
     /// removes the annotation causes all values to be made anew, and shows the old ones to plugins until then.
     ///
     /// The child is updated in place, or [`Child::create_once`], whose values are never made again and which has no
-    /// certificates. A child that becomes [`Child::keep`] keeps its values; its certificate is not renewed.
+    /// certificates. It is not adopted. A child that becomes [`Child::keep`] keeps its values; its certificate is not
+    /// renewed.
     #[must_use]
     pub fn generate(mut self, at: impl Into<String>, value: Generated) -> Self {
         self.generated.push((at.into(), value));
