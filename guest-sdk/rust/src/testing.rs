@@ -2,7 +2,7 @@
 //! rules (declared kinds only, projected fields, selectors, order). An outcome that the host would refuse is refused,
 //! with the host's message.
 //!
-//! Not covered is what the API server does: schemas, quotas, JSON patches, strategic patches with lists.
+//! Not covered is what the API server does: schemas (except that a status has no field that its schema lacks), quotas, JSON patches, strategic patches with lists.
 
 pub use admission::{Admitted, Refused};
 pub use cluster::Cluster;
@@ -13,6 +13,7 @@ mod cluster;
 mod conversion;
 mod generated;
 mod metadata;
+mod pruned;
 mod refusals;
 mod requests;
 #[cfg(test)]

@@ -261,3 +261,38 @@ fn a_plugin_of_several_controllers_has_one_manifest_and_calls_the_controller_of_
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}});
     assert!(cluster.reconcile(&pod).unwrap_err().message().contains("no controller reconciles Pod"));
 }
+
+#[test]
+fn a_status_field_that_the_schema_lacks_fails_the_test() {
+    #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    #[resource(group = "example.com", version = "v1", kind = "Farm", status = FarmStatus)]
+    struct FarmSpec {}
+
+    #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    struct FarmStatus {
+        fields: std::collections::BTreeMap<String, Field>,
+    }
+
+    #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    struct Field {
+        crops: Vec<Crop>,
+    }
+
+    #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    struct Crop {
+        name: String,
+        #[schemars(skip)]
+        acres: Option<u32>,
+    }
+
+    #[reconciler]
+    fn reconcile(farm: &Farm, _cx: &Context) -> Result<Outcome<FarmStatus>, Failure> {
+        let crop = Crop { name: "rye".into(), acres: (farm.metadata.name == "large").then_some(9) };
+        let fields = [("north".to_owned(), Field { crops: vec![crop] })].into();
+        Ok(Outcome::new().status(&FarmStatus { fields }))
+    }
+
+    let cluster = Cluster::of(&PLUGIN);
+    let error = cluster.reconcile(&Farm::new("large", FarmSpec {})).unwrap_err();
+    assert!(error.message().starts_with("status.fields.north.crops[0].acres: the schema"), "{error}");
+}

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::actions::{self, Allowed};
-use super::{generated, refusals};
+use super::{generated, pruned, refusals};
 use crate::conditions::ConditionStatus;
 use crate::context::Context;
 use crate::error::Failure;
@@ -175,7 +175,7 @@ impl Cluster {
 
     /// Calls the plugin once, for an object that its controller selects, and checks the outcome as the host does:
     /// kinds, names, namespaces and metadata of children, repeated keys, fields of the status that the host writes,
-    /// reasons, and all bounds.
+    /// reasons, and all bounds. A status has only fields of its schema.
     ///
     /// # Errors
     /// The plugin's failure. A terminal one when the host would refuse the outcome or would not call the plugin for
@@ -201,6 +201,11 @@ impl Cluster {
             let (primary, finalize) = (&controller.primary, controller.finalize);
             let allowed = Allowed { writes: &writes, readable: &readable, http: &http, primary, finalize };
             refusals::check(&outcome, &owns, &allowed, &object)?;
+            let definition = self.controllers(&object).find_map(|each| each.definition);
+            if let Some(path) = definition.and_then(|kind| pruned::first_unknown(kind, &outcome.status_value())) {
+                let why = "the schema of the kind has no such field, so the API server would drop it";
+                return Err(Failure::Terminal(format!("{path}: {why}")));
+            }
         }
         crate::export::contract_outcome(outcome.clone())?;
         Ok(outcome)
