@@ -2,7 +2,7 @@
 //! fault that a host meets. It must not know tokio, a socket or a real clock.
 //!
 //! `world.rs` is the loop, `shell.rs` performs the engine's effects, `cluster.rs` is the API server, `environment.rs`
-//! changes the cluster as others would, `oracle.rs` checks every step and `converged.rs` the end. `recovery.rs` has
+//! changes the cluster as others would, `http.rs` answers requests, `oracle.rs` checks every step and `converged.rs` the end. `recovery.rs` has
 //! what no watch reports: lost events, and a restored etcd. `election.rs` simulates several hosts with one Lease;
 //! `crontabs.rs` runs the real crontab for days, with a host that dies.
 
@@ -15,6 +15,7 @@ pub mod election;
 pub mod environment;
 pub mod faults;
 pub mod guests;
+pub mod http;
 pub mod oracle;
 pub mod random;
 #[cfg(test)]

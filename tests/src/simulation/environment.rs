@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::cluster::{config_map, pod};
 use super::faults::Fault;
-use super::guests::{Guest, PAGE, Program, census_kind, copy_name, podset_kind, site_kind, spread_kind, tenant_kind};
+use super::guests::{
+    Guest, PAGE, PROGRAMS, Program, census_kind, copy_name, lookup_kind, podset_kind, site_kind, spread_kind,
+    tenant_kind,
+};
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
@@ -37,11 +40,7 @@ pub fn object(kind: &Kind, name: &str, spec: &Value) -> Value {
 
 impl World {
     pub fn install(&mut self) {
-        self.offer(Guest::new(Program::PodSet, 1), "{}");
-        self.offer(Guest::new(Program::Site, 1), "{}");
-        self.offer(Guest::new(Program::Census, 1), "{}");
-        self.offer(Guest::new(Program::Tenant, 1), "{}");
-        self.offer(Guest::new(Program::Spread, 1), "{}");
+        PROGRAMS.into_iter().for_each(|program| self.offer(Guest::new(program, 1), "{}"));
     }
 
     /// Makes one change, and schedules the next.
@@ -55,7 +54,8 @@ impl World {
             0..25 => self.touch_podset(),
             25..37 => self.kill_pod(),
             37..47 => self.fail_pod(),
-            47..59 => self.touch_site(),
+            47..55 => self.touch_site(),
+            55..59 => self.touch_lookup(),
             59..66 => self.touch_census(),
             66..72 => self.touch_plugin(),
             72..78 => self.touch_rights()?,
@@ -156,6 +156,22 @@ impl World {
         }
     }
 
+    fn touch_lookup(&mut self) {
+        if !self.cluster.serves(&lookup_kind()) {
+            return;
+        }
+        let name = self.random.pick(&NAMES).unwrap_or_default();
+        let target = named(&lookup_kind(), name);
+        let spec = json!({"word": format!("word-{}", self.random.below(4))});
+        if self.cluster.get(&target).is_none() {
+            let _ = self.cluster.put(object(&lookup_kind(), name, &spec));
+        } else if self.random.chance(200) {
+            self.cluster.remove(&target);
+        } else {
+            self.cluster.edit(&target, &json!({"spec": spec}));
+        }
+    }
+
     fn touch_census(&mut self) {
         let settings = named(&config_map(), "settings");
         if self.cluster.get(&settings).is_none() {
@@ -233,8 +249,7 @@ impl World {
     }
 
     fn touch_plugin(&mut self) {
-        let programs = [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Spread];
-        let program = self.random.pick(&programs).unwrap_or(Program::PodSet);
+        let program = self.random.pick(&PROGRAMS).unwrap_or(Program::PodSet);
         let guest = Guest::new(program, u32::try_from(self.random.between(1, 3)).unwrap_or(1));
         if self.offers.contains_key(guest.name()) && self.random.chance(250) {
             self.withdraw(guest.name());

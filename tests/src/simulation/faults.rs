@@ -22,6 +22,14 @@ pub enum Fault {
     /// The response comes long after the write took effect.
     LateReply,
     ReadFails,
+    /// The connection broke before an HTTP request arrived.
+    LostRequest,
+    /// An HTTP request is carried out, and its response never comes.
+    LostResponse,
+    /// The response comes late.
+    LateResponse,
+    /// 503.
+    ServerError,
     /// The registration of a CRD fails once.
     CrdFails,
     /// A watch ends and resumes.
@@ -52,7 +60,7 @@ pub enum Fault {
 }
 
 /// How often each fault is injected, in thousandths of the occasions for it.
-const PER_MILLE: [(Fault, u64); 19] = [
+const PER_MILLE: [(Fault, u64); 23] = [
     (Fault::Unavailable, 25),
     (Fault::TooManyRequests, 15),
     (Fault::Conflict, 15),
@@ -61,6 +69,10 @@ const PER_MILLE: [(Fault, u64); 19] = [
     (Fault::LateWrite, 25),
     (Fault::LateReply, 40),
     (Fault::ReadFails, 300),
+    (Fault::LostRequest, 100),
+    (Fault::LostResponse, 50),
+    (Fault::LateResponse, 100),
+    (Fault::ServerError, 100),
     (Fault::CrdFails, 100),
     (Fault::WatchClosed, 15),
     (Fault::WatchLost, 10),

@@ -11,6 +11,7 @@ use mortise_core::contract::{
 };
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
+use mortise_core::http::{Method, Request};
 use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
@@ -39,6 +40,8 @@ pub enum Program {
     Tenant,
     /// A ConfigMap in each of several namespaces.
     Spread,
+    /// Asks a server by HTTP.
+    Lookup,
     /// Returns the outcome in its configuration.
     Scripted,
     /// The same with a finalizer, until its second version, and with actions.
@@ -47,16 +50,11 @@ pub enum Program {
     CronTab,
 }
 
-const ALL: [Program; 8] = [
-    Program::PodSet,
-    Program::Site,
-    Program::Census,
-    Program::Tenant,
-    Program::Spread,
-    Program::Scripted,
-    Program::Keeper,
-    Program::CronTab,
-];
+/// Those of a random run.
+pub const PROGRAMS: [Program; 6] =
+    [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Spread, Program::Lookup];
+/// Those of scenarios.
+const OTHERS: [Program; 3] = [Program::Scripted, Program::Keeper, Program::CronTab];
 
 /// A version of a program, which a digest identifies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -85,6 +83,10 @@ pub fn spread_kind() -> Kind {
     Kind::new("web.example.com/v1", "Spread")
 }
 
+pub fn lookup_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Lookup")
+}
+
 pub fn keeper_kind() -> Kind {
     Kind::new("web.example.com/v1", "Keeper")
 }
@@ -109,6 +111,7 @@ impl Guest {
             Program::Census => "census",
             Program::Tenant => "tenant",
             Program::Spread => "spread",
+            Program::Lookup => "lookup",
             Program::Scripted => "scripted",
             Program::Keeper => "keeper",
             Program::CronTab => "crontab",
@@ -122,6 +125,7 @@ impl Guest {
             Program::Census => census_kind(),
             Program::Tenant => tenant_kind(),
             Program::Spread => spread_kind(),
+            Program::Lookup => lookup_kind(),
             Program::Scripted => widget_kind(),
             Program::Keeper => keeper_kind(),
             Program::CronTab => crontab_kind(),
@@ -134,7 +138,8 @@ impl Guest {
 
     pub fn of(digest: &Digest) -> Option<Self> {
         let (name, version) = digest.0.strip_prefix("sha256:")?.rsplit_once('-')?;
-        let mut guests = ALL.into_iter().map(|program| Self::new(program, version.parse().unwrap_or_default()));
+        let mut guests =
+            PROGRAMS.into_iter().chain(OTHERS).map(|program| Self::new(program, version.parse().unwrap_or_default()));
         guests.find(|guest| guest.name() == name)
     }
 
@@ -169,6 +174,7 @@ impl Guest {
             Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
             Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
             Program::Census => (json!([]), json!([read(pod()), read(config_map())])),
+            Program::Lookup => (json!([]), json!([])),
             Program::Tenant => (json!([]), json!([read(config_map())])),
             Program::Spread => (json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespaces": "any"}]), json!([])),
             Program::Scripted => {
@@ -194,6 +200,10 @@ impl Guest {
             }
             _ => json!([]),
         };
+        let http = match self.program {
+            Program::Lookup => json!([{"origin": DICTIONARY, "methods": ["PUT"]}]),
+            _ => json!([]),
+        };
         let primary = self.primary();
         json!({
             "apiVersion": "mortise.dev/v1alpha1",
@@ -203,6 +213,7 @@ impl Guest {
             "customResources": [crd(&primary)],
             "controllers": [{"for": read(primary), "owns": owns, "reads": reads, "finalize": finalize}],
             "writes": writes,
+            "http": http,
         })
     }
 
@@ -223,6 +234,7 @@ impl Guest {
             Program::Census => census(&parsed, view),
             Program::Tenant => tenant(&parsed, view),
             Program::Spread => spread(&parsed, view),
+            Program::Lookup => Ok(lookup(&parsed, view)),
             Program::Scripted | Program::Keeper => return scripted(&parsed, view),
             Program::CronTab => unreachable!("the component is called above"),
         };
@@ -399,6 +411,21 @@ fn spread(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
         status: Some(json!({"copies": copies.len()}).to_string().into()),
         ..Outcome::default()
     })
+}
+
+/// The server of a Lookup.
+const DICTIONARY: &str = "https://words.example.com";
+
+/// Without a reply yet it leaves the status, so that a restart of the host writes nothing.
+fn lookup(object: &Value, view: &mut View) -> Outcome {
+    let word = object["spec"]["word"].as_str().unwrap_or_default();
+    let request = Request { method: Method::Put, ..Request::get("meaning", format!("{DICTIONARY}/{word}")) };
+    let reply = view.response(&request);
+    let status = reply.map(|reply| match &reply.result {
+        Ok(response) => json!({"code": response.status, "meaning": String::from_utf8_lossy(&response.body)}),
+        Err(failure) => json!({"error": failure.class.as_str()}),
+    });
+    Outcome { requests: vec![request], status: status.map(|status| status.to_string().into()), ..Outcome::default() }
 }
 
 /// `patch`, `delete` or `evict` of an object. Also reads it, so that a change of it wakes the key.

@@ -13,7 +13,7 @@ use mortise_core::object::{Kind, Object, ObjectRef};
 use mortise_core::selector::Selector;
 use mortise_core::store::Snapshot;
 use mortise_core::watch::WatchEvent;
-use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use mortise_core::write::{Cause, Precondition, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Owner, Record, is_deleting, owner_of};
@@ -76,7 +76,12 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    fn check(&mut self, rule: &'static str, holds: bool, message: impl FnOnce() -> String) -> Result<(), Violation> {
+    pub fn check(
+        &mut self,
+        rule: &'static str,
+        holds: bool,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Violation> {
         *self.checks.entry(rule).or_default() += 1;
         if holds { Ok(()) } else { Err(Violation { rule, message: message() }) }
     }
@@ -290,6 +295,12 @@ impl Oracle {
         self.check("a child that is kept or created once stays as it is", holds, || {
             format!("{} of {}", write.op.verb(), write.op.target())
         })
+    }
+
+    /// The HTTP requests of an outcome are sent after its writes.
+    pub fn check_written(&mut self, cause: &Cause) -> Result<(), Violation> {
+        let writes = self.writes.values().any(|((_, object, _), _)| *object == cause.object);
+        self.check("X1 HTTP requests after writes", !writes, || format!("{} has writes in flight", cause.object))
     }
 
     /// Any request: the same one without end would be a busy loop.

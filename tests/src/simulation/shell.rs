@@ -87,7 +87,7 @@ impl World {
                 self.send(*write, line);
             }
             Effect::ReadLive(target) => self.read_live(target),
-            Effect::Http(sending) => unreachable!("no plugin of the model sends requests: {sending:?}"),
+            Effect::Http(sending) => self.send_http(&sending)?,
             Effect::Audit(kind) => self.audit(&kind),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
             Effect::Observe(observation) => self.observe(observation),
@@ -186,6 +186,7 @@ impl World {
         if let CallResult::Done(outcome) = &result {
             let children = outcome.children.as_deref().unwrap_or_default();
             self.oracle.on_wanted(&call.object.uid, &call.cause.digest, children);
+            self.http.on_outcome(&call.object.uid, outcome);
         }
         let slow = self.faults.hit(&mut self.random, Fault::SlowCall);
         let delay = if slow { self.random.between(100, 3_000) } else { self.random.between(1, 4) };

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::cluster::{Cluster, Record, job, pod};
 use super::faults::{Fault, Faults};
 use super::guests::Guest;
+use super::http::Requests;
 use super::oracle::{Oracle, Violation};
 use super::random::Random;
 use super::watch::{Notice, Watch};
@@ -65,6 +66,7 @@ pub struct World {
     pub engine: Engine,
     audit_interval_ms: u64,
     pub oracle: Oracle,
+    pub http: Requests,
     pub faults: Faults,
     pub random: Random,
     pub mutant: Mutant,
@@ -100,6 +102,7 @@ impl World {
             audit_interval_ms: 0,
             engine: new_engine(0),
             oracle: Oracle::default(),
+            http: Requests::default(),
             faults: Faults::default(),
             random: Random::new(seed),
             mutant,
@@ -180,6 +183,7 @@ impl World {
         self.watches.clear();
         self.tick_ms = None;
         self.oracle.on_crash();
+        self.http.on_crash();
         let pending = std::mem::take(&mut self.queue);
         for ((due_ms, entry), upcoming) in pending {
             match upcoming {
@@ -282,6 +286,7 @@ impl World {
             Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
             Event::Watch(kind, event) => self.oracle.on_watch(kind, event),
+            Event::HttpDone(id, sent) => self.http.on_done(*id, sent),
             _ => {}
         }
         self.note(|| format!("> {}", super::shell::shown_event(&event)));
@@ -518,7 +523,7 @@ fn new_engine(audit_interval_ms: u64) -> Engine {
         call_slots: CALL_SLOTS,
         leader_election: false,
         write_budget: WriteBudget::default(),
-        http_requests_per_minute: None,
+        http_requests_per_minute: Some(600),
         audit_interval_ms,
     })
 }
