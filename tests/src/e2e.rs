@@ -33,6 +33,7 @@ mod refusals;
 mod reload;
 mod restore;
 mod rights;
+mod scopes;
 mod shutdown;
 mod stalled;
 mod tracked;

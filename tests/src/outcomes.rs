@@ -14,10 +14,11 @@ use mortise_core::manifest::writes::{WriteRule, WriteVerb};
 use mortise_core::manifest::{ControllerSpec, Manifest, OwnedKind, Predicate, Update};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
+use mortise_core::scope::Scope;
 use mortise_sdk::testing::Cluster;
 use mortise_sdk::{
     Action, Apply, Child, Condition, ConditionStatus, Controller, Delete, Event, Generated, Handling, Http, Json,
-    Limits, Method, ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Recipe, Request, Severity, Verb, Write,
+    Limits, Method, ObjectKey, Outcome, Owned, Patch, PatchKind, Plugin, Read, Recipe, Request, Severity, Verb, Write,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ const ANYWHERE: &str = "Service";
 
 const fn owned(kind: &'static str, is_anywhere: bool) -> Owned {
     let kind = mortise_sdk::Kind { api_version: "v1", kind };
-    Owned { kind, update: None, tracked: is_anywhere, adopt: is_anywhere }
+    Owned { kind, update: None, tracked: is_anywhere, namespaces: &[], adopt: is_anywhere }
 }
 
 const fn controller((api_version, kind): (&'static str, &'static str), owns: &'static [Owned]) -> Controller {
@@ -40,7 +41,7 @@ const fn controller((api_version, kind): (&'static str, &'static str), owns: &'s
         definition: None,
         selection: mortise_sdk::Predicate::EVERYTHING,
         owns,
-        reads: const { &[mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" }] },
+        reads: const { &[Read::all(mortise_sdk::Kind { api_version: "apps/v1", kind: "Deployment" })] },
         writes: WRITES,
         http: HTTP,
         finalize: true,
@@ -115,7 +116,13 @@ fn http_rules() -> Arc<[HttpRule]> {
 }
 
 fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
-    let owned = |kind| OwnedKind { kind: Kind::new("v1", kind), update: Update::Apply, tracked: false, adopt: false };
+    let owned = |kind| OwnedKind {
+        kind: Kind::new("v1", kind),
+        update: Update::Apply,
+        tracked: false,
+        adopt: false,
+        scope: Scope::default(),
+    };
     let anywhere = OwnedKind { tracked: true, adopt: true, ..owned(ANYWHERE) };
     ControllerSpec {
         primary: Kind::new(api_version, kind),
@@ -126,7 +133,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         } else {
             vec![owned("Pod"), owned("ConfigMap"), anywhere]
         },
-        reads: vec![Kind::new("apps/v1", "Deployment")],
+        reads: vec![Kind::new("apps/v1", "Deployment").into()],
         writes: rules().into(),
         http: http_rules(),
         finalize: true,
@@ -391,7 +398,7 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
     refused(&Outcome::new().condition(Condition::new("", true, "A", "")), "both have to be CamelCase words");
     let about = |kind: &str| Event::normal("A", "").regarding(ObjectKey::new("v1", kind, Some("default"), "x"));
     accepted(&Outcome::new().event(about("Pod")));
-    refused(&Outcome::new().event(about("Secret")), "Secret default/x, a kind that the manifest does not declare");
+    refused(&Outcome::new().event(about("Secret")), "Secret default/x, which the manifest does not declare");
     refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" appears twice");
 }
 

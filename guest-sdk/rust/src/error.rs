@@ -82,7 +82,7 @@ impl fmt::Display for Failure {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The plugin's manifest does not declare this kind: add it to `owns(...)` or `reads(...)`.
+    /// The plugin's manifest does not declare this kind, or not in this namespace: add it to `owns(...)` or `reads(...)`.
     Undeclared(String),
     /// The host has no complete view of this kind: it may not read it, or has not listed it yet.
     Denied(String),

@@ -98,6 +98,10 @@
 //! assert_eq!(cluster.reconcile(&count).unwrap().status_value()["pods"], 1);
 //! ```
 //!
+//! `reads("v1/Secret", namespaces = ["shared"], labels = "app=web")` declares a part of a kind. The host watches, caches and
+//! shows no more, and needs rights in these namespaces alone. A read that names another namespace is
+//! [`ReadError::Undeclared`]; an object without the labels reads as absent.
+//!
 //! # Several kinds, and built-in kinds
 //!
 //! A plugin with several controllers puts [`macro@controller`] on each function and names them in [`plugin!`]. A
@@ -157,7 +161,7 @@
 //! # Children in other namespaces
 //!
 //! A child is in the namespace of its owner, or in any if the owner is cluster-scoped: Kubernetes knows no owners in other
-//! namespaces. `namespaces = "any"` in `owns(...)` lifts that for a kind. Its children have no owner reference; the host
+//! namespaces. `namespaces = "any"` in `owns(...)` lifts that for a kind, and `namespaces = ["shared"]` for some. Its children have no owner reference; the host
 //! marks them, shows them to [`Context::owned`] like others, and deletes them before their owner is gone, which has the
 //! plugin's finalizer for that. An object that has a child's name and is not marked is never touched. A user who may create
 //! the owner has the plugin write wherever the plugin names a namespace, so name them with care.
@@ -356,7 +360,7 @@ pub use generated::{Generated, Recipe};
 pub use hash::stable_hash;
 pub use http::{FailureClass, Method, Request, RequestFailure, Response};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Http, Limits, Owned, Plugin, Predicate, Update, Verb, Write};
+pub use manifest::{Controller, Http, Limits, Owned, Plugin, Predicate, Read, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{CHILD_KEY_ANNOTATION, HasStatus, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};

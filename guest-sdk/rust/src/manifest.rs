@@ -38,7 +38,7 @@ pub struct Controller {
     /// Kinds of children.
     pub owns: &'static [Owned],
     /// Kinds that are only read.
-    pub reads: &'static [Kind],
+    pub reads: &'static [Read],
     /// What may be written besides children and status, by every controller of the plugin.
     pub writes: &'static [Write],
     /// Where HTTP requests may be sent, by every controller of the plugin.
@@ -85,10 +85,38 @@ pub struct Owned {
     pub kind: Kind,
     /// How the host changes a child; None is [`Update::Apply`].
     pub update: Option<Update>,
-    /// `namespaces = "any"`: the children may be in any namespace, and the host deletes them with their owner.
+    /// `namespaces = "any"` or a list: the children may be in other namespaces than their owner, and the host deletes
+    /// them with it.
     pub tracked: bool,
+    /// The list: where they may be. Empty: in any namespace.
+    pub namespaces: &'static [&'static str],
     /// `adopt = true`: a child may say [`crate::Child::adopt`].
     pub adopt: bool,
+}
+
+/// A kind that is read.
+pub struct Read {
+    /// The kind.
+    pub kind: Kind,
+    /// The namespaces of the objects, 16 at most. Empty: all.
+    pub namespaces: &'static [&'static str],
+    /// A label selector, "app=web,!legacy", of 1 KiB at most. "": any labels.
+    pub labels: &'static str,
+}
+
+impl Read {
+    /// Every object of a kind.
+    pub const fn all(kind: Kind) -> Self {
+        Self { kind, namespaces: &[], labels: "" }
+    }
+
+    fn write(&self, out: &mut Text) {
+        self.kind.open(out).texts("namespaces", self.namespaces);
+        if !self.labels.is_empty() {
+            out.text("labels", self.labels);
+        }
+        out.close(b'}');
+    }
 }
 
 /// How the host changes a child that differs from the desired one.
@@ -281,7 +309,7 @@ impl Controller {
         self.primary.write(out.open(b'{').name("for"));
         self.selection.write(out);
         out.list("owns", self.owns, Owned::write);
-        out.list("reads", self.reads, Kind::write);
+        out.list("reads", self.reads, Read::write);
         if self.finalize {
             out.flag("finalize");
         }
@@ -301,9 +329,10 @@ impl Owned {
         if let Some(Update::RollingRecreate { max_unavailable }) = self.update {
             out.name("maxUnavailable").value(&max_unavailable);
         }
-        if self.tracked {
+        if self.tracked && self.namespaces.is_empty() {
             out.text("namespaces", "any");
         }
+        out.texts("namespaces", self.namespaces);
         if self.adopt {
             out.flag("adopt");
         }

@@ -217,12 +217,17 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
             }
             Update::OnDelete => "replaced once it has been deleted".to_owned(),
         };
-        let place = if owned.tracked { ", in any namespace" } else { "" };
+        let place = match (owned.tracked, owned.scope.is_everything()) {
+            (false, _) => String::new(),
+            (true, true) => ", in any namespace".to_owned(),
+            (true, false) => format!(", {}", owned.scope),
+        };
         let adopts = if owned.adopt { "; adopts existing ones" } else { "" };
         writeln!(text, "  owns   {}{place}, {how}{adopts}", words::kind(&owned.kind))?;
     }
-    for kind in &controller.reads {
-        writeln!(text, "  reads  {}", words::kind(kind))?;
+    for read in &controller.reads {
+        let scope = if read.scope.is_everything() { String::new() } else { format!(", {}", read.scope) };
+        writeln!(text, "  reads  {}{scope}", words::kind(&read.kind))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use k8s_openapi::api::rbac::v1::{
@@ -34,7 +35,9 @@ Examples:
       mortise rbac --host | kubectl apply -f -
 
 A plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes
-aggregates its rules into the host's ClusterRole; delete it to revoke them. For kinds without a CRD in
+aggregates its rules into the host's ClusterRole; delete it to revoke them. What a plugin declares in some
+namespaces alone becomes a Role and a RoleBinding in each, for the host's ServiceAccount in the namespace
+of -n; they need no ClusterRole. RBAC knows no labels, so a label selector narrows nothing here. For kinds without a CRD in
 the plugin, the resource is the English plural of the kind, as with Kubernetes' own kinds; correct it
 where another CRD has another plural."
 )]
@@ -49,7 +52,7 @@ pub struct RbacArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "host")]
     name: Option<String>,
     /// Namespace of the host
-    #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system", requires = "host")]
+    #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
     namespace: Namespace,
     /// Folder for compiled plugins, as of `mortise run`
     #[arg(long, value_name = "DIR")]
@@ -62,19 +65,42 @@ pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     };
     let name = crate::kubernetes::plugin_name(args.name.as_deref(), file)?;
     let component = crate::component::load(file, args.cache_dir.clone())?;
-    crate::words::print(&documents(&[plugin(&name, &component.manifest)])?)
+    let mut text = documents(&[plugin(&name, &component.manifest)])?;
+    for (role, binding) in in_namespaces(&name, &component.manifest, args.namespace.as_str()) {
+        text = [text, documents(&[role])?, documents(&[binding])?].concat();
+    }
+    crate::words::print(&text)
 }
 
-/// The ClusterRole with the rights that one plugin needs. Kubernetes aggregates it into the host's role.
+/// The ClusterRole with the rights that one plugin needs everywhere. Kubernetes aggregates it into the host's role.
 fn plugin(name: &str, manifest: &Manifest) -> ClusterRole {
-    let metadata = aggregated(metadata(&format!("mortise-plugin-{name}"), None));
-    ClusterRole { metadata, rules: Some(rules(manifest)), aggregation_rule: None }
+    let metadata = aggregated(metadata(&role_name(name), None));
+    ClusterRole { metadata, rules: Some(rules(manifest, None)), aggregation_rule: None }
 }
 
-/// The rules that a plugin needs, sorted. Resources of one group that need the same verbs share one rule.
-fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
+/// A Role with the rights that it needs in one namespace alone, and its binding to the host's ServiceAccount, for each.
+fn in_namespaces(name: &str, manifest: &Manifest, host_namespace: &str) -> Vec<(Role, RoleBinding)> {
+    let namespaces: BTreeSet<_> = needed(manifest).into_iter().filter_map(|permission| permission.namespace).collect();
+    let both = |namespace: &Arc<str>| {
+        let here = || metadata(&role_name(name), Some(namespace));
+        let role = Role { metadata: here(), rules: Some(rules(manifest, Some(namespace))) };
+        let role_ref = RoleRef { name: role_name(name), ..role_named_as_the_host("Role") };
+        let binding = RoleBinding { metadata: here(), role_ref, subjects: Some(vec![account(host_namespace)]) };
+        (role, binding)
+    };
+    namespaces.iter().map(both).collect()
+}
+
+fn role_name(plugin: &str) -> String {
+    format!("mortise-plugin-{plugin}")
+}
+
+/// The rules that a plugin needs in one namespace alone, or everywhere, sorted. Resources of one group that need the
+/// same verbs share one rule.
+fn rules(manifest: &Manifest, namespace: Option<&Arc<str>>) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
-    for Permission { kind, verb, subresource } in needed(manifest) {
+    let of_namespace = needed(manifest).into_iter().filter(|permission| permission.namespace.as_ref() == namespace);
+    for Permission { kind, verb, subresource, .. } in of_namespace {
         let subresource = subresource.map(|subresource| format!("/{subresource}")).unwrap_or_default();
         let resource = resource(manifest, &kind) + &subresource;
         verbs.entry((kind.group().to_owned(), resource)).or_default().insert(verb);
@@ -90,7 +116,7 @@ fn rules(manifest: &Manifest) -> Vec<PolicyRule> {
             rule(&group, &resources, &verbs.into_iter().collect::<Vec<_>>())
         })
         .collect();
-    rules.extend(sent_secrets(manifest));
+    rules.extend(sent_secrets(manifest).filter(|_| namespace.is_none()));
     rules.sort_by_key(|rule| (rule.api_groups.clone(), rule.resources.clone(), rule.resource_names.clone()));
     rules
 }
@@ -122,13 +148,16 @@ fn host(namespace: &str) -> anyhow::Result<String> {
     let own = ClusterRole { metadata: metadata_of_own, rules, aggregation_rule: None };
     let binding = ClusterRoleBinding {
         metadata: metadata(HOST, None),
-        role_ref: role("ClusterRole"),
+        role_ref: role_named_as_the_host("ClusterRole"),
         subjects: Some(vec![account(namespace)]),
     };
     let here = || metadata(HOST, Some(namespace));
     let own_here = Role { metadata: here(), rules: Some(of_the_namespace()) };
-    let binding_here =
-        RoleBinding { metadata: here(), role_ref: role("Role"), subjects: Some(vec![account(namespace)]) };
+    let binding_here = RoleBinding {
+        metadata: here(),
+        role_ref: role_named_as_the_host("Role"),
+        subjects: Some(vec![account(namespace)]),
+    };
     let roles = [documents(&[gathered, own])?, documents(&[binding])?];
     Ok([roles.concat(), documents(&[own_here])?, documents(&[binding_here])?].concat())
 }
@@ -171,7 +200,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
-fn role(kind: &str) -> RoleRef {
+fn role_named_as_the_host(kind: &str) -> RoleRef {
     RoleRef { api_group: Some("rbac.authorization.k8s.io".to_owned()), kind: kind.to_owned(), name: HOST.to_owned() }
 }
 

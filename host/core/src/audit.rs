@@ -1,4 +1,4 @@
-//! Audits of the cache: each kind is compared with a live list, one kind at a time. When a watch silently loses an
+//! Audits of the cache: each watched slice of a kind is compared with a live list, one at a time. When a watch silently loses an
 //! event, the cached object stays wrong, because the resync reads the cache.
 //!
 //! ```text
@@ -12,7 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::digest::spread;
-use crate::object::{Kind, Name, Object, ResourceVersion};
+use crate::object::{Name, Object, ResourceVersion};
+use crate::scope::Slice;
 use crate::store::Store;
 use crate::store::listing::Seen;
 
@@ -105,8 +106,8 @@ impl fmt::Display for Difference {
 /// The outcome of one kind's audit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The kind.
-    pub kind: Kind,
+    /// What was compared.
+    pub slice: Slice,
     /// The differences, without those that the last relist did not repair.
     pub differences: Vec<Difference>,
 }
@@ -121,8 +122,8 @@ impl Report {
 /// What the caller does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// List the kind live and pass the pages to [`Audits::on_response`].
-    List(Kind),
+    /// List the slice live and pass the pages to [`Audits::on_response`].
+    List(Slice),
     /// An audit is complete. A relist repairs the differences.
     Report(Report),
 }
@@ -132,18 +133,18 @@ pub enum Act {
 pub struct Audits {
     /// 0: no audits.
     interval_ms: u64,
-    due: BTreeSet<(u64, Kind)>,
+    due: BTreeSet<(u64, Slice)>,
     /// How often the last lists of a kind failed in a row. Such a kind waits for all others that are due: with many of
     /// them, as when a conversion webhook hangs, the rest would be audited too late or never.
-    failures: BTreeMap<Kind, u32>,
+    failures: BTreeMap<Slice, u32>,
     running: Option<Audit>,
     /// Differences that a relist did not repair, such as an object that cannot be decoded.
-    unrepaired: BTreeMap<Kind, BTreeSet<Difference>>,
+    unrepaired: BTreeMap<Slice, BTreeSet<Difference>>,
 }
 
 #[derive(Debug)]
 struct Audit {
-    kind: Kind,
+    slice: Slice,
     /// The list's version, once it is known.
     version: ResourceVersion,
     seen: Seen,
@@ -167,21 +168,23 @@ impl Audits {
         }
     }
 
-    /// Schedules a kind that is watched from now on. A hash of its name spreads the first audits over the interval.
-    pub fn begin(&mut self, now_ms: u64, kind: &Kind) {
+    /// Schedules a slice that is watched from now on. A hash of its name spreads the first audits over the interval.
+    pub fn begin(&mut self, now_ms: u64, slice: &Slice) {
         if self.interval_ms == 0 {
             return;
         }
-        let delay_ms = spread(&[&kind.api_version, &kind.kind], self.interval_ms);
-        self.due.insert((now_ms.saturating_add(delay_ms), kind.clone()));
+        let Slice { kind, namespace, .. } = slice;
+        let names = [&*kind.api_version, &kind.kind, namespace.as_deref().unwrap_or_default()];
+        let delay_ms = spread(&names[..if namespace.is_some() { 3 } else { 2 }], self.interval_ms);
+        self.due.insert((now_ms.saturating_add(delay_ms), slice.clone()));
     }
 
-    /// Removes a kind that is no longer watched.
-    pub fn end(&mut self, kind: &Kind) {
-        self.due.retain(|(_, other)| other != kind);
-        self.running.take_if(|audit| audit.kind == *kind);
-        self.failures.remove(kind);
-        self.unrepaired.remove(kind);
+    /// Removes a slice that is no longer watched.
+    pub fn end(&mut self, slice: &Slice) {
+        self.due.retain(|(_, other)| other != slice);
+        self.running.take_if(|audit| audit.slice == *slice);
+        self.failures.remove(slice);
+        self.unrepaired.remove(slice);
     }
 
     /// When [`Self::step`] is due without an event.
@@ -193,12 +196,12 @@ impl Audits {
     }
 
     /// Takes a part of the response to [`Act::List`]; late ones are ignored.
-    pub fn on_response(&mut self, now_ms: u64, kind: &Kind, answer: Response, store: &Store) {
-        let Some(audit) = self.running.as_mut().filter(|audit| audit.kind == *kind && !audit.is_complete) else {
+    pub fn on_response(&mut self, now_ms: u64, slice: &Slice, answer: Response, store: &Store) {
+        let Some(audit) = self.running.as_mut().filter(|audit| audit.slice == *slice && !audit.is_complete) else {
             return;
         };
         match answer {
-            Response::Begun => *audit = Audit::new(kind.clone(), audit.until_ms),
+            Response::Begun => *audit = Audit::new(slice.clone(), audit.until_ms),
             Response::Page(page) => audit.compare(now_ms, &page, store),
             Response::Failed => self.on_failure(now_ms),
         }
@@ -209,7 +212,7 @@ impl Audits {
         match &self.running {
             None => return self.begin_next(now_ms, store).map(Act::List),
             // A relist of the kind repairs every difference.
-            Some(audit) if !store.synced(&audit.kind) => self.retry(now_ms, POSTPONE_MS),
+            Some(audit) if !store.synced(&audit.slice) => self.retry(now_ms, POSTPONE_MS),
             Some(audit) if audit.has_settled(now_ms, store) => return self.finish(now_ms, store).map(Act::Report),
             Some(audit) if !audit.is_complete && audit.until_ms <= now_ms => self.on_failure(now_ms),
             Some(_) => {}
@@ -217,23 +220,23 @@ impl Audits {
         None
     }
 
-    fn begin_next(&mut self, now_ms: u64, store: &Store) -> Option<Kind> {
+    fn begin_next(&mut self, now_ms: u64, store: &Store) -> Option<Slice> {
         loop {
             let due = self.due.iter().take_while(|(due_ms, _)| *due_ms <= now_ms);
-            let next = due.min_by_key(|(_, kind)| self.failures.contains_key(kind))?.clone();
+            let next = due.min_by_key(|(_, slice)| self.failures.contains_key(slice))?.clone();
             self.due.remove(&next);
-            let kind = next.1;
-            if store.synced(&kind) {
-                self.running = Some(Audit::new(kind.clone(), now_ms.saturating_add(LIST_MS)));
-                return Some(kind);
+            let slice = next.1;
+            if store.synced(&slice) {
+                self.running = Some(Audit::new(slice.clone(), now_ms.saturating_add(LIST_MS)));
+                return Some(slice);
             }
-            self.due.insert((now_ms.saturating_add(POSTPONE_MS), kind));
+            self.due.insert((now_ms.saturating_add(POSTPONE_MS), slice));
         }
     }
 
     fn on_failure(&mut self, now_ms: u64) {
         let Some(audit) = &self.running else { return };
-        let failures = self.failures.entry(audit.kind.clone()).or_default();
+        let failures = self.failures.entry(audit.slice.clone()).or_default();
         let doubled = 2u64.saturating_pow(*failures);
         *failures = failures.saturating_add(1);
         self.retry(now_ms, AGAIN_MS.saturating_mul(doubled));
@@ -242,31 +245,31 @@ impl Audits {
     /// Gives up the running audit and schedules it again.
     fn retry(&mut self, now_ms: u64, delay_ms: u64) {
         if let Some(audit) = self.running.take() {
-            self.due.insert((now_ms.saturating_add(delay_ms.min(self.interval_ms)), audit.kind));
+            self.due.insert((now_ms.saturating_add(delay_ms.min(self.interval_ms)), audit.slice));
         }
     }
 
     fn finish(&mut self, now_ms: u64, store: &Store) -> Option<Report> {
         let audit = self.running.take()?;
-        let kind = audit.kind.clone();
-        self.failures.remove(&kind);
+        let slice = audit.slice.clone();
+        self.failures.remove(&slice);
         let found = audit.differences(store);
-        let before = self.unrepaired.remove(&kind).unwrap_or_default();
+        let before = self.unrepaired.remove(&slice).unwrap_or_default();
         let differences: Vec<Difference> = found.iter().filter(|found| !before.contains(found)).cloned().collect();
         let looks_again = audit.overflowed || !differences.is_empty();
         let delay_ms = if looks_again { AGAIN_MS.min(self.interval_ms) } else { self.interval_ms };
-        self.due.insert((now_ms.saturating_add(delay_ms), kind.clone()));
+        self.due.insert((now_ms.saturating_add(delay_ms), slice.clone()));
         if !found.is_empty() {
-            self.unrepaired.insert(kind.clone(), found.into_iter().take(MAX_UNREPAIRED).collect());
+            self.unrepaired.insert(slice.clone(), found.into_iter().take(MAX_UNREPAIRED).collect());
         }
-        Some(Report { kind, differences })
+        Some(Report { slice, differences })
     }
 }
 
 impl Audit {
-    fn new(kind: Kind, until_ms: u64) -> Self {
+    fn new(slice: Slice, until_ms: u64) -> Self {
         Self {
-            kind,
+            slice,
             version: ResourceVersion::default(),
             seen: Seen::default(),
             suspects: Vec::new(),
@@ -279,15 +282,16 @@ impl Audit {
     fn compare(&mut self, now_ms: u64, page: &Page, store: &Store) {
         self.version = page.version;
         for live in &page.objects {
-            let cached = store.see(&self.kind, &live.name, &mut self.seen);
-            if let Some(what) = difference(live, cached, || store.deleted_at(&self.kind, &live.name), self.version) {
+            let kind = &self.slice.kind;
+            let cached = store.see(kind, &live.name, &mut self.seen);
+            if let Some(what) = difference(live, cached, || store.deleted_at(kind, &live.name), self.version) {
                 self.suspect(Difference { object: live.clone(), what });
             }
         }
         if page.is_last {
             self.is_complete = true;
             self.until_ms = now_ms.saturating_add(SETTLE_MS);
-            let unseen = store.unseen(&self.kind, &self.seen);
+            let unseen = store.unseen(&self.slice, &self.seen);
             let gone = unseen.filter(|cached| cached.resource_version <= self.version).take(MAX_SUSPECTS + 1);
             let gone: Vec<Listed> = gone.map(|cached| listed(cached)).collect();
             gone.into_iter().for_each(|object| self.suspect(Difference { object, what: What::Gone }));
@@ -302,19 +306,19 @@ impl Audit {
     }
 
     fn has_settled(&self, now_ms: u64, store: &Store) -> bool {
-        let has_caught_up = || self.suspects.is_empty() || store.progress_of(&self.kind) >= self.version;
+        let has_caught_up = || self.suspects.is_empty() || store.progress_of(&self.slice) >= self.version;
         self.is_complete && (has_caught_up() || self.until_ms <= now_ms)
     }
 
     /// The suspects that still differ.
     fn differences(&self, store: &Store) -> Vec<Difference> {
-        let snapshot = store.snapshot();
+        let (snapshot, kind) = (store.snapshot(), &self.slice.kind);
         let still_differs = |suspect: &Difference| {
             let live = &suspect.object;
-            let cached = snapshot.get(&self.kind, &live.name);
+            let cached = snapshot.get(kind, &live.name);
             let what = match suspect.what {
                 What::Gone => cached.is_some_and(|cached| listed(cached) == *live).then_some(What::Gone),
-                _ => difference(live, cached, || store.deleted_at(&self.kind, &live.name), self.version),
+                _ => difference(live, cached, || store.deleted_at(kind, &live.name), self.version),
             }?;
             Some(Difference { object: live.clone(), what })
         };

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::event::{Effect, Event};
-use crate::object::Kind;
 use crate::observation::Observation;
+use crate::scope::Slice;
 use crate::store::{Change, Store};
 use crate::time::Now;
 use crate::watch::WatchEvent;
@@ -100,7 +100,7 @@ impl Engine {
         self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), unix_ms: now.unix_ms };
         self.outbox.check_claim(self.now);
         match event {
-            Event::Watch(kind, event) => self.on_watch(&kind, event, effects),
+            Event::Watch(slice, event) => self.on_watch(&slice, event, effects),
             Event::Tick => self.wake_at = None,
             Event::Shutdown => self.draining = true,
             event => self.take(event, effects),
@@ -171,7 +171,7 @@ impl Engine {
             Event::CallDone(id, done) => reconciler.on_call_done(id, done, cx),
             Event::LiveRead(target, result) => reconciler.on_live_read(&target, &result, cx),
             Event::HttpDone(id, sent) => reconciler.on_http_done(id, sent, cx),
-            Event::Audit(kind, response) => lifecycle.on_audit(&kind, response, cx),
+            Event::Audit(slice, response) => lifecycle.on_audit(&slice, response, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
             Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),
             Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step matches these itself"),
@@ -183,6 +183,7 @@ impl Engine {
         while let Some(message) = self.messages.pop_front() {
             match &message {
                 Message::Forget(kind) => self.store.forget(kind),
+                Message::Drop(slice) => self.store.drop_slice(slice),
                 Message::Field(field) => self.store.select_field(&field.kind, &field.path, field.is_selected),
                 Message::Restored { .. } => self.lifecycle.watched().for_each(|kind| self.store.rewind(kind)),
                 _ => {}
@@ -191,9 +192,9 @@ impl Engine {
                 Message::ToLifecycle(message) => machines.lifecycle.take(message, cx),
                 Message::ToReconciler(message) => machines.reconciler.take(message, cx),
                 Message::ToOutbox(message) => machines.outbox.take(message, cx),
-                Message::Forget(_) | Message::Field(_) => {}
-                Message::Restored { kind, lists, message } => {
-                    machines.lifecycle.on_restored(kind, lists, message, cx);
+                Message::Forget(_) | Message::Drop(_) | Message::Field(_) => {}
+                Message::Restored { slice, lists, message } => {
+                    machines.lifecycle.on_restored(slice, lists, message, cx);
                     machines.reconciler.on_restored(cx);
                     machines.outbox.on_restored();
                 }
@@ -201,70 +202,70 @@ impl Engine {
         }
     }
 
-    fn on_watch(&mut self, kind: &Kind, event: WatchEvent, effects: &mut Vec<Effect>) {
-        if !self.lifecycle.watches(kind) {
+    fn on_watch(&mut self, slice: &Slice, event: WatchEvent, effects: &mut Vec<Effect>) {
+        if !self.lifecycle.watches(slice) {
             // An event of a watch that was stopped since.
             return;
         }
         match event {
-            WatchEvent::Listing => self.store.begin_list(kind),
+            WatchEvent::Listing => self.store.begin_list(slice),
             WatchEvent::Listed(objects) => {
                 for object in objects {
-                    let change = self.store.list_item(object);
-                    self.on_change(kind, &change, true, effects);
+                    let change = self.store.list_item_of(slice, object);
+                    self.on_change(slice, &change, true, effects);
                 }
             }
-            WatchEvent::ListDone(version) if self.store.is_contradicted(kind, version) => {
+            WatchEvent::ListDone(version) if self.store.is_contradicted(slice, version) => {
                 let message = format!("a list at version {} shows older versions of objects than the cache", version.0);
-                self.messages.push_back(Message::Restored { kind: kind.clone(), lists: false, message });
+                self.messages.push_back(Message::Restored { slice: slice.clone(), lists: false, message });
             }
             WatchEvent::ListDone(version) => {
-                for change in self.store.end_list(kind, version) {
-                    self.on_change(kind, &change, true, effects);
+                for change in self.store.end_list(slice, version) {
+                    self.on_change(slice, &change, true, effects);
                 }
-                self.on_progress(kind, effects);
+                self.on_progress(slice, effects);
             }
             WatchEvent::Applied(object) => {
-                let change = self.store.apply(*object);
-                self.on_change(kind, &change, false, effects);
+                let change = self.store.apply_of(slice, *object);
+                self.on_change(slice, &change, false, effects);
             }
             WatchEvent::Deleted(object) => {
-                let change = self.store.remove(kind, &object.name, object.resource_version);
-                self.on_change(kind, &change, false, effects);
+                let change = self.store.remove(slice, &object.name, object.resource_version);
+                self.on_change(slice, &change, false, effects);
             }
             WatchEvent::Progress(version) => {
-                self.store.progress(kind, version);
-                self.on_progress(kind, effects);
+                self.store.progress(slice, version);
+                self.on_progress(slice, effects);
             }
             // Every watch notices the same restore; only the first starts the relists.
-            WatchEvent::Restored { .. } if !self.store.synced(kind) => self.store.rewind(kind),
+            WatchEvent::Restored { .. } if !self.store.synced(slice) => self.store.rewind_slice(slice),
             WatchEvent::Restored { before, now } => {
                 let message = format!("its version was {} and is {} now", before.0, now.0);
-                self.messages.push_back(Message::Restored { kind: kind.clone(), lists: true, message });
+                self.messages.push_back(Message::Restored { slice: slice.clone(), lists: true, message });
             }
             WatchEvent::Failed(error) => {
-                self.with(effects, |machines, cx| machines.lifecycle.on_watch_failed(kind, error, cx));
+                self.with(effects, |machines, cx| machines.lifecycle.on_watch_failed(slice, error, cx));
             }
             WatchEvent::Undecodable { message } => {
-                effects.push(Effect::Observe(Observation::Undecodable { kind: kind.clone(), message }));
+                effects.push(Effect::Observe(Observation::Undecodable { kind: slice.kind.clone(), message }));
             }
         }
     }
 
-    fn on_change(&mut self, kind: &Kind, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
+    fn on_change(&mut self, slice: &Slice, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
         self.with(effects, |machines, cx| {
             machines.lifecycle.on_change(change, cx);
             machines.reconciler.on_change(change, by_list, cx);
             if !by_list {
-                machines.lifecycle.on_kind_served(kind, cx);
+                machines.lifecycle.on_kind_served(slice, cx);
             }
         });
     }
 
-    fn on_progress(&mut self, kind: &Kind, effects: &mut Vec<Effect>) {
+    fn on_progress(&mut self, slice: &Slice, effects: &mut Vec<Effect>) {
         self.with(effects, |machines, cx| {
-            machines.lifecycle.on_kind_served(kind, cx);
-            machines.reconciler.on_progress(kind, cx);
+            machines.lifecycle.on_kind_served(slice, cx);
+            machines.reconciler.on_progress(&slice.kind, cx);
         });
     }
 

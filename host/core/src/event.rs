@@ -12,9 +12,10 @@ use crate::conversion::ConversionBackend;
 use crate::crd::CrdError;
 use crate::digest::Digest;
 use crate::http::{HttpId, OutgoingRequest, Sent};
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Object, ObjectRef};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
+use crate::scope::Slice;
 use crate::watch::WatchEvent;
 use crate::webhook::Endpoint;
 use crate::write::{Cause, Write, WriteError, WriteId, Written};
@@ -24,8 +25,8 @@ use crate::write::{Cause, Write, WriteError, WriteId, Written};
 pub enum Event {
     /// The first event.
     Started,
-    /// An event of the watch of a kind.
-    Watch(Kind, WatchEvent),
+    /// An event of a watch.
+    Watch(Slice, WatchEvent),
     /// A source offers a plugin, for the first time or changed.
     PluginFound(Offer),
     /// A source has something under this name that is no readable plugin.
@@ -89,7 +90,7 @@ pub enum Event {
     /// The result of [`Effect::Http`].
     HttpDone(HttpId, Sent),
     /// A part of the result of [`Effect::Audit`].
-    Audit(Kind, audit::Response),
+    Audit(Slice, audit::Response),
     /// This host's claim has changed. Only sent with leader election.
     LeaseChanged {
         /// When the claim ends on the monotonic clock unless it is renewed; None when this host does not lead.
@@ -117,12 +118,12 @@ pub struct Sending {
 /// The engine's output.
 #[derive(Debug)]
 pub enum Effect {
-    /// List and watch this kind.
-    StartWatch(Kind),
-    /// Restart the watch of this kind with a list of the newest state.
-    Relist(Kind),
-    /// Stop the watch of this kind.
-    StopWatch(Kind),
+    /// List and watch this slice of a kind.
+    StartWatch(Slice),
+    /// Restart the watch of this slice with a list of the newest state.
+    Relist(Slice),
+    /// Stop the watch of this slice.
+    StopWatch(Slice),
     /// Compile and load the component and read its manifest; answered by [`Event::Compiled`].
     Compile(Digest),
     /// Drop a component that no plugin uses any more.
@@ -163,8 +164,8 @@ pub enum Effect {
     Http(Box<Sending>),
     /// Read one object from the API server; answered by [`Event::LiveRead`].
     ReadLive(ObjectRef),
-    /// List names and versions of all objects of a kind live, instead of any other list; answered by [`Event::Audit`].
-    Audit(Kind),
+    /// List names and versions of all objects of a slice live, instead of any other list; answered by [`Event::Audit`].
+    Audit(Slice),
     /// Send [`Event::Tick`] at this time of the monotonic clock; an earlier time replaces a later one.
     WakeAt(u64),
     /// Count or log this for operators.

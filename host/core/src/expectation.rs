@@ -28,7 +28,11 @@ impl Expectation {
             (Some(live), None) => live.uid != self.uid || live.deleting,
             (Some(live), Some(version)) if live.resource_version >= version => true,
             // The cache has passed the write: the object was deleted meanwhile, or etcd was restored.
-            (_, Some(version)) => snapshot.progress(&self.target.kind) >= version,
+            // No watch shows its namespace any more: nothing will.
+            (_, Some(version)) => {
+                let progress = snapshot.progress(&self.target.kind, &self.target.name.namespace);
+                progress.is_none_or(|progress| progress >= version)
+            }
         }
     }
 }

@@ -45,6 +45,7 @@ pub mod projection;
 pub mod query;
 pub mod refusal;
 pub mod rejection;
+pub mod scope;
 pub mod selector;
 pub mod status;
 pub mod store;

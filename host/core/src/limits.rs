@@ -91,6 +91,9 @@ pub const MAX_CONTROLLERS: usize = 64;
 pub const MAX_CUSTOM_RESOURCES: usize = 64;
 /// Kinds that one plugin reads or owns: each is a watch and a cache of all its objects.
 pub const MAX_KINDS: usize = 128;
+/// Namespaces of the kinds that one plugin reads or owns in some alone, each of which is a watch: eight kinds in the most
+/// namespaces.
+pub const MAX_WATCHES: usize = 128;
 /// Kinds that one plugin admits: each is a webhook that the API server calls for every write.
 pub const MAX_ADMISSION: usize = 64;
 /// Largest manifest.

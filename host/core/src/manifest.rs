@@ -12,13 +12,15 @@ use self::place::{RawKind, at_most, refuse, within};
 use self::writes::WriteRule;
 use crate::limits::{
     CallLimits, MAX_ADMISSION, MAX_CONTROLLERS, MAX_CUSTOM_RESOURCES, MAX_DEADLINE_MS, MAX_KINDS, MAX_MANIFEST_BYTES,
-    MAX_MEMORY_BYTES,
+    MAX_MEMORY_BYTES, MAX_WATCHES,
 };
+use crate::object::Kind;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 use crate::well_known::API_VERSION;
 
 pub use self::admission::{AdmissionSpec, Operations};
-pub use self::controller::ControllerSpec;
+pub use self::controller::{ControllerSpec, ReadKind};
 pub use self::conversion::ConversionSpec;
 pub use self::custom_resource::CustomResource;
 pub use self::owned::{OwnedKind, Update};
@@ -30,6 +32,7 @@ mod controller;
 mod conversion;
 mod custom_resource;
 pub mod http;
+mod narrowing;
 mod owned;
 mod place;
 mod predicate;
@@ -130,7 +133,10 @@ impl Manifest {
         let controllers: Vec<ControllerSpec> = parsed.collect::<Result<_, _>>()?;
         let kinds: BTreeSet<_> = controllers.iter().flat_map(ControllerSpec::readable).collect();
         at_most("controllers: kinds that they reconcile, own and read", kinds.len(), MAX_KINDS)?;
-        writes::check_views(&writes, |kind| controllers.iter().any(|controller| controller.readable().contains(kind)))?;
+        let watches: usize = controllers.iter().map(ControllerSpec::count_watches).sum();
+        at_most("controllers: namespaces of the kinds that they own and read", watches, MAX_WATCHES)?;
+        let scopes: Vec<(Kind, Scope)> = controllers.iter().flat_map(ControllerSpec::scopes).collect();
+        writes::check_views(&writes, &scopes)?;
         let mut primaries = BTreeSet::new();
         for controller in &controllers {
             let resource = (controller.primary.group().to_owned(), Arc::clone(&controller.primary.kind));
@@ -151,6 +157,11 @@ impl Manifest {
             conversion,
             limits: limits(&raw.limits)?,
         })
+    }
+
+    /// What its controllers read of which kinds; a kind of several controllers several times.
+    pub fn scopes(&self) -> impl Iterator<Item = (Kind, Scope)> {
+        self.controllers.iter().flat_map(ControllerSpec::scopes)
     }
 
     /// Compares the component's exports with the manifest. A webhook without its export would refuse every object; an

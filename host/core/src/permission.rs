@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::manifest::Manifest;
 use crate::manifest::writes::WriteVerb;
 use crate::object::Kind;
+use crate::scope::Scope;
 use crate::well_known::AGGREGATE_LABEL;
 
 #[cfg(test)]
@@ -23,26 +24,45 @@ pub struct Permission {
     pub verb: &'static str,
     /// "status", "eviction"; None is the object itself.
     pub subresource: Option<Arc<str>>,
+    /// The only namespace where it is needed; None: everywhere.
+    pub namespace: Option<Arc<str>>,
 }
 
 /// The verbs of an informer; `get` is for live reads when the cache lags.
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// The permissions that a plugin needs: to read its declared kinds, to write its children by their update strategy, its
-/// declared writes, and the status of its primary kinds unless they are built-in.
+/// declared writes, and the status of its primary kinds unless they are built-in. A permission that is needed everywhere
+/// is not named again for a namespace. RBAC knows no labels, so a label selector narrows none of them.
 pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
     let mut needed = BTreeSet::new();
-    let mut allow = |kind: &Kind, subresource: Option<&str>, verbs: &[&'static str]| {
-        needed.extend(verbs.iter().map(|verb| Permission {
-            kind: kind.clone(),
-            verb,
-            subresource: subresource.map(Arc::from),
+    let mut allow_in = |scope: &Scope, kind: &Kind, subresource: Option<&str>, verbs: &[&'static str]| {
+        needed.extend(scope.places().flat_map(|namespace| {
+            let permission = move |verb: &&'static str| Permission {
+                kind: kind.clone(),
+                verb,
+                subresource: subresource.map(Arc::from),
+                namespace: namespace.clone(),
+            };
+            verbs.iter().map(permission)
         }));
     };
     for controller in &manifest.controllers {
-        for kind in controller.readable() {
-            allow(&kind, None, &READ);
+        for (kind, scope) in controller.scopes() {
+            allow_in(&scope, &kind, None, &READ);
         }
+        for owned in &controller.owns {
+            allow_in(&owned.scope, &owned.kind, None, &["create", "delete"]);
+            if owned.update.is_in_place() || owned.adopt {
+                allow_in(&owned.scope, &owned.kind, None, &["patch"]);
+            }
+        }
+    }
+    let everywhere = Scope::default();
+    let mut allow = |kind: &Kind, subresource: Option<&str>, verbs: &[&'static str]| {
+        allow_in(&everywhere, kind, subresource, verbs);
+    };
+    for controller in &manifest.controllers {
         if !controller.builtin {
             allow(&controller.primary, Some("status"), &["patch"]);
         }
@@ -54,12 +74,6 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
             // For blockOwnerDeletion: the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift
             // enables, requires this verb.
             allow(&controller.primary, Some("finalizers"), &["update"]);
-        }
-        for owned in &controller.owns {
-            allow(&owned.kind, None, &["create", "delete"]);
-            if owned.update.is_in_place() || owned.adopt {
-                allow(&owned.kind, None, &["patch"]);
-            }
         }
     }
     for rule in manifest.writes.iter() {
@@ -76,6 +90,8 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
             allow(&rule.kind, Some(subresource), &["patch"]);
         }
     }
+    let wide: BTreeSet<Permission> = needed.iter().filter(|each| each.namespace.is_none()).cloned().collect();
+    needed.retain(|each| each.namespace.is_none() || !wide.contains(&Permission { namespace: None, ..each.clone() }));
     needed
 }
 
@@ -113,6 +129,12 @@ pub fn missing_text(message: &str, permission: &Permission) -> String {
     };
     let verbs: &[&str] = if READ.contains(&verb) { &READ } else { &[verb] };
     let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    if let Some(namespace) = &permission.namespace {
+        return format!(
+            "add this rule to a Role of the namespace {namespace} that a RoleBinding gives the host (`mortise rbac FILE.wasm` \
+             prints both):\n- {rule}"
+        );
+    }
     format!(
         "add this rule to a ClusterRole labelled {AGGREGATE_LABEL}=true (`mortise rbac FILE.wasm` prints the whole one):\n- {rule}"
     )

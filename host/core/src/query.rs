@@ -14,6 +14,7 @@ use crate::field_selector::{self, FieldSelector, FieldValue, InvalidFieldSelecto
 use crate::map::Map;
 use crate::object::{Kind, Object};
 use crate::projection::{InvalidPath, Projection};
+use crate::scope::Scope;
 use crate::selector::{InvalidSelector, Selector};
 
 #[cfg(test)]
@@ -110,18 +111,26 @@ impl Query {
 
     /// Parses the selectors and the field paths.
     pub fn compile(&self) -> Result<CompiledQuery, InvalidQuery> {
-        self.compile_with(Projection::parse(&self.fields)?)
+        self.compile_with(Projection::parse(&self.fields)?, None)
     }
 
-    fn compile_with(&self, fields: Projection) -> Result<CompiledQuery, InvalidQuery> {
+    /// Narrowed to a scope, whose namespaces the query names if it names any.
+    fn compile_with(&self, fields: Projection, scope: Option<&Scope>) -> Result<CompiledQuery, InvalidQuery> {
         if self.namespaces.len() > MAX_NAMESPACES {
             return Err(TooManyNamespaces(self.namespaces.len()).into());
         }
-        let namespaces: BTreeSet<Arc<str>> = self.namespaces.iter().map(|name| Arc::from(name.as_str())).collect();
+        let mut namespaces: BTreeSet<Arc<str>> = self.namespaces.iter().map(|name| Arc::from(name.as_str())).collect();
+        let mut selector = self.selector.as_deref().map(Selector::parse).transpose()?.unwrap_or_default();
+        if let Some(scope) = scope {
+            if namespaces.is_empty() {
+                namespaces.clone_from(&scope.namespaces);
+            }
+            selector = selector.and(&scope.labels);
+        }
         Ok(CompiledQuery {
             kind: self.kind.clone(),
             namespaces: namespaces.into_iter().collect(),
-            selector: self.selector.as_deref().map(Selector::parse).transpose()?.unwrap_or_default(),
+            selector,
             field_selector: FieldSelector::parse(&self.field_selector)?,
             fields,
             limit: self.limit,
@@ -178,13 +187,14 @@ impl QueryCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).projection(fields)
     }
 
-    /// The compiled form of a query. Queries of the same field list share its projection.
-    pub fn query(&self, query: &Query) -> Result<Arc<CompiledQuery>, InvalidQuery> {
+    /// The compiled form of a query, narrowed to a scope, which is always the same for its kind. Queries of the same
+    /// field list share their projection.
+    pub fn query(&self, query: &Query, scope: Option<&Scope>) -> Result<Arc<CompiledQuery>, InvalidQuery> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tables.queries.entries.get(query) {
             return Ok(known.clone());
         }
-        let new = Arc::new(query.compile_with(tables.projection(&query.fields)?)?);
+        let new = Arc::new(query.compile_with(tables.projection(&query.fields)?, scope)?);
         tables.queries.add(query.bytes() + new.bytes(), || (query.clone(), new.clone()));
         Ok(new)
     }

@@ -59,6 +59,12 @@ impl Selector {
         Parser { text, at: 0 }.selector()
     }
 
+    /// The selector that matches what both match.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self { terms: self.terms.iter().chain(&other.terms).cloned().collect() }
+    }
+
     /// Whether it matches everything.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()

@@ -4,6 +4,9 @@
 //! never waits for a reader and a reader never sees a change (R1). `store/table.rs` holds one kind with its indexes,
 //! `store/listing.rs` merges lists (R6), `store/answers.rs` shares what queries select.
 //!
+//! Several watches may show parts of one kind, each some namespaces' worth ([`Slice`]); all of them have the same labels.
+//! Each has a list and a progress of its own, and their objects are in one table.
+//!
 //! Events of one kind may come late or twice, and a list may be older than the watch. So only a newer version replaces
 //! an object, and tombstones remember deletions: no view is older than one before it (R3). Only after the API server's
 //! versions went backwards does a list replace newer versions ([`Store::rewind`]).
@@ -19,13 +22,14 @@ use crate::map::Map;
 use crate::object::owner::Owner;
 use crate::object::{Kind, Name, Object, ResourceVersion};
 use crate::query::CompiledQuery;
+use crate::scope::{Scope, Slice};
 use crate::selector::Selector;
 
 pub(crate) use self::answers::{Answer, KeptAnswer};
 use self::answers::{Answers, State};
 pub use self::change::Change;
 use self::listing::{Recent, Seen, Tombstones};
-use self::table::Table;
+use self::table::{Part, Table};
 
 mod answers;
 mod change;
@@ -56,17 +60,26 @@ pub struct Store {
 #[derive(Debug, Default)]
 struct Writing {
     free: Vec<u32>,
+    /// By namespace; None: the watch of all.
+    readings: Map<Option<Arc<str>>, Reading>,
+    tombstones: Tombstones,
+    recent: Recent,
+}
+
+/// The state of one watch that snapshots do not need.
+#[derive(Debug, Default)]
+struct Reading {
+    /// The label selector of the last list that began.
+    labels: Option<Arc<str>>,
     /// The slots that the current list has shown.
     listing: Option<Seen>,
     /// Lowest cached version that the current list contradicts.
     contradicted: Option<ResourceVersion>,
-    tombstones: Tombstones,
-    recent: Recent,
     /// The table has versions from before a restore of etcd; only a list may change it ([`Store::rewind`]).
     rewound: bool,
 }
 
-impl Writing {
+impl Reading {
     /// Whether events belong to the history before a restore of etcd.
     fn is_void(&self) -> bool {
         self.rewound && self.listing.is_none()
@@ -79,29 +92,37 @@ impl Store {
         Self::default()
     }
 
-    /// Applies ADDED or MODIFIED of the kind's watch. A watch delivers in order, so this also moves
-    /// [`Snapshot::progress`]. The response of a write must not be applied here, because events before it may still
-    /// come.
+    /// Applies ADDED or MODIFIED of a watch of the whole kind. See [`Self::apply_of`].
+    pub fn apply(&mut self, object: Object) -> Change {
+        let slice = Slice::from(&object.kind);
+        self.apply_of(&slice, object)
+    }
+
+    /// Applies ADDED or MODIFIED of a watch. It delivers in order, so this also moves [`Snapshot::progress`]. The
+    /// response of a write must not be applied here, because events before it may still come.
     ///
     /// An event of an absent object, with a version that was already delivered, is a replay of an object that was
     /// deleted, perhaps before this process began, so that it has no tombstone (R3).
-    pub fn apply(&mut self, object: Object) -> Change {
-        let (table, writing) = self.kind(&object.kind);
-        let is_replay = object.resource_version <= table.progress && table.find(&object.name).is_none();
-        if is_replay || writing.is_void() {
+    pub fn apply_of(&mut self, slice: &Slice, object: Object) -> Change {
+        let (table, writing) = self.kind(&slice.kind);
+        let (part, reading) = of_slice(table, writing, slice);
+        let is_replay = object.resource_version <= part.progress;
+        if reading.is_void() || (is_replay && table.find(&object.name).is_none()) {
             return Change::default();
         }
-        table.progress = table.progress.max(object.resource_version);
-        put(table, writing, object)
+        advance(table, writing, slice, object.resource_version);
+        put(table, writing, slice, object)
     }
 
-    /// Applies DELETED of the kind's watch, at `version`.
-    pub fn remove(&mut self, kind: &Kind, name: &Name, version: ResourceVersion) -> Change {
-        let (table, writing) = self.kind(kind);
-        if writing.is_void() {
+    /// Applies DELETED of a watch, at `version`. To a watch with a label selector, an object is deleted when it loses
+    /// the labels.
+    pub fn remove(&mut self, slice: impl Into<Slice>, name: &Name, version: ResourceVersion) -> Change {
+        let slice = slice.into();
+        let (table, writing) = self.kind(&slice.kind);
+        if of_slice(table, writing, &slice).1.is_void() {
             return Change::default();
         }
-        table.progress = table.progress.max(version);
+        advance(table, writing, &slice, version);
         match table.find(name) {
             // Another object of the same name was created since.
             Some((_, object)) if object.resource_version > version => Change::default(),
@@ -113,53 +134,76 @@ impl Store {
         }
     }
 
-    /// Begins a list of the kind, and abandons the current one.
-    pub fn begin_list(&mut self, kind: &Kind) {
-        let (_, writing) = self.kind(kind);
-        writing.listing = Some(Seen::default());
-        writing.contradicted = None;
-    }
-
-    /// Applies an object of the current list.
-    pub fn list_item(&mut self, object: Object) -> Change {
-        let (table, writing) = self.kind(&object.kind);
-        if writing.is_void() {
-            return Change::default();
+    /// Begins a list, and abandons the watch's current one.
+    pub fn begin_list(&mut self, slice: impl Into<Slice>) {
+        let slice = slice.into();
+        let (table, writing) = self.kind(&slice.kind);
+        let (_, reading) = of_slice(table, writing, &slice);
+        reading.listing = Some(Seen::default());
+        reading.contradicted = None;
+        if reading.labels != slice.labels {
+            // What left the former selector is not deleted.
+            reading.labels.clone_from(&slice.labels);
+            writing.tombstones = Tombstones::default();
         }
-        let newer = newer_than(table, writing, &object);
-        writing.contradicted = [writing.contradicted, newer].into_iter().flatten().min();
-        put(table, writing, object)
     }
 
-    /// Ends the current list, which shows the kind at `version`: objects that it has not shown are deleted unless they
-    /// are newer. Returns the deletions; none without [`Self::begin_list`].
-    pub fn end_list(&mut self, kind: &Kind, version: ResourceVersion) -> Vec<Change> {
-        let (table, writing) = self.kind(kind);
-        let Some(listing) = writing.listing.take() else { return Vec::new() };
-        let gone: Vec<(u32, Name)> = unseen(table, &listing)
-            .filter(|(_, object)| writing.rewound || object.resource_version <= version)
+    /// Applies an object of the current list of the whole kind. See [`Self::list_item_of`].
+    pub fn list_item(&mut self, object: Object) -> Change {
+        let slice = Slice::from(&object.kind);
+        self.list_item_of(&slice, object)
+    }
+
+    /// Applies an object of a watch's current list.
+    pub fn list_item_of(&mut self, slice: &Slice, object: Object) -> Change {
+        let (table, writing) = self.kind(&slice.kind);
+        let rewound = {
+            let (_, reading) = of_slice(table, writing, slice);
+            if reading.is_void() {
+                return Change::default();
+            }
+            reading.rewound
+        };
+        let newer = if rewound { None } else { newer_than(table, writing, &object) };
+        let (_, reading) = of_slice(table, writing, slice);
+        reading.contradicted = [reading.contradicted, newer].into_iter().flatten().min();
+        put(table, writing, slice, object)
+    }
+
+    /// Ends the current list, which shows the slice at `version`: objects that it has not shown are deleted unless they
+    /// are newer, or of other namespaces. Returns the deletions; none without [`Self::begin_list`].
+    pub fn end_list(&mut self, slice: impl Into<Slice>, version: ResourceVersion) -> Vec<Change> {
+        let slice = slice.into();
+        let (table, writing) = self.kind(&slice.kind);
+        let (_, reading) = of_slice(table, writing, &slice);
+        let Some(listing) = reading.listing.take() else { return Vec::new() };
+        let rewound = std::mem::take(&mut reading.rewound);
+        let gone: Vec<(u32, Name)> = unseen(table, &listing, slice.namespace.as_ref())
+            .filter(|(_, object)| rewound || object.resource_version <= version)
             .map(|(slot, object)| (slot, object.name.clone()))
             .collect();
         let changes = gone.iter().map(|(slot, name)| delete(table, writing, *slot, name, version)).collect();
-        writing.rewound = false;
-        table.synced = true;
-        table.progress = table.progress.max(version);
+        let (part, _) = of_slice(table, writing, &slice);
+        part.synced = true;
+        part.labels = slice.labels;
+        part.progress = part.progress.max(version);
         changes
     }
 
-    /// Whether the current list, which shows the kind at `version`, contradicts earlier events: an object has an older
+    /// Whether the current list, which shows the slice at `version`, contradicts earlier events: an object has an older
     /// state, or a deleted one exists again. Then etcd was restored with raised versions, as its manual advises, and
     /// the kind must be rewound and relisted.
-    pub fn is_contradicted(&self, kind: &Kind, version: ResourceVersion) -> bool {
-        let contradicted = self.writing.get(kind).and_then(|writing| writing.contradicted);
+    pub fn is_contradicted(&self, slice: impl Into<Slice>, version: ResourceVersion) -> bool {
+        let contradicted = self.reading(&slice.into()).and_then(|reading| reading.contradicted);
         contradicted.is_some_and(|contradicted| contradicted <= version)
     }
 
     /// Applies a bookmark: every event up to `version` was delivered.
-    pub fn progress(&mut self, kind: &Kind, version: ResourceVersion) {
-        let (table, writing) = self.kind(kind);
-        if !writing.is_void() {
-            table.progress = table.progress.max(version);
+    pub fn progress(&mut self, slice: impl Into<Slice>, version: ResourceVersion) {
+        let slice = slice.into();
+        let (table, writing) = self.kind(&slice.kind);
+        if !of_slice(table, writing, &slice).1.is_void() {
+            advance(table, writing, &slice, version);
         }
     }
 
@@ -170,12 +214,37 @@ impl Store {
         if !self.writing.contains_key(kind) {
             return;
         }
-        let (table, writing) = self.kind(kind);
-        table.synced = false;
-        table.progress = ResourceVersion::default();
-        writing.listing = None;
+        let places: Vec<Option<Arc<str>>> = self.kind(kind).1.readings.keys().cloned().collect();
+        for namespace in places {
+            self.rewind_slice(&Slice { kind: kind.clone(), namespace, labels: None });
+        }
+    }
+
+    /// The same for what one watch shows.
+    pub fn rewind_slice(&mut self, slice: &Slice) {
+        let (table, writing) = self.kind(&slice.kind);
+        let (part, reading) = of_slice(table, writing, slice);
+        (part.synced, part.progress) = (false, ResourceVersion::default());
+        (reading.listing, reading.rewound) = (None, true);
         writing.tombstones = Tombstones::default();
-        writing.rewound = true;
+    }
+
+    /// Drops what only one watch shows, when it is not read any more. The objects were not deleted, so there is no
+    /// [`Change`] for readers. Takes a look at every object of the kind.
+    pub fn drop_slice(&mut self, slice: &Slice) {
+        let (table, writing) = self.kind(&slice.kind);
+        writing.readings.remove(&slice.namespace);
+        if !table.remove_part(&slice.namespace) {
+            return self.forget(&slice.kind);
+        }
+        for slot in 0..table.fresh_slot() {
+            let Some(object) = table.object(slot) else { continue };
+            if table.parts_of(Some(&object.name.namespace)).next().is_none() {
+                let before = table.remove(slot);
+                writing.free.push(slot);
+                writing.recent.add(&Change { before: Some(before), after: None });
+            }
+        }
     }
 
     /// Adds or releases the index of a field, as queries that select by it come and go. [`Self::build_indexes`] builds
@@ -223,14 +292,29 @@ impl Store {
         self.writing.get(kind)?.recent.last(count)
     }
 
-    /// Whether the kind has been listed completely.
-    pub fn synced(&self, kind: &Kind) -> bool {
-        self.tables.get(kind).is_some_and(|table| table.synced)
+    /// Whether the slice has been listed completely.
+    pub fn synced(&self, slice: impl Into<Slice>) -> bool {
+        let slice = slice.into();
+        self.part(&slice).is_some_and(|part| part.synced && part.labels == slice.labels)
     }
 
-    /// As [`Snapshot::progress`].
-    pub(crate) fn progress_of(&self, kind: &Kind) -> ResourceVersion {
-        self.tables.get(kind).map_or(ResourceVersion::default(), |table| table.progress)
+    /// Whether a watch has listed at least these objects: those of a namespace (None: of all), with these labels (None:
+    /// with any).
+    pub(crate) fn has_listed(&self, watch: &Slice, labels: Option<&Arc<str>>) -> bool {
+        self.part(watch).is_some_and(|part| part.has_listed(labels))
+    }
+
+    /// Up to which version a watch has delivered every event.
+    pub(crate) fn progress_of(&self, slice: &Slice) -> ResourceVersion {
+        self.part(slice).map_or(ResourceVersion::default(), |part| part.progress)
+    }
+
+    fn part(&self, slice: &Slice) -> Option<&Part> {
+        self.tables.get(&slice.kind)?.part(&slice.namespace)
+    }
+
+    fn reading(&self, slice: &Slice) -> Option<&Reading> {
+        self.writing.get(&slice.kind)?.readings.get(&slice.namespace)
     }
 
     /// Finds an object and marks it as seen.
@@ -240,9 +324,10 @@ impl Store {
         Some(object)
     }
 
-    /// The objects of a kind that are not marked as seen.
-    pub(crate) fn unseen<'a>(&'a self, kind: &Kind, seen: &'a Seen) -> impl Iterator<Item = &'a Arc<Object>> {
-        self.tables.get(kind).into_iter().flat_map(move |table| unseen(table, seen)).map(|(_, object)| object)
+    /// The objects of a slice that are not marked as seen.
+    pub(crate) fn unseen<'a>(&'a self, slice: &'a Slice, seen: &'a Seen) -> impl Iterator<Item = &'a Arc<Object>> {
+        let table = self.tables.get(&slice.kind).into_iter();
+        table.flat_map(|table| unseen(table, seen, slice.namespace.as_ref())).map(|(_, object)| object)
     }
 
     /// The version of a deletion that is still remembered.
@@ -261,27 +346,47 @@ impl Store {
     }
 }
 
-fn unseen<'a>(table: &'a Table, seen: &'a Seen) -> impl Iterator<Item = (u32, &'a Arc<Object>)> {
-    seen.unseen(table.fresh_slot()).filter_map(|slot| Some((slot, table.object(slot)?)))
+/// What a watch has shown, and its list.
+fn of_slice<'a>(table: &'a mut Table, writing: &'a mut Writing, slice: &Slice) -> (&'a mut Part, &'a mut Reading) {
+    (table.part_mut(&slice.namespace), writing.readings.entry(slice.namespace.clone()).or_default())
+}
+
+/// An event at this version was delivered. During a list it says nothing about the objects before it.
+fn advance(table: &mut Table, writing: &mut Writing, slice: &Slice, version: ResourceVersion) {
+    let (part, reading) = of_slice(table, writing, slice);
+    if reading.listing.is_none() {
+        part.progress = part.progress.max(version);
+    }
+}
+
+/// The objects of a namespace, or of all, that are not marked as seen.
+fn unseen<'a>(
+    table: &'a Table,
+    seen: &'a Seen,
+    namespace: Option<&'a Arc<str>>,
+) -> impl Iterator<Item = (u32, &'a Arc<Object>)> {
+    let objects = seen.unseen(table.fresh_slot()).filter_map(|slot| Some((slot, table.object(slot)?)));
+    objects.filter(move |(_, object)| namespace.is_none_or(|namespace| *namespace == object.name.namespace))
 }
 
 /// The known version of this name, if it is newer than the object.
 fn newer_than(table: &Table, writing: &Writing, object: &Object) -> Option<ResourceVersion> {
     match table.find(&object.name) {
-        _ if writing.rewound => None,
         Some((_, known)) => Some(known.resource_version).filter(|known| *known > object.resource_version),
         None => writing.tombstones.deleted_at(&object.name).filter(|deleted| *deleted >= object.resource_version),
     }
 }
 
 /// Stores an object unless an equal or newer state of its name is known.
-fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
+fn put(table: &mut Table, writing: &mut Writing, slice: &Slice, object: Object) -> Change {
     let object = Arc::new(object);
     let known = table.find(&object.name);
-    if let (Some((slot, _)), Some(listing)) = (known, &mut writing.listing) {
+    let reading = writing.readings.get_mut(&slice.namespace).expect("the caller has read it");
+    let rewound = reading.rewound;
+    if let (Some((slot, _)), Some(listing)) = (known, &mut reading.listing) {
         listing.see(slot);
     }
-    let is_known = |before: &Object| match writing.rewound {
+    let is_known = |before: &Object| match rewound {
         true => before.json() == object.json() && before.own_fields == object.own_fields,
         false => before.resource_version >= object.resource_version,
     };
@@ -291,8 +396,13 @@ fn put(table: &mut Table, writing: &mut Writing, object: Object) -> Change {
         None if writing.tombstones.covers(&object.name, object.resource_version) => return Change::default(),
         None => {
             let slot = writing.free.pop().unwrap_or_else(|| table.fresh_slot());
-            if let Some(listing) = &mut writing.listing {
-                listing.see(slot);
+            for (place, reading) in &mut writing.readings {
+                match &mut reading.listing {
+                    Some(listing) if *place == slice.namespace => listing.see(slot),
+                    // It may have shown the slot's former object.
+                    Some(listing) => listing.forget(slot),
+                    None => {}
+                }
             }
             table.insert(slot, object.clone());
             None
@@ -396,14 +506,19 @@ impl Snapshot {
         self.table(kind).map_or_else(State::default, |table| (table.changes, table.completed_indexes))
     }
 
-    /// Whether the kind was listed completely; before that, an absent object may exist.
-    pub fn synced(&self, kind: &Kind) -> bool {
-        self.table(kind).is_some_and(|table| table.synced)
+    /// Whether a scope of the kind was listed completely; before that, an absent object may exist.
+    pub fn has_listed(&self, kind: &Kind, scope: &Scope) -> bool {
+        let (table, labels) = (self.table(kind), scope.labels_text());
+        let is_listed = |place: Option<Arc<str>>| {
+            table.is_some_and(|table| table.parts_of(place.as_ref()).any(|part| part.has_listed(labels.as_ref())))
+        };
+        scope.places().all(is_listed)
     }
 
-    /// The snapshot has every event of the kind up to this version.
-    pub fn progress(&self, kind: &Kind) -> ResourceVersion {
-        self.table(kind).map_or(ResourceVersion::default(), |table| table.progress)
+    /// The snapshot has every event of the kind in a namespace up to this version; None when nothing shows that
+    /// namespace.
+    pub fn progress(&self, kind: &Kind, namespace: &Arc<str>) -> Option<ResourceVersion> {
+        self.table(kind)?.parts_of(Some(namespace)).map(|part| part.progress).max()
     }
 
     /// The number of objects of the kind.

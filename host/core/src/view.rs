@@ -16,8 +16,9 @@ use crate::http::{Replied, Reply, Request};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
-use crate::query::{Query, QueryCache};
+use crate::query::{CompiledQuery, Query, QueryCache};
 use crate::rejection::Rejection;
+use crate::scope::Scope;
 use crate::store::{Answer, KeptAnswer, Snapshot};
 
 #[cfg(test)]
@@ -30,6 +31,8 @@ pub struct Access {
     pub readable: Vec<Kind>,
     /// Those whose children are tracked.
     tracked: Vec<Kind>,
+    /// The scopes of those of which only a part is declared.
+    narrowed: Vec<(Kind, Arc<Scope>)>,
     /// Bytes that one read may return.
     pub read_bytes: u64,
     /// Queries are parsed once for all calls.
@@ -39,13 +42,25 @@ pub struct Access {
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        Self { readable, tracked: Vec::new(), read_bytes, compiled: QueryCache::default() }
+        let (tracked, narrowed, compiled) = Default::default();
+        Self { readable, tracked, narrowed, read_bytes, compiled }
     }
 
     /// Access with children of these kinds in any namespace.
     #[must_use]
     pub fn with_tracked(self, tracked: Vec<Kind>) -> Self {
         Self { tracked, ..self }
+    }
+
+    /// Access to a part of these kinds alone.
+    #[must_use]
+    pub fn with_narrowed(self, narrowed: Vec<(Kind, Arc<Scope>)>) -> Self {
+        Self { narrowed, ..self }
+    }
+
+    /// What is declared of a kind; None: every object.
+    fn scope(&self, kind: &Kind) -> Option<&Arc<Scope>> {
+        self.narrowed.iter().find(|(narrowed, _)| narrowed == kind).map(|(_, scope)| scope)
     }
 
     /// Bytes of parsed queries in memory.
@@ -58,7 +73,7 @@ impl Access {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub enum AccessError {
-    /// The manifest does not declare this kind.
+    /// The manifest does not declare this kind, or not in this namespace.
     Undeclared(String),
     /// The kind is not synced.
     Denied(String),
@@ -120,16 +135,20 @@ impl View {
         if is_primary && fields.is_empty() {
             return Ok(Some(self.primary.json().clone()));
         }
-        let kind = self.readable(&target.kind)?;
+        let kind = self.readable(&target.kind, &[&target.name.namespace])?;
         let fields = self.projection(fields)?;
-        let object = if is_primary { Some(&self.primary) } else { self.snapshot.get(&kind, &target.name) };
+        let scope = self.access.scope(&kind).cloned();
+        let object = match is_primary {
+            true => Some(&self.primary),
+            false => self.snapshot.get(&kind, &target.name).filter(|object| dependency::is_in(&scope, object)),
+        };
         let answer = object.map(|object| fields.answer(object));
         let too_large = answer.as_ref().is_some_and(|(text, _)| text.len() as u64 > self.access.read_bytes);
         let hash =
             if too_large { UNFINISHED } else { dependency::hash_of_one(object.map(|object| &**object), &fields) };
         if !is_primary {
             let target = ObjectRef { kind, name: target.name.clone() };
-            self.reads.record(Dependency::Get { target, fields: fields.clone() }, hash, &self.snapshot, 1);
+            self.reads.record(Dependency::Get { target, scope, fields: fields.clone() }, hash, &self.snapshot, 1);
         }
         if too_large {
             return Err(AccessError::TooLarge(self.access.read_bytes));
@@ -139,13 +158,15 @@ impl View {
 
     /// The children of the reconciled object of a kind, and what else it controls: one JSON array, ordered by name.
     pub fn owned(&mut self, kind: &Kind, fields: &[String]) -> Result<String, AccessError> {
-        let kind = self.readable(kind)?;
+        let kind = self.readable::<&str>(kind, &[])?;
         let fields = self.projection(fields)?;
         let budget = Budget::unlimited();
         let owner = Owner::of(&self.primary, self.access.tracked.contains(&kind));
+        let scope = self.access.scope(&kind).cloned();
         let objects = self.snapshot.owned_within(&kind, &owner, &budget).into_iter();
+        let objects = objects.filter(|object| dependency::is_in(&scope, object));
         let (text, hash) = array(objects, &fields, self.access.read_bytes);
-        let dependency = Dependency::Owned { kind, owner, fields };
+        let dependency = Dependency::Owned { kind, owner, scope, fields };
         self.reads.record(dependency, hash, &self.snapshot, budget.spent());
         text
     }
@@ -153,8 +174,7 @@ impl View {
     /// The objects that a query selects: one JSON array, ordered by namespace and name. Calls that ask the same share
     /// the answer.
     pub fn list(&mut self, query: &Query) -> Result<String, AccessError> {
-        self.readable(&query.kind)?;
-        let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
+        let (_, query) = self.query(query)?;
         let fits = |answer: &KeptAnswer| answer.text.len() as u64 <= self.access.read_bytes;
         if let Some(KeptAnswer { text, hash, looks }) = self.snapshot.kept_answer(&query).filter(fits) {
             self.reads.record(Dependency::List(query), hash, &self.snapshot, looks);
@@ -174,8 +194,7 @@ impl View {
 
     /// The names of the objects that a query selects, ordered by namespace and name.
     pub fn keys(&mut self, query: &Query) -> Result<Vec<ObjectRef>, AccessError> {
-        let kind = self.readable(&query.kind)?;
-        let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
+        let (kind, query) = self.query(query)?;
         let budget = Budget::unlimited();
         let objects = self.snapshot.select_within(&query, &budget);
         let mut hash = ResultHash::default();
@@ -196,8 +215,7 @@ impl View {
 
     /// The number of the objects that a query selects.
     pub fn count(&mut self, query: &Query) -> Result<u32, AccessError> {
-        self.readable(&query.kind)?;
-        let query = self.access.compiled.query(query).map_err(|error| AccessError::Invalid(error.to_string()))?;
+        let (_, query) = self.query(query)?;
         let budget = Budget::unlimited();
         let count = self.snapshot.select_within(&query, &budget).count();
         let dependency = Dependency::Count(query);
@@ -242,16 +260,38 @@ impl View {
         self.access.compiled.projection(fields).map_err(|error| AccessError::Invalid(error.to_string()))
     }
 
-    /// The declared kind that equals this one; it shares its strings with all other calls.
-    fn readable(&self, kind: &Kind) -> Result<Kind, AccessError> {
+    /// A query, narrowed to what the manifest declares, and its kind.
+    fn query(&self, query: &Query) -> Result<(Kind, Arc<CompiledQuery>), AccessError> {
+        let kind = self.readable(&query.kind, &query.namespaces)?;
+        let scope = self.access.scope(&kind).map(|scope| &**scope);
+        let compiled = self.access.compiled.query(query, scope);
+        Ok((kind, compiled.map_err(|error| AccessError::Invalid(error.to_string()))?))
+    }
+
+    /// The declared kind that equals this one, if these namespaces of it are declared; it shares its strings with all
+    /// other calls.
+    fn readable<N: AsRef<str>>(&self, kind: &Kind, namespaces: &[N]) -> Result<Kind, AccessError> {
         let Some(declared) = self.access.readable.iter().find(|declared| *declared == kind) else {
             return Err(AccessError::Undeclared(format!(
                 "the plugin's manifest does not declare {kind}: add it to what the controller owns or reads"
             )));
         };
-        if !self.snapshot.synced(declared) {
+        let scope = self.access.scope(declared);
+        let is_listed = match scope {
+            Some(scope) => self.snapshot.has_listed(declared, scope),
+            None => self.snapshot.has_listed(declared, &Scope::default()),
+        };
+        if !is_listed {
             return Err(AccessError::Denied(format!(
                 "the host has no complete view of {kind}: it has not listed the kind yet, or may not list it"
+            )));
+        }
+        let mut named = namespaces.iter().map(AsRef::as_ref);
+        if let Some((scope, foreign)) =
+            scope.and_then(|scope| Some((scope, named.find(|it| !scope.has_namespace(it))?)))
+        {
+            return Err(AccessError::Undeclared(format!(
+                "the plugin's manifest declares {kind} {scope}, and not in {foreign:?}: add it to the namespaces there"
             )));
         }
         Ok(declared.clone())

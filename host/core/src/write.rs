@@ -224,6 +224,6 @@ impl WriteOp {
             Self::Delete { .. } => ("delete", None),
             Self::Evict { .. } => ("create", Some("eviction".into())),
         };
-        Permission { kind: self.target().kind.clone(), verb, subresource }
+        Permission { kind: self.target().kind.clone(), verb, subresource, namespace: None }
     }
 }

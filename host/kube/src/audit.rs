@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 use mortise_core::audit::{Listed, Page, Response};
 use mortise_core::object::{Kind, Name, ResourceVersion};
+use mortise_core::scope::Slice;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -28,35 +29,37 @@ const MAX_RESTARTS: u32 = 2;
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
 
-/// Lists a kind live and sends it page by page, converted by `wrap`. A slow receiver slows the list down. Dropping the future
+/// Lists a slice of a kind live and sends it page by page, converted by `wrap`. A slow receiver slows the list down. Dropping the future
 /// ends it.
-pub async fn run<T, F>(api: ApiServer, kind: Kind, sink: mpsc::Sender<T>, wrap: F)
+pub async fn run<T, F>(api: ApiServer, slice: Slice, sink: mpsc::Sender<T>, wrap: F)
 where
     F: Fn(Response) -> T,
 {
-    let list = timeout(LIST_TIMEOUT, list(&api, &kind, &sink, &wrap));
+    let list = timeout(LIST_TIMEOUT, list(&api, &slice, &sink, &wrap));
     let failure = match list.await {
         Ok(Ok(())) => return,
         Ok(Err(failure)) => failure,
         Err(_) => Failure::Lost(format!("the list did not end within {} s", LIST_TIMEOUT.as_secs())),
     };
-    tracing::warn!(%kind, "the cache could not be audited: {}", failure.message());
+    tracing::warn!(%slice, "the cache could not be audited: {}", failure.message());
     // The receiver may be gone.
     let _ = sink.send(wrap(Response::Failed)).await;
 }
 
-async fn list<T, F>(api: &ApiServer, kind: &Kind, sink: &mpsc::Sender<T>, wrap: &F) -> Result<(), Failure>
+async fn list<T, F>(api: &ApiServer, slice: &Slice, sink: &mpsc::Sender<T>, wrap: &F) -> Result<(), Failure>
 where
     F: Fn(Response) -> T,
 {
-    let collection = api.resource(kind).await?.collection(None);
+    let Slice { kind, namespace, labels } = slice;
+    let collection = api.resource(kind).await?.collection(namespace.as_deref());
+    let selector = labels.as_ref().map(|labels| format!("&labelSelector={}", escape(labels))).unwrap_or_default();
     let (mut restarts, mut objects, mut token) = (0, page::OBJECTS, String::new());
     let send = async |answer| sink.send(wrap(answer)).await.is_ok();
     if !send(Response::Begun).await {
         return Ok(());
     }
     loop {
-        let path = format!("{collection}?limit={objects}&continue={}", escape(&token));
+        let path = format!("{collection}?limit={objects}&continue={}{selector}", escape(&token));
         let body = match get(api, &path).await {
             Err(Failure::TooLarge) if let Some(smaller) = page::smaller(objects) => {
                 objects = smaller;

@@ -144,6 +144,11 @@ impl Resource {
         &self.plural
     }
 
+    /// Whether its objects have namespaces.
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.namespaced
+    }
+
     /// The path of all objects, or of those of one namespace.
     pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
         match namespace {

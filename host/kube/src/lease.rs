@@ -25,7 +25,7 @@ use crate::clock;
 use crate::discovery::escape;
 use crate::failure::Failure;
 use crate::retry::random;
-use crate::watch::{Scope, run as keep_watched};
+use crate::watch::{Objects, run as keep_watched};
 
 #[cfg(test)]
 mod tests;
@@ -87,7 +87,7 @@ pub async fn run(
     release: mpsc::Receiver<Release>,
 ) {
     let (sink, events) = mpsc::channel(EVENTS);
-    let scope = Scope {
+    let scope = Objects {
         kind: Kind::new("coordination.k8s.io/v1", "Lease"),
         namespace: Some(Arc::clone(&candidate.namespace)),
         selector: None,

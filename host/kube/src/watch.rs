@@ -22,6 +22,7 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
+use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -67,7 +68,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The objects to watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scope {
+pub struct Objects {
     /// Their kind.
     pub kind: Kind,
     /// Their namespace; None: all.
@@ -78,22 +79,21 @@ pub struct Scope {
     pub name: Option<Arc<str>>,
 }
 
-impl Scope {
-    /// Every object of a kind.
-    pub fn all(kind: Kind) -> Self {
-        Self { kind, namespace: None, selector: None, name: None }
+impl From<Slice> for Objects {
+    fn from(Slice { kind, namespace, labels }: Slice) -> Self {
+        Self { kind, namespace, selector: labels, name: None }
     }
 }
 
-/// Watches a scope and sends its events, converted by `wrap`, until the receiver is gone. A slow receiver slows the watch down:
+/// Watches objects and sends its events, converted by `wrap`, until the receiver is gone. A slow receiver slows the watch down:
 /// only the channel queues events.
 ///
 /// `Failed` is sent when the reason changes, not at every try; the next event after it means that the watch works again.
-pub async fn run<T, F>(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap: F)
+pub async fn run<T, F>(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F)
 where
     F: Fn(WatchEvent) -> T,
 {
-    let mut watch = Watch::new(api, scope, sink, wrap);
+    let mut watch = Watch::new(api, objects, sink, wrap);
     loop {
         let began = Instant::now();
         let stop = match watch.attempt().await {
@@ -146,7 +146,7 @@ enum Never {}
 
 struct Watch<T, F> {
     api: ApiServer,
-    scope: Scope,
+    objects: Objects,
     sink: mpsc::Sender<T>,
     wrap: F,
     interner: Interner,
@@ -199,10 +199,10 @@ struct BookmarkMetadata<'a> {
 }
 
 impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
-    fn new(api: ApiServer, scope: Scope, sink: mpsc::Sender<T>, wrap: F) -> Self {
+    fn new(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F) -> Self {
         Self {
             api,
-            scope,
+            objects,
             sink,
             wrap,
             interner: Interner::default(),
@@ -225,7 +225,11 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     /// Lists if needed, then watches until it ends.
     async fn attempt(&mut self) -> Result<Never, Stop> {
         // In boxes: what is over before the watch begins takes no memory while it is open.
-        let resource = Box::pin(self.api.resource(&self.scope.kind)).await?;
+        let resource = Box::pin(self.api.resource(&self.objects.kind)).await?;
+        if self.objects.namespace.is_some() && !resource.is_namespaced() {
+            let message = format!("{} has no namespaces; declare it without", self.objects.kind);
+            return Err(Failure::NotServed(message).into());
+        }
         if std::mem::take(&mut self.is_doubtful) {
             Box::pin(self.compare_versions(&resource)).await?;
         }
@@ -245,7 +249,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     /// Forgets the position when the API server's newest version is lower than one that was seen.
     async fn compare_versions(&mut self, resource: &Resource) -> Result<(), Stop> {
         let path = self.path(resource, "limit=1");
-        let now = newest_version(&self.api, &self.scope.kind, &path).await?;
+        let now = newest_version(&self.api, &self.objects.kind, &path).await?;
         if now >= self.newest {
             return Ok(());
         }
@@ -280,7 +284,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 }
                 other => other?,
             };
-            let page = page::read::<&RawValue>(&self.scope.kind, &response.body)?;
+            let page = page::read::<&RawValue>(&self.objects.kind, &response.body)?;
             if !std::mem::replace(&mut begun, true) {
                 self.send(WatchEvent::Listing).await?;
             }
@@ -291,7 +295,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 }
             }
             if page.metadata.r#continue.is_empty() {
-                let version = page::version(&self.scope.kind, &page.metadata.resource_version)?;
+                let version = page::version(&self.objects.kind, &page.metadata.resource_version)?;
                 self.position = Some(version);
                 self.send(WatchEvent::ListDone(version)).await?;
                 return Ok(version);
@@ -312,12 +316,12 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     }
 
     fn path(&self, resource: &Resource, query: &str) -> String {
-        let mut path = format!("{}?{query}", resource.collection(self.scope.namespace.as_deref()));
-        if let Some(selector) = &self.scope.selector {
+        let mut path = format!("{}?{query}", resource.collection(self.objects.namespace.as_deref()));
+        if let Some(selector) = &self.objects.selector {
             path.push_str("&labelSelector=");
             path.push_str(&escape(selector));
         }
-        if let Some(name) = &self.scope.name {
+        if let Some(name) = &self.objects.name {
             path.push_str("&fieldSelector=");
             path.push_str(&escape(&format!("metadata.name={name}")));
         }
@@ -391,7 +395,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     async fn bookmark(&mut self, text: &[u8], listing: &mut bool) -> Result<(), Stop> {
         let bookmark: Bookmark<'_> = serde_json::from_slice(text)
             .map_err(|error| Stop::Broken(Failure::Lost(format!("a bookmark cannot be read: {error}"))))?;
-        let version = page::version(&self.scope.kind, &bookmark.metadata.resource_version)?;
+        let version = page::version(&self.objects.kind, &bookmark.metadata.resource_version)?;
         if *listing {
             let ends = bookmark.metadata.annotations.is_some_and(|all| all.contains_key(INITIAL_EVENTS_END));
             if !ends {
@@ -410,13 +414,13 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         let start = String::from_utf8_lossy(start);
         let message = format!(
             "an object of {} is larger than {MAX_LINE_BYTES} bytes and is not in the view; it begins {start}",
-            self.scope.kind
+            self.objects.kind
         );
         self.send(WatchEvent::Undecodable { message }).await
     }
 
     fn decode(&mut self, text: &[u8]) -> Result<Object, String> {
-        Object::decode_as(&self.scope.kind, text, &mut self.interner).map_err(|error| chain(&error))
+        Object::decode_as(&self.objects.kind, text, &mut self.interner).map_err(|error| chain(&error))
     }
 
     async fn listed(&mut self, object: Object) -> Result<(), Stop> {
@@ -466,11 +470,11 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         if let Some(stream) = self.stream.take() {
             self.class = stream.class.after(stream.bytes, stream.since.elapsed());
             if self.class != stream.class {
-                let (kind, class) = (&self.scope.kind, self.class);
+                let (kind, class) = (&self.objects.kind, self.class);
                 tracing::debug!(%kind, ?class, bytes = stream.bytes, "the watch changes its connection");
             }
         }
-        let kind = &self.scope.kind;
+        let kind = &self.objects.kind;
         let again = Obstacle::Error { retry_after_ms: 0 };
         let ended_in_time = matches!(stop, Stop::Closed) && lived >= SHORTEST_WATCH;
         self.is_doubtful = !ended_in_time && self.newest > ResourceVersion::default();
@@ -524,7 +528,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         };
         if matches!(error, WatchError::NotServed(_)) {
             // The cached path may be outdated.
-            self.api.discovery().forget(&self.scope.kind.api_version);
+            self.api.discovery().forget(&self.objects.kind.api_version);
         }
         if is_reported && self.failed.as_ref() != Some(&error) {
             self.failed = Some(error.clone());

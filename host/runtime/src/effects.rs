@@ -14,10 +14,11 @@ use mortise_core::digest::Digest;
 use mortise_core::event::{Effect, Event, Sending};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
+use mortise_core::scope::Slice;
 use mortise_core::write::Write;
 use mortise_kube::audit;
 use mortise_kube::client::ApiServer;
-use mortise_kube::watch::{self, Scope};
+use mortise_kube::watch;
 use mortise_wasm::workers::{Job, QueueFull, Work, Workers};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -40,7 +41,7 @@ pub(crate) struct Performer {
     /// Calls that are not submitted yet.
     pub(crate) jobs: Vec<Job>,
     pub(crate) components: Components,
-    pub(crate) watches: BTreeMap<Kind, AbortHandle>,
+    pub(crate) watches: BTreeMap<Slice, AbortHandle>,
     pub(crate) audit: Option<AbortHandle>,
     pub(crate) observations: Observations,
     pub(crate) webhooks: Webhooks,
@@ -51,12 +52,14 @@ impl Performer {
     /// Begins one effect; returns its result if there is one at once.
     pub(crate) fn perform(&mut self, effect: Effect) -> Option<Event> {
         match effect {
-            Effect::StartWatch(kind) | Effect::Relist(kind) => self.start_watch(kind),
-            Effect::StopWatch(kind) => {
-                if let Some(watch) = self.watches.remove(&kind) {
+            Effect::StartWatch(slice) | Effect::Relist(slice) => self.start_watch(slice),
+            Effect::StopWatch(slice) => {
+                if let Some(watch) = self.watches.remove(&slice) {
                     watch.abort();
                 }
-                self.metrics.unwatched(&kind);
+                if !self.watches.keys().any(|other| other.kind == slice.kind) {
+                    self.metrics.unwatched(&slice.kind);
+                }
             }
             Effect::Compile(digest) => return self.components.compile(&digest),
             Effect::Unload(digest) => self.components.unload(&digest),
@@ -79,7 +82,7 @@ impl Performer {
             Effect::Write(write) => self.write(write),
             Effect::Http(sending) => self.request(sending),
             Effect::ReadLive(target) => self.read_live(target),
-            Effect::Audit(kind) => self.audit(kind),
+            Effect::Audit(slice) => self.audit(slice),
             Effect::Observe(observation) => self.observe(&observation),
             // The event loop has the timer.
             Effect::WakeAt(_) => {}
@@ -88,18 +91,21 @@ impl Performer {
     }
 
     pub(crate) fn watched(&self) -> Vec<Kind> {
-        self.watches.keys().cloned().collect()
+        let mut kinds: Vec<Kind> = self.watches.keys().map(|slice| slice.kind.clone()).collect();
+        // Sorted, so that the slices of a kind follow each other.
+        kinds.dedup();
+        kinds
     }
 
-    fn start_watch(&mut self, kind: Kind) {
-        let wrapped = kind.clone();
+    fn start_watch(&mut self, slice: Slice) {
+        let wrapped = slice.clone();
         let wrap = move |event| Input::Event(Event::Watch(wrapped.clone(), event));
-        let watch = watch::run(self.api.clone(), Scope::all(kind.clone()), self.inputs.clone(), wrap);
-        let task = self.supervisor.task(format!("the watch of {kind}"), async {
+        let watch = watch::run(self.api.clone(), slice.clone().into(), self.inputs.clone(), wrap);
+        let task = self.supervisor.task(format!("the watch of {slice}"), async {
             watch.await;
             Ok(())
         });
-        if let Some(earlier) = self.watches.insert(kind, task) {
+        if let Some(earlier) = self.watches.insert(slice, task) {
             earlier.abort();
         }
     }
@@ -155,10 +161,10 @@ impl Performer {
         });
     }
 
-    fn audit(&mut self, kind: Kind) {
-        let of = kind.clone();
+    fn audit(&mut self, slice: Slice) {
+        let of = slice.clone();
         let wrap = move |event| Input::Event(Event::Audit(of.clone(), event));
-        let audit = audit::run(self.api.clone(), kind, self.inputs.clone(), wrap);
+        let audit = audit::run(self.api.clone(), slice, self.inputs.clone(), wrap);
         if let Some(earlier) = self.audit.replace(self.supervisor.spawn("an audit", audit)) {
             earlier.abort();
         }

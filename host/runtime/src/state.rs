@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn bookmark() -> Event {
-        Event::Watch(Kind::new("v1", "Pod"), WatchEvent::Progress(ResourceVersion(1)))
+        Event::Watch(Kind::new("v1", "Pod").into(), WatchEvent::Progress(ResourceVersion(1)))
     }
 
     #[test]

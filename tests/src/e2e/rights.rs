@@ -22,7 +22,12 @@ pub fn start_restricted(world: &mut World) {
 
 /// Gives the host the rights that a plugin needs, and returns their role.
 pub fn give(world: &World, plugin: &str) -> String {
-    grant(world, &[built(&format!("plugins/{plugin}.wasm")).to_str().unwrap()]);
+    give_component(world, plugin, &format!("plugins/{plugin}.wasm"))
+}
+
+/// The same for any component.
+pub fn give_component(world: &World, plugin: &str, component: &str) -> String {
+    grant(world, &[built(component).to_str().unwrap()]);
     let roles = ["get", "clusterroles", "-l", "mortise.dev/aggregate-to-host=true", "-o"];
     let roles = world.kubectl(&[&roles[..], &["jsonpath={.items[*].metadata.name}"]].concat());
     let role = roles.split(' ').find(|name| name.contains(plugin));

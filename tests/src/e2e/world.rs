@@ -380,6 +380,12 @@ impl World {
         self.audit_mark = self.plane.audit_since(self.audit_mark).unwrap().1;
     }
 
+    /// The host's requests since the mark, as a user of its own.
+    pub fn requests_by(&self, user: &str) -> Vec<mortise_control_plane::AuditRecord> {
+        let (records, _) = self.plane.audit_since(self.audit_mark).unwrap();
+        records.into_iter().filter(|record| record.user == user).collect()
+    }
+
     /// The host's writes since the mark.
     pub fn writes_by_host(&self) -> Vec<mortise_control_plane::AuditRecord> {
         let (records, _) = self.plane.audit_since(self.audit_mark).unwrap();

@@ -11,6 +11,7 @@ use mortise_core::event::{Effect, Event};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Kind, Object, ObjectRef, ResourceVersion};
 use mortise_core::observation::Observation;
+use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
@@ -41,6 +42,12 @@ enum Reply {
     Instead(u64, WriteError),
 }
 
+/// The model's plugins read whole kinds.
+fn whole(slice: Slice) -> Kind {
+    assert_eq!(slice, Slice::from(&slice.kind));
+    slice.kind
+}
+
 /// An Event, which no controller reads.
 fn is_kube_event(target: &ObjectRef) -> bool {
     target.kind.group() == "events.k8s.io"
@@ -49,13 +56,15 @@ fn is_kube_event(target: &ObjectRef) -> bool {
 impl World {
     pub fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
         match effect {
-            Effect::StartWatch(kind) | Effect::Relist(kind) => {
+            Effect::StartWatch(slice) | Effect::Relist(slice) => {
+                let kind = whole(slice);
                 let epoch = self.next_epoch();
                 self.watches.insert(kind.clone(), Watch::new(kind.clone(), epoch));
                 let delay = self.random.between(1, 10);
                 self.schedule(delay, Upcoming::Connect(kind, epoch));
             }
-            Effect::StopWatch(kind) => {
+            Effect::StopWatch(slice) => {
+                let kind = whole(slice);
                 self.watches.remove(&kind);
                 self.oracle.on_watch_stopped(&kind);
             }
@@ -88,7 +97,7 @@ impl World {
             }
             Effect::ReadLive(target) => self.read_live(target),
             Effect::Http(sending) => self.send_http(&sending)?,
-            Effect::Audit(kind) => self.audit(&kind),
+            Effect::Audit(slice) => self.audit(&whole(slice)),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
             Effect::Observe(observation) => self.observe(observation),
         }
@@ -161,7 +170,7 @@ impl World {
                 watch.disconnect(epoch);
             }
             self.schedule(super::world::WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            self.deliver(Event::Watch(kind, WatchEvent::Failed(error)))?;
+            self.deliver(Event::Watch(kind.into(), WatchEvent::Failed(error)))?;
         }
         Ok(())
     }
@@ -328,7 +337,7 @@ impl World {
     fn audit(&mut self, kind: &Kind) {
         let mut delay = self.random.between(1, 20);
         if self.watch_error(kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
-            return self.deliver_in(delay, Event::Audit(kind.clone(), audit::Response::Failed));
+            return self.deliver_in(delay, Event::Audit(kind.into(), audit::Response::Failed));
         }
         let interner = &mut self.interner;
         let mut listed = |live: &Value| {
@@ -337,13 +346,13 @@ impl World {
         };
         let objects: Vec<audit::Listed> = self.cluster.list(kind).map(&mut listed).collect();
         let version = ResourceVersion(self.cluster.version());
-        self.deliver_in(delay, Event::Audit(kind.clone(), audit::Response::Begun));
+        self.deliver_in(delay, Event::Audit(kind.into(), audit::Response::Begun));
         let pages = objects.len().div_ceil(AUDIT_PAGE).max(1);
         for number in 0..pages {
             delay += self.random.below(100);
             let page = objects.iter().skip(number * AUDIT_PAGE).take(AUDIT_PAGE).cloned().collect();
             let page = audit::Page { version, objects: page, is_last: number + 1 == pages };
-            self.deliver_in(delay, Event::Audit(kind.clone(), audit::Response::Page(page)));
+            self.deliver_in(delay, Event::Audit(kind.into(), audit::Response::Page(page)));
         }
     }
 
@@ -428,10 +437,10 @@ pub fn request_line(op: &WriteOp) -> String {
 
 pub fn shown_event(event: &Event) -> String {
     match event {
-        Event::Watch(kind, WatchEvent::Applied(object)) => format!("{} {object:?}", kind.kind),
-        Event::Watch(kind, WatchEvent::Deleted(object)) => format!("{} deleted {object:?}", kind.kind),
-        Event::Watch(kind, WatchEvent::Listed(objects)) => format!("{} listed {objects:?}", kind.kind),
-        Event::Watch(kind, event) => format!("{} {event:?}", kind.kind),
+        Event::Watch(of, WatchEvent::Applied(object)) => format!("{} {object:?}", of.kind.kind),
+        Event::Watch(of, WatchEvent::Deleted(object)) => format!("{} deleted {object:?}", of.kind.kind),
+        Event::Watch(of, WatchEvent::Listed(objects)) => format!("{} listed {objects:?}", of.kind.kind),
+        Event::Watch(of, event) => format!("{} {event:?}", of.kind.kind),
         Event::CallDone(id, done) => match &done.conclusion {
             Conclusion::Wants(prepared) => {
                 let keys: Vec<&str> = prepared.children.iter().flatten().map(|child| &*child.key).collect();

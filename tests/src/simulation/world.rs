@@ -285,7 +285,7 @@ impl World {
             Event::Wrote(id, result) => self.oracle.on_wrote(*id, result),
             Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
-            Event::Watch(kind, event) => self.oracle.on_watch(kind, event),
+            Event::Watch(slice, event) => self.oracle.on_watch(&slice.kind, event),
             Event::HttpDone(id, sent) => self.http.on_done(*id, sent),
             _ => {}
         }
@@ -391,12 +391,12 @@ impl World {
         }
         if let Some(error) = self.watch_error(kind) {
             self.schedule(WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            return self.deliver(Event::Watch(kind.clone(), WatchEvent::Failed(error)));
+            return self.deliver(Event::Watch(kind.into(), WatchEvent::Failed(error)));
         }
         let mut version = self.cluster.version();
         if let Some(watch) = self.watches.get_mut(kind).filter(|watch| watch.delivered > version) {
             let (before, now) = (ResourceVersion(watch.rewind()), ResourceVersion(version));
-            self.deliver(Event::Watch(kind.clone(), WatchEvent::Restored { before, now }))?;
+            self.deliver(Event::Watch(kind.into(), WatchEvent::Restored { before, now }))?;
             if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
                 return Ok(());
             }
@@ -466,7 +466,7 @@ impl World {
                 self.oracle.on_list_done(kind);
             }
             let event = notice.event(&mut self.interner);
-            self.deliver(Event::Watch(kind.clone(), event))?;
+            self.deliver(Event::Watch(kind.into(), event))?;
         }
         self.wake_watch(kind);
         Ok(())
@@ -508,7 +508,7 @@ impl World {
         watch.disconnect(epoch);
         self.schedule(away_ms, Upcoming::Connect(kind.clone(), epoch));
         let error = WatchError::Unavailable("the connection was lost".to_owned());
-        self.deliver(Event::Watch(kind.clone(), WatchEvent::Failed(error)))
+        self.deliver(Event::Watch(kind.into(), WatchEvent::Failed(error)))
     }
 }
 

@@ -4,7 +4,7 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, LitBool, LitInt, LitStr, Result, Token, parenthesized};
+use syn::{Error, LitBool, LitInt, LitStr, Result, Token, bracketed, parenthesized};
 
 /// Parses all arguments. `each` gets a known name and parses what follows it.
 pub(crate) fn read(
@@ -42,6 +42,19 @@ pub(crate) fn flag(name: &Ident, input: ParseStream<'_>) -> Result<bool> {
 /// The string that follows `name =`.
 pub(crate) fn text(name: &Ident, input: ParseStream<'_>) -> Result<LitStr> {
     value(name, input, "\"...\"")
+}
+
+/// The strings in brackets that follow `name =`.
+pub(crate) fn texts(name: &Ident, input: ParseStream<'_>, example: &str) -> Result<Vec<LitStr>> {
+    let wanted = || Error::new(name.span(), format!("write it as `{name} = {example}`"));
+    input.parse::<Token![=]>().map_err(|_| wanted())?;
+    if !input.peek(syn::token::Bracket) {
+        return Err(wanted());
+    }
+    let content;
+    bracketed!(content in input);
+    let texts = content.parse_terminated(<LitStr as Parse>::parse, Token![,]).map_err(|_| wanted())?;
+    if texts.is_empty() { Err(wanted()) } else { Ok(texts.into_iter().collect()) }
 }
 
 /// The number that follows `name =`, from 1 to `most`, which is the host's bound.

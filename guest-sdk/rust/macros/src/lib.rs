@@ -76,8 +76,10 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// | `owns("v1/Pod", update = "recreate")` | kinds of children, by text or by type, and how the host changes them: "apply" (default) in place, "recreate" by deleting and creating, "rolling_recreate" likewise, a few at a time, "on_delete" not before somebody deletes them; may be repeated |
 /// | `owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)` | how many of them may be unavailable at once, 1 unless given; a child is available when its conditions `Ready` and `Available`, if present, are true |
 /// | `owns("v1/ConfigMap", namespaces = "any")` | the children may be in any namespace; see "Children in other namespaces" at the crate |
+/// | `owns("v1/ConfigMap", namespaces = ["shared", "infra"])` | the same for these namespaces, 16 at most; a child elsewhere is refused |
 /// | `owns("v1/ConfigMap", adopt = true)` | a child may be an object that exists already; see `Child::adopt` |
-/// | `reads("v1/Node", ConfigMap)` | kinds to read, by text or by type |
+/// | `reads("v1/Node", ConfigMap)` | kinds to read, by text or by type; may be repeated |
+/// | `reads("v1/Secret", namespaces = ["shared", "infra"], labels = "app=web")` | a part of them: in these namespaces, 16 at most, with labels that match, in the syntax of `kubectl get -l`; the host watches, caches and shows no more, and needs rights in these namespaces alone |
 /// | `labels = "tier=web,!legacy"` | reconcile only objects whose labels match, in the syntax of `kubectl get -l` |
 /// | `annotation("example.com/on", "true")` | reconcile only objects with this annotation; may be repeated, an object needs all of them |
 /// | `writes("apps/v1/Deployment", "patch", subresource = "scale")` | a kind that actions may write, and the verbs: "apply", "patch", "delete", "evict" (of "v1/Pod"); delete and evict need the kind under `reads` too, and the host sends a patch of a kind under `reads` only when it would change something; may be repeated |

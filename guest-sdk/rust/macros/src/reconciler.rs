@@ -8,7 +8,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
 use crate::admission::Admission;
-use crate::arguments::{annotation, bounded, flag, list, option, read, set, text, value, variant};
+use crate::arguments::{annotation, bounded, flag, list, option, read, set, text, texts, value, variant};
 use crate::conversion::Versions;
 use crate::kind::KindName;
 use crate::plugin::{self, PluginArguments};
@@ -31,6 +31,8 @@ const ARGUMENTS: [&str; 11] = [
 const UPDATES: [(&str, &str); 4] =
     [("apply", "Apply"), ("recreate", "Recreate"), (ROLLING, "RollingRecreate"), ("on_delete", "OnDelete")];
 const ROLLING: &str = "rolling_recreate";
+/// Namespaces of one declaration, as the host has it.
+const MAX_NAMESPACES: usize = 16;
 /// Children may be in any namespace.
 const ANY: &str = "any";
 /// The names in the attribute and the variants of `mortise_sdk::Verb`.
@@ -57,7 +59,7 @@ const MAX_UNAVAILABLE: u32 = 5_000;
 #[derive(Default)]
 struct Arguments {
     owns: Vec<TokenStream>,
-    reads: Vec<KindName>,
+    reads: Vec<TokenStream>,
     writes: Vec<TokenStream>,
     http: Vec<TokenStream>,
     finalize: Option<bool>,
@@ -154,12 +156,7 @@ impl Arguments {
         }
         match name.to_string().as_str() {
             "owns" => self.owns.extend(list(name, input, owned)?),
-            "reads" => {
-                let kinds = list(name, input, |input| {
-                    input.parse_terminated(<KindName as syn::parse::Parse>::parse, Token![,])
-                })?;
-                self.reads.extend(kinds);
-            }
+            "reads" => self.reads.extend(list(name, input, declared)?),
             "writes" => self.writes.push(list(name, input, written)?),
             "http" => self.http.push(list(name, input, requested)?),
             "finalize" => set(&mut self.finalize, name, flag(name, input)?)?,
@@ -231,26 +228,62 @@ impl Arguments {
     }
 }
 
-/// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, how the host changes their children, and where these may be.
-fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
+/// Kinds, and the arguments that follow the last of them and are about all of them.
+fn kinds(
+    input: ParseStream<'_>,
+    known: &[&str],
+    mut each: impl FnMut(&Ident, ParseStream<'_>) -> Result<()>,
+) -> Result<Vec<KindName>> {
     let mut kinds: Vec<KindName> = vec![input.parse()?];
-    let (mut update, mut max_unavailable, mut namespaces, mut adopt) = (None, None, None, None);
     while !input.is_empty() {
         input.parse::<Token![,]>()?;
-        if !(input.peek(Ident::peek_any) && input.peek2(Token![=])) {
-            if !input.is_empty() {
-                kinds.push(input.parse()?);
-            }
-            continue;
+        if input.peek(Ident::peek_any) && input.peek2(Token![=]) {
+            read(input, known, &mut each)?;
+        } else if !input.is_empty() {
+            kinds.push(input.parse()?);
         }
-        let known = ["update", "max_unavailable", "namespaces", "adopt"];
-        read(input, &known, |name, input| match name.to_string().as_str() {
-            "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
-            "namespaces" => set(&mut namespaces, name, value(name, input, "\"any\"")?),
-            "adopt" => set(&mut adopt, name, flag(name, input)?),
-            _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
-        })?;
     }
+    Ok(kinds)
+}
+
+/// `"v1/Secret", ConfigMap, namespaces = ["shared"], labels = "app=web"`: kinds, and which of their objects.
+fn declared(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
+    let (mut namespaces, mut labels) = (None, None);
+    let kinds = kinds(input, &["namespaces", "labels"], |name, input| match name.to_string().as_str() {
+        "namespaces" => set(&mut namespaces, name, named(name, input)?),
+        _ => set(&mut labels, name, text(name, input)?),
+    })?;
+    let (namespaces, labels) = (namespaces.unwrap_or_default(), labels.map(|text: LitStr| text.value()));
+    let labels = labels.unwrap_or_default();
+    let read = |kind| quote!(::mortise_sdk::Read { kind: #kind, namespaces: &[#(#namespaces),*], labels: #labels });
+    Ok(kinds.iter().map(read).collect())
+}
+
+/// `namespaces = ["a", "b"]`.
+fn named(name: &Ident, input: ParseStream<'_>) -> Result<Vec<LitStr>> {
+    let namespaces = texts(name, input, "[\"shared\", \"infra\"]")?;
+    if namespaces.len() > MAX_NAMESPACES {
+        let count = namespaces.len();
+        let message = format!("there are {count} namespaces, and {MAX_NAMESPACES} are the most; leave it out for all");
+        return Err(Error::new(name.span(), message));
+    }
+    Ok(namespaces)
+}
+
+/// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, how the host changes their children, and where these may be.
+fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
+    let (mut update, mut max_unavailable, mut namespaces, mut adopt) = (None, None, None, None);
+    let known = ["update", "max_unavailable", "namespaces", "adopt", "labels"];
+    let kinds = kinds(input, &known, |name, input| match name.to_string().as_str() {
+        "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
+        "namespaces" => set(&mut namespaces, name, elsewhere(name, input)?),
+        "adopt" => set(&mut adopt, name, flag(name, input)?),
+        "labels" => Err(Error::new(
+            name.span(),
+            "children cannot be narrowed by labels: one that loses them would seem deleted; only reads(...) takes `labels`",
+        )),
+        _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
+    })?;
     let update: Option<LitStr> = update;
     if let Some((_, span)) = max_unavailable
         && update.as_ref().is_none_or(|update| update.value() != ROLLING)
@@ -258,14 +291,30 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
         return Err(Error::new(span, format!("`max_unavailable` belongs to update = {ROLLING:?}")));
     }
     let update = option(update.map(|text| update_of(&text, max_unavailable)).transpose()?);
-    let namespaces: Option<LitStr> = namespaces;
-    if let Some(other) = namespaces.as_ref().filter(|namespaces| namespaces.value() != ANY) {
-        let message = format!("write namespaces = {ANY:?}, or leave it out for children in their owner's namespace");
-        return Err(Error::new(other.span(), message));
-    }
     let (tracked, adopt) = (namespaces.is_some(), adopt.unwrap_or_default());
-    let owned = |kind| quote!(::mortise_sdk::Owned { kind: #kind, update: #update, tracked: #tracked, adopt: #adopt });
+    let namespaces = namespaces.unwrap_or_default();
+    let owned = |kind| {
+        let namespaces = quote!(&[#(#namespaces),*]);
+        quote!(::mortise_sdk::Owned {
+            kind: #kind, update: #update, tracked: #tracked, namespaces: #namespaces, adopt: #adopt
+        })
+    };
     Ok(kinds.iter().map(owned).collect())
+}
+
+/// `namespaces = "any"`, which is an empty list here, or `namespaces = ["a", "b"]`.
+fn elsewhere(name: &Ident, input: ParseStream<'_>) -> Result<Vec<LitStr>> {
+    if input.peek2(syn::token::Bracket) {
+        return named(name, input);
+    }
+    let word: LitStr = value(name, input, "\"any\"")?;
+    if word.value() == ANY {
+        return Ok(Vec::new());
+    }
+    let message = format!(
+        "write namespaces = {ANY:?} or namespaces = [\"shared\"], or leave it out for children in their owner's namespace"
+    );
+    Err(Error::new(word.span(), message))
 }
 
 fn update_of(text: &LitStr, max_unavailable: Option<(u32, Span)>) -> Result<TokenStream> {

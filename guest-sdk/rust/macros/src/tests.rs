@@ -56,7 +56,7 @@ fn the_error_for_an_unknown_argument_lists_the_known_ones() {
         "{unknown}"
     );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
-    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable, namespaces, adopt");
+    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable, namespaces, adopt, labels");
 }
 
 #[test]
@@ -103,13 +103,19 @@ fn owns_takes_several_kinds_with_one_update() {
     let one = text(quote!(owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)));
     assert!(one.contains("max_unavailable : 2u32"), "{one}");
     let anywhere = text(quote!(owns("v1/Pod", ConfigMap, namespaces = "any", adopt = true)));
-    assert_eq!(anywhere.matches("tracked : true , adopt : true").count(), 2, "{anywhere}");
+    assert_eq!(anywhere.matches("tracked : true , namespaces : & [] , adopt : true").count(), 2, "{anywhere}");
+    let some = text(quote!(owns("v1/Pod", ConfigMap, namespaces = ["a", "b"])));
+    assert_eq!(some.matches("tracked : true , namespaces : & [\"a\" , \"b\"]").count(), 2, "{some}");
     let plain = text(quote!(owns("v1/Pod")));
-    assert!(plain.contains("tracked : false , adopt : false"), "{plain}");
+    assert!(plain.contains("tracked : false , namespaces : & [] , adopt : false"), "{plain}");
     let other = reconciler_error(quote!(owns("v1/Pod", namespaces = "all")), good());
-    assert_eq!(other, "write namespaces = \"any\", or leave it out for children in their owner's namespace");
+    let wanted = "write namespaces = \"any\" or namespaces = [\"shared\"], or leave it out for children in their owner's namespace";
+    assert_eq!(other, wanted);
+    let labels = reconciler_error(quote!(owns("v1/Pod", labels = "a=b")), good());
+    assert!(labels.contains("children cannot be narrowed by labels"), "{labels}");
     let misplaced = reconciler_error(quote!(owns("v1/Pod", update = "apply", "v1/Service")), good());
-    assert_eq!(misplaced, "expected the name of an argument; it is one of: update, max_unavailable, namespaces, adopt");
+    let expected = "expected the name of an argument; it is one of: update, max_unavailable, namespaces, adopt, labels";
+    assert_eq!(misplaced, expected);
 }
 
 #[test]
@@ -367,6 +373,25 @@ fn conversion_names_the_types_of_the_other_versions() {
 }
 
 /// Each mistake that newcomers make in an attribute, with the whole answer or the part that says what to write.
+#[test]
+fn reads_takes_several_kinds_with_one_scope() {
+    let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
+    let all = text(quote!(reads("v1/Node", ConfigMap,)));
+    assert_eq!(all.matches("namespaces : & [] , labels : \"\"").count(), 2, "{all}");
+    let some = text(quote!(reads("v1/Secret", ConfigMap, namespaces = ["a", "b",], labels = "x=1"), reads("v1/Pod")));
+    assert_eq!(some.matches("namespaces : & [\"a\" , \"b\"] , labels : \"x=1\"").count(), 2, "{some}");
+    assert_eq!(some.matches("mortise_sdk :: Read").count(), 3, "{some}");
+    let wanted = "write it as `namespaces = [\"shared\", \"infra\"]`";
+    for wrong in [quote!("any"), quote!([]), quote!([a]), quote!(["a" "b"])] {
+        assert_eq!(reconciler_error(quote!(reads("v1/Pod", namespaces = #wrong)), good()), wanted, "{wrong}");
+    }
+    let many = (0..17).map(|number| format!("n{number}"));
+    let error = reconciler_error(quote!(reads("v1/Pod", namespaces = [#(#many),*])), good());
+    assert_eq!(error, "there are 17 namespaces, and 16 are the most; leave it out for all");
+    let unknown = reconciler_error(quote!(reads("v1/Pod", label = "a=b")), good());
+    assert_eq!(unknown, "unknown argument `label`; it is one of: namespaces, labels");
+}
+
 #[test]
 fn the_answer_to_a_newcomers_mistake_is_what_to_write() {
     let answers = [

@@ -12,6 +12,7 @@ use crate::action::{Action, Apply, Delete, Patch, PatchKind};
 use crate::json::Json;
 use crate::manifest::{Http, Verb, Write};
 use crate::object::{Kind, ObjectKey};
+use crate::view::native::scope::Scope;
 use crate::view::native::tree::{identity, key_of};
 
 /// Actions of one outcome.
@@ -22,7 +23,7 @@ const PATCHABLE: [&str; 2] = ["labels", "annotations"];
 /// What a plugin may write, and one of its controllers may read.
 pub(super) struct Allowed<'a> {
     pub writes: &'a [&'a Write],
-    pub readable: &'a [Kind],
+    pub readable: &'a [Scope],
     /// Where HTTP requests may be sent.
     pub http: &'a [&'a Http],
     /// The kind of the reconciled object.
@@ -77,9 +78,12 @@ fn check_one(action: &Action, allowed: &Allowed<'_>) -> Result<ObjectKey, String
     if !allowed.writes.iter().any(|write| is_it(&write.kind) && write.verbs.contains(&verb)) {
         return Err(format!("{} of {kind} is not declared under writes of the manifest", verb.as_str()));
     }
-    if matches!(verb, Verb::Delete | Verb::Evict) && !allowed.readable.iter().any(is_it) {
+    let namespace = target.namespace.as_deref().unwrap_or_default();
+    let sees = |scope: &Scope| is_it(&scope.kind) && scope.has_namespace(namespace);
+    if matches!(verb, Verb::Delete | Verb::Evict) && !allowed.readable.iter().any(sees) {
         return Err(format!(
-            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind under reads",
+            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind, or its namespace, \
+             under reads",
             verb.as_str()
         ));
     }

@@ -15,6 +15,7 @@ use crate::manifest::{Controller, Http, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
 use crate::outcome::{Child, Handling, Outcome};
 use crate::rejection::Rejection;
+use crate::view::native::scope::Scope;
 use crate::view::native::selector;
 use crate::view::native::tree::{
     OWNER_UID_LABEL, controller_uid, identity, is_controlled_by, key_of, namespace_of, text,
@@ -186,7 +187,7 @@ impl Cluster {
             selected(controller, &object)?;
         }
         let view = View {
-            kinds: self.readable_kinds(&object),
+            scopes: self.scopes(&object),
             objects: self.objects.iter().map(generated::hidden).collect(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
@@ -194,7 +195,7 @@ impl Cluster {
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view, self.inputs()))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
-        let readable = self.readable_kinds(&object);
+        let readable = self.scopes(&object);
         if let Some(controller) = self.controllers(&object).next() {
             let writes: Vec<&Write> = self.plugin.writes().collect();
             let http: Vec<&Http> = self.plugin.http().collect();
@@ -293,17 +294,26 @@ impl Cluster {
         self.objects.iter().position(|object| key_of(object) == key)
     }
 
+    /// What the controller of this object declares of each kind.
+    fn scopes(&self, object: &Value) -> Vec<Scope> {
+        let mut scopes: Vec<Scope> = Vec::new();
+        for controller in self.controllers(object) {
+            let owned = controller.owns.iter().map(|owned| Scope::new(owned.kind, owned.namespaces, ""));
+            let read = controller.reads.iter().map(|read| Scope::new(read.kind, read.namespaces, read.labels));
+            for scope in [Scope::new(controller.primary, &[], "")].into_iter().chain(owned).chain(read) {
+                match scopes.iter_mut().find(|known| known.kind == scope.kind) {
+                    Some(known) => known.unite(&scope),
+                    None => scopes.push(scope),
+                }
+            }
+        }
+        scopes
+    }
+
     /// The controllers of this object's kind.
     fn controllers(&self, object: &Value) -> impl Iterator<Item = &'static Controller> {
         let kind = text(object, "/kind").to_owned();
         self.plugin.controllers.iter().filter(move |each| each.primary.kind == kind)
-    }
-
-    /// The kinds that the controller of this object may read.
-    fn readable_kinds(&self, object: &Value) -> Vec<Kind> {
-        let owned = self.controllers(object).flat_map(|each| each.owns).map(|owned| owned.kind);
-        let others = self.controllers(object).flat_map(|each| each.reads.iter().chain([&each.primary]).copied());
-        owned.chain(others).collect()
     }
 }
 

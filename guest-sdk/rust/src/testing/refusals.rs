@@ -16,9 +16,10 @@ use crate::conditions::Condition;
 use crate::error::Failure;
 use crate::json::Json;
 use crate::manifest::{Owned, Update};
-use crate::object::{Kind, ObjectKey};
+use crate::object::ObjectKey;
 use crate::outcome::{Child, Event, Handling, MAX_CHILDREN, Outcome};
 use crate::view::native::fields;
+use crate::view::native::scope::{Scope, place};
 use crate::view::native::tree::{key_of, namespace_of, text};
 
 /// Bytes of everything that one call returns. Four MiB is eight of the largest children.
@@ -177,7 +178,15 @@ fn metadata(object: &Value, owns: &[&Owned], primary: &Value) -> Refused {
             "metadata.namespace is {namespace:?}: a child lives in its owner's namespace, {own:?}; for children elsewhere \
              write \"namespaces\": \"any\" at {api_version}/{kind} under owns"
         )),
-        _ => Ok(()),
+        own_namespace => {
+            let namespace = own_namespace.unwrap_or(own);
+            match place(owned.namespaces).filter(|_| !owned.namespaces.contains(&namespace)) {
+                Some(place) => Err(format!(
+                    "{api_version}/{kind} would be in the namespace {namespace:?}, and is owned {place} alone"
+                )),
+                None => Ok(()),
+            }
+        }
     }
 }
 
@@ -263,15 +272,17 @@ fn conditions(conditions: &[Condition]) -> Refused {
     Ok(())
 }
 
-fn events(events: &[Event], readable: &[Kind]) -> Refused {
+fn events(events: &[Event], readable: &[Scope]) -> Refused {
     if events.len() > MAX_EVENTS {
         return Err(format!("events: there are {}, the most is {MAX_EVENTS}", events.len()));
     }
     for about in events.iter().filter_map(|event| event.regarding.as_ref()) {
-        if !readable.iter().any(|kind| kind.api_version == about.api_version && kind.kind == about.kind) {
+        let namespace = about.namespace.as_deref().unwrap_or_default();
+        let sees = |scope: &Scope| scope.is_of(&about.api_version, &about.kind) && scope.has_namespace(namespace);
+        if !readable.iter().any(sees) {
             let place = about.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
             let object = format!("{} {place}{}", about.kind, about.name);
-            return Err(format!("events: one is about {object}, a kind that the manifest does not declare"));
+            return Err(format!("events: one is about {object}, which the manifest does not declare"));
         }
     }
     match events.iter().find(|event| !is_reason(&event.reason)) {

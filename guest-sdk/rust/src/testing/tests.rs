@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Cluster;
-use crate::manifest::{Controller, Limits, Owned, Plugin};
+use crate::manifest::{Controller, Limits, Owned, Plugin, Read};
 use crate::{Child, Context, Event, Failure, Json, Kind, Object, ObjectKey, Outcome, Query, ReadError, Value};
 
 type Reconcile = fn(&str, &Context) -> Result<Outcome<Value>, Failure>;
@@ -14,12 +14,18 @@ const NODE: Kind = Kind { api_version: "v1", kind: "Node" };
 
 /// A cluster for a plugin of one function.
 fn cluster(reconcile: Reconcile) -> Cluster {
+    const OWNS: &[Owned] = &[Owned { kind: POD, update: None, tracked: false, namespaces: &[], adopt: false }];
+    cluster_of(OWNS, const { &[Read::all(NODE)] }, reconcile)
+}
+
+/// The same with these declarations.
+fn cluster_of(owns: &'static [Owned], reads: &'static [Read], reconcile: Reconcile) -> Cluster {
     let controller = Controller {
         primary: TEAM,
         definition: None,
         selection: crate::Predicate::EVERYTHING,
-        owns: &[Owned { kind: POD, update: None, tracked: false, adopt: false }],
-        reads: &[NODE],
+        owns,
+        reads,
         writes: &[],
         http: &[],
         finalize: false,
@@ -63,6 +69,10 @@ fn listed(nodes: Vec<Object>) -> Result<Outcome<Value>, Failure> {
 
 fn nodes() -> Query<Object> {
     Query::of_kind("v1", "Node")
+}
+
+fn pods() -> Query<Object> {
+    Query::of_kind("v1", "Pod")
 }
 
 #[test]
@@ -132,6 +142,42 @@ fn a_kind_that_is_not_declared_cannot_be_read() {
         Err(refused.into())
     };
     assert!(matches!(names(read), Err(Failure::Terminal(why)) if why.contains("v1/Secret is not declared")));
+}
+
+#[test]
+fn of_a_narrowed_kind_only_what_is_declared_is_read() {
+    const WEB: &[Read] = &[Read { kind: POD, namespaces: &["shop", "db"], labels: "app=web" }];
+    let found = |reconcile: Reconcile| {
+        let mut cluster = cluster_of(&[], WEB, reconcile);
+        for (namespace, name, app) in
+            [("shop", "a", "web"), ("db", "b", "web"), ("shop", "c", "sql"), ("x", "d", "web")]
+        {
+            let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": app}});
+            cluster.add(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+        }
+        Ok::<_, Failure>(cluster.reconcile(&team())?.status_value()["found"].take())
+    };
+    assert_eq!(found(|_, cx| listed(cx.list(&pods())?)), Ok(json!(["b", "a"])));
+    assert_eq!(found(|_, cx| listed(cx.list(&pods().namespace("shop"))?)), Ok(json!(["a"])));
+    let error = found(|_, cx| listed(cx.list(&pods().namespace("shop").namespace("x"))?)).unwrap_err();
+    let why = "v1/Pod is declared in the namespaces db, shop, with the labels app=web, and not in \"x\": add it to the \
+               namespaces there";
+    assert_eq!(error, Failure::terminal(why));
+}
+
+#[test]
+fn a_child_outside_of_the_declared_namespaces_is_refused() {
+    const OWNS: &[Owned] = &[Owned { kind: POD, update: None, tracked: true, namespaces: &["shop"], adopt: false }];
+    let refused = |reconcile: Reconcile| cluster_of(OWNS, &[], reconcile).reconcile(&team()).err();
+    assert_eq!(refused(|_, _| Ok(Outcome::children([in_namespace("shop")]))), None);
+    let Some(Failure::Terminal(why)) = refused(|_, _| Ok(Outcome::children([in_namespace("db")]))) else {
+        panic!("it is accepted")
+    };
+    assert!(why.contains("v1/Pod would be in the namespace \"db\", and is owned in the namespace shop alone"), "{why}");
+}
+
+fn in_namespace(namespace: &str) -> Child {
+    Child::new("a", Json::of_kind("v1", "Pod", &json!({"metadata": {"name": "a", "namespace": namespace}})))
 }
 
 #[test]

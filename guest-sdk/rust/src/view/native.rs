@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use self::scope::Scope;
 use self::tree::{identity, is_controlled_by, key_of, text};
 use crate::error::ReadError;
 use crate::http::{Request, RequestFailure, Response};
-use crate::object::{Kind, ObjectKey};
+use crate::object::ObjectKey;
 use crate::query::Query;
 use crate::rejection::Rejection;
 
 pub(crate) mod fields;
+pub(crate) mod scope;
 pub(crate) mod selector;
 pub(crate) mod tree;
 
@@ -23,7 +25,7 @@ const MAX_REQUIREMENTS: usize = 8;
 
 /// The cluster of one call. Reads return JSON text.
 pub(crate) struct View {
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) scopes: Vec<Scope>,
     pub(crate) objects: Vec<Value>,
     pub(crate) owner_uid: String,
     pub(crate) rejected: Vec<Rejection>,
@@ -32,15 +34,37 @@ pub(crate) struct View {
 
 impl View {
     fn of_kind(&self, api_version: &str, kind: &str) -> Result<Vec<&Value>, ReadError> {
-        if !self.kinds.iter().any(|known| known.api_version == api_version && known.kind == kind) {
-            let why =
-                format!("{api_version}/{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]");
-            return Err(ReadError::Undeclared(why));
+        let scope = self.scope(api_version, kind)?;
+        let mut found = Vec::new();
+        for object in self.objects.iter().filter(|object| object["apiVersion"] == api_version && object["kind"] == kind)
+        {
+            if scope.contains(object).map_err(ReadError::Invalid)? {
+                found.push(object);
+            }
         }
-        let is_of_kind = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;
-        let mut found: Vec<&Value> = self.objects.iter().filter(is_of_kind).collect();
         found.sort_by_key(|object| identity(object));
         Ok(found)
+    }
+
+    fn scope(&self, api_version: &str, kind: &str) -> Result<&Scope, ReadError> {
+        self.scopes.iter().find(|scope| scope.is_of(api_version, kind)).ok_or_else(|| {
+            let why =
+                format!("{api_version}/{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]");
+            ReadError::Undeclared(why)
+        })
+    }
+
+    /// A read that names a namespace which is not declared is an error.
+    fn check_namespace(&self, api_version: &str, kind: &str, namespace: &str) -> Result<(), ReadError> {
+        let scope = self.scope(api_version, kind)?;
+        if scope.has_namespace(namespace) {
+            return Ok(());
+        }
+        let words = scope.words();
+        let why = format!(
+            "{api_version}/{kind} is declared {words}, and not in {namespace:?}: add it to the namespaces there"
+        );
+        Err(ReadError::Undeclared(why))
     }
 
     fn matching<T>(&self, query: &Query<T>) -> Result<Vec<&Value>, ReadError> {
@@ -48,6 +72,9 @@ impl View {
         if query.namespaces.len() > MAX_NAMESPACES {
             let count = query.namespaces.len();
             return Err(ReadError::Invalid(format!("the query names {count} namespaces, and 100 are the most")));
+        }
+        for namespace in &query.namespaces {
+            self.check_namespace(&query.api_version, &query.kind, namespace)?;
         }
         if !query.namespaces.is_empty() {
             found.retain(|object| query.namespaces.iter().any(|each| text(object, "/metadata/namespace") == each));
@@ -74,6 +101,7 @@ impl View {
 
     pub(crate) fn get(&self, key: &ObjectKey, fields: &[&str]) -> Result<Option<String>, ReadError> {
         let mut found = self.of_kind(&key.api_version, &key.kind)?;
+        self.check_namespace(&key.api_version, &key.kind, key.namespace.as_deref().unwrap_or_default())?;
         found.retain(|object| key_of(object) == *key);
         let text = fields::project(&found, fields).map_err(ReadError::Invalid)?;
         Ok(text

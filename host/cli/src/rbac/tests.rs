@@ -42,6 +42,32 @@ fn a_plugins_role_groups_resources_by_verbs_and_has_the_label_that_aggregates_it
 }
 
 #[test]
+fn what_is_declared_in_some_namespaces_is_a_role_in_each_for_the_hosts_account() {
+    let manifest = PODSET.replace(r#""kind": "Secret"}"#, r#""kind": "Secret", "namespaces": ["infra", "shared"]}"#);
+    let manifest = Manifest::parse(&manifest).unwrap();
+    let everywhere = serde_json::to_string(&plugin("podset", &manifest)).unwrap();
+    assert!(everywhere.contains("nodes") && !everywhere.contains("secrets"), "{everywhere}");
+    let roles = in_namespaces("podset", &manifest, "plugins-here");
+    assert_eq!(roles.len(), 2);
+    for ((role, binding), namespace) in roles.iter().zip(["infra", "shared"]) {
+        let metadata = json!({
+            "name": "mortise-plugin-podset", "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "mortise"},
+        });
+        let expected = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}],
+        });
+        assert_eq!(serde_json::to_value(role).unwrap(), expected);
+        let expected = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "mortise-plugin-podset"},
+            "subjects": [{"kind": "ServiceAccount", "name": "mortise", "namespace": "plugins-here"}],
+        });
+        assert_eq!(serde_json::to_value(binding).unwrap(), expected);
+    }
+}
+
+#[test]
 fn the_host_aggregates_labelled_roles_and_may_use_configmaps_and_leases_of_its_own_namespace_only() {
     let objects: Vec<Value> = serde_saphyr::from_multiple(&host("plugins-here").unwrap()).unwrap();
     let aggregating: Vec<_> = objects.iter().filter(|object| object.get("aggregationRule").is_some()).collect();

@@ -1,12 +1,13 @@
 //! What an audit reports, and when it runs.
 
 use super::*;
+use crate::object::Kind;
 use crate::object::tests::Sample;
 
 const HOUR_MS: u64 = 3_600_000;
 
-fn pods() -> Kind {
-    Kind::new("v1", "Pod")
+fn pods() -> Slice {
+    Kind::new("v1", "Pod").into()
 }
 
 fn name(text: &str) -> Name {
@@ -31,9 +32,9 @@ impl World {
     /// A cache of Pods, listed at version 100, whose audit has just begun.
     fn listing(objects: &[&str]) -> Self {
         let mut world = Self { store: Store::new(), audits: Audits::new(HOUR_MS), now_ms: 0 };
-        world.store.begin_list(&pods());
+        world.store.begin_list(pods());
         objects.iter().for_each(|object| world.list_item(object));
-        assert!(world.store.end_list(&pods(), ResourceVersion(100)).is_empty());
+        assert!(world.store.end_list(pods(), ResourceVersion(100)).is_empty());
         world.audits.begin(0, &pods());
         world.next_audit();
         world
@@ -60,7 +61,7 @@ impl World {
 
     fn delete(&mut self, text: &str) {
         let Listed { name, version, .. } = parse(text);
-        self.store.remove(&pods(), &name, version);
+        self.store.remove(pods(), &name, version);
     }
 
     fn answer(&mut self, answer: Response) {
@@ -104,7 +105,7 @@ fn check(cached: &[&str], live: &[&str], events: &[&str], expected: &str) {
             None => world.apply(event),
         }
     }
-    world.store.progress(&pods(), ResourceVersion(120));
+    world.store.progress(pods(), ResourceVersion(120));
     assert_eq!(world.report(), expected, "{cached:?} {live:?} {events:?}");
 }
 
@@ -158,7 +159,7 @@ fn a_cached_state_that_is_newer_than_the_live_one_means_that_etcd_was_restored()
     let mut world = World::listing(&["a/x@50"]);
     world.delete("a/x@101");
     world.list(120, &["a/x@50"]);
-    world.store.progress(&pods(), ResourceVersion(120));
+    world.store.progress(pods(), ResourceVersion(120));
     let Some(Act::Report(report)) = world.step() else { panic!("no report") };
     assert!(report.is_of_a_restore() && report.differences[0].what == What::Undone, "{report:?}");
     assert!(!Report { differences: Vec::new(), ..report }.is_of_a_restore());
@@ -168,7 +169,7 @@ fn a_cached_state_that_is_newer_than_the_live_one_means_that_etcd_was_restored()
 fn a_suspect_waits_until_the_watch_has_passed_the_list_and_five_minutes_at_most() {
     let mut world = World::listing(&["a/x@3"]);
     world.list(120, &["a/x@110"]);
-    world.store.progress(&pods(), ResourceVersion(119));
+    world.store.progress(pods(), ResourceVersion(119));
     world.now_ms += SETTLE_MS - 1;
     assert_eq!((world.step(), world.audits.next_due_ms()), (None, Some(world.now_ms + 1)));
     world.now_ms += 1;
@@ -203,7 +204,7 @@ fn a_list_that_begins_anew_forgets_what_the_first_one_showed() {
     world.answer(Response::Begun);
     world.page(110, false, &["a/x@3", "a/z@9"]);
     world.list(120, &["a/y@4"]);
-    world.store.progress(&pods(), ResourceVersion(120));
+    world.store.progress(pods(), ResourceVersion(120));
     assert_eq!(world.report(), "a/x deleted");
 }
 
@@ -240,8 +241,8 @@ fn a_list_that_keeps_failing_is_tried_ever_later_up_to_the_interval_until_one_su
 #[test]
 fn a_kind_whose_lists_succeed_is_audited_in_time_however_many_others_time_out() {
     const TIMEOUT_MS: u64 = 60_000;
-    let good = Kind::new("example.com/v1", "Good");
-    let hung = (0..64).map(|number| Kind::new("example.com/v1", &format!("Hung{number}")));
+    let good = Slice::from(Kind::new("example.com/v1", "Good"));
+    let hung = (0..64).map(|number| Kind::new("example.com/v1", &format!("Hung{number}")).into());
     let (mut store, mut audits) = (Store::new(), Audits::new(HOUR_MS));
     for kind in hung.chain([good.clone()]) {
         store.begin_list(&kind);
@@ -272,7 +273,7 @@ fn a_kind_whose_lists_succeed_is_audited_in_time_however_many_others_time_out() 
 fn a_kind_that_is_listed_anew_is_not_audited_meanwhile() {
     let mut world = World::listing(&["a/x@3"]);
     world.answer(Response::Begun);
-    world.store.rewind(&pods());
+    world.store.rewind(&pods().kind);
     assert_eq!(world.step(), None);
     let postponed = world.now_ms + POSTPONE_MS;
     assert_eq!(world.audits.next_due_ms(), Some(postponed));
@@ -285,7 +286,8 @@ fn a_kind_that_is_listed_anew_is_not_audited_meanwhile() {
 fn kinds_are_audited_one_at_a_time_and_spread_over_the_interval() {
     let mut store = Store::new();
     let mut audits = Audits::new(HOUR_MS);
-    let kinds: Vec<Kind> = (0..100).map(|number| Kind::new("example.com/v1", &format!("Kind{number}"))).collect();
+    let kind = |number| Kind::new("example.com/v1", &format!("Kind{number}")).into();
+    let kinds: Vec<Slice> = (0..100).map(kind).collect();
     for kind in &kinds {
         store.begin_list(kind);
         store.end_list(kind, ResourceVersion(1));
@@ -304,7 +306,7 @@ fn kinds_are_audited_one_at_a_time_and_spread_over_the_interval() {
     assert!(now_ms < HOUR_MS, "each was audited within the interval");
     let in_quarter = |quarter: u64| begun.iter().filter(|(at_ms, _)| at_ms / (HOUR_MS / 4) == quarter).count();
     assert!((0..4).all(|quarter| in_quarter(quarter) > 10), "{begun:?}");
-    let all: BTreeSet<&Kind> = begun.iter().map(|(_, kind)| kind).collect();
+    let all: BTreeSet<&Slice> = begun.iter().map(|(_, kind)| kind).collect();
     assert_eq!(all.len(), kinds.len());
 }
 
@@ -326,7 +328,7 @@ fn with_more_suspects_than_are_kept_the_kind_is_audited_again_soon() {
     let live: Vec<&str> = live.iter().map(String::as_str).collect();
     world.list(2_000, &live);
     live.iter().for_each(|object| world.apply(object));
-    world.store.progress(&pods(), ResourceVersion(2_000));
+    world.store.progress(pods(), ResourceVersion(2_000));
     assert_eq!(world.report(), "", "the watch was behind");
     assert_eq!(world.audits.next_due_ms(), Some(world.now_ms + AGAIN_MS));
     world.next_audit();

@@ -8,6 +8,7 @@ use crate::object::owner::Owner;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::projection::Projection;
 use crate::query::CompiledQuery;
+use crate::scope::Scope;
 use crate::store::{Change, Snapshot};
 
 /// The hash of a result that was too large to finish. It never holds.
@@ -23,6 +24,8 @@ pub enum Dependency {
     Get {
         /// Its key.
         target: ObjectRef,
+        /// What the plugin may see of the kind; None: every object.
+        scope: Option<Arc<Scope>>,
         /// The fields that were read.
         fields: Projection,
     },
@@ -32,6 +35,8 @@ pub enum Dependency {
         kind: Kind,
         /// Their owner.
         owner: Owner,
+        /// What the plugin may see of the kind; None: every object.
+        scope: Option<Arc<Scope>>,
         /// The fields that were read.
         fields: Projection,
     },
@@ -66,7 +71,8 @@ impl Dependency {
     pub(super) fn bytes(&self) -> usize {
         let of_text = |text: &str| text.len() + COUNTERS_BYTES;
         let below = match self {
-            Self::Get { target, fields } => {
+            // Scopes are shared with the controller.
+            Self::Get { target, fields, .. } => {
                 of_text(&target.name.namespace) + of_text(&target.name.name) + fields.bytes()
             }
             Self::Owned { owner, fields, .. } => {
@@ -88,12 +94,13 @@ impl Dependency {
             result.add(fields.projected_hash_within(object, budget).unwrap_or(UNFINISHED));
         };
         match self {
-            Self::Get { target, fields } => {
-                let Some(object) = snapshot.get(&target.kind, &target.name) else { return Some(ABSENT) };
-                return fields.projected_hash_within(object, budget);
+            Self::Get { target, scope, fields } => {
+                let object = snapshot.get(&target.kind, &target.name).filter(|object| is_in(scope, object));
+                return object.map_or(Some(ABSENT), |object| fields.projected_hash_within(object, budget));
             }
-            Self::Owned { kind, owner, fields } => {
-                snapshot.owned_within(kind, owner, budget).iter().for_each(|object| add(object, fields));
+            Self::Owned { kind, owner, scope, fields } => {
+                let owned = snapshot.owned_within(kind, owner, budget).into_iter();
+                owned.filter(|object| is_in(scope, object)).for_each(|object| add(object, fields));
             }
             Self::List(query) => {
                 snapshot.select_within(query, budget).for_each(|object| add(object, &query.fields));
@@ -113,12 +120,15 @@ impl Dependency {
     /// Whether a change affects the result. True also when the budget is overdrawn before both sides were compared.
     pub(crate) fn is_affected(&self, change: &Change, budget: &Budget) -> bool {
         let differs = match self {
-            Self::Get { target, fields } => {
-                let is_target = |object: &Object| Some(object.kind == target.kind && object.name == target.name);
+            Self::Get { target, scope, fields } => {
+                let is_target = |object: &Object| {
+                    Some(object.kind == target.kind && object.name == target.name && is_in(scope, object))
+                };
                 differs(change, is_target, |object| fields.projected_hash_within(object, budget))
             }
-            Self::Owned { kind, owner, fields } => {
-                let is_owned = |object: &Object| Some(object.kind == *kind && owner.owns(object));
+            Self::Owned { kind, owner, scope, fields } => {
+                let is_owned =
+                    |object: &Object| Some(object.kind == *kind && owner.owns(object) && is_in(scope, object));
                 differs(change, is_owned, |object| fields.projected_hash_within(object, budget))
             }
             Self::List(query) => {
@@ -196,6 +206,11 @@ impl Hash for SharedDependency {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.dependency.hash(state);
     }
+}
+
+/// Whether a plugin may see an object of a kind.
+pub(crate) fn is_in(scope: &Option<Arc<Scope>>, object: &Object) -> bool {
+    scope.as_ref().is_none_or(|scope| scope.contains(object))
 }
 
 pub(crate) fn hash_of_one(object: Option<&Object>, fields: &Projection) -> u64 {

@@ -34,7 +34,7 @@ fn snapshot(objects: &[Sample]) -> Snapshot {
 
 /// Deletes a Pod at a version after all others.
 fn remove(store: &mut Store, name: &str) -> Change {
-    store.remove(&pods(), &Name::new("shop", name), ResourceVersion(1_000))
+    store.remove(pods(), &Name::new("shop", name), ResourceVersion(1_000))
 }
 
 fn read(snapshot: &Snapshot, reads: impl FnOnce(&mut View)) -> Dependencies {
@@ -196,6 +196,30 @@ fn w1_queries_by_a_field_wake_when_an_object_has_the_value_before_or_after() {
     check(on_node, Some(on("n", "Running")), Some(on("n", "Running").version(2).label("x", "y")), false);
     check(on_node, Some(on("m", "Pending")), Some(on("m", "Running").version(2)), false);
     check(on_node, None, Some(on("m", "Running")), false);
+}
+
+#[test]
+fn w1_g4_what_is_outside_of_the_declared_scope_wakes_nobody() {
+    let ours = |namespace: &'static str| Sample::pod(namespace, "a").owner("77").label("app", "web");
+    let check = |before: Sample, after: Sample, expected: bool| {
+        let mut store = store(&[before]);
+        let scope = crate::scope::tests::scope(&["shop"], "app=web");
+        let access = Access::new(vec![pods()], 1 << 20).with_narrowed(vec![(pods(), Arc::new(scope))]);
+        let mut view = View::new(store.snapshot(), primary(), Arc::new(access), 5, "{}".into());
+        own_phases(&mut view);
+        view.get(&pod("a").build().reference(), &[]).unwrap();
+        view.count(&list(None, None, &[])).unwrap();
+        view.list(&list(None, None, &[])).unwrap();
+        let set = view.into_dependencies();
+        let change = store.apply(after.version(2).build());
+        assert_eq!(wakes(&set, &change), expected);
+        assert_eq!(holds(&set, &store.snapshot()), !expected);
+    };
+    check(ours("shop"), ours("shop").label("x", "y"), true);
+    check(ours("db"), ours("db").label("x", "y"), false);
+    check(pod("a").owner("77"), pod("a").owner("77").label("x", "y"), false);
+    check(pod("a").owner("77"), ours("shop"), true);
+    check(ours("shop"), pod("a").owner("77"), true);
 }
 
 #[test]

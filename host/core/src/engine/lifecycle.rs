@@ -14,6 +14,7 @@ use crate::audit::Audits;
 use crate::digest::Digest;
 use crate::object::Kind;
 use crate::plugin_object;
+use crate::scope::Slice;
 use crate::store::Change;
 
 mod admission;
@@ -25,6 +26,7 @@ mod conversion;
 mod crds;
 mod faults;
 mod health;
+mod informer;
 mod informers;
 mod kind_owners;
 mod kind_ownership;
@@ -40,7 +42,7 @@ mod timers;
 
 use component::Component;
 use crds::{HostCrd, Registration};
-use informers::Informer;
+use informer::Informer;
 use kind_owners::KindOwners;
 use orphans::Orphan;
 use other_hosts::ShownKinds;
@@ -116,9 +118,9 @@ impl Lifecycle {
         self.sync_dirty(cx);
     }
 
-    /// Whether the kind has an informer.
-    pub fn watches(&self, kind: &Kind) -> bool {
-        self.informers.contains_key(kind)
+    /// Whether a watch shows this slice.
+    pub fn watches(&self, slice: &Slice) -> bool {
+        self.informers.get(&slice.kind).is_some_and(|informer| informer.shows(slice))
     }
 
     /// The kinds that have an informer.

@@ -10,6 +10,7 @@ use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Object};
 use crate::permission::Permission;
+use crate::scope::Slice;
 use crate::workqueue::Key;
 use crate::write::{Cause, WriteError, WriteOp, Written};
 
@@ -21,12 +22,14 @@ pub(super) enum Message {
     ToOutbox(ToOutbox),
     /// To the store: the kind has no informer any more.
     Forget(Kind),
+    /// To the store: a watch of a kind has ended; others show what is still read.
+    Drop(Slice),
     /// To the store: the first query selects by this field, or the last one no longer does.
     Field(FieldChange),
-    /// To all: the informer of this kind noticed that the API server's versions went backwards. `lists`: it relists by
+    /// To all: a watch noticed that the API server's versions went backwards. `lists`: it relists by
     /// itself.
     Restored {
-        kind: Kind,
+        slice: Slice,
         lists: bool,
         message: String,
     },

@@ -20,6 +20,7 @@ use crate::event::{Effect, Event};
 use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::observation::Observation;
 use crate::plugin_object;
+use crate::scope::Slice;
 use crate::time::{self, Now};
 use crate::watch::WatchEvent;
 use crate::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
@@ -41,6 +42,7 @@ mod owners;
 mod ownership;
 mod predicates;
 mod requirements;
+mod scopes;
 mod status;
 mod tracked;
 
@@ -66,7 +68,7 @@ struct Host {
     bodies: BTreeMap<WriteId, (ObjectRef, Value)>,
     /// Patches of finalizers and actions in flight.
     patches: Vec<(WriteId, ObjectRef, Value)>,
-    watched: BTreeSet<Kind>,
+    watched: BTreeSet<Slice>,
     loaded: BTreeSet<Digest>,
     compiled: usize,
     /// Manifests of components that do not have the one of [`manifest`].
@@ -83,8 +85,8 @@ struct Host {
     loses_statuses: bool,
     /// Live reads in flight.
     live_reads: Vec<ObjectRef>,
-    /// If set, lists do not end, and their kinds are here.
-    held_lists: Option<Vec<Kind>>,
+    /// If set, lists do not end, and what they list is here.
+    held_lists: Option<Vec<Slice>>,
     /// Calls do not end, and their results are in `results`.
     slow_guests: bool,
     /// If set, compilations do not end, and their results are here.
@@ -95,7 +97,7 @@ struct Host {
     /// Lists that were begun.
     listed: Vec<Kind>,
     /// Live lists in flight.
-    audited: Vec<Kind>,
+    audited: Vec<Slice>,
     observed: Vec<Observation>,
     /// The backends that were set, by plugin.
     admission: Vec<(Arc<str>, Option<Arc<AdmissionBackend>>)>,
@@ -321,12 +323,12 @@ impl Host {
 
     fn respond(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
         match effect {
-            Effect::StartWatch(kind) => {
-                assert!(self.watched.insert(kind.clone()), "{kind} is watched twice");
-                self.list(kind, events);
+            Effect::StartWatch(slice) => {
+                assert!(self.watched.insert(slice.clone()), "{slice} is watched twice");
+                self.list(slice, events);
             }
-            Effect::Relist(kind) => self.list(kind, events),
-            Effect::Audit(kind) => self.audited.push(kind),
+            Effect::Relist(slice) => self.list(slice, events),
+            Effect::Audit(slice) => self.audited.push(slice),
             Effect::Compile(digest) => {
                 assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
                 self.compiled += 1;
@@ -353,7 +355,7 @@ impl Host {
             Effect::Write(write) => self.write(*write, events),
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
             Effect::Observe(observation) => self.observed.push(observation),
-            Effect::StopWatch(kind) => assert!(self.watched.remove(&kind), "{kind} was not watched"),
+            Effect::StopWatch(slice) => assert!(self.watched.remove(&slice), "{slice} was not watched"),
             Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
             Effect::ServeAdmission { plugin, backend } => {
                 if backend.is_none() && !self.slow_webhooks {
@@ -408,12 +410,12 @@ impl Host {
         }
     }
 
-    fn list(&mut self, kind: Kind, events: &mut VecDeque<Event>) {
-        self.listed.push(kind.clone());
-        events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
+    fn list(&mut self, slice: Slice, events: &mut VecDeque<Event>) {
+        self.listed.push(slice.kind.clone());
+        events.push_back(Event::Watch(slice.clone(), WatchEvent::Listing));
         match &mut self.held_lists {
-            Some(held) => held.push(kind),
-            None => events.push_back(Event::Watch(kind, WatchEvent::ListDone(ResourceVersion(self.version)))),
+            Some(held) => held.push(slice),
+            None => events.push_back(Event::Watch(slice, WatchEvent::ListDone(ResourceVersion(self.version)))),
         }
     }
 
@@ -443,7 +445,7 @@ impl Host {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let event = WatchEvent::Applied(decoded(&object));
         self.objects.insert(target.clone(), object);
-        Event::Watch(target.kind.clone(), event)
+        Event::Watch(target.kind.clone().into(), event)
     }
 
     /// Another client creates so many objects of a plugin's kind. The guest wants one child for each.
@@ -514,6 +516,6 @@ impl Host {
         self.version += 1;
         let mut object = self.objects.remove(target).expect("it exists");
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.step(Event::Watch(target.kind.clone(), WatchEvent::Deleted(decoded(&object))));
+        self.step(Event::Watch(target.kind.clone().into(), WatchEvent::Deleted(decoded(&object))));
     }
 }

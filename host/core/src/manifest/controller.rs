@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::http::HttpRule;
+use super::narrowing;
 use super::owned::{self, OwnedKind, RawOwned};
 use super::place::{RawKind, kind_at, within};
 use super::predicate::{Predicate, RawSelection};
@@ -13,6 +15,7 @@ use super::protected::{is_builtin_group, not_for_reconciling};
 use super::writes::WriteRule;
 use crate::object::{Kind, Object};
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 use crate::well_known::GROUP;
 
 /// Concurrent calls of one controller unless its manifest sets another number. controller-runtime's default is 1, with
@@ -33,7 +36,7 @@ pub struct ControllerSpec {
     /// Kinds of children.
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
-    pub reads: Vec<Kind>,
+    pub reads: Vec<ReadKind>,
     /// The other writes that the plugin declares; the same for all of its controllers.
     pub writes: Arc<[WriteRule]>,
     /// Where HTTP requests may be sent; the same for all controllers of the plugin.
@@ -44,16 +47,56 @@ pub struct ControllerSpec {
     pub concurrency: u32,
 }
 
+/// A kind that is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadKind {
+    /// The kind.
+    pub kind: Kind,
+    /// Which of its objects.
+    pub scope: Scope,
+}
+
+impl From<Kind> for ReadKind {
+    /// Every object of the kind.
+    fn from(kind: Kind) -> Self {
+        Self { kind, scope: Scope::default() }
+    }
+}
+
 impl ControllerSpec {
     /// Every kind that the guest may read, each once: the primary, the owned, the read.
     pub fn readable(&self) -> Vec<Kind> {
-        let mut kinds = vec![self.primary.clone()];
-        for kind in self.owns.iter().map(|owned| &owned.kind).chain(&self.reads) {
-            if !kinds.contains(kind) {
-                kinds.push(kind.clone());
+        self.scopes().into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    /// Every kind that the guest may read, with what it may see of it: the union of what is declared.
+    pub fn scopes(&self) -> Vec<(Kind, Scope)> {
+        let mut scopes: Vec<(Kind, Scope)> = Vec::new();
+        for (kind, scope) in self.declared() {
+            match scopes.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, known)) => *known = std::mem::take(known).union(scope.unwrap_or(&Scope::default())),
+                None => scopes.push((kind.clone(), scope.cloned().unwrap_or_default())),
             }
         }
-        kinds
+        scopes
+    }
+
+    /// Whether a namespace of a kind is declared, so that the cache shows what is written there.
+    pub fn sees(&self, kind: &Kind, namespace: &str) -> bool {
+        let of_kind = self.declared().filter(|(declared, _)| *declared == kind);
+        of_kind.into_iter().any(|(_, scope)| scope.is_none_or(|scope| scope.has_namespace(namespace)))
+    }
+
+    /// The declarations, which may name a kind twice; None: every object.
+    fn declared(&self) -> impl Iterator<Item = (&Kind, Option<&Scope>)> {
+        let owned = self.owns.iter().map(|owned| (&owned.kind, Some(&owned.scope)));
+        let read = self.reads.iter().map(|read| (&read.kind, Some(&read.scope)));
+        [(&self.primary, None)].into_iter().chain(owned).chain(read)
+    }
+
+    /// The watches of kinds in some namespaces.
+    pub(super) fn count_watches(&self) -> usize {
+        self.declared().map(|(_, scope)| scope.map_or(0, |scope| scope.namespaces.len())).sum()
     }
 
     /// Whether an object of the primary kind is reconciled.
@@ -98,11 +141,34 @@ pub(super) struct RawController {
     #[serde(default)]
     owns: Vec<RawOwned>,
     #[serde(default)]
-    reads: Vec<RawKind>,
+    reads: Vec<RawRead>,
     #[serde(default)]
     finalize: bool,
     #[serde(default)]
     concurrency: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawRead {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    namespaces: Option<Vec<Value>>,
+    #[serde(default)]
+    labels: Option<String>,
+}
+
+fn parse_read(place: &str, raw: &RawRead) -> Result<ReadKind, Refusal> {
+    let kind = kind_at(place, &raw.api_version, &raw.kind)?;
+    let mut scope = Scope::default();
+    if let Some(namespaces) = &raw.namespaces {
+        scope = narrowing::namespaces(place, namespaces)?;
+    }
+    if let Some(labels) = &raw.labels {
+        scope.labels = narrowing::labels(place, labels)?;
+    }
+    Ok(ReadKind { kind, scope })
 }
 
 pub(super) fn parse(
@@ -122,7 +188,7 @@ pub(super) fn parse(
     }
     let selection = Predicate::parse(&format!("{place}.where"), raw.r#where)?;
     let owns = owned::parse(&place, &primary, &raw.owns)?;
-    let read = |(at, kind): (usize, &RawKind)| kind_at(&format!("{place}.reads[{at}]"), &kind.api_version, &kind.kind);
+    let read = |(at, raw): (usize, &RawRead)| parse_read(&format!("{place}.reads[{at}]"), raw);
     let reads = raw.reads.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     let concurrency = raw.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
     let concurrency = within(&format!("{place}.concurrency"), concurrency, MAX_CONCURRENCY)?;

@@ -2,11 +2,17 @@
 //! `plan.rs` plans the updates.
 
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::narrowing;
 use super::place::{kind_at, refuse};
 use super::protected::not_for_plugins;
 use crate::object::Kind;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
+
+/// The word for all namespaces.
+const ANY: &str = "any";
 
 /// A kind of children and how they change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,9 +21,11 @@ pub struct OwnedKind {
     pub kind: Kind,
     /// How they are updated.
     pub update: Update,
-    /// They may be in any namespace, and have no owner references: the host marks them and deletes them with their
-    /// owner.
+    /// They may be in other namespaces than their owner, and have no owner references: the host marks them and deletes
+    /// them with their owner.
     pub tracked: bool,
+    /// Where tracked children may be.
+    pub scope: Scope,
     /// Objects that exist already may become children.
     pub adopt: bool,
 }
@@ -55,7 +63,9 @@ pub(super) struct RawOwned {
     #[serde(default)]
     max_unavailable: Option<u32>,
     #[serde(default)]
-    namespaces: Option<String>,
+    namespaces: Option<Value>,
+    #[serde(default)]
+    labels: Option<Value>,
     #[serde(default)]
     adopt: bool,
 }
@@ -66,15 +76,23 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
         let place = format!("{place}.owns[{at}]");
         let kind = kind_at(&place, &owned.api_version, &owned.kind)?;
         let update = update(&place, owned)?;
-        let tracked = match owned.namespaces.as_deref() {
-            None => false,
-            Some("any") => true,
+        let (tracked, scope) = match &owned.namespaces {
+            None => (false, Scope::default()),
+            Some(Value::String(word)) if word == ANY => (true, Scope::default()),
+            Some(Value::Array(names)) => (true, narrowing::namespaces(&place, names)?),
             Some(other) => {
                 return refuse(format!(
-                    "{place}.namespaces: {other:?} is not \"any\"; leave it out for children in their owner's namespace"
+                    "{place}.namespaces: {other} is neither \"any\" nor a list; leave it out for children in their owner's \
+                     namespace"
                 ));
             }
         };
+        if owned.labels.is_some() {
+            return refuse(format!(
+                "{place}.labels: children cannot be narrowed by labels: one that loses its labels would seem deleted, and \
+                 the host would create it again and again; only reads can"
+            ));
+        }
         if owns.iter().any(|owned| owned.kind == kind) {
             return refuse(format!("{place}: {kind} is owned twice"));
         }
@@ -84,7 +102,7 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
         if let Some(why) = not_for_plugins(&kind) {
             return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
         }
-        owns.push(OwnedKind { kind, update, tracked, adopt: owned.adopt });
+        owns.push(OwnedKind { kind, update, tracked, scope, adopt: owned.adopt });
     }
     Ok(owns)
 }

@@ -6,6 +6,8 @@ use super::writes::WriteVerb;
 use super::*;
 use crate::object::Kind;
 
+mod scopes;
+
 /// A manifest with every section but admission and conversion.
 fn manifest() -> Value {
     json!({
@@ -102,7 +104,7 @@ fn children_may_be_in_any_namespace_and_adopted_if_the_manifest_says_so() {
     let spec = pod(json!({"namespaces": "any", "adopt": true})).unwrap();
     assert_eq!((spec.tracks(&Kind::new("v1", "Pod")), spec.owns[0].adopt, spec.has_finalizer()), (true, true, true));
     let refused = pod(json!({"namespaces": "all"})).unwrap_err().message;
-    assert!(refused.contains("controllers[0].owns[0].namespaces: \"all\" is not \"any\""), "{refused}");
+    assert!(refused.contains("controllers[0].owns[0].namespaces: \"all\" is neither \"any\" nor a list"), "{refused}");
 }
 
 #[test]

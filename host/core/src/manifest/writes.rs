@@ -7,6 +7,7 @@ use super::place::{kind_at, refuse};
 use super::protected::not_for_plugins;
 use crate::object::Kind;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 
 /// The bound of a DNS label. Subresources become part of a request's path, so nothing but a lowercase word is accepted.
 const MAX_SUBRESOURCE_BYTES: usize = 63;
@@ -125,9 +126,18 @@ fn rule(place: &str, raw: RawWrite) -> Result<WriteRule, Refusal> {
     Ok(WriteRule { kind, verbs, subresources: raw.subresources })
 }
 
-/// A delete and an eviction carry the UID that was seen (X4), so some controller must read the kind.
-pub(super) fn check_views(rules: &[WriteRule], is_read: impl Fn(&Kind) -> bool) -> Result<(), Refusal> {
+/// A delete and an eviction carry the UID that was seen (X4), so some controller must read the kind. Of a kind that is
+/// read by labels, the cache does not show what the plugin writes without them (R2).
+pub(super) fn check_views(rules: &[WriteRule], scopes: &[(Kind, Scope)]) -> Result<(), Refusal> {
+    let is_read = |kind: &Kind| scopes.iter().any(|(read, _)| read == kind);
     for (index, WriteRule { kind, verbs, .. }) in rules.iter().enumerate() {
+        if let Some((_, scope)) = scopes.iter().find(|(of, scope)| of == kind && !scope.labels.is_everything()) {
+            return refuse(format!(
+                "writes[{index}]: {kind} is read with the labels {} alone, so the host would not see what it has written \
+                 without them; read the kind without labels",
+                scope.labels
+            ));
+        }
         if let Some(verb) = verbs.iter().find(|verb| verb.needs_view() && !is_read(kind)) {
             let verb = verb.as_str();
             return refuse(format!(

@@ -24,7 +24,7 @@ const PODSET: &str = r#"{
 /// One line per kind or subresource, with its verbs.
 fn lines(manifest: &str) -> String {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for Permission { kind, verb, subresource } in needed(&Manifest::parse(manifest).unwrap()) {
+    for Permission { kind, verb, subresource, .. } in needed(&Manifest::parse(manifest).unwrap()) {
         let of = subresource.map_or(kind.to_string(), |subresource| format!("{kind}/{subresource}"));
         match lines.iter_mut().find(|(known, _)| *known == of) {
             Some((_, verbs)) => verbs.push(verb),
@@ -48,6 +48,28 @@ v1/Secret: get list watch
 v1/Service: create delete get list patch watch
 ";
     assert_eq!(lines(PODSET), expected);
+}
+
+#[test]
+fn a_kind_that_is_declared_in_some_namespaces_needs_its_permissions_there() {
+    let manifest = PODSET
+        .replace(r#""kind": "Secret"}"#, r#""kind": "Secret", "namespaces": ["b", "a"], "labels": "x=y"}"#)
+        .replace(
+            r#""kind": "Service"}"#,
+            r#""kind": "Service", "namespaces": ["a"]}, {"apiVersion": "v1", "kind": "Wide"}"#,
+        )
+        .replace(r#""reads": ["#, r#""reads": [{"apiVersion": "v1", "kind": "Wide", "namespaces": ["a"]}, "#);
+    let needed = needed(&Manifest::parse(&manifest).unwrap());
+    let of = |kind: &str| {
+        let of_kind = needed.iter().filter(|permission| *permission.kind.kind == *kind);
+        let text = |each: &Permission| format!("{} {}", each.verb, each.namespace.as_deref().unwrap_or("everywhere"));
+        of_kind.map(text).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(of("Secret"), "get a, get b, list a, list b, watch a, watch b");
+    assert_eq!(of("Service"), "create a, delete a, get a, list a, patch a, watch a");
+    let wide =
+        "create everywhere, delete everywhere, get everywhere, list everywhere, patch everywhere, watch everywhere";
+    assert_eq!(of("Wide"), wide, "what is needed everywhere is not named again for a namespace");
 }
 
 #[test]
@@ -104,7 +126,7 @@ fn declared_writes_need_permissions() {
 }
 
 fn permission(verb: &'static str) -> Permission {
-    Permission { kind: Kind::new("example.com/v1", "Octopus"), verb, subresource: None }
+    Permission { kind: Kind::new("example.com/v1", "Octopus"), verb, subresource: None, namespace: None }
 }
 
 #[test]

@@ -103,9 +103,10 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
     if !allows(&spec.writes, kind, verb) {
         return Err(format!("{} of {kind} is not declared under writes of the manifest", verb.as_str()));
     }
-    if verb.needs_view() && !spec.readable().contains(kind) {
+    if verb.needs_view() && !spec.sees(kind, &target.name.namespace) {
         return Err(format!(
-            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind under reads",
+            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind, or its namespace, \
+             under reads",
             verb.as_str()
         ));
     }
@@ -174,9 +175,8 @@ pub fn diff(
     now_ms: u64,
 ) -> ActionDiff {
     let mut diff = ActionDiff::default();
-    let readable = spec.readable();
     for PreparedAction { target, action } in actions {
-        let is_watched = readable.contains(&target.kind);
+        let is_watched = spec.sees(&target.kind, &target.name.namespace);
         let live = snapshot.get(&target.kind, &target.name).filter(|_| is_watched).map(|live| &**live);
         match action {
             Action::Apply { body, force } => {

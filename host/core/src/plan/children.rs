@@ -258,7 +258,9 @@ fn is_current(child: &PreparedChild, live: &Object) -> bool {
 /// Whether an object is a child that the host created for this primary. A built-in primary also has children that
 /// Kubernetes created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
 pub fn is_child(spec: &ControllerSpec, primary: &Object, live: &Object) -> bool {
-    Owner::of(primary, spec.tracks(&live.kind)).owns(live) && (!spec.builtin || live.child_key.is_some())
+    Owner::of(primary, spec.tracks(&live.kind)).owns(live)
+        && (!spec.builtin || live.child_key.is_some())
+        && spec.owned(&live.kind).is_none_or(|owned| owned.scope.contains(live))
 }
 
 fn delete(live: &Object) -> WriteOp {

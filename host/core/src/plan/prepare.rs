@@ -114,10 +114,9 @@ fn prepare_events(spec: &ControllerSpec, events: &[GuestEvent]) -> Result<Vec<Gu
     if events.len() > MAX_EVENTS {
         return bad(format!("events: there are {}, the most is {MAX_EVENTS}", events.len()));
     }
-    let readable = spec.readable();
     let regarding = events.iter().filter_map(|event| event.regarding.as_ref());
-    if let Some(foreign) = regarding.into_iter().find(|target| !readable.contains(&target.kind)) {
-        return bad(format!("events: one is about {foreign}, a kind that the manifest does not declare"));
+    if let Some(foreign) = regarding.into_iter().find(|target| !spec.sees(&target.kind, &target.name.namespace)) {
+        return bad(format!("events: one is about {foreign}, which the manifest does not declare"));
     }
     match events.iter().find(|event| !is_reason(&event.reason)) {
         Some(event) => bad(format!("events: the reason {:?} is not a CamelCase word", event.reason)),
@@ -273,7 +272,7 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
         return at("apiVersion and kind are missing".to_owned());
     };
     let kind = Kind::new(api_version, kind);
-    let Some(&OwnedKind { update, tracked, .. }) = spec.owned(&kind) else {
+    let Some(&OwnedKind { update, tracked, ref scope, .. }) = spec.owned(&kind) else {
         return at(format!("{kind} is not among the kinds that the manifest declares under owns"));
     };
     if let Err(why) = metadata::check(&object["metadata"]) {
@@ -297,6 +296,9 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
             ));
         }
     };
+    if !scope.has_namespace(&namespace) {
+        return at(format!("{kind} would be in the namespace {namespace:?}, and is owned {scope} alone"));
+    }
     Ok(Parsed {
         kind,
         update,

@@ -10,6 +10,7 @@ use crate::limits::{MAX_CHILDREN, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, tests};
+use crate::scope::Scope;
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
 
@@ -44,13 +45,14 @@ fn spec() -> ControllerSpec {
         update,
         tracked: false,
         adopt: false,
+        scope: Scope::default(),
     };
     ControllerSpec {
         primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
         builtin: false,
         selection: Predicate::default(),
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
-        reads: vec![Kind::new("apps/v1", "Deployment"), Kind::new("v1", "Node")],
+        reads: vec![Kind::new("apps/v1", "Deployment").into(), Kind::new("v1", "Node").into()],
         writes: [
             rule("apps/v1", "Deployment", &[WriteVerb::Patch, WriteVerb::Delete], &["scale"]),
             rule("v1", "Node", &[WriteVerb::Patch], &[]),
@@ -324,7 +326,7 @@ fn x6_the_hosts_own_condition_and_kinds_that_are_not_declared_are_refused_by_nam
         ..Outcome::default()
     };
     let message = refusal(&spec(), &about("Secret"));
-    assert!(message.contains("Secret default/a, a kind that the manifest does not declare"), "{message}");
+    assert!(message.contains("Secret default/a, which the manifest does not declare"), "{message}");
     assert!(prepare(&spec(), &primary(), &about("Pod"), None).is_ok());
 }
 

@@ -63,11 +63,11 @@ fn a_malformed_part_is_named() {
 #[test]
 fn the_cache_gives_the_same_compiled_query_again_and_stays_bounded() {
     let cache = QueryCache::default();
-    let first = cache.query(&query()).unwrap();
-    assert!(Arc::ptr_eq(&first, &cache.query(&query()).unwrap()));
+    let first = cache.query(&query(), None).unwrap();
+    assert!(Arc::ptr_eq(&first, &cache.query(&query(), None).unwrap()));
     for number in 0..1_000 {
         let name = format!("f{number}");
-        cache.query(&Query { selector: Some(name.clone()), ..query() }).unwrap();
+        cache.query(&Query { selector: Some(name.clone()), ..query() }, None).unwrap();
         cache.projection(&[name]).unwrap();
     }
     let tables = cache.0.lock().unwrap();
@@ -81,7 +81,7 @@ fn g2_the_cache_holds_no_more_bytes_than_its_bound_however_long_the_queries_are(
         let fields: Vec<String> = (0..8).map(|path| format!("f{number}.{path:0900}")).collect();
         let selector = format!("a in (v{number},{})", vec!["v".repeat(60); 100].join(","));
         cache.projection(&fields).unwrap();
-        let compiled = cache.query(&Query { selector: Some(selector), fields, ..query() }).unwrap();
+        let compiled = cache.query(&Query { selector: Some(selector), fields, ..query() }, None).unwrap();
         assert!(compiled.bytes() > 8 * 900);
         assert!(cache.bytes() <= 2 * CACHE_BYTES, "{} after {number}", cache.bytes());
     }

@@ -27,6 +27,12 @@ impl Seen {
         self.0[word] |= 1 << (slot % u64::BITS);
     }
 
+    pub(super) fn forget(&mut self, slot: u32) {
+        if let Some(word) = self.0.get_mut((slot / u64::BITS) as usize) {
+            *word &= !(1 << (slot % u64::BITS));
+        }
+    }
+
     /// The slots below a bound that it has not shown. Skips 64 shown slots at a time.
     pub(super) fn unseen(&self, bound: u32) -> impl Iterator<Item = u32> + '_ {
         let bits_of = |word: u32| {

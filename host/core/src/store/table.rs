@@ -17,6 +17,24 @@ use crate::object::owner::Owner;
 use crate::object::{Label, Name, Object, ResourceVersion};
 use crate::selector::Selector;
 
+/// What one watch has shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    /// Was listed completely.
+    pub synced: bool,
+    /// The label selector of the last complete list.
+    pub labels: Option<Arc<str>>,
+    /// The table has every event of the namespace up to this version.
+    pub progress: ResourceVersion,
+}
+
+impl Part {
+    /// Whether it was listed with these labels (None: with any), or with more.
+    pub fn has_listed(&self, labels: Option<&Arc<str>>) -> bool {
+        self.synced && (self.labels.is_none() || self.labels.as_ref() == labels)
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     objects: OrdMap<u32, Arc<Object>>,
@@ -26,10 +44,10 @@ pub(super) struct Table {
     controllers: Postings,
     labels: Postings,
     pub(super) fields: Vec<FieldIndex>,
-    /// Was listed completely.
-    pub(super) synced: bool,
-    /// The table has every event up to this version.
-    pub(super) progress: ResourceVersion,
+    /// What the watch of all namespaces has shown.
+    whole: Option<Part>,
+    /// What watches of single namespaces have shown.
+    parts: OrdMap<Arc<str>, Part>,
     /// The number of changes so far.
     pub(super) changes: u64,
     /// The number of field indexes that were completed so far.
@@ -39,6 +57,37 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn counting_from(changes: u64) -> Self {
         Self { changes, ..Self::default() }
+    }
+
+    /// The parts that show a namespace: its own, and that of all.
+    pub(super) fn parts_of(&self, namespace: Option<&Arc<str>>) -> impl Iterator<Item = &Part> {
+        let own = namespace.filter(|_| !self.parts.is_empty()).and_then(|namespace| self.parts.get(namespace));
+        own.into_iter().chain(&self.whole)
+    }
+
+    /// The part of one watch.
+    pub(super) fn part(&self, place: &Option<Arc<str>>) -> Option<&Part> {
+        match place {
+            Some(namespace) => self.parts.get(namespace),
+            None => self.whole.as_ref(),
+        }
+    }
+
+    /// The same to change it; at first it is empty.
+    pub(super) fn part_mut(&mut self, place: &Option<Arc<str>>) -> &mut Part {
+        match place {
+            Some(namespace) => self.parts.entry(Arc::clone(namespace)).or_default(),
+            None => self.whole.get_or_insert_default(),
+        }
+    }
+
+    /// Returns whether another part is left.
+    pub(super) fn remove_part(&mut self, place: &Option<Arc<str>>) -> bool {
+        match place {
+            Some(namespace) => _ = self.parts.remove(namespace),
+            None => self.whole = None,
+        }
+        self.whole.is_some() || !self.parts.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -9,6 +9,7 @@ use crate::object::tests::Sample;
 use crate::query::Query;
 
 mod bytes;
+mod slices;
 
 fn pods() -> Kind {
     Kind::new("v1", "Pod")
@@ -48,10 +49,10 @@ fn run(store: &mut Store, events: &[&str]) -> String {
         match verb {
             "apply" => changes.push(text(&store.apply(object()))),
             "item" => changes.push(text(&store.list_item(object()))),
-            "remove" => changes.push(text(&store.remove(&pods(), &name(target), ResourceVersion(version)))),
-            "begin" => store.begin_list(&pods()),
-            "end" => changes.extend(store.end_list(&pods(), ResourceVersion(version)).iter().map(text)),
-            "bookmark" => store.progress(&pods(), ResourceVersion(version)),
+            "remove" => changes.push(text(&store.remove(pods(), &name(target), ResourceVersion(version)))),
+            "begin" => store.begin_list(pods()),
+            "end" => changes.extend(store.end_list(pods(), ResourceVersion(version)).iter().map(text)),
+            "bookmark" => store.progress(pods(), ResourceVersion(version)),
             "rewind" => store.rewind(&pods()),
             _ => panic!("no such event: {event}"),
         }
@@ -112,10 +113,10 @@ fn r6_a_list_changes_only_what_differs() {
 fn r6_an_object_that_was_replaced_under_another_uid_is_one_change() {
     let mut store = Store::new();
     store.apply(Sample::pod("a", "x").uid("old").version(1).build());
-    store.begin_list(&pods());
+    store.begin_list(pods());
     let change = store.list_item(Sample::pod("a", "x").uid("new").version(4).build());
     assert_eq!((&*change.before.unwrap().uid, &*change.after.unwrap().uid), ("old", "new"));
-    assert!(store.end_list(&pods(), ResourceVersion(5)).is_empty());
+    assert!(store.end_list(pods(), ResourceVersion(5)).is_empty());
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn after_a_rewind_equal_versions_are_compared_by_their_objects() {
     assert!(same.is_empty(), "{same:?}");
     let other = store.list_item(Sample::pod("a", "y").version(6).label("app", "web").build());
     assert_eq!(text(&other), "~a/y@6>6");
-    assert!(store.end_list(&pods(), ResourceVersion(9)).is_empty());
+    assert!(store.end_list(pods(), ResourceVersion(9)).is_empty());
 }
 
 #[test]
@@ -155,16 +156,16 @@ fn r4_after_a_rewind_only_a_new_list_changes_the_kind() {
     // Late events of the watch and the list from before.
     let rest = run(&mut store, &["item a/y@6", "end@9", "apply a/x@10", "remove a/x@11", "bookmark@12"]);
     assert_eq!(rest, "   | a/x");
-    let synced = |store: &Store| (store.synced(&pods()), store.snapshot().progress(&pods()));
-    assert_eq!(synced(&store), (false, ResourceVersion(0)));
+    let synced = |store: &Store| (store.synced(pods()), store.snapshot().progress(&pods(), &"a".into()));
+    assert_eq!(synced(&store), (false, Some(ResourceVersion(0))));
     // The objects of a list that breaks off stay until the next list ends.
     assert_eq!(
         run(&mut store, &["begin", "item a/w@3", "begin", "item a/x@4", "end@4"]),
         "+a/w@3 ~a/x@7>4 -a/w@3 | a/x"
     );
-    assert_eq!(synced(&store), (true, ResourceVersion(4)));
+    assert_eq!(synced(&store), (true, Some(ResourceVersion(4))));
     store.rewind(&Kind::new("v1", "Node"));
-    assert!(!store.synced(&Kind::new("v1", "Node")), "no controller reads this kind");
+    assert!(!store.synced(Kind::new("v1", "Node")), "no controller reads this kind");
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn a_list_that_contradicts_earlier_events_shows_a_restored_etcd_and_a_late_list_
         let mut store = Store::new();
         run(&mut store, &["begin", "item a/x@5", "item a/y@6", "end@9", "apply a/x@20", "remove a/y@21", "begin"]);
         run(&mut store, list);
-        store.is_contradicted(&pods(), ResourceVersion(version))
+        store.is_contradicted(pods(), ResourceVersion(version))
     };
     assert!(is_contradicted(&["item a/x@5"], 100), "an older state");
     assert!(is_contradicted(&["item a/x@20", "item a/y@6"], 100), "an object that was deleted");
@@ -205,7 +206,7 @@ fn an_end_without_a_beginning_deletes_nothing() {
 #[test]
 fn r4_a_kind_is_synced_once_it_has_been_listed_completely() {
     let mut store = Store::new();
-    let synced = |store: &Store| (store.synced(&pods()), store.snapshot().synced(&pods()));
+    let synced = |store: &Store| (store.synced(pods()), store.snapshot().has_listed(&pods(), &Scope::default()));
     run(&mut store, &["begin", "item a/x@1"]);
     assert_eq!(synced(&store), (false, false));
     run(&mut store, &["end@5"]);
@@ -222,7 +223,7 @@ fn progress_is_the_version_up_to_which_the_watch_has_delivered() {
     let mut store = Store::new();
     let mut progress = |events: &[&str]| {
         run(&mut store, events);
-        store.snapshot().progress(&pods()).0
+        store.snapshot().progress(&pods(), &"a".into()).unwrap().0
     };
     assert_eq!(progress(&["begin", "item a/x@9"]), 0, "the items of a list come in any order");
     assert_eq!(progress(&["end@10"]), 10);
@@ -240,7 +241,7 @@ fn r1_a_snapshot_does_not_change() {
     run(&mut store, &["apply a/x@4", "remove a/y@5", "apply a/z@6"]);
     assert_eq!(names(snapshot.list(&pods(), None, &Selector::default())), "a/x a/y");
     assert_eq!(snapshot.get(&pods(), &name("a/x")).unwrap().resource_version.0, 1);
-    assert_eq!((snapshot.len(&pods()), snapshot.progress(&pods()).0), (2, 3));
+    assert_eq!((snapshot.len(&pods()), snapshot.progress(&pods(), &"a".into())), (2, Some(ResourceVersion(3))));
     store.forget(&pods());
     assert_eq!(snapshot.len(&pods()), 2);
 }
@@ -264,12 +265,12 @@ fn the_number_of_changes_grows_with_every_change_only() {
 fn the_tombstones_of_a_kind_are_bounded() {
     let mut store = Store::new();
     for number in 0..10_000 {
-        store.remove(&pods(), &Name::new("a", &number.to_string()), ResourceVersion(number));
+        store.remove(pods(), &Name::new("a", &number.to_string()), ResourceVersion(number));
     }
     let list = |store: &mut Store, number: u64| {
         text(&store.list_item(Sample::pod("a", &number.to_string()).version(number).build()))
     };
-    store.begin_list(&pods());
+    store.begin_list(pods());
     assert_eq!(list(&mut store, 9_999), "");
     assert_eq!(list(&mut store, 1), "+a/1@1");
 }
@@ -306,7 +307,7 @@ impl Twin {
         }
         let object = sample.body(&format!(r#""spec":{{"n":{}}}"#, seed.below(3))).build();
         if seed.below(4) == 0 {
-            let change = self.store.remove(&pods(), &object.name, ResourceVersion(self.version));
+            let change = self.store.remove(pods(), &object.name, ResourceVersion(self.version));
             let expected = self.model.remove(&object.name);
             assert_eq!(change.before.map(|object| object.uid.clone()), expected.map(|object| object.uid.clone()));
         } else {
@@ -480,7 +481,7 @@ fn the_last_changes_of_a_kind_are_remembered() {
     assert_eq!(changes(&store, since).as_deref(), Some(""));
     store.apply(Sample::pod("a", "x").version(2).build());
     store.apply(Sample::pod("a", "x").version(2).build());
-    store.remove(&pods(), &name("a/x"), ResourceVersion(3));
+    store.remove(pods(), &name("a/x"), ResourceVersion(3));
     assert_eq!(changes(&store, since).as_deref(), Some("~a/x@1>2 -a/x@2"));
     (0..63).for_each(|number| _ = store.apply(Sample::pod("a", "y").version(10 + number).build()));
     assert_eq!(changes(&store, since), None);

@@ -200,7 +200,7 @@ fn an_answer_that_another_call_has_had_is_this_calls_until_its_kind_changes() {
     let least = first.0.len() as u64;
     assert_eq!(view_with(&store, least).list(&queries[0]), Ok(first.0.clone()));
     assert_eq!(view_with(&store, least - 1).list(&queries[0]), Err(AccessError::TooLarge(least - 1)));
-    store.remove(&pods(), &Name::new("db", "sql"), ResourceVersion(50));
+    store.remove(pods(), &Name::new("db", "sql"), ResourceVersion(50));
     let changed = read(&store, &queries[0]);
     assert_eq!((names(&first.0).len(), names(&changed.0).len()), (21, 20));
     assert_ne!(changed.1, first.1);
@@ -245,7 +245,7 @@ fn r1_a_call_sees_one_frozen_snapshot() {
     let before = read(&mut view);
     store.apply(Sample::pod("shop", "web-2").owner("77").version(5).build());
     store.apply(Sample::pod("shop", "web-1").owner("77").version(6).body(&phase("Failed")).build());
-    store.remove(&pods(), &Name::new("db", "sql"), ResourceVersion(7));
+    store.remove(pods(), &Name::new("db", "sql"), ResourceVersion(7));
     store.forget(&sets());
     assert_eq!(read(&mut view), before);
 }
@@ -291,4 +291,63 @@ fn a_read_that_was_too_large_never_holds() {
     let inputs =
         Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "", rejected: &[], replies: &[] };
     assert!(!view.into_dependencies().holds(&inputs, &Budget::unlimited()));
+}
+
+/// A view that may read Pods of these namespaces with these labels.
+fn narrowed(store: &Store, namespaces: &[&str], labels: &str) -> View {
+    let scope = crate::scope::tests::scope(namespaces, labels);
+    let access = Access::new(vec![sets(), pods()], 1 << 20).with_narrowed(vec![(pods(), Arc::new(scope))]);
+    View { access: Arc::new(access), ..view(store) }
+}
+
+#[test]
+fn g4_of_a_narrowed_kind_each_read_sees_what_is_declared_though_the_cache_has_more() {
+    let store = store();
+    let query = |namespaces: &[&str], selector: Option<&str>| Query {
+        namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+        selector: selector.map(str::to_owned),
+        ..Query::all(pods())
+    };
+    let mut view = narrowed(&store, &["shop"], "app=web");
+    assert_eq!(names(&view.list(&query(&[], None)).unwrap()), ["web-0", "web-1"]);
+    assert_eq!(names(&view.list(&query(&["shop"], Some("app"))).unwrap()), ["web-0", "web-1"]);
+    assert_eq!(view.count(&query(&[], Some("!app"))), Ok(0));
+    assert_eq!(view.keys(&query(&[], None)).unwrap().len(), 2);
+    assert_eq!(names(&view.owned(&pods(), &[]).unwrap()), ["web-0", "web-1"]);
+    assert_eq!(view.get(&key("Pod", "shop", "other"), &[]), Ok(None), "it lacks the label");
+    assert!(view.get(&key("Pod", "shop", "web-0"), &[]).unwrap().is_some());
+    assert_eq!(names(&narrowed(&store, &["shop"], "app=sql").owned(&pods(), &[]).unwrap()), [""; 0]);
+}
+
+#[test]
+fn g4_a_read_that_names_a_namespace_which_is_not_declared_is_an_error() {
+    let store = store();
+    let mut view = narrowed(&store, &["shop"], "");
+    let several = Query { namespaces: vec!["shop".into(), "db".into()], ..Query::all(pods()) };
+    let errors = [
+        view.get(&key("Pod", "db", "sql"), &[]).unwrap_err(),
+        view.list(&several).unwrap_err(),
+        view.keys(&several).unwrap_err(),
+        view.count(&several).unwrap_err(),
+    ];
+    for error in errors {
+        let AccessError::Undeclared(message) = &error else { panic!("{error:?}") };
+        let expected = "declares v1/Pod in the namespace shop, and not in \"db\": add it to the namespaces there";
+        assert!(message.ends_with(expected), "{message}");
+    }
+    assert_eq!(view.into_dependencies().iter().len(), 0);
+}
+
+#[test]
+fn r5_a_part_of_a_kind_is_readable_as_soon_as_it_is_listed() {
+    let mut store = Store::new();
+    let shop = crate::scope::Slice { namespace: Some("shop".into()), ..pods().into() };
+    store.begin_list(sets());
+    store.list_item(Sample::new("Set", "shop", "web").uid("77").build());
+    store.end_list(sets(), ResourceVersion(1));
+    store.begin_list(&shop);
+    assert!(matches!(narrowed(&store, &["shop"], "").list(&Query::all(pods())), Err(AccessError::Denied(_))));
+    store.end_list(&shop, ResourceVersion(1));
+    assert_eq!(narrowed(&store, &["shop"], "").list(&Query::all(pods())), Ok("[]".to_owned()));
+    assert!(matches!(narrowed(&store, &["shop", "db"], "").list(&Query::all(pods())), Err(AccessError::Denied(_))));
 }

@@ -7,9 +7,17 @@ use crate::testing::serve;
 
 /// What an audit of Pods sends.
 async fn audited(respond: impl Fn(&str, usize) -> (&'static str, String) + Send + Sync + 'static) -> Vec<String> {
+    audited_slice(Kind::new("v1", "Pod").into(), "/api/v1/pods?", respond).await
+}
+
+async fn audited_slice(
+    slice: Slice,
+    collection: &'static str,
+    respond: impl Fn(&str, usize) -> (&'static str, String) + Send + Sync + 'static,
+) -> Vec<String> {
     let lists = Mutex::new(0);
     let api = serve(move |request| {
-        let Some(query) = request.path.strip_prefix("/api/v1/pods?") else {
+        let Some(query) = request.path.strip_prefix(collection) else {
             return ("200 OK", r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true}]}"#.to_owned());
         };
         assert!(request.accept.contains("as=PartialObjectMetadataList"), "{}", request.accept);
@@ -18,7 +26,7 @@ async fn audited(respond: impl Fn(&str, usize) -> (&'static str, String) + Send 
         respond(query, *lists)
     });
     let (sink, mut answers) = mpsc::channel(1);
-    let listing = tokio::spawn(run(api.await, Kind::new("v1", "Pod"), sink, |answer| answer));
+    let listing = tokio::spawn(run(api.await, slice, sink, |answer| answer));
     let mut sent = Vec::new();
     while let Some(answer) = answers.recv().await {
         sent.push(match answer {
@@ -81,4 +89,15 @@ async fn a_list_that_is_refused_or_cannot_be_parsed_is_a_failed_audit() {
     assert_eq!(audited(|_, _| ("403 Forbidden", String::new())).await, ["begun", "failed"]);
     let of_another = r#"{"metadata":{"resourceVersion":"v1"},"items":[]}"#;
     assert_eq!(audited(|_, _| ("200 OK", of_another.to_owned())).await, ["begun", "failed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_is_listed_in_its_namespace_with_its_labels() {
+    let slice =
+        Slice { namespace: Some("shop".into()), labels: Some("app=web".into()), ..Kind::new("v1", "Pod").into() };
+    let sent = audited_slice(slice, "/api/v1/namespaces/shop/pods?", |query, _| {
+        assert_eq!(query, "limit=500&continue=&labelSelector=app%3Dweb");
+        ("200 OK", page_of(&["a"], ""))
+    });
+    assert_eq!(sent.await, ["begun", "90: ns/a of-a@7."]);
 }

@@ -53,7 +53,7 @@ async fn watched(streams: usize, respond: fn(&str, usize) -> String) -> (Vec<Str
         ("200 OK", respond(&query, watches))
     });
     let (sink, mut events) = mpsc::channel(1);
-    let watch = tokio::spawn(run(api.await, Scope::all(Kind::new("v1", "Pod")), sink, |event| event));
+    let watch = tokio::spawn(run(api.await, Slice::from(Kind::new("v1", "Pod")).into(), sink, |event| event));
     let mut shown_events = Vec::new();
     let is_open = |queries: &Mutex<Vec<String>>| {
         queries.lock().unwrap().iter().filter(|query| query.starts_with("watch")).count() < streams
@@ -149,8 +149,12 @@ async fn the_objects_of_a_long_list_come_in_order_and_some_at_a_time() {
 #[tokio::test]
 async fn only_a_watch_that_ended_early_compares_versions() {
     let (sink, _events) = mpsc::channel(1);
-    let mut watch =
-        Watch::new(serve(|_| ("200 OK", String::new())).await, Scope::all(Kind::new("v1", "Pod")), sink, |event| event);
+    let mut watch = Watch::new(
+        serve(|_| ("200 OK", String::new())).await,
+        Slice::from(Kind::new("v1", "Pod")).into(),
+        sink,
+        |event| event,
+    );
     let mut is_doubtful = async |newest, stop, lived_s| {
         watch.newest = ResourceVersion(newest);
         watch.after(stop, Duration::from_secs(lived_s)).await.unwrap();
@@ -169,7 +173,7 @@ async fn only_a_watch_that_ended_early_compares_versions() {
 async fn a_watch_with_many_events_is_opened_on_a_connection_of_its_own_the_next_time() {
     let (sink, _events) = mpsc::channel(1);
     let api = serve(|_| ("200 OK", String::new())).await;
-    let mut watch = Watch::new(api, Scope::all(Kind::new("v1", "Pod")), sink, |event| event);
+    let mut watch = Watch::new(api, Slice::from(Kind::new("v1", "Pod")).into(), sink, |event| event);
     let since = Instant::now().checked_sub(Duration::from_secs(290)).unwrap();
     let mut ended = async |bytes| {
         let class = watch.class;
@@ -181,4 +185,33 @@ async fn a_watch_with_many_events_is_opened_on_a_connection_of_its_own_the_next_
     assert_eq!(ended(1 << 40).await, Class::Own);
     assert_eq!(ended(1 << 10).await, Class::Shared);
     assert_eq!(ended(1 << 40).await, Class::Own);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_is_watched_in_its_namespace_with_its_labels_and_only_of_a_kind_that_has_namespaces() {
+    let (paths, mut seen) = mpsc::unbounded_channel();
+    let api = serve(move |request| {
+        let _ = paths.send(request.path.clone());
+        let resources = r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true},
+            {"name":"nodes","kind":"Node","namespaced":false}]}"#;
+        ("200 OK", if request.path == "/api/v1" { resources.to_owned() } else { list_end(9) })
+    });
+    let api = api.await;
+    let slice =
+        |kind| Slice { namespace: Some("shop".into()), labels: Some("app=web".into()), ..Kind::new("v1", kind).into() };
+    let (sink, _events) = mpsc::channel(9);
+    let watch = tokio::spawn(run(api.clone(), slice("Pod").into(), sink, |event| event));
+    assert_eq!(timeout(DEADLINE, seen.recv()).await.unwrap().unwrap(), "/api/v1");
+    let path = timeout(DEADLINE, seen.recv()).await.unwrap().unwrap();
+    watch.abort();
+    assert!(path.starts_with(&format!("/api/v1/namespaces/shop/pods?{LIST}")), "{path}");
+    assert!(path.ends_with("&labelSelector=app%3Dweb"), "{path}");
+    let (sink, mut events) = mpsc::channel(9);
+    let watch = tokio::spawn(run(api, slice("Node").into(), sink, |event| event));
+    let WatchEvent::Failed(WatchError::NotServed(why)) = timeout(DEADLINE, events.recv()).await.unwrap().unwrap()
+    else {
+        panic!("no error")
+    };
+    watch.abort();
+    assert_eq!(why, "v1/Node has no namespaces; declare it without");
 }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_kube::client::ApiServer;
-use mortise_kube::watch::{self, Scope};
+use mortise_kube::watch::{self, Objects};
 use mortise_source::SourceEvent;
 use mortise_source::configmap::{SELECTOR, read};
 use tokio::sync::{Notify, mpsc};
@@ -31,7 +31,7 @@ pub(super) fn start(
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {
     let (sink, mut events) = mpsc::channel(WAITING);
-    let scope = Scope {
+    let scope = Objects {
         kind: Kind::new("v1", "ConfigMap"),
         namespace: Some(namespace.as_str().into()),
         selector: Some(SELECTOR.into()),

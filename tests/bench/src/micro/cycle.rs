@@ -94,7 +94,7 @@ impl<'a> Cycle<'a> {
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let decoded = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
         self.objects.entry(decoded.kind.clone()).or_default().insert(decoded.reference(), object);
-        Ok(Event::Watch(decoded.kind.clone(), WatchEvent::Applied(Box::new(decoded))))
+        Ok(Event::Watch(decoded.kind.clone().into(), WatchEvent::Applied(Box::new(decoded))))
     }
 
     /// Steps once, without performing the effects.
@@ -118,7 +118,7 @@ impl<'a> Cycle<'a> {
     fn put(&mut self, object: Value) -> Result<()> {
         let event = self.changed(object)?;
         // An object of an unwatched kind is found by the list.
-        if matches!(&event, Event::Watch(kind, _) if self.watched.contains(kind)) {
+        if matches!(&event, Event::Watch(slice, _) if self.watched.contains(&slice.kind)) {
             self.events.push_back(event);
         }
         Ok(())
@@ -147,7 +147,8 @@ impl<'a> Cycle<'a> {
 
     fn perform(&mut self, effect: Effect) -> Result<()> {
         match effect {
-            Effect::StartWatch(kind) | Effect::Relist(kind) => self.list(kind)?,
+            // Its plugins read whole kinds.
+            Effect::StartWatch(slice) | Effect::Relist(slice) => self.list(slice.kind)?,
             Effect::Compile(digest) => {
                 let compiled = self.guests.compiled(&digest);
                 self.events.push_back(Event::Compiled(digest, Ok(compiled)));
@@ -174,13 +175,13 @@ impl<'a> Cycle<'a> {
     }
 
     fn list(&mut self, kind: Kind) -> Result<()> {
-        self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listing));
+        self.events.push_back(Event::Watch(kind.clone().into(), WatchEvent::Listing));
         for object in self.objects.get(&kind).into_iter().flat_map(BTreeMap::values) {
             let object = Object::decode(object.to_string().as_bytes(), &mut self.interner)?;
-            self.events.push_back(Event::Watch(kind.clone(), WatchEvent::Listed(vec![object])));
+            self.events.push_back(Event::Watch(kind.clone().into(), WatchEvent::Listed(vec![object])));
         }
         let version = ResourceVersion(self.version);
-        self.events.push_back(Event::Watch(kind.clone(), WatchEvent::ListDone(version)));
+        self.events.push_back(Event::Watch(kind.clone().into(), WatchEvent::ListDone(version)));
         self.watched.insert(kind);
         Ok(())
     }

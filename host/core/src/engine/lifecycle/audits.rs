@@ -6,27 +6,27 @@ use crate::audit::{Act, Response};
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::event::Effect;
-use crate::object::Kind;
 use crate::observation::Observation;
 use crate::plugin_object;
+use crate::scope::Slice;
 
 impl Lifecycle {
-    pub fn on_audit(&mut self, kind: &Kind, response: Response, cx: &mut Context<'_>) {
-        self.audits.on_response(cx.now.mono_ms, kind, response, cx.store);
+    pub fn on_audit(&mut self, slice: &Slice, response: Response, cx: &mut Context<'_>) {
+        self.audits.on_response(cx.now.mono_ms, slice, response, cx.store);
     }
 
     /// Begins the audits that are due, and relists the kinds whose cache differs.
     pub fn run_audits(&mut self, cx: &mut Context<'_>) {
         while let Some(act) = self.audits.step(cx.now.mono_ms, cx.store) {
             match act {
-                Act::List(kind) => cx.effects.push(Effect::Audit(kind)),
+                Act::List(slice) => cx.effects.push(Effect::Audit(slice)),
                 Act::Report(report) => {
-                    let kind = report.kind.clone();
+                    let kind = report.slice.kind.clone();
                     if report.is_of_a_restore() {
                         let message = "an audit found that a version in the cache was undone".to_owned();
-                        cx.messages.push_back(Message::Restored { kind: kind.clone(), lists: false, message });
+                        cx.messages.push_back(Message::Restored { slice: report.slice.clone(), lists: false, message });
                     } else if !report.differences.is_empty() {
-                        cx.effects.push(Effect::Relist(kind.clone()));
+                        cx.effects.push(Effect::Relist(report.slice));
                     }
                     cx.observe(Observation::Audited { kind, differences: report.differences });
                 }
@@ -35,12 +35,11 @@ impl Lifecycle {
     }
 
     /// Relists every kind. Until then none counts as listed (R4).
-    pub fn on_restored(&mut self, kind: Kind, lists: bool, message: String, cx: &mut Context<'_>) {
-        for (other, informer) in &mut self.informers {
-            informer.listed = false;
-            if !lists || *other != kind {
-                cx.effects.push(Effect::Relist(other.clone()));
-            }
+    pub fn on_restored(&mut self, slice: Slice, lists: bool, message: String, cx: &mut Context<'_>) {
+        for (kind, informer) in &mut self.informers {
+            informer.watches.values_mut().for_each(|watch| watch.listed = false);
+            let others = informer.slices(kind).filter(|other| !lists || *other != slice);
+            cx.effects.extend(others.map(Effect::Relist));
         }
         for plugin in self.plugins.values_mut() {
             plugin.object.expected = None;
@@ -52,6 +51,6 @@ impl Lifecycle {
         }
         self.dirty.extend(self.plugins.keys().cloned());
         self.sync_dirty(cx);
-        cx.observe(Observation::Restored { kind, message });
+        cx.observe(Observation::Restored { kind: slice.kind, message });
     }
 }

@@ -1,6 +1,8 @@
 //! The conditions of a Plugin object: each step of its newest version's rollout, and whether the plugin serves.
 //! `plugin_status.rs` writes them.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::Lifecycle;
@@ -12,6 +14,7 @@ use crate::object::Kind;
 use crate::permission::{Permission, missing_text};
 use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
+use crate::scope::Scope;
 use crate::watch::WatchError;
 
 /// Digits of a digest in `status.shortDigest`, a column of `kubectl get`: enough to distinguish versions.
@@ -120,9 +123,9 @@ impl Lifecycle {
             let rule = missing_text(message, permission);
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
-        for kind in plugin.kinds() {
-            if let Some(WatchError::Denied(message)) = self.watch_error(&kind) {
-                let rule = missing_text(message, &Permission { kind, verb: "list", subresource: None });
+        for (kind, scope) in plugin.scopes() {
+            if let Some((namespace, WatchError::Denied(message))) = self.watch_error(&kind, &scope) {
+                let rule = missing_text(message, &Permission { kind, verb: "list", subresource: None, namespace });
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
             }
         }
@@ -133,8 +136,9 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn watch_error(&self, kind: &Kind) -> Option<&WatchError> {
-        self.informers.get(kind)?.error.as_ref()
+    /// Why a scope of a kind cannot be read, with the namespace, if it is about one.
+    pub(super) fn watch_error(&self, kind: &Kind, scope: &Scope) -> Option<(Option<Arc<str>>, &WatchError)> {
+        self.informers.get(kind)?.error(scope)
     }
 
     fn ready(&self, plugin: &Plugin, newest: &[Condition]) -> (Readiness, Condition) {
@@ -147,13 +151,14 @@ impl Lifecycle {
                 None => (Readiness::Starting, no("Ready", "Starting", starting(plugin))),
             };
         };
-        for kind in active.manifest.controllers.iter().flat_map(|controller| controller.readable()) {
-            match self.watch_error(&kind) {
-                Some(WatchError::Denied(_)) => {
-                    let text = format!("the host may not read {kind}, so nothing is reconciled; see Permitted");
+        for (kind, scope) in active.manifest.scopes() {
+            match self.watch_error(&kind, &scope) {
+                Some((namespace, WatchError::Denied(_))) => {
+                    let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+                    let text = format!("the host may not read {kind}{place}, so nothing is reconciled; see Permitted");
                     return not_ready("Forbidden", text);
                 }
-                Some(WatchError::NotServed(message)) => return not_ready("NotServed", message.clone()),
+                Some((_, WatchError::NotServed(message))) => return not_ready("NotServed", message.clone()),
                 _ => {}
             }
         }

@@ -15,6 +15,7 @@ use crate::observation::Observation;
 use crate::permission::{Permission, missing_text};
 use crate::plugin_object;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 use crate::watch::WatchError;
 use crate::webhook::Endpoint;
 use crate::well_known::HOST;
@@ -43,7 +44,7 @@ pub(super) struct HostCrd {
 }
 
 fn to_create_crds() -> Permission {
-    Permission { kind: crd_kind(), verb: "create", subresource: None }
+    Permission { kind: crd_kind(), verb: "create", subresource: None, namespace: None }
 }
 
 fn crd_kind() -> Kind {
@@ -146,7 +147,7 @@ impl Lifecycle {
         let (message, observation) = match result {
             Ok(()) => {
                 self.host_crd = HostCrd { established: true, error: None };
-                return self.start_informer(&Arc::from(NO_PLUGIN), &plugin_object::kind(), cx);
+                return self.start_informer(&Arc::from(NO_PLUGIN), &plugin_object::kind(), Scope::default(), cx);
             }
             Err(CrdError::Unavailable(message)) => {
                 let name = Name { namespace: Arc::from(""), name: Arc::clone(crd) };
@@ -191,7 +192,8 @@ impl Lifecycle {
 
     /// Whether the last error of an informer of this CRD is that its kind is not served.
     fn is_still_gone(&self, plugin: &str, crd: &str) -> bool {
-        let is_gone = |kind: &Kind| matches!(self.watch_error(kind), Some(WatchError::NotServed(_)));
+        let is_gone =
+            |kind: &Kind| matches!(self.watch_error(kind, &Scope::default()), Some((_, WatchError::NotServed(_))));
         if plugin == NO_PLUGIN {
             return is_gone(&plugin_object::kind());
         }

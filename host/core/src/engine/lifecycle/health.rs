@@ -16,15 +16,14 @@ impl Lifecycle {
         let controllers = active.flat_map(|active| &active.manifest.controllers);
         let serving: BTreeSet<Kind> =
             controllers.flat_map(|controller| controller.readable()).chain([plugin_object::kind()]).collect();
-        let unlisted = self
-            .informers
-            .iter()
-            .filter(|(kind, informer)| serving.contains(*kind) && !store.synced(kind) && !informer.is_denied_or_gone());
+        let serving = self.informers.iter().filter(|(kind, _)| serving.contains(*kind));
+        let watches = serving.flat_map(|(kind, informer)| informer.slices(kind).zip(informer.watches.values()));
+        let unlisted = watches.filter(|(slice, watch)| !store.synced(slice) && !watch.is_denied_or_gone());
         let unestablished = (!self.host_crd.established).then(|| (plugin_object::kind(), self.host_crd.error.clone()));
         Health {
             sources_listed: self.sources_listed,
             unlisted: unlisted
-                .map(|(kind, informer)| (kind.clone(), informer.error.as_ref().map(ToString::to_string)))
+                .map(|(slice, watch)| (slice.kind, watch.error.as_ref().map(ToString::to_string)))
                 .chain(unestablished)
                 .collect(),
             leads,

@@ -1,9 +1,10 @@
-//! Informers: the error of each, its readers, and which controllers are ready (R4, R5).
+//! Informers: who reads which part of a kind, and which controllers are ready (R4, R5). `informer.rs` decides which
+//! watches an informer has; this file starts and stops them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Lifecycle;
+use super::informer::Watch;
 use super::timers::CRD_RETRY_MS;
 use crate::engine::context::Context;
 use crate::engine::message::{Message, ToReconciler};
@@ -11,48 +12,76 @@ use crate::event::Effect;
 use crate::object::Kind;
 use crate::observation::Observation;
 use crate::plugin_object;
+use crate::scope::{Scope, Slice};
 use crate::watch::WatchError;
 
-#[derive(Debug, Default)]
-pub(super) struct Informer {
-    pub error: Option<WatchError>,
-    /// Plugins that read the kind, and the host under its own name. The last one to leave stops the informer.
-    pub readers: BTreeSet<Arc<str>>,
-    /// The first list is complete.
-    pub listed: bool,
-}
-
-impl Informer {
-    /// The API server denies reading the kind or does not serve it.
-    pub fn is_denied_or_gone(&self) -> bool {
-        matches!(self.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
-    }
-}
-
 impl Lifecycle {
-    pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
-        let informer = self.informers.entry(kind.clone()).or_insert_with(|| {
-            cx.effects.push(Effect::StartWatch(kind.clone()));
-            self.audits.begin(cx.now.mono_ms, kind);
-            Informer::default()
-        });
-        informer.readers.insert(Arc::clone(reader));
+    /// A reader reads a kind, or from now on another part of it.
+    pub(super) fn start_informer(&mut self, reader: &Arc<str>, kind: &Kind, scope: Scope, cx: &mut Context<'_>) {
+        self.informers.entry(kind.clone()).or_default().readers.insert(Arc::clone(reader), scope);
+        self.sync_watches(kind, cx);
     }
 
     pub(super) fn stop_informer(&mut self, reader: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
         let Some(informer) = self.informers.get_mut(kind) else { return };
         informer.readers.remove(reader);
-        if informer.readers.is_empty() {
-            self.informers.remove(kind);
-            self.audits.end(kind);
-            cx.messages.push_back(Message::Forget(kind.clone()));
-            cx.effects.push(Effect::StopWatch(kind.clone()));
+        if !informer.readers.is_empty() {
+            return self.sync_watches(kind, cx);
         }
+        let slices: Vec<Slice> = informer.slices(kind).collect();
+        self.informers.remove(kind);
+        cx.messages.push_back(Message::Forget(kind.clone()));
+        slices.into_iter().for_each(|slice| self.stop_watch(slice, cx));
+    }
+
+    /// Starts the watches that an informer lacks and stops those that it no longer needs.
+    fn sync_watches(&mut self, kind: &Kind, cx: &mut Context<'_>) {
+        let Some(informer) = self.informers.get_mut(kind) else { return };
+        let (labels, mut started, mut stopped) = (informer.scope().labels_text(), Vec::new(), Vec::new());
+        let slice = |namespace: &Option<Arc<str>>, labels: &Option<Arc<str>>| Slice {
+            kind: kind.clone(),
+            namespace: namespace.clone(),
+            labels: labels.clone(),
+        };
+        for (namespace, watch) in &mut informer.watches {
+            if watch.labels != labels {
+                // Its new list replaces what the cache shows of the namespace, which its readers see until then.
+                stopped.push(slice(namespace, &watch.labels));
+                started.push(slice(namespace, &labels));
+                *watch = Watch { labels: labels.clone(), serves: watch.serves, ..Watch::default() };
+            }
+        }
+        for namespace in informer.missing() {
+            started.push(slice(&namespace, &labels));
+            informer.watches.insert(namespace, Watch { labels: labels.clone(), ..Watch::default() });
+        }
+        for namespace in informer.needless() {
+            informer.watches.remove(&namespace);
+            let slice = slice(&namespace, &labels);
+            cx.messages.push_back(Message::Drop(slice.clone()));
+            stopped.push(slice);
+        }
+        for slice in started {
+            cx.effects.push(Effect::StartWatch(slice.clone()));
+            self.audits.begin(cx.now.mono_ms, &slice);
+        }
+        stopped.into_iter().for_each(|slice| self.stop_watch(slice, cx));
+    }
+
+    fn stop_watch(&mut self, slice: Slice, cx: &mut Context<'_>) {
+        self.audits.end(&slice);
+        cx.effects.push(Effect::StopWatch(slice));
     }
 
     /// R4, R5: listed once, and neither denied nor gone.
-    pub(super) fn is_readable(&self, kind: &Kind, cx: &Context<'_>) -> bool {
-        cx.store.synced(kind) && self.informers.get(kind).is_none_or(|informer| !informer.is_denied_or_gone())
+    pub(super) fn is_readable(&self, kind: &Kind, scope: &Scope, cx: &Context<'_>) -> bool {
+        let (informer, labels) = (self.informers.get(kind), scope.labels_text());
+        let shows = |namespace: Option<Arc<str>>| {
+            let slice = Slice { kind: kind.clone(), namespace, labels: None };
+            let watch = informer.and_then(|informer| informer.watches.get(&slice.namespace));
+            !watch.is_some_and(Watch::is_denied_or_gone) && cx.store.has_listed(&slice, labels.as_ref())
+        };
+        scope.places().all(|place| shows(place.clone()) || (place.is_some() && shows(None)))
     }
 
     /// Sends the Reconciler which of a plugin's controllers have become ready or unready. While the primaries' watch
@@ -63,8 +92,8 @@ impl Lifecycle {
         let mut changed = Vec::new();
         for controller in &active.manifest.controllers {
             let primary = &controller.primary;
-            let is_current = self.informers.get(primary).is_some_and(|informer| informer.error.is_none());
-            let ready = is_current && controller.readable().iter().all(|kind| self.is_readable(kind, cx));
+            let is_current = self.informers.get(primary).is_some_and(|informer| informer.is_current());
+            let ready = is_current && controller.scopes().iter().all(|(kind, scope)| self.is_readable(kind, scope, cx));
             if active.ready.get(primary) != Some(&ready) {
                 changed.push((primary.clone(), ready));
             }
@@ -77,13 +106,16 @@ impl Lifecycle {
     }
 
     /// An event of a watch shows that the kind is served and may be read.
-    pub fn on_kind_served(&mut self, kind: &Kind, cx: &mut Context<'_>) {
-        let Some(informer) = self.informers.get_mut(kind) else { return };
-        if informer.error.is_none() && informer.listed {
+    pub fn on_kind_served(&mut self, slice: &Slice, cx: &mut Context<'_>) {
+        let Some(watch) = self.watch_mut(slice) else { return };
+        if watch.error.is_none() && watch.listed {
             return;
         }
-        informer.error = None;
-        informer.listed = cx.store.synced(kind);
+        watch.error = None;
+        watch.listed = cx.store.synced(slice);
+        watch.serves |= watch.listed;
+        let kind = &slice.kind;
+        self.sync_watches(kind, cx);
         if *kind == plugin_object::kind() {
             self.delete_orphans(cx);
         }
@@ -98,19 +130,24 @@ impl Lifecycle {
         if *kind == plugin_object::kind() {
             return self.plugins.keys().cloned().collect();
         }
-        self.informers.get(kind).into_iter().flat_map(|informer| &informer.readers).cloned().collect()
+        self.informers.get(kind).into_iter().flat_map(|informer| informer.readers.keys()).cloned().collect()
     }
 
-    pub fn on_watch_failed(&mut self, kind: &Kind, error: WatchError, cx: &mut Context<'_>) {
-        let Some(informer) = self.informers.get_mut(kind) else { return };
-        let known = informer.error.as_ref();
+    fn watch_mut(&mut self, slice: &Slice) -> Option<&mut Watch> {
+        self.informers.get_mut(&slice.kind)?.watches.get_mut(&slice.namespace)
+    }
+
+    pub fn on_watch_failed(&mut self, slice: &Slice, error: WatchError, cx: &mut Context<'_>) {
+        let Some(watch) = self.watch_mut(slice) else { return };
+        let (known, kind) = (watch.error.as_ref(), &slice.kind);
         // R5: an outage does not replace a denial; only a list does.
         let is_outage = |error: &WatchError| matches!(error, WatchError::Unavailable(_));
         let repeated = known == Some(&error) || (known.is_some_and(|known| !is_outage(known)) && is_outage(&error));
         let is_gone = matches!(error, WatchError::NotServed(_));
         if !repeated {
             cx.observe(Observation::WatchFailed { kind: kind.clone(), error: error.clone() });
-            informer.error = Some(error);
+            watch.error = Some(error);
+            self.sync_watches(kind, cx);
             for name in self.readers_of(kind) {
                 self.mark_dirty(&name);
             }

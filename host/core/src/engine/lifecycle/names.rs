@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Lifecycle;
+use super::informer::Watch;
 use super::plugin::{Plugin, RefusedBy};
 use crate::engine::context::Context;
 use crate::object::Object;
@@ -15,7 +16,8 @@ impl Lifecycle {
     /// Whether the names of other hosts' plugins are known. If Plugin objects cannot be read at all, there are none.
     pub(super) fn knows_names(&self, cx: &Context<'_>) -> bool {
         let kind = plugin_object::kind();
-        let is_denied_or_gone = self.informers.get(&kind).is_some_and(|informer| informer.is_denied_or_gone());
+        let watches = self.informers.get(&kind).into_iter().flat_map(|informer| informer.watches.values());
+        let is_denied_or_gone = watches.into_iter().any(Watch::is_denied_or_gone);
         cx.store.synced(&kind) || is_denied_or_gone || self.host_crd.error.is_some()
     }
 

@@ -55,7 +55,7 @@ impl Lifecycle {
 
     /// Deletes the Plugin object of this name if it is an orphan of this host, with one request at a time.
     pub(super) fn delete_orphan(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
-        if !self.sources_listed || cx.draining || !cx.may_write || !cx.store.synced(&plugin_object::kind()) {
+        if !self.sources_listed || cx.draining || !cx.may_write || !cx.store.synced(plugin_object::kind()) {
             return;
         }
         let snapshot = cx.store.snapshot();

@@ -11,6 +11,7 @@ use crate::manifest::{CustomResource, Manifest};
 use crate::object::Kind;
 use crate::permission::Permission;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 use crate::webhook::Endpoint;
 
 #[derive(Debug, Default)]
@@ -157,7 +158,7 @@ impl Plugin {
         let offered = self.offer.iter().map(|offer| &offer.digest);
         let serving = self.active.iter().map(|active| &active.version.digest);
         Requirements {
-            kinds: self.kinds().collect(),
+            kinds: self.scopes(),
             digests: offered.chain(serving).cloned().collect(),
             owned_kinds,
             edges: all_edges,
@@ -200,13 +201,20 @@ impl Plugin {
         self.registered().is_some_and(|(manifest, _)| manifest.conversion.iter().any(|spec| *spec.crd == *crd))
     }
 
-    /// The kinds that the serving version and one in its listing stage read.
-    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+    /// What the serving version and one in its listing stage read of which kinds.
+    pub fn scopes(&self) -> BTreeMap<Kind, Scope> {
         let listing = match self.candidate.as_ref().map(|candidate| &candidate.stage) {
             Some(Stage::Listing { manifest }) => Some(manifest),
             _ => None,
         };
         let manifests = listing.into_iter().chain(self.active.as_ref().map(|active| &active.manifest));
-        manifests.flat_map(|manifest| &manifest.controllers).flat_map(|controller| controller.readable())
+        let mut scopes = BTreeMap::<Kind, Scope>::new();
+        for (kind, scope) in manifests.flat_map(|manifest| manifest.scopes()) {
+            match scopes.get_mut(&kind) {
+                Some(known) => *known = std::mem::take(known).union(&scope),
+                None => _ = scopes.insert(kind, scope),
+            }
+        }
+        scopes
     }
 }

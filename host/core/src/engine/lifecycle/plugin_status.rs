@@ -39,7 +39,7 @@ impl Lifecycle {
     /// Writes the Plugin object if it differs, one write at a time.
     pub(super) fn write_status(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         // A file's name may be no valid object name; its refusal is only logged.
-        if cx.draining || !cx.may_write || !cx.store.synced(&plugin_object::kind()) || !is_object_name(name) {
+        if cx.draining || !cx.may_write || !cx.store.synced(plugin_object::kind()) || !is_object_name(name) {
             return;
         }
         let snapshot = cx.store.snapshot();

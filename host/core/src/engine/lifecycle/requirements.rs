@@ -1,7 +1,7 @@
 //! What each plugin requires of shared things: informers, components, owned kinds (L2). Requirements are stored by
 //! plugin, so that a change of one plugin costs nothing for the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
@@ -11,11 +11,12 @@ use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
 use crate::event::Effect;
 use crate::object::Kind;
+use crate::scope::Scope;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Requirements {
-    /// The kinds that it reads.
-    pub kinds: BTreeSet<Kind>,
+    /// The kinds that it reads, and what of each.
+    pub kinds: BTreeMap<Kind, Scope>,
     /// The components of its offered and serving versions.
     pub digests: BTreeSet<Digest>,
     /// What it owns.
@@ -44,11 +45,11 @@ impl Lifecycle {
         after: &Requirements,
         cx: &mut Context<'_>,
     ) {
-        for kind in before.kinds.difference(&after.kinds) {
+        for kind in before.kinds.keys().filter(|kind| !after.kinds.contains_key(kind)) {
             self.stop_informer(name, kind, cx);
         }
-        for kind in after.kinds.difference(&before.kinds) {
-            self.start_informer(name, kind, cx);
+        for (kind, scope) in after.kinds.iter().filter(|(kind, scope)| before.kinds.get(kind) != Some(scope)) {
+            self.start_informer(name, kind, scope.clone(), cx);
         }
         for digest in before.digests.difference(&after.digests) {
             let Some(component) = self.components.get_mut(digest) else { continue };

@@ -180,8 +180,7 @@ impl Lifecycle {
         }
         let Some(Stage::Listing { manifest }) = self.stage(name) else { return };
         let manifest = Arc::clone(manifest);
-        let mut kinds = manifest.controllers.iter().flat_map(|controller| controller.readable());
-        if !kinds.all(|kind| self.is_readable(&kind, cx)) || !self.knows_names(cx) {
+        if !manifest.scopes().all(|(kind, scope)| self.is_readable(&kind, &scope, cx)) || !self.knows_names(cx) {
             return;
         }
         match self.named_elsewhere(name, cx) {

@@ -75,7 +75,7 @@ fn compiled(primary: &str, reads: &[&str]) -> Result<Compiled, Refusal> {
 }
 
 fn to_patch() -> Permission {
-    Permission { kind: kind("ConfigMap"), verb: "patch", subresource: None }
+    Permission { kind: kind("ConfigMap"), verb: "patch", subresource: None, namespace: None }
 }
 
 impl Alone {
@@ -142,10 +142,10 @@ impl Alone {
         self.lifecycle.run_audits(&mut cx);
         for effect in effects {
             self.log.extend(match effect {
-                Effect::StartWatch(kind) => Some(format!("watch {}", kind.kind)),
-                Effect::StopWatch(kind) => Some(format!("stop {}", kind.kind)),
-                Effect::Relist(kind) => Some(format!("relist {}", kind.kind)),
-                Effect::Audit(kind) => Some(format!("audit {}", kind.kind)),
+                Effect::StartWatch(slice) => Some(format!("watch {}", slice.kind.kind)),
+                Effect::StopWatch(slice) => Some(format!("stop {}", slice.kind.kind)),
+                Effect::Relist(slice) => Some(format!("relist {}", slice.kind.kind)),
+                Effect::Audit(slice) => Some(format!("audit {}", slice.kind.kind)),
                 Effect::Compile(digest) => Some(format!("compile {digest}")),
                 Effect::Unload(digest) => Some(format!("unload {digest}")),
                 Effect::Observe(Observation::Refused { plugin, refusal }) => {
@@ -186,7 +186,7 @@ impl Alone {
                 self.store.forget(&kind);
                 format!("forget {}", kind.kind)
             }
-            Message::Restored { kind, lists, .. } => format!("restored {}, which lists: {lists}", kind.kind),
+            Message::Restored { slice, lists, .. } => format!("restored {}, which lists: {lists}", slice.kind.kind),
             message => panic!("this is not the Lifecycle's: {message:?}"),
         }
     }
@@ -225,17 +225,17 @@ impl Alone {
 
     /// The informer of a kind completes a list; of objects those that there are.
     fn list(&mut self, of: &str) {
-        self.store.begin_list(&kind(of));
+        self.store.begin_list(kind(of));
         let objects: Vec<Value> = self.objects.values().filter(|_| of == "Plugin").cloned().collect();
         for object in objects {
             self.store.list_item(decoded(&object));
         }
-        self.store.end_list(&kind(of), ResourceVersion(self.version));
-        self.with(|lifecycle, cx| lifecycle.on_kind_served(&kind(of), cx));
+        self.store.end_list(kind(of), ResourceVersion(self.version));
+        self.with(|lifecycle, cx| lifecycle.on_kind_served(&kind(of).into(), cx));
     }
 
     fn watch_fails(&mut self, of: &str, error: WatchError) {
-        self.with(|lifecycle, cx| lifecycle.on_watch_failed(&kind(of), error, cx));
+        self.with(|lifecycle, cx| lifecycle.on_watch_failed(&kind(of).into(), error, cx));
     }
 
     fn wrote(&mut self, (write, op): Sent, result: Result<Written, WriteErrorClass>) {
@@ -281,7 +281,7 @@ impl Alone {
     fn show(&mut self, name: &str) {
         let change = match self.objects.get(name) {
             Some(object) => self.store.apply(decoded(object)),
-            None => self.store.remove(&kind("Plugin"), &Name::new("", name), ResourceVersion(self.version)),
+            None => self.store.remove(kind("Plugin"), &Name::new("", name), ResourceVersion(self.version)),
         };
         self.with(|lifecycle, cx| lifecycle.on_change(&change, cx));
     }
@@ -319,7 +319,7 @@ impl Alone {
         // As the engine does before it delivers the message.
         let kinds: Vec<Kind> = self.lifecycle.watched().cloned().collect();
         kinds.iter().for_each(|kind| self.store.rewind(kind));
-        self.with(|lifecycle, cx| lifecycle.on_restored(kind(of), lists, "it was".to_owned(), cx));
+        self.with(|lifecycle, cx| lifecycle.on_restored(kind(of).into(), lists, "it was".to_owned(), cx));
     }
 }
 
@@ -412,7 +412,7 @@ fn an_informer_and_a_component_last_as_long_as_one_plugin_needs_them() {
     alone.gone("cron");
     let log = alone.log();
     assert!(log.contains(&"forget ConfigMap".to_owned()) && log.contains(&"unload 2".to_owned()), "{log:?}");
-    assert!(!alone.store.synced(&kind("ConfigMap")) && alone.store.synced(&kind("Plugin")));
+    assert!(!alone.store.synced(kind("ConfigMap")) && alone.store.synced(kind("Plugin")));
 }
 
 #[test]

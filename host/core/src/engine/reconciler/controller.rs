@@ -41,6 +41,7 @@ pub(super) struct Controller {
 
 impl Controller {
     fn new(plugin: &Arc<str>, version: &Version, manifest: &Manifest, spec: &ControllerSpec) -> Self {
+        let narrowed = spec.scopes().into_iter().filter(|(_, scope)| !scope.is_everything());
         let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
         Self {
             plugin: Arc::clone(plugin),
@@ -51,7 +52,8 @@ impl Controller {
             spec: Arc::new(spec.clone()),
             access: Arc::new(
                 Access::new(spec.readable(), manifest.limits.read_bytes)
-                    .with_tracked(spec.tracked().cloned().collect()),
+                    .with_tracked(spec.tracked().cloned().collect())
+                    .with_narrowed(narrowed.map(|(kind, scope)| (kind, Arc::new(scope))).collect()),
             ),
             limits: manifest.limits,
             shape: match crd {

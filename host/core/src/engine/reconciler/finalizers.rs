@@ -36,9 +36,9 @@ impl Reconciler {
         }
         let targets = std::mem::take(&mut state.unknown_writes.targets);
         let (readable, others): (BTreeSet<_>, BTreeSet<_>) =
-            targets.into_iter().partition(|target| controller.access.readable.contains(&target.kind));
+            targets.into_iter().partition(|target| controller.spec.sees(&target.kind, &target.name.namespace));
         for target in &others {
-            // A kind without an informer cannot be compared: the write is repeated.
+            // What no informer watches cannot be compared: the write is repeated.
             state.memory.applied.remove(target);
             state.memory.sent.retain(|(of, _), _| of != target);
         }

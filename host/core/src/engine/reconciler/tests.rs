@@ -96,8 +96,8 @@ impl Alone {
     fn new() -> Self {
         let mut store = Store::default();
         for of in ["PodSet", "CronSet", "Deployment", "ConfigMap", "Secret"] {
-            store.begin_list(&kind(of));
-            store.end_list(&kind(of), ResourceVersion(1));
+            store.begin_list(kind(of));
+            store.end_list(kind(of), ResourceVersion(1));
         }
         Self {
             reconciler: Reconciler::new(16, 600),
@@ -239,7 +239,7 @@ impl Alone {
 
     fn delete(&mut self, of: &str, name: &str) {
         self.version += 1;
-        let change = self.store.remove(&kind(of), &Name::new("default", name), ResourceVersion(self.version));
+        let change = self.store.remove(kind(of), &Name::new("default", name), ResourceVersion(self.version));
         self.with(|reconciler, cx| reconciler.on_change(&change, false, cx));
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::controller::Controller;
 use super::key::{Waiting, Work};
 use crate::engine::context::{Context, remove_member};
 use crate::object::{Kind, Name, Object, ObjectRef, OwnerReference};
@@ -21,7 +22,7 @@ impl Reconciler {
         }
         for side in [&change.before, &change.after].into_iter().flatten() {
             if let Some(owner) = &side.controller {
-                self.wake_owner(&side.kind, owner, cx);
+                self.wake_owner(side, owner, cx);
             }
         }
         for key in self.waiting.get(&object.reference()).cloned().unwrap_or_default() {
@@ -87,9 +88,10 @@ impl Reconciler {
         self.wake(&key, Lane::Live, cx);
     }
 
-    fn wake_owner(&mut self, child: &Kind, owner: &OwnerReference, cx: &mut Context<'_>) {
+    fn wake_owner(&mut self, child: &Object, owner: &OwnerReference, cx: &mut Context<'_>) {
         for id in self.reconcilers_of(&owner.kind).iter().copied() {
-            if !self.controllers.get(&id).is_some_and(|controller| controller.access.readable.contains(child)) {
+            let sees = |controller: &Controller| controller.spec.sees(&child.kind, &child.name.namespace);
+            if !self.controllers.get(&id).is_some_and(sees) {
                 continue;
             }
             // A cluster-scoped owner may have children in any namespace.

@@ -188,9 +188,10 @@ impl Reconciler {
         if let WriteOp::Apply { body, .. } | WriteOp::Patch { body, .. } = op {
             self.queue.charge(&controller.plugin, cost::of_text(body.len()));
         }
-        // The cache never shows an object of a kind without an informer.
-        if controller.access.readable.contains(&op.target().kind) {
-            state.expectations.expect(Expectation { target: op.target().clone(), uid, version });
+        // The cache never shows an object that no informer watches.
+        let target = op.target();
+        if controller.spec.sees(&target.kind, &target.name.namespace) {
+            state.expectations.expect(Expectation { target: target.clone(), uid, version });
         }
     }
 

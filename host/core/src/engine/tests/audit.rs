@@ -17,7 +17,7 @@ fn audit(host: &mut Host, kind: &Kind, objects: &[(&str, u64)]) {
     for _ in 0..10 {
         while let Some(audited) = host.audited.pop() {
             let version = ResourceVersion(host.version);
-            let is_it = audited == *kind;
+            let is_it = audited.kind == *kind;
             let listed = |(name, version): &(&str, u64)| Listed {
                 name: Name::new("default", name),
                 uid: format!("{kind}-0").into(),
@@ -79,7 +79,8 @@ fn after_a_restore_no_key_waits_for_a_version_and_every_kind_is_relisted() {
     host.version = 5;
     notice(&mut host);
     assert_eq!(host.count_observed(|observation| matches!(observation, Observation::Restored { .. })), 1);
-    let others: BTreeSet<Kind> = host.watched.iter().filter(|kind| **kind != kind_of(0)).cloned().collect();
+    let others: BTreeSet<Kind> =
+        host.watched.iter().map(|slice| slice.kind.clone()).filter(|kind| *kind != kind_of(0)).collect();
     let listed: BTreeSet<Kind> = host.listed.iter().cloned().collect();
     assert_eq!(listed, others, "the informer that noticed the restore relists by itself");
     assert_eq!(host.calls, calls, "R4: no call before the kind is listed");
@@ -100,14 +101,14 @@ fn restored() -> Host {
 
 fn notice(host: &mut Host) {
     let restored = WatchEvent::Restored { before: ResourceVersion(900), now: ResourceVersion(5) };
-    host.step(Event::Watch(kind_of(0), restored));
+    host.step(Event::Watch(kind_of(0).into(), restored));
 }
 
 /// The relist of the kind whose informer noticed the restore.
 fn list(host: &mut Host) {
     let object = decoded(&host.objects[&object_ref(0)]);
     for event in [WatchEvent::Listing, WatchEvent::Listed(vec![*object]), WatchEvent::ListDone(ResourceVersion(5))] {
-        host.step(Event::Watch(kind_of(0), event));
+        host.step(Event::Watch(kind_of(0).into(), event));
     }
 }
 

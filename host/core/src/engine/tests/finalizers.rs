@@ -123,7 +123,7 @@ fn x1_the_target_of_a_write_of_unknown_result_is_read_live_and_awaited_before_th
     assert_eq!(host.patches, []);
     host.step(shown);
     // The guest has not read it, so the next bookmark wakes the key.
-    host.step(Event::Watch(input_of(0), WatchEvent::Progress(ResourceVersion(host.version))));
+    host.step(Event::Watch(input_of(0).into(), WatchEvent::Progress(ResourceVersion(host.version))));
     assert_eq!(patched(&mut host).1, json!([]));
 }
 

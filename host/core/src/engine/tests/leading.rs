@@ -40,7 +40,9 @@ fn fail_creates(host: &mut Host) {
 fn x7_a_standby_watches_and_compiles_and_neither_calls_nor_writes() {
     let mut host = standby(true);
     host.pass(60_000);
-    assert!(host.compiled == 1 && host.watched.contains(&kind_of(0)) && host.watched.contains(&input_of(0)));
+    assert!(
+        host.compiled == 1 && host.watched.contains(&kind_of(0).into()) && host.watched.contains(&input_of(0).into())
+    );
     assert!(host.engine.health().plugins[0].ready);
     assert_eq!((host.calls, host.creates.len(), host.objects.len()), (0, 0, OBJECTS));
     assert_eq!(leads(&host), Some(false));

@@ -53,7 +53,7 @@ fn a_plugin_whose_name_another_host_has_is_refused_until_the_others_object_is_go
     host.offer(0);
     host.pass(600_000);
     assert_eq!(*object_of(&host, 0), before);
-    assert!(!host.watched.contains(&kind_of(0)) && !is_ready(&host));
+    assert!(!host.watched.contains(&kind_of(0).into()) && !is_ready(&host));
     let refusal = "the Plugin object plugin-0000 belongs to the host of namespace other: rename this plugin, or remove that \
                    one; if that host is gone for good, kubectl delete plugin plugin-0000";
     assert_eq!(refusals(&host), [refusal], "it is observed once");
@@ -72,7 +72,7 @@ fn a_serving_plugin_is_withdrawn_when_another_host_has_created_its_object_first(
     create_others_object(&mut host, 0);
     host.pass(600_000);
     assert!(!is_ready(&host) && refusals(&host).len() == 1, "{:?}", refusals(&host));
-    assert!(!host.watched.contains(&kind_of(0)));
+    assert!(!host.watched.contains(&kind_of(0).into()));
     assert_eq!((host.calls, host.deletes.len()), (calls, 0));
     host.show_gone(0);
     assert!(is_ready(&host));

@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     fn serving(&self) -> [bool; 2] {
-        self.hosts.each_ref().map(|host| host.watched.contains(&kind_of(0)))
+        self.hosts.each_ref().map(|host| host.watched.contains(&kind_of(0).into()))
     }
 
     /// The source of a host's plugin loses it, and its Plugin object is deleted.
@@ -103,10 +103,10 @@ impl Cluster {
         let plugins: Vec<Value> =
             host.objects.iter().filter(|(it, _)| it.kind == plugin_object::kind()).map(|(_, it)| it.clone()).collect();
         for object in plugins {
-            host.step(Event::Watch(plugin_object::kind(), WatchEvent::Listed(vec![*decoded(&object)])));
+            host.step(Event::Watch(plugin_object::kind().into(), WatchEvent::Listed(vec![*decoded(&object)])));
         }
         let kinds = host.held_lists.take().unwrap();
-        assert_eq!(kinds, [plugin_object::kind()]);
+        assert_eq!(kinds, [Slice::from(plugin_object::kind())]);
         host.step(Event::Watch(kinds[0].clone(), WatchEvent::ListDone(ResourceVersion(host.version))));
         self.hosts[number] = host;
     }
@@ -232,7 +232,7 @@ fn l2_an_older_plugin_does_not_take_a_kind_from_one_that_serves_it() {
     cluster.hosts[0].offer_component(0, component(0, 2));
     cluster.settle();
     assert_eq!(cluster.serving(), [false, true]);
-    assert!(cluster.hosts[0].watched.contains(&kind_of(5)), "its previous version keeps serving");
+    assert!(cluster.hosts[0].watched.contains(&kind_of(5).into()), "its previous version keeps serving");
     assert_eq!((cluster.refusals(0), cluster.refusals(1)), (vec![refusal(1)], vec![]));
 }
 
@@ -255,8 +255,8 @@ fn l2_what_a_dead_host_left_holds_its_kind_until_somebody_deletes_it_and_what_is
     shown("by-a-person", json!({}));
     shown("of-this-host", json!({"mortise.dev/host-namespace": "host-0"}));
     host.offer(0);
-    assert!(!host.watched.contains(&kind_of(0)));
+    assert!(!host.watched.contains(&kind_of(0).into()));
     host.show_gone(1);
-    assert!(host.watched.contains(&kind_of(0)));
+    assert!(host.watched.contains(&kind_of(0).into()));
     assert_eq!(cluster.refusals(0), [refusal(1)]);
 }

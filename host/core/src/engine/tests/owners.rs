@@ -24,7 +24,7 @@ fn restarted() -> Host {
         .collect();
     let version = ResourceVersion(host.version);
     for event in [WatchEvent::Listed(plugins), WatchEvent::ListDone(version)] {
-        host.step(Event::Watch(plugin_object::kind(), event));
+        host.step(Event::Watch(plugin_object::kind().into(), event));
     }
     host.held_lists = None;
     host

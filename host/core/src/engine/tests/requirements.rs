@@ -8,9 +8,9 @@ fn config_map() -> Kind {
 }
 
 /// The kinds watched for these plugins and the host.
-fn kinds_of(numbers: &[usize]) -> BTreeSet<Kind> {
+fn kinds_of(numbers: &[usize]) -> BTreeSet<Slice> {
     let own = numbers.iter().flat_map(|number| [kind_of(*number), input_of(*number)]);
-    own.chain([config_map(), plugin_object::kind()]).collect()
+    own.chain([config_map(), plugin_object::kind()]).map(Slice::from).collect()
 }
 
 fn serves(host: &Host, number: usize) -> bool {
@@ -38,7 +38,7 @@ fn a_watch_and_a_component_last_as_long_as_one_plugin_needs_them() {
     assert_eq!(host.watched, kinds_of(&[1, 2]));
     host.withdraw(0);
     host.withdraw(2);
-    assert_eq!(host.watched, BTreeSet::from([plugin_object::kind()]));
+    assert_eq!(host.watched, BTreeSet::from([plugin_object::kind().into()]));
     assert_eq!(host.loaded, BTreeSet::new());
 }
 
@@ -73,15 +73,15 @@ fn l2_a_plugin_that_is_removed_while_it_waits_for_a_kind_does_not_get_it() {
 #[test]
 fn r5_a_kind_that_may_not_be_read_blocks_its_readers_and_no_other_plugin() {
     let mut host = Host::serving(3);
-    let denied = |kind: Kind| Event::Watch(kind, WatchEvent::Failed(WatchError::Denied("no".to_owned())));
+    let denied = |kind: Kind| Event::Watch(kind.into(), WatchEvent::Failed(WatchError::Denied("no".to_owned())));
     host.step(denied(input_of(1)));
     assert!(reconciles(&mut host, 0) && !reconciles(&mut host, 1));
     host.step(denied(config_map()));
     assert!(!reconciles(&mut host, 2), "every plugin owns ConfigMaps");
     for kind in [input_of(1), config_map()] {
         let version = ResourceVersion(host.version);
-        host.step(Event::Watch(kind.clone(), WatchEvent::Listing));
-        host.step(Event::Watch(kind, WatchEvent::ListDone(version)));
+        host.step(Event::Watch(kind.clone().into(), WatchEvent::Listing));
+        host.step(Event::Watch(kind.into(), WatchEvent::ListDone(version)));
     }
     let ready = host.engine.health().plugins.iter().filter(|plugin| plugin.ready).count();
     assert_eq!(ready, 3);

@@ -15,7 +15,7 @@ fn phase(host: &Host) -> &Value {
 /// The watch shows the newest version of the object. How many calls that causes.
 fn calls_of_event(host: &mut Host) -> usize {
     let (calls, shown) = (host.calls, decoded(&host.objects[&object_ref(0)]));
-    host.step(Event::Watch(kind_of(0), WatchEvent::Applied(shown)));
+    host.step(Event::Watch(kind_of(0).into(), WatchEvent::Applied(shown)));
     host.calls - calls
 }
 

@@ -10,6 +10,7 @@ use crate::eviction::Blocked;
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
 use crate::object::{Kind, Object, tests};
 use crate::plan::{Applied, Diff, Memory, Sent, diff, prepare};
+use crate::scope::Scope;
 use crate::store::Snapshot;
 use crate::write::WriteOp;
 
@@ -32,7 +33,13 @@ fn spec(update: Update) -> ControllerSpec {
         primary: Kind::new("example.com/v1", "Crowd"),
         builtin: false,
         selection: Predicate::default(),
-        owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update, tracked: false, adopt: false }],
+        owns: vec![OwnedKind {
+            kind: Kind::new("v1", "Pod"),
+            update,
+            tracked: false,
+            adopt: false,
+            scope: Scope::default(),
+        }],
         reads: Vec::new(),
         writes: [].into(),
         http: [].into(),

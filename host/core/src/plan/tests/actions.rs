@@ -8,6 +8,7 @@ use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::limits::{MAX_ACTIONS, MAX_DELETES_PER_PLAN};
+use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Name, ObjectRef, ResourceVersion};
 use crate::plan::{ActionDiff, Applied, Memory, Sent, diff_actions, prepare};
 use crate::store::Snapshot;
@@ -106,11 +107,22 @@ fn an_object_is_written_in_one_way_at_a_time() {
 
 /// The actions that are missing from a view of these objects.
 fn missing(actions: Vec<Action>, live: Vec<Value>, sent: &Sent, blocked: &Blocked, now_ms: u64) -> ActionDiff {
-    let prepared = prepare(&spec(), &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
-    let snapshot = Snapshot::of(&spec().readable(), live.into_iter().map(decode));
+    missing_of(&spec(), actions, live, sent, blocked, now_ms)
+}
+
+fn missing_of(
+    spec: &ControllerSpec,
+    actions: Vec<Action>,
+    live: Vec<Value>,
+    sent: &Sent,
+    blocked: &Blocked,
+    now_ms: u64,
+) -> ActionDiff {
+    let prepared = prepare(spec, &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
+    let snapshot = Snapshot::of(&spec.readable(), live.into_iter().map(decode));
     let (applied, exact) = (&mut Applied::new(), &mut Applied::new());
     let memory = Memory { applied, exact, sent: &mut sent.clone(), blocked };
-    diff_actions(&prepared.actions, &spec(), MANAGER, &snapshot, memory, now_ms)
+    diff_actions(&prepared.actions, spec, MANAGER, &snapshot, memory, now_ms)
 }
 
 fn shown(diff: &ActionDiff) -> String {
@@ -231,4 +243,21 @@ fn an_apply_is_compared_with_the_fields_of_our_manager() {
     };
     check(vec![apply(&wanted)], vec![live("1")], expect![""]);
     check(vec![apply(&wanted)], vec![live("2")], expect!["patch ConfigMap default/a"]);
+}
+
+#[test]
+fn x5_an_action_outside_of_the_declared_namespaces_is_sent_once_like_one_on_a_kind_that_is_not_read() {
+    let mut spec = spec();
+    spec.reads[0].scope = crate::scope::tests::scope(&["elsewhere"], "");
+    let patch = || vec![merge(&json!({"spec": {"replicas": 1}}))];
+    // The cache has it, as another plugin reads it, and already as the patch wants it.
+    let first = missing_of(&spec, patch(), vec![web()], &Sent::new(), &Blocked::default(), 0);
+    assert!(shown(&first).starts_with("patch Deployment default/web Merge"), "{}", shown(&first));
+    assert!(first.missing.is_empty());
+    let delete = Outcome {
+        actions: vec![Action::Delete { target: deployment(), propagation: Propagation::Background }],
+        ..Outcome::default()
+    };
+    let message = refusal(&spec, &delete);
+    assert!(message.contains("does not declare the kind, or its namespace, under reads"), "{message}");
 }

@@ -4,12 +4,19 @@ use super::*;
 use crate::contract::{Generated, Handling};
 use crate::generated::tests::Counting;
 use crate::generated::{Recipe, complete};
+use crate::scope::Scope;
 use crate::well_known::GENERATED_ANNOTATION;
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 fn secret_spec() -> ControllerSpec {
-    let owned = |kind, update| OwnedKind { kind: Kind::new("v1", kind), update, tracked: false, adopt: false };
+    let owned = |kind, update| OwnedKind {
+        kind: Kind::new("v1", kind),
+        update,
+        tracked: false,
+        adopt: false,
+        scope: Scope::default(),
+    };
     ControllerSpec { owns: vec![owned("Secret", Update::Apply), owned("Pod", Update::Recreate)], ..spec() }
 }
 
@@ -147,8 +154,13 @@ fn a_generated_value_is_of_a_secret_at_a_key_of_its_own() {
     let refused = |child: Child| refusal(&secret_spec(), &outcome(vec![child]));
     let pod = Child { generated: vec![password()], ..child("0", &pod("a")) };
     assert!(refused(pod).contains("v1/Pod has generated values; only a v1/Secret may"));
-    let recreated =
-        OwnedKind { kind: Kind::new("v1", "Secret"), update: Update::Recreate, tracked: false, adopt: false };
+    let recreated = OwnedKind {
+        kind: Kind::new("v1", "Secret"),
+        update: Update::Recreate,
+        tracked: false,
+        adopt: false,
+        scope: Scope::default(),
+    };
     let spec = ControllerSpec { owns: vec![recreated], ..spec() };
     let message = refusal(&spec, &outcome(vec![with(vec![password()])]));
     assert!(message.contains("only a child that is changed in place"), "{message}");

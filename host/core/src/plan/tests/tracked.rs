@@ -126,3 +126,19 @@ fn x10_all_tracked_children_are_deleted_with_their_owner_in_batches() {
     let pods = created(&outcome(vec![child("0", &pod("a"))]));
     assert_eq!(deletes(&pods), (0, false), "the garbage collector deletes the others");
 }
+
+#[test]
+fn g4_a_child_outside_of_the_declared_namespaces_is_refused_and_one_that_is_there_is_not_touched() {
+    let mut spec = anywhere();
+    spec.owns[1].scope = crate::scope::tests::scope(&["a", "default"], "");
+    assert!(prepare(&spec, &primary(), &copies(&["a", "default"]), None).is_ok());
+    let message = refusal(&spec, &copies(&["b"]));
+    let expected =
+        "child \"b\": v1/ConfigMap would be in the namespace \"b\", and is owned in the namespaces a, default alone";
+    assert!(message.contains(expected), "{message}");
+    // An earlier version made it, and another plugin reads all ConfigMaps.
+    let left = made(&["a", "b"]);
+    let diff = missing(&spec, &copies(&[]), left).unwrap();
+    let deleted: Vec<String> = diff.deletes.iter().map(|op| op.target().to_string()).collect();
+    assert_eq!(deleted, ["ConfigMap a/copy"]);
+}

@@ -161,9 +161,9 @@ fn r6_an_audit_that_finds_a_state_that_was_taken_back_sends_restored_and_other_d
         let name = Name::new("", "podset");
         let listed = Listed { name, uid: "uid-podset".into(), version: ResourceVersion(object_version) };
         let page = Page { version: ResourceVersion(list_version), objects: vec![listed], is_last: true };
-        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin"), Response::Begun, cx));
-        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin"), Response::Page(page), cx));
-        alone.store.progress(&kind("Plugin"), ResourceVersion(list_version));
+        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin").into(), Response::Begun, cx));
+        alone.with(|lifecycle, cx| lifecycle.on_audit(&kind("Plugin").into(), Response::Page(page), cx));
+        alone.store.progress(kind("Plugin"), ResourceVersion(list_version));
         alone.pass(0);
         let log = alone.log();
         alone.version = list_version;

@@ -130,7 +130,7 @@ fn x5_an_object_whose_event_was_lost_is_written_again_with_backoff() {
     let mut alone = Alone::serving();
     alone.take(ToLifecycle::Faulted { plugin: "podset".into(), message: "it traps".to_owned() });
     alone.log();
-    alone.store.progress(&plugin_object::kind(), ResourceVersion(1_000));
+    alone.store.progress(plugin_object::kind(), ResourceVersion(1_000));
     for _ in 0..3 {
         alone.accept();
         assert_eq!(alone.log(), NONE);

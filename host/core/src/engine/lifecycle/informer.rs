@@ -1,0 +1,107 @@
+//! One kind's informer: its readers and its watches. Its scope is the union of what they declare. It decides which
+//! watches there should be, and knows neither the cache nor how a watch is started.
+//!
+//! ```text
+//! a reader of all comes    a ─────────────┬ stops      the first list of all is complete
+//!                          all ──lists────┴─────────▶
+//! all is denied            a, b, … start beside it     their readers have rights of their own
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::object::Kind;
+use crate::scope::{Scope, Slice};
+use crate::watch::WatchError;
+
+#[derive(Debug, Default)]
+pub(super) struct Informer {
+    /// What plugins read of the kind, and the host under its own name. The last one to leave stops the informer.
+    pub readers: BTreeMap<Arc<str>, Scope>,
+    /// By namespace; None: one of all namespaces.
+    pub watches: BTreeMap<Option<Arc<str>>, Watch>,
+}
+
+/// One watch, with the labels that all watches of its kind have.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub labels: Option<Arc<str>>,
+    pub error: Option<WatchError>,
+    /// The first list with these labels is complete.
+    pub listed: bool,
+    /// A list is complete, so that the cache shows its objects.
+    pub serves: bool,
+}
+
+impl Watch {
+    /// The API server denies reading the kind or does not serve it.
+    pub fn is_denied_or_gone(&self) -> bool {
+        matches!(self.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
+    }
+}
+
+impl Informer {
+    /// What all readers read.
+    pub fn scope(&self) -> Scope {
+        let mut scopes = self.readers.values();
+        let first = scopes.next().cloned().unwrap_or_default();
+        scopes.fold(first, Scope::union)
+    }
+
+    /// What each watch shows.
+    pub fn slices(&self, kind: &Kind) -> impl Iterator<Item = Slice> {
+        self.watches.iter().map(|(namespace, watch)| Slice {
+            kind: kind.clone(),
+            namespace: namespace.clone(),
+            labels: watch.labels.clone(),
+        })
+    }
+
+    /// Whether a watch shows the slice.
+    pub fn shows(&self, slice: &Slice) -> bool {
+        self.watches.get(&slice.namespace).is_some_and(|watch| watch.labels == slice.labels)
+    }
+
+    /// Whether the watch of all namespaces is up to date.
+    pub fn is_current(&self) -> bool {
+        self.watches.get(&None).is_some_and(|watch| watch.error.is_none())
+    }
+
+    /// Where the kind should be watched. If all namespaces cannot be read, those readers that name some still can.
+    fn wanted(&self) -> BTreeSet<Option<Arc<str>>> {
+        let mut places: BTreeSet<_> = self.scope().places().collect();
+        if self.watches.get(&None).is_some_and(Watch::is_denied_or_gone) && places.contains(&None) {
+            places.extend(self.readers.values().flat_map(Scope::places));
+        }
+        places
+    }
+
+    /// Where a watch is missing.
+    pub fn missing(&self) -> Vec<Option<Arc<str>>> {
+        self.wanted().into_iter().filter(|place| !self.watches.contains_key(place)).collect()
+    }
+
+    /// Where a watch has become needless. One stays until those that replace it are listed, so that no reader waits.
+    pub fn needless(&self) -> Vec<Option<Arc<str>>> {
+        let wanted = self.wanted();
+        let is_replaced = |place: &Option<Arc<str>>| {
+            let overlapping = wanted.iter().filter(|other| place.is_none() || other.is_none() || *other == place);
+            overlapping.into_iter().all(|other| self.watches.get(other).is_some_and(|watch| watch.listed))
+        };
+        let is_needless = |(place, watch): &(&Option<Arc<str>>, &Watch)| {
+            !wanted.contains(*place) && (!watch.serves || is_replaced(place))
+        };
+        self.watches.iter().filter(is_needless).map(|(place, _)| place.clone()).collect()
+    }
+
+    /// Why a scope cannot be read: the namespace, if it is about one, and the error. None while some watch shows each
+    /// of its namespaces.
+    pub fn error(&self, scope: &Scope) -> Option<(Option<Arc<str>>, &WatchError)> {
+        scope.places().find_map(|place| {
+            let watches = [self.watches.get(&place), self.watches.get(&None)];
+            let mut errors = watches.into_iter().flatten().map(|watch| watch.error.as_ref());
+            let first = errors.next()??;
+            errors.all(|error| error.is_some()).then_some((place, first))
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! Plugins that read parts of one kind: the watches follow the union of what they declare, and nobody who serves waits
+//! for those who come.
+
+use super::*;
+use crate::scope::Scope;
+use crate::selector::Selector;
+use crate::watch::WatchError;
+
+fn secrets() -> Kind {
+    Kind::new("v1", "Secret")
+}
+
+/// "*" for all, "a" for a namespace, "a?x" for those with a label there.
+fn slice(text: &str) -> Slice {
+    let (namespace, labels) =
+        text.split_once('?').map_or((text, None), |(namespace, labels)| (namespace, Some(labels)));
+    let namespace = (namespace != "*").then(|| namespace.into());
+    Slice { kind: secrets(), namespace, labels: labels.map(Into::into) }
+}
+
+/// The watches of Secrets.
+fn watched(host: &Host) -> String {
+    let of_secrets = host.watched.iter().filter(|slice| slice.kind == secrets());
+    let text = |slice: &Slice| {
+        let labels = slice.labels.as_ref().map(|labels| format!("?{labels}")).unwrap_or_default();
+        format!("{}{labels}", slice.namespace.as_deref().unwrap_or("*"))
+    };
+    of_secrets.map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// A plugin that reads Secrets as declared: "*", "a,b", "a?x".
+fn offer(host: &mut Host, number: usize, version: usize, reads: &str) {
+    let mut offered = parsed(&manifest(&plugin_name(number), &kind_of(number), 1));
+    let (namespaces, labels) = reads.split_once('?').map_or((reads, None), |(it, labels)| (it, Some(labels)));
+    let mut read = json!({"apiVersion": "v1", "kind": "Secret"});
+    if namespaces != "*" {
+        read["namespaces"] = namespaces.split(',').collect();
+    }
+    if let Some(labels) = labels {
+        read["labels"] = labels.into();
+    }
+    offered["controllers"][0]["reads"] = json!([read]);
+    host.offer_manifest(number, version, &offered);
+}
+
+fn serves(host: &Host, number: usize) -> bool {
+    host.health_of(number).is_some_and(|plugin| plugin.ready)
+}
+
+/// Whether an object of the plugin's kind is reconciled.
+fn reconciles(host: &mut Host, number: usize) -> bool {
+    let before = host.calls;
+    let name = Name::new("default", &format!("object-{}", host.version));
+    let Kind { api_version, kind } = kind_of(number);
+    let metadata = json!({"name": &*name.name, "namespace": "default", "uid": format!("{kind}-{name}")});
+    let object = json!({"apiVersion": &*api_version, "kind": &*kind, "metadata": metadata});
+    host.store(&ObjectRef { kind: kind_of(number), name }, object);
+    let is_called = host.calls > before;
+    host.end_creates();
+    is_called
+}
+
+/// The watch completes the list that was begun.
+fn listed(host: &mut Host, of: &str) {
+    host.step(Event::Watch(slice(of), WatchEvent::ListDone(ResourceVersion(host.version))));
+}
+
+fn shown(host: &mut Host, of: &str, namespace: &str, name: &str) {
+    host.version += 1;
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+        "namespace": namespace, "name": name, "uid": name, "resourceVersion": host.version.to_string()}});
+    host.step(Event::Watch(slice(of), WatchEvent::Applied(decoded(&object))));
+}
+
+fn names(host: &Host) -> Vec<String> {
+    let snapshot = host.engine.store().snapshot();
+    let everything = Selector::default();
+    snapshot.list(&secrets(), None, &everything).map(|object| object.name.to_string()).collect()
+}
+
+fn denied(host: &mut Host, of: &str) {
+    host.step(Event::Watch(slice(of), WatchEvent::Failed(WatchError::Denied("no".to_owned()))));
+}
+
+#[test]
+fn each_namespace_that_some_plugin_declares_has_one_watch_that_plugins_share() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "a,b");
+    assert_eq!(watched(&host), "a b");
+    offer(&mut host, 1, 1, "b,c");
+    assert_eq!(watched(&host), "a b c");
+    assert!(serves(&host, 0) && serves(&host, 1));
+    host.withdraw(0);
+    assert_eq!(watched(&host), "b c");
+    host.withdraw(1);
+    assert_eq!(watched(&host), "");
+}
+
+#[test]
+fn r4_when_a_plugin_widens_the_scope_it_waits_for_the_new_list_and_the_others_go_on() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "a");
+    shown(&mut host, "a", "a", "x");
+    host.held_lists = Some(Vec::new());
+    offer(&mut host, 1, 1, "*");
+    listed_of_own(&mut host, 1);
+    assert_eq!(watched(&host), "* a");
+    assert!(reconciles(&mut host, 0) && !serves(&host, 1));
+    shown(&mut host, "a", "a", "y");
+    assert_eq!(names(&host), ["a/x", "a/y"], "the former watch continues");
+    let object = |namespace: &str, name: &str, version: u64| {
+        let metadata =
+            json!({"namespace": namespace, "name": name, "uid": name, "resourceVersion": version.to_string()});
+        *decoded(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata}))
+    };
+    let version = host.version;
+    let all = vec![object("a", "x", version), object("a", "y", version), object("b", "z", 1)];
+    host.step(Event::Watch(slice("*"), WatchEvent::Listed(all)));
+    listed(&mut host, "*");
+    assert!(serves(&host, 0) && serves(&host, 1));
+    assert_eq!(watched(&host), "*", "one watch shows all of it");
+    assert_eq!(names(&host), ["a/x", "a/y", "b/z"]);
+    shown(&mut host, "a", "a", "late");
+    assert_eq!(names(&host).len(), 3, "an event of the watch that ended");
+    // It leaves again.
+    host.withdraw(1);
+    assert_eq!(watched(&host), "* a", "until the narrower list is complete");
+    assert!(serves(&host, 0));
+    let version = host.version;
+    host.step(Event::Watch(slice("a"), WatchEvent::Listed(vec![object("a", "x", version)])));
+    listed(&mut host, "a");
+    assert_eq!(watched(&host), "a");
+    assert_eq!(names(&host), ["a/x"], "what nobody reads has left the cache");
+    assert!(serves(&host, 0) && reconciles(&mut host, 0));
+}
+
+/// Completes the lists of what a plugin reads beside Secrets.
+fn listed_of_own(host: &mut Host, number: usize) {
+    for kind in [kind_of(number), Kind::new("v1", "ConfigMap")] {
+        host.step(Event::Watch(kind.into(), WatchEvent::ListDone(ResourceVersion(host.version))));
+    }
+}
+
+#[test]
+fn r5_a_plugin_that_may_not_read_all_namespaces_takes_none_from_those_that_may_read_some() {
+    let mut host = Host::started();
+    host.held_lists = Some(Vec::new());
+    host.step(Event::Watch(plugin_object::kind().into(), WatchEvent::ListDone(ResourceVersion(1))));
+    offer(&mut host, 0, 1, "a");
+    offer(&mut host, 1, 1, "*");
+    // As after a restart: the plugin of all comes before the narrower list is complete.
+    for number in [0, 1] {
+        listed_of_own(&mut host, number);
+    }
+    denied(&mut host, "*");
+    assert_eq!(watched(&host), "* a");
+    listed(&mut host, "a");
+    assert!(serves(&host, 0) && !serves(&host, 1));
+    assert!(reconciles(&mut host, 0));
+    assert_eq!(host.reason(1, "Permitted"), "Forbidden");
+    assert_eq!(watched(&host), "* a", "the plugin of all waits for its rights");
+    host.step(Event::Watch(slice("*"), WatchEvent::Listing));
+    listed(&mut host, "*");
+    assert!(serves(&host, 1));
+    assert_eq!(watched(&host), "*");
+    // The right is taken away again.
+    denied(&mut host, "*");
+    assert_eq!(watched(&host), "* a");
+    listed(&mut host, "a");
+    assert!(serves(&host, 0) && reconciles(&mut host, 0) && !serves(&host, 1));
+}
+
+#[test]
+fn r5_a_namespace_that_may_not_be_read_blocks_those_that_declare_it_and_names_the_rule() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "a,b");
+    offer(&mut host, 1, 1, "a");
+    let message = "User \"u\" cannot list resource \"secrets\" in API group \"\" in the namespace \"b\"";
+    host.step(Event::Watch(slice("b"), WatchEvent::Failed(WatchError::Denied(message.to_owned()))));
+    assert!(!serves(&host, 0) && !reconciles(&mut host, 0));
+    assert!(serves(&host, 1) && reconciles(&mut host, 1));
+    let [status, _, message] = host.condition(0, "Permitted").unwrap();
+    assert_eq!(status, "False");
+    assert!(message.contains("a Role of the namespace b") && message.contains("[\"secrets\"]"), "{message}");
+    assert!(host.why_unready(0).unwrap().contains("may not read v1/Secret in b"), "{:?}", host.why_unready(0));
+}
+
+#[test]
+fn labels_narrow_a_watch_while_all_readers_declare_the_same() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "*?x=1");
+    assert_eq!(watched(&host), "*?x=1");
+    offer(&mut host, 1, 1, "*?x=1");
+    assert_eq!(watched(&host), "*?x=1");
+    shown(&mut host, "*?x=1", "a", "x");
+    host.held_lists = Some(Vec::new());
+    offer(&mut host, 1, 2, "*?x=2");
+    assert_eq!(watched(&host), "*");
+    assert!(serves(&host, 0) && reconciles(&mut host, 0), "the former list counts until then");
+    assert_eq!(names(&host), ["a/x"]);
+    host.step(Event::Watch(slice("*?x=1"), WatchEvent::ListDone(ResourceVersion(host.version))));
+    assert_eq!(names(&host), ["a/x"], "an event of the watch that ended");
+    listed(&mut host, "*");
+    assert_eq!(names(&host), [""; 0]);
+    assert!(serves(&host, 0) && serves(&host, 1));
+    host.withdraw(0);
+    listed(&mut host, "*?x=2");
+    assert_eq!(watched(&host), "*?x=2");
+    assert!(serves(&host, 1));
+}
+
+#[test]
+fn a_new_version_that_declares_less_frees_the_rest_when_it_serves() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "a,b");
+    offer(&mut host, 0, 2, "b,c");
+    assert_eq!(watched(&host), "b c");
+    assert!(serves(&host, 0));
+}
+
+#[test]
+fn r6_namespaces_are_audited_apart() {
+    let mut host = Host::started_as(Config { audit_interval_ms: 60_000, ..config() });
+    offer(&mut host, 0, 1, "a,b");
+    let mut audited = BTreeSet::new();
+    for _ in 0..20 {
+        host.pass(30_000);
+        for slice in std::mem::take(&mut host.audited) {
+            let page =
+                crate::audit::Page { version: ResourceVersion(host.version), objects: Vec::new(), is_last: true };
+            host.step(Event::Audit(slice.clone(), crate::audit::Response::Begun));
+            host.step(Event::Audit(slice.clone(), crate::audit::Response::Page(page)));
+            audited.insert(slice);
+        }
+    }
+    assert!(audited.contains(&slice("a")) && audited.contains(&slice("b")), "{audited:?}");
+    assert!(host.engine.store().snapshot().has_listed(&secrets(), &Scope::default()) == audited.contains(&slice("*")));
+}
