@@ -11,7 +11,7 @@ use crate::bindings::mortise::host::http::{Host as HttpHost, Request, RequestFai
 use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
 use crate::bindings::mortise::host::{clock, cluster, config, http, log, objects, schedule};
 use crate::bindings::mortise::plugin::desired;
-use crate::bindings::{Snapshot, reply};
+use crate::bindings::{Snapshot, answer, reply};
 use crate::log::LogLevel;
 use crate::state::{CallState, Inputs};
 
@@ -69,7 +69,7 @@ impl HostSnapshot for CallState {
         let texts = [&*key.api_version, &*key.kind, &*key.name].into_iter().chain(key.namespace.as_deref());
         let view = self.query(&handle, texts.chain(fields.iter().map(String::as_str)))?;
         let found = view.get(&ObjectRef::from(key), &fields);
-        Ok(found.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
+        answer(found.map(|object| object.map(|text| text.to_string())))
     }
 
     fn owned(
@@ -81,12 +81,12 @@ impl HostSnapshot for CallState {
     ) -> wasmtime::Result<Result<String, AccessError>> {
         let texts = [&*api_version, &*kind].into_iter().chain(fields.iter().map(String::as_str));
         let view = self.query(&handle, texts)?;
-        Ok(view.owned(&Kind::new(&api_version, &kind), &fields).map_err(AccessError::from))
+        answer(view.owned(&Kind::new(&api_version, &kind), &fields))
     }
 
     fn list(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<String, AccessError>> {
         let view = self.query(&handle, texts(&query))?;
-        Ok(view.list(&query.into()).map_err(AccessError::from))
+        answer(view.list(&query.into()))
     }
 
     fn keys(
@@ -95,12 +95,12 @@ impl HostSnapshot for CallState {
         query: Query,
     ) -> wasmtime::Result<Result<Vec<ObjectKey>, AccessError>> {
         let found = self.query(&handle, texts(&query))?.keys(&query.into());
-        Ok(found.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
+        answer(found.map(|keys| keys.into_iter().map(ObjectKey::from).collect()))
     }
 
     fn count(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<u32, AccessError>> {
         let view = self.query(&handle, texts(&query))?;
-        Ok(view.count(&query.into()).map_err(AccessError::from))
+        answer(view.count(&query.into()))
     }
 
     fn rejected(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<Vec<Rejection>> {

@@ -155,9 +155,7 @@ impl Arguments {
         match name.to_string().as_str() {
             "owns" => self.owns.extend(list(name, input, owned)?),
             "reads" => {
-                let kinds = list(name, input, |input| {
-                    input.parse_terminated(<KindName as syn::parse::Parse>::parse, Token![,])
-                })?;
+                let kinds = list(name, input, |input| input.parse_terminated(KindName::parse_read, Token![,]))?;
                 self.reads.extend(kinds);
             }
             "writes" => self.writes.push(list(name, input, written)?),

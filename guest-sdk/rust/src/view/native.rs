@@ -13,6 +13,7 @@ use crate::query::Query;
 use crate::rejection::Rejection;
 
 pub(crate) mod fields;
+mod patterns;
 pub(crate) mod selector;
 pub(crate) mod tree;
 
@@ -23,7 +24,10 @@ const MAX_REQUIREMENTS: usize = 8;
 
 /// The cluster of one call. Reads return JSON text.
 pub(crate) struct View {
+    /// Those that are declared; patterns have the kind `*`.
     pub(crate) kinds: Vec<Kind>,
+    /// apiVersion and kind of those that patterns have and the API server does not serve.
+    pub(crate) not_served: Vec<(String, String)>,
     pub(crate) objects: Vec<Value>,
     pub(crate) owner_uid: String,
     pub(crate) rejected: Vec<Rejection>,
@@ -33,14 +37,28 @@ pub(crate) struct View {
 impl View {
     fn of_kind(&self, api_version: &str, kind: &str) -> Result<Vec<&Value>, ReadError> {
         if !self.kinds.iter().any(|known| known.api_version == api_version && known.kind == kind) {
-            let why =
-                format!("{api_version}/{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]");
-            return Err(ReadError::Undeclared(why));
+            self.check_dynamic(api_version, kind)?;
         }
         let is_of_kind = |object: &&Value| object["apiVersion"] == api_version && object["kind"] == kind;
         let mut found: Vec<&Value> = self.objects.iter().filter(is_of_kind).collect();
         found.sort_by_key(|object| identity(object));
         Ok(found)
+    }
+
+    /// A kind that is not declared by name.
+    fn check_dynamic(&self, api_version: &str, kind: &str) -> Result<(), ReadError> {
+        if !self.kinds.iter().any(|known| patterns::has(known, api_version, kind)) {
+            let why = format!(
+                "{api_version}/{kind} is not declared, and no pattern has it: add it to owns(...) or reads(...) of \
+                 #[reconciler]"
+            );
+            return Err(ReadError::Undeclared(why));
+        }
+        if self.not_served.iter().any(|(version, name)| version == api_version && name == kind) {
+            let why = format!("the API server does not serve {api_version}/{kind}; is its CRD installed?");
+            return Err(ReadError::NotServed(why));
+        }
+        Ok(())
     }
 
     fn matching<T>(&self, query: &Query<T>) -> Result<Vec<&Value>, ReadError> {

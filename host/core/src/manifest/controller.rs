@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use super::http::HttpRule;
 use super::owned::{self, OwnedKind, RawOwned};
-use super::place::{RawKind, kind_at, within};
+use super::place::{RawKind, at_most, kind_at, refuse, within};
 use super::predicate::{Predicate, RawSelection};
 use super::protected::{is_builtin_group, not_for_reconciling};
 use super::writes::WriteRule;
+use crate::kind_pattern::KindPattern;
 use crate::object::{Kind, Object};
 use crate::refusal::Refusal;
 use crate::well_known::GROUP;
@@ -18,6 +19,8 @@ use crate::well_known::GROUP;
 /// Concurrent calls of one controller unless its manifest sets another number. controller-runtime's default is 1, with
 /// which one slow object delays all others.
 pub(super) const DEFAULT_CONCURRENCY: u32 = 8;
+/// Patterns of kinds that one controller reads: each costs a comparison when a call names a kind.
+const MAX_PATTERNS: usize = 32;
 /// More workers than any machine has.
 const MAX_CONCURRENCY: u32 = 256;
 
@@ -34,6 +37,8 @@ pub struct ControllerSpec {
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
     pub reads: Vec<Kind>,
+    /// Kinds that calls may name at run time, to read them.
+    pub patterns: Vec<KindPattern>,
     /// The other writes that the plugin declares; the same for all of its controllers.
     pub writes: Arc<[WriteRule]>,
     /// Where HTTP requests may be sent; the same for all controllers of the plugin.
@@ -122,11 +127,24 @@ pub(super) fn parse(
     }
     let selection = Predicate::parse(&format!("{place}.where"), raw.r#where)?;
     let owns = owned::parse(&place, &primary, &raw.owns)?;
-    let read = |(at, kind): (usize, &RawKind)| kind_at(&format!("{place}.reads[{at}]"), &kind.api_version, &kind.kind);
-    let reads = raw.reads.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let (reads, patterns) = read_kinds(&place, &raw.reads)?;
     let concurrency = raw.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
     let concurrency = within(&format!("{place}.concurrency"), concurrency, MAX_CONCURRENCY)?;
     let builtin = is_builtin_group(primary.group());
     let (writes, http, finalize) = (Arc::clone(writes), Arc::clone(http), raw.finalize);
-    Ok(ControllerSpec { primary, builtin, selection, owns, reads, writes, http, finalize, concurrency })
+    Ok(ControllerSpec { primary, builtin, selection, owns, reads, patterns, writes, http, finalize, concurrency })
+}
+
+/// The kinds, and the patterns: entries whose kind is `*`.
+fn read_kinds(place: &str, raw: &[RawKind]) -> Result<(Vec<Kind>, Vec<KindPattern>), Refusal> {
+    let (mut kinds, mut patterns) = (Vec::new(), Vec::new());
+    for (at, RawKind { api_version, kind }) in raw.iter().enumerate() {
+        let place = format!("{place}.reads[{at}]");
+        match &**kind {
+            "*" => patterns.push(KindPattern::parse(api_version).or_else(|why| refuse(format!("{place}: {why}")))?),
+            _ => kinds.push(kind_at(&place, api_version, kind)?),
+        }
+    }
+    at_most(&format!("{place}.reads: patterns"), patterns.len(), MAX_PATTERNS)?;
+    Ok((kinds, patterns))
 }

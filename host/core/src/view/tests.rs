@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dependencies::Inputs;
+use crate::dynamic_kind::KindStates;
 use crate::object::tests::Sample;
 use crate::object::{Name, ResourceVersion};
 use crate::query::MAX_NAMESPACES;
@@ -275,6 +276,7 @@ fn every_read_is_recorded_once_and_holds_while_its_inputs_are_unchanged() {
         config: r#"{"a":1}"#,
         rejected: &[],
         replies: &[],
+        kinds: &KindStates::default(),
     };
     assert!(reads.holds(&inputs, &Budget::unlimited()));
     assert!(!reads.holds(&Inputs { now_unix_ms: 1_001, ..inputs }, &Budget::unlimited()));
@@ -288,7 +290,14 @@ fn a_read_that_was_too_large_never_holds() {
     view.list(&Query::all(pods())).unwrap_err();
     let primary = view.primary().clone();
     let snapshot = store.snapshot();
-    let inputs =
-        Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "", rejected: &[], replies: &[] };
+    let inputs = Inputs {
+        snapshot: &snapshot,
+        primary: &primary,
+        now_unix_ms: 0,
+        config: "",
+        rejected: &[],
+        replies: &[],
+        kinds: &KindStates::default(),
+    };
     assert!(!view.into_dependencies().holds(&inputs, &Budget::unlimited()));
 }

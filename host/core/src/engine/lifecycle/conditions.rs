@@ -120,7 +120,7 @@ impl Lifecycle {
             let rule = missing_text(message, permission);
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
-        for kind in plugin.kinds() {
+        for kind in plugin.kinds().chain(plugin.dynamic_kinds.keys().cloned()) {
             if let Some(WatchError::Denied(message)) = self.watch_error(&kind) {
                 let rule = missing_text(message, &Permission { kind, verb: "list", subresource: None });
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));

@@ -51,6 +51,7 @@ impl Controller {
             spec: Arc::new(spec.clone()),
             access: Arc::new(
                 Access::new(spec.readable(), manifest.limits.read_bytes)
+                    .with_patterns(spec.patterns.clone())
                     .with_tracked(spec.tracked().cloned().collect()),
             ),
             limits: manifest.limits,

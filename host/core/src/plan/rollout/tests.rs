@@ -34,6 +34,7 @@ fn spec(update: Update) -> ControllerSpec {
         selection: Predicate::default(),
         owns: vec![OwnedKind { kind: Kind::new("v1", "Pod"), update, tracked: false, adopt: false }],
         reads: Vec::new(),
+        patterns: Vec::new(),
         writes: [].into(),
         http: [].into(),
         finalize: false,
