@@ -224,5 +224,8 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
     for kind in &controller.reads {
         writeln!(text, "  reads  {}", words::kind(kind))?;
     }
+    for pattern in &controller.patterns {
+        writeln!(text, "  reads  {pattern}, the kinds that its objects name")?;
+    }
     Ok(())
 }
