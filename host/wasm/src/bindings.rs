@@ -7,11 +7,9 @@ use mortise_core::field_selector::FieldValue;
 use mortise_core::generated::Recipe;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
-use mortise_core::{http, rejection, view};
+use mortise_core::{http, rejection};
 
-use crate::state::WaitsForKind;
-
-use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Query as GuestQuery, Rejection};
+use self::mortise::host::cluster::{FieldValue as GuestFieldValue, Query as GuestQuery, Rejection};
 use self::mortise::host::http::{FailureClass, Header, Method, Request, RequestFailure, Response, SecretHeader};
 use self::mortise::host::objects::ObjectKey;
 use self::mortise::plugin::desired;
@@ -81,22 +79,6 @@ impl From<GuestFieldValue> for FieldValue {
             GuestFieldValue::Boolean(value) => Self::Boolean(value),
         }
     }
-}
-
-/// What a guest reads of a view. A kind of which the host has no view yet ends the call instead.
-pub(crate) fn answer<T>(read: Result<T, view::AccessError>) -> wasmtime::Result<Result<T, AccessError>> {
-    let error = match read {
-        Ok(found) => return Ok(Ok(found)),
-        Err(error) => error,
-    };
-    Ok(Err(match error {
-        view::AccessError::Undeclared(message) => AccessError::Undeclared(message),
-        view::AccessError::Denied(message) => AccessError::Denied(message),
-        view::AccessError::TooLarge(limit) => AccessError::TooLarge(limit),
-        view::AccessError::Invalid(message) => AccessError::Invalid(message),
-        view::AccessError::NotServed(message) => AccessError::NotServed(message),
-        view::AccessError::Waits(kind) => return Err(WaitsForKind(kind).into()),
-    }))
 }
 
 impl From<Request> for http::Request {

@@ -2,6 +2,7 @@
 //! [`View`] or from the arguments alone; nothing here reaches beyond them.
 
 use mortise_core::object::{Kind, ObjectRef};
+use mortise_core::view;
 use wasmtime::component::{HasSelf, Linker, Resource};
 
 use crate::bindings::mortise::host::cluster::{
@@ -11,9 +12,9 @@ use crate::bindings::mortise::host::http::{Host as HttpHost, Request, RequestFai
 use crate::bindings::mortise::host::objects::{Host as ObjectsHost, ObjectKey};
 use crate::bindings::mortise::host::{clock, cluster, config, http, log, objects, schedule};
 use crate::bindings::mortise::plugin::desired;
-use crate::bindings::{Snapshot, answer, reply};
+use crate::bindings::{Snapshot, reply};
 use crate::log::LogLevel;
-use crate::state::{CallState, Inputs};
+use crate::state::{CallState, Inputs, WaitsForKind};
 
 /// Adds the contract's imports.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
@@ -43,6 +44,22 @@ fn texts(query: &Query) -> impl Iterator<Item = &str> {
         .chain(query.selector.as_deref())
         .chain(fields)
         .chain(query.fields.iter().map(String::as_str))
+}
+
+/// What a guest reads of a view. A kind of which the host has no view yet ends the call instead.
+fn answer<T>(read: Result<T, view::AccessError>) -> wasmtime::Result<Result<T, AccessError>> {
+    let error = match read {
+        Ok(found) => return Ok(Ok(found)),
+        Err(error) => error,
+    };
+    Ok(Err(match error {
+        view::AccessError::Undeclared(message) => AccessError::Undeclared(message),
+        view::AccessError::Denied(message) => AccessError::Denied(message),
+        view::AccessError::TooLarge(limit) => AccessError::TooLarge(limit),
+        view::AccessError::Invalid(message) => AccessError::Invalid(message),
+        view::AccessError::NotServed(message) => AccessError::NotServed(message),
+        view::AccessError::Waits(kind) => return Err(WaitsForKind(kind).into()),
+    }))
 }
 
 /// Everything in a request whose length the guest chooses.

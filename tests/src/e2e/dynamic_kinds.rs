@@ -31,7 +31,7 @@ impl World {
         })
     }
 
-    fn follow(&self, name: &str, api_version: &str, kind: &str) {
+    fn add_follow(&self, name: &str, api_version: &str, kind: &str) {
         self.apply(&json!({
             "apiVersion": "test.mortise.dev/v1", "kind": "Follow",
             "metadata": {"name": name, "namespace": self.namespace},
@@ -65,14 +65,14 @@ fn an_object_follows_a_kind_that_it_names_also_one_whose_crd_comes_later() {
     world.start_host();
     world.offer("follower", &built("test-guests/follower.wasm"));
     world.wait_ready("follower");
-    world.follow("web", "apps/v1", "Deployment");
+    world.add_follow("web", "apps/v1", "Deployment");
     world.wait_follow("web", "Ready", "False", "NotFound");
     world.apply(&world.target("apps/v1", "Deployment", "web", 1));
     world.wait_replicas("web", "1");
     world.kubectl_here(&["scale", "deployment", "web", "--replicas=2"]);
     world.wait_replicas("web", "2");
 
-    world.follow("level", "acme.follow.mortise.dev/v1", "Gauge");
+    world.add_follow("level", "acme.follow.mortise.dev/v1", "Gauge");
     let message = world.wait_follow("level", "Ready", "False", "NotServed");
     assert!(message.contains("does not serve acme.follow.mortise.dev/v1/Gauge"), "{message}");
     world.wait_condition("follower", "Ready", "True", "Serving");
@@ -81,7 +81,7 @@ fn an_object_follows_a_kind_that_it_names_also_one_whose_crd_comes_later() {
     world.apply(&world.target("acme.follow.mortise.dev/v1", "Gauge", "level", 7));
     world.wait_replicas("level", "7");
 
-    world.follow("hidden", "v1", "Secret");
+    world.add_follow("hidden", "v1", "Secret");
     let message = world.wait_follow("hidden", "Stalled", "True", "Terminal");
     assert!(message.contains("v1/Secret") && message.contains("apps/v1/*, *.follow.mortise.dev/*"), "{message}");
 
@@ -109,7 +109,7 @@ fn r5_an_object_that_names_a_kind_that_may_not_be_read_says_which_right_is_missi
     world.apply(&gauges());
     world.offer("follower", &built("test-guests/follower.wasm"));
     world.wait_ready("follower");
-    world.follow("level", "acme.follow.mortise.dev/v1", "Gauge");
+    world.add_follow("level", "acme.follow.mortise.dev/v1", "Gauge");
     world.apply(&world.target("acme.follow.mortise.dev/v1", "Gauge", "level", 7));
     let message = world.wait_follow("level", "Stalled", "True", "Forbidden");
     assert!(message.contains(r#""resources":["gauges"],"verbs":["get","list","watch"]"#), "{message}");
@@ -117,7 +117,7 @@ fn r5_an_object_that_names_a_kind_that_may_not_be_read_says_which_right_is_missi
     world.wait_condition("follower", "Ready", "True", "Serving");
 
     // What `mortise rbac` prints is enough for the pattern that names a group.
-    world.follow("web", "apps/v1", "Deployment");
+    world.add_follow("web", "apps/v1", "Deployment");
     world.apply(&world.target("apps/v1", "Deployment", "web", 1));
     world.wait_replicas("web", "1");
 

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_served_is_told_and_one_outside_of_the_patterns_is_an_error() {
+    fn a_kind_that_is_not_served_is_an_answer_and_one_outside_of_the_patterns_an_error() {
         let mut cluster = Cluster::of(&PLUGIN);
         cluster.set_not_served("a.follow.mortise.dev/v1", "Gauge");
         assert_eq!(reason(&cluster, &follow("a.follow.mortise.dev/v1", "Gauge")), "NotServed");

@@ -163,7 +163,7 @@ fn r5_a_kind_that_may_not_be_read_stalls_the_keys_that_name_it_alone_until_it_ma
 }
 
 #[test]
-fn a_kind_that_cannot_be_listed_for_now_is_told_and_tried_on() {
+fn a_kind_that_cannot_be_listed_for_now_is_reported_and_tried_on() {
     let mut host = serving();
     host.name_kinds("a", &["Widget"]);
     host.fail_watch("Widget", WatchError::Unavailable("405: the server does not allow this method".to_owned()));
