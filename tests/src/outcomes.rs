@@ -134,6 +134,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
             vec![owned("Pod"), owned("ConfigMap"), anywhere]
         },
         reads: vec![Kind::new("apps/v1", "Deployment").into()],
+        patterns: Vec::new(),
         writes: rules().into(),
         http: http_rules(),
         finalize: true,

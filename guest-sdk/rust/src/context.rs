@@ -178,7 +178,7 @@ impl Context {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<T>, ReadError> {
-        self.get_fields(&ObjectKey::of::<T>(namespace, name), T::FIELDS)
+        self.get_key_fields(&ObjectKey::of::<T>(namespace, name), T::FIELDS)
     }
 
     /// One object of any kind, as a whole; None when there is no such object.
@@ -186,10 +186,53 @@ impl Context {
     /// # Errors
     /// As [`Context::get`].
     pub fn get_key<'cx, T: FromJson<'cx>>(&'cx self, key: &ObjectKey) -> Result<Option<T>, ReadError> {
-        self.get_fields(key, &[])
+        self.get_key_fields(key, &[])
     }
 
-    fn get_fields<'cx, T: FromJson<'cx>>(&'cx self, key: &ObjectKey, fields: &[&str]) -> Result<Option<T>, ReadError> {
+    /// These fields of one object of any kind, also of one that another object names at run time; None when there is no such
+    /// object.
+    ///
+    /// ```
+    /// use mortise_sdk::prelude::*;
+    /// use mortise_sdk::{ReadError, testing::Cluster};
+    ///
+    /// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    /// #[resource(group = "example.com", version = "v1", kind = "Watchdog")]
+    /// struct WatchdogSpec { api_version: String, kind: String, name: String }
+    ///
+    /// #[reconciler(reads("apps/v1/*", "*.example.com/*"))]
+    /// fn reconcile(dog: &Watchdog, cx: &Context) -> Result<Outcome, Failure> {
+    ///     let WatchdogSpec { api_version, kind, name } = &dog.spec;
+    ///     let key = ObjectKey::new(api_version, kind, Some("default"), name);
+    ///     match cx.get_key_fields::<Object>(&key, &["status.readyReplicas"]) {
+    ///         Ok(Some(target)) => {
+    ///             let is_up = target.at("status.readyReplicas").is_some_and(|ready| *ready != json!(0));
+    ///             Ok(Outcome::new().ready(is_up, "Watched", "see its status"))
+    ///         }
+    ///         Ok(None) => Ok(Outcome::new().ready(false, "NotFound", format!("there is no {kind} {name}"))),
+    ///         // Its CRD may come later, and causes another call then.
+    ///         Err(ReadError::NotServed(why)) => Ok(Outcome::new().ready(false, "NotServed", why)),
+    ///         Err(error) => Err(error)?,
+    ///     }
+    /// }
+    ///
+    /// let spec = WatchdogSpec { api_version: "apps/v1".into(), kind: "StatefulSet".into(), name: "db".into() };
+    /// let mut cluster = Cluster::of(&PLUGIN);
+    /// cluster.add(&json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "status": {"readyReplicas": 1},
+    ///                     "metadata": {"name": "db", "namespace": "default"}}));
+    /// assert!(cluster.reconcile(&Watchdog::new("a", spec.clone())).unwrap().is_ready());
+    /// let other = WatchdogSpec { api_version: "a.example.com/v1".into(), kind: "Db".into(), ..spec };
+    /// cluster.set_not_served("a.example.com/v1", "Db");
+    /// assert!(!cluster.reconcile(&Watchdog::new("b", other)).unwrap().is_ready());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Context::get`]; [`ReadError::NotServed`] when a pattern has the kind and the API server does not serve it.
+    pub fn get_key_fields<'cx, T: FromJson<'cx>>(
+        &'cx self,
+        key: &ObjectKey,
+        fields: &[&str],
+    ) -> Result<Option<T>, ReadError> {
         match self.view.get(key, fields)? {
             Some(text) => {
                 let object = scan::read(self.texts.keep(text)).map_err(|reason| shape(&key.kind, reason))?;

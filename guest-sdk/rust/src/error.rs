@@ -82,14 +82,18 @@ impl fmt::Display for Failure {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The plugin's manifest does not declare this kind, or not in this namespace: add it to `owns(...)` or `reads(...)`.
+    /// The plugin's manifest does not declare this kind, or not in this namespace, and none of its patterns has it: add it
+    /// to `owns(...)` or `reads(...)`.
     Undeclared(String),
     /// The host has no complete view of this kind: it may not read it, or has not listed it yet.
     Denied(String),
     /// The result has more than this many bytes (16 MiB): narrow the query, or read fewer fields.
     TooLarge(u64),
-    /// A malformed selector or field path.
+    /// A malformed selector, field path or kind.
     Invalid(String),
+    /// The API server does not serve this kind, which a pattern in `reads(...)` has. When it begins to, the plugin is
+    /// called again.
+    NotServed(String),
     /// An object does not fit the type that it is read into.
     Shape {
         /// The kind that was read.
@@ -108,6 +112,7 @@ impl fmt::Display for ReadError {
                 write!(f, "the result is larger than {limit} bytes: narrow the query or read fewer fields")
             }
             Self::Invalid(why) => write!(f, "the read is malformed: {why}"),
+            Self::NotServed(why) => f.write_str(why),
             Self::Shape { kind, reason } => write!(f, "a {kind} does not fit the type it is read into: {reason}"),
         }
     }
@@ -169,6 +174,7 @@ impl From<AccessError> for ReadError {
             AccessError::Denied(why) => Self::Denied(why),
             AccessError::TooLarge(limit) => Self::TooLarge(limit),
             AccessError::Invalid(why) => Self::Invalid(why),
+            AccessError::NotServed(why) => Self::NotServed(why),
         }
     }
 }

@@ -67,6 +67,9 @@
 //! narrow query is cheaper, and also causes fewer calls: only objects that match it, or did, wake the reconciled
 //! object.
 //!
+//! A kind that the object names, as a `targetRef` does, is read by text with [`Context::get_key_fields`] or
+//! [`Query::of_kind`], when a pattern such as `reads("apps/v1/*")` has it.
+//!
 //! ```
 //! use mortise_sdk::prelude::*;
 //! use mortise_sdk::testing::Cluster;

@@ -37,7 +37,7 @@ pub struct Controller {
     pub selection: Predicate,
     /// Kinds of children.
     pub owns: &'static [Owned],
-    /// Kinds that are only read.
+    /// Kinds that are only read. One whose kind is `*` is a pattern.
     pub reads: &'static [Read],
     /// What may be written besides children and status, by every controller of the plugin.
     pub writes: &'static [Write],

@@ -296,3 +296,41 @@ fn a_status_field_that_the_schema_lacks_fails_the_test() {
     let error = cluster.reconcile(&Farm::new("large", FarmSpec {})).unwrap_err();
     assert!(error.message().starts_with("status.fields.north.crops[0].acres: the schema"), "{error}");
 }
+
+#[test]
+fn a_kind_of_a_pattern_can_be_read_unless_it_is_not_served_and_others_are_refused_by_name() {
+    #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+    #[resource(group = "example.com", version = "v1", kind = "Follow")]
+    struct FollowSpec {
+        kind: String,
+    }
+
+    #[reconciler(reads("apps/v1/*", "v1/*", "*.example.com/*"))]
+    fn reconcile(follow: &Follow, cx: &Context) -> Result<Outcome, Failure> {
+        let (api_version, kind) = follow.spec.kind.rsplit_once('/').unwrap();
+        let target =
+            cx.get_key_fields::<Object>(&ObjectKey::new(api_version, kind, None, "web"), &["spec.replicas"])?;
+        Ok(Outcome::new().ready(
+            target.is_some(),
+            "Followed",
+            target.map_or_else(String::new, |it| it.value().to_string()),
+        ))
+    }
+
+    let reads = Json::raw(PLUGIN.manifest()).value().unwrap()["controllers"][0]["reads"].clone();
+    let pattern = |api_version: &str| json!({"apiVersion": api_version, "kind": "*"});
+    assert_eq!(reads, json!([pattern("apps/v1"), pattern("v1"), pattern("*.example.com/*")]));
+    let follow = |kind: &str| Follow::new("a", FollowSpec { kind: kind.into() });
+    let mut cluster = Cluster::of(&PLUGIN);
+    cluster.add(&json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                        "spec": {"replicas": 2, "paused": true}}));
+    let outcome = cluster.reconcile(&follow("apps/v1/Deployment")).unwrap();
+    assert_eq!(outcome.condition_of("Ready").unwrap().message, r#"{"spec":{"replicas":2}}"#);
+    assert!(!cluster.reconcile(&follow("a.example.com/v1/Gauge")).unwrap().is_ready(), "there is no such object");
+    cluster.set_not_served("a.example.com/v1", "Gauge");
+    let refused = |kind: &str| cluster.reconcile(&follow(kind)).unwrap_err().message().to_owned();
+    assert!(refused("a.example.com/v1/Gauge").contains("does not serve a.example.com/v1/Gauge"));
+    for kind in ["v1/Secret", "example.com/v1/Gauge", "batch/v1/Job"] {
+        assert!(refused(kind).starts_with(&format!("{kind} is not declared, and no pattern has it")), "{kind}");
+    }
+}

@@ -229,5 +229,8 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
         let scope = if read.scope.is_everything() { String::new() } else { format!(", {}", read.scope) };
         writeln!(text, "  reads  {}{scope}", words::kind(&read.kind))?;
     }
+    for pattern in &controller.patterns {
+        writeln!(text, "  reads  {pattern}, the kinds that its objects name")?;
+    }
     Ok(())
 }

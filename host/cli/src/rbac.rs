@@ -12,6 +12,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::core::{ApiResource, GroupVersionKind};
+use mortise_core::kind_pattern::Groups;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::Kind;
 use mortise_core::permission::{Permission, needed};
@@ -65,7 +66,7 @@ pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     };
     let name = crate::kubernetes::plugin_name(args.name.as_deref(), file)?;
     let component = crate::component::load(file, args.cache_dir.clone())?;
-    let mut text = documents(&[plugin(&name, &component.manifest)])?;
+    let mut text = [unnamed_groups(&component.manifest), documents(&[plugin(&name, &component.manifest)])?].concat();
     for (role, binding) in in_namespaces(&name, &component.manifest, args.namespace.as_str()) {
         text = [text, documents(&[role])?, documents(&[binding])?].concat();
     }
@@ -116,9 +117,68 @@ fn rules(manifest: &Manifest, namespace: Option<&Arc<str>>) -> Vec<PolicyRule> {
             rule(&group, &resources, &verbs.into_iter().collect::<Vec<_>>())
         })
         .collect();
-    rules.extend(sent_secrets(manifest).filter(|_| namespace.is_none()));
+    if namespace.is_none() {
+        rules.extend(of_patterns(manifest).into_iter().chain(sent_secrets(manifest)));
+    }
     rules.sort_by_key(|rule| (rule.api_groups.clone(), rule.resources.clone(), rule.resource_names.clone()));
     rules
+}
+
+/// The resources of the core group that a pattern has: all that can be listed but Secrets. No resource is added to the core
+/// group any more, so this is all of it; a wildcard would grant Secrets too.
+const CORE_RESOURCES: [&str; 15] = [
+    "componentstatuses",
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "replicationcontrollers",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+];
+
+/// The verbs of an informer alone: for all resources of a group, `get` has subresources too, such as a Pod's `exec`.
+const LIST: [&str; 2] = ["list", "watch"];
+
+/// The kinds of patterns. Rules name groups, not versions of them.
+fn of_patterns(manifest: &Manifest) -> impl Iterator<Item = PolicyRule> {
+    let patterns = manifest.controllers.iter().flat_map(|controller| &controller.patterns);
+    let groups: BTreeSet<&str> = patterns
+        .filter_map(|pattern| match &pattern.groups {
+            Groups::One(group) => Some(&**group),
+            Groups::Below(_) => None,
+        })
+        .collect();
+    groups.into_iter().map(|group| match group {
+        "" => rule(group, &CORE_RESOURCES, &LIST),
+        group => rule(group, &["*"], &LIST),
+    })
+}
+
+/// Comments for the patterns that no rule can say.
+fn unnamed_groups(manifest: &Manifest) -> String {
+    let patterns = manifest.controllers.iter().flat_map(|controller| &controller.patterns);
+    let domains: BTreeSet<&str> = patterns
+        .filter_map(|pattern| match &pattern.groups {
+            Groups::One(_) => None,
+            Groups::Below(domain) => Some(&**domain),
+        })
+        .collect();
+    let comment = |domain: &str| {
+        format!(
+            "# The plugin reads kinds of the groups *.{domain} that its objects name. RBAC cannot name groups by a suffix, so \
+             add\n# a rule for each group that it may read. Objects that name others are stalled with reason Forbidden.\n\
+             # - {{apiGroups: [\"GROUP.{domain}\"], resources: [\"*\"], verbs: [\"list\", \"watch\"]}}\n"
+        )
+    };
+    domains.into_iter().map(comment).collect()
 }
 
 /// The host reads the Secrets whose values HTTP requests carry, in any namespace, and no others.

@@ -7,7 +7,7 @@ use crate::contract::{CallResult, Failure, GuestFault};
 use crate::dependencies::Dependencies;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
-use crate::object::Object;
+use crate::object::{Kind, Object};
 use crate::plan::{self, Prepared};
 use crate::view::View;
 use crate::write::Cause;
@@ -38,6 +38,8 @@ pub enum Conclusion {
     Fault(GuestFault),
     /// The host could not run the call; the guest is not at fault.
     HostFault(String),
+    /// The call ended at a dynamic kind of which the host has no view.
+    Waits(Kind),
 }
 
 /// Checks the outcome of a call.
@@ -57,6 +59,7 @@ impl Check {
             CallResult::Failed(failure) => return Conclusion::Failed(failure),
             CallResult::Fault(fault) => return Conclusion::Fault(fault),
             CallResult::HostFault(message) => return Conclusion::HostFault(message),
+            CallResult::Waits(kind) => return Conclusion::Waits(kind),
         };
         let before = self.before.as_ref();
         match plan::prepare(&self.spec, object, &outcome, before.map(Arc::as_ref)) {

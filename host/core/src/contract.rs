@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::generated::Recipe;
 use crate::http::Request;
-use crate::object::ObjectRef;
+use crate::object::{Kind, ObjectRef};
 
 /// The outcome of one reconcile.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -281,4 +281,7 @@ pub enum CallResult {
     Fault(GuestFault),
     /// The host could not run the call; the guest is not at fault. One sentence for a person.
     HostFault(String),
+    /// The host ended the call at a read of a dynamic kind of which it has no view, so that no guest decides by half of
+    /// one. It is neither a result nor a fault of the guest.
+    Waits(Kind),
 }

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use crate::budget::Budget;
+use crate::dynamic_kind::{KindState, KindStates};
 use crate::http::Replied;
 use crate::object::{Kind, Object};
 use crate::rejection::Rejection;
@@ -50,6 +51,8 @@ pub struct Inputs<'a> {
     pub rejected: &'a [Rejection],
     /// The replies to the object's HTTP requests.
     pub replies: &'a [Replied],
+    /// The plugin's dynamic kinds.
+    pub kinds: &'a KindStates,
 }
 
 impl Inputs<'_> {
@@ -60,10 +63,15 @@ impl Inputs<'_> {
             Dependency::Config => Some(dependency::hash_of(self.config)),
             Dependency::Rejected => Some(dependency::hash_of(self.rejected)),
             Dependency::Replies => Some(dependency::hash_of(self.replies)),
+            Dependency::Kind(kind) => Some(hash_of_kind(kind, self.kinds)),
             Dependency::Get { .. } | Dependency::Owned { .. } => None,
             Dependency::List(_) | Dependency::Keys(_) | Dependency::Count(_) => None,
         }
     }
+}
+
+fn hash_of_kind(kind: &Kind, kinds: &KindStates) -> u64 {
+    kinds.get(kind).map_or_else(|| KindState::default().hash(), KindState::hash)
 }
 
 /// Every dependency of one call, each once.
@@ -99,6 +107,22 @@ impl Dependencies {
     /// The kinds of which any change counts.
     pub fn whole_kinds(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.iter().filter(|_| self.whole).map(|(kind, _)| kind)
+    }
+
+    /// The dynamic kinds that the call has named.
+    pub fn dynamic_kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.iter().filter_map(|(dependency, _)| match dependency {
+            Dependency::Kind(kind) => Some(kind),
+            _ => None,
+        })
+    }
+
+    /// Whether the state of a dynamic kind has changed since the call.
+    pub(crate) fn names_outdated(&self, kinds: &KindStates) -> bool {
+        self.iter().any(|(dependency, hash)| match dependency {
+            Dependency::Kind(kind) => hash_of_kind(kind, kinds) != hash,
+            _ => false,
+        })
     }
 
     /// Whether the call has read what was rejected.

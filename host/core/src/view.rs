@@ -12,7 +12,9 @@ use crate::budget::Budget;
 use crate::dependencies::dependency::{self, ResultHash, UNFINISHED};
 use crate::dependencies::recorder::Recorder;
 use crate::dependencies::{Dependencies, Dependency};
+use crate::dynamic_kind::{KindState, KindStates};
 use crate::http::{Replied, Reply, Request};
+use crate::kind_pattern::{KindPattern, is_kind};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::projection::Projection;
@@ -29,6 +31,8 @@ mod tests;
 pub struct Access {
     /// The kinds its manifest declares: primary, owned and read.
     pub readable: Vec<Kind>,
+    /// Patterns of the kinds that a call may name at run time.
+    patterns: Vec<KindPattern>,
     /// Those whose children are tracked.
     tracked: Vec<Kind>,
     /// The scopes of those of which only a part is declared.
@@ -42,8 +46,14 @@ pub struct Access {
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        let (tracked, narrowed, compiled) = Default::default();
-        Self { readable, tracked, narrowed, read_bytes, compiled }
+        let (patterns, tracked, narrowed, compiled) = Default::default();
+        Self { readable, patterns, tracked, narrowed, read_bytes, compiled }
+    }
+
+    /// Access to the kinds of these patterns, which calls name at run time.
+    #[must_use]
+    pub fn with_patterns(self, patterns: Vec<KindPattern>) -> Self {
+        Self { patterns, ..self }
     }
 
     /// Access with children of these kinds in any namespace.
@@ -80,8 +90,15 @@ pub enum AccessError {
     /// The result has more bytes than this.
     #[error("the result is larger than {0} bytes: narrow the query or ask for fewer fields")]
     TooLarge(u64),
-    /// A malformed selector or field path.
+    /// A malformed selector, field path or kind.
     Invalid(String),
+    /// The API server does not serve this dynamic kind.
+    NotServed(String),
+    /// The host has no view of this dynamic kind. It ends the call, and no guest sees this: see [`CallResult::Waits`].
+    ///
+    /// [`CallResult::Waits`]: crate::contract::CallResult::Waits
+    #[error("the call waits for the host to list {0}")]
+    Waits(Kind),
 }
 
 /// What one guest call can read.
@@ -94,6 +111,7 @@ pub struct View {
     config: Arc<str>,
     rejected: Arc<[Rejection]>,
     replies: Arc<[Replied]>,
+    kinds: KindStates,
     reads: Recorder,
 }
 
@@ -107,8 +125,8 @@ impl View {
         config: Arc<str>,
     ) -> Self {
         let reads = Recorder::new(&primary);
-        let (rejected, replies) = Default::default();
-        Self { snapshot, primary, access, now_unix_ms, config, rejected, replies, reads }
+        let (rejected, replies, kinds) = Default::default();
+        Self { snapshot, primary, access, now_unix_ms, config, rejected, replies, kinds, reads }
     }
 
     /// The view of an object of whose outcomes this was rejected.
@@ -121,6 +139,12 @@ impl View {
     #[must_use]
     pub fn with_replies(self, replies: Arc<[Replied]>) -> Self {
         Self { replies, ..self }
+    }
+
+    /// The view of a plugin whose dynamic kinds have these states.
+    #[must_use]
+    pub fn with_kinds(self, kinds: KindStates) -> Self {
+        Self { kinds, ..self }
     }
 
     /// The reconciled object as passed to the call.
@@ -261,20 +285,18 @@ impl View {
     }
 
     /// A query, narrowed to what the manifest declares, and its kind.
-    fn query(&self, query: &Query) -> Result<(Kind, Arc<CompiledQuery>), AccessError> {
+    fn query(&mut self, query: &Query) -> Result<(Kind, Arc<CompiledQuery>), AccessError> {
         let kind = self.readable(&query.kind, &query.namespaces)?;
         let scope = self.access.scope(&kind).map(|scope| &**scope);
         let compiled = self.access.compiled.query(query, scope);
         Ok((kind, compiled.map_err(|error| AccessError::Invalid(error.to_string()))?))
     }
 
-    /// The declared kind that equals this one, if these namespaces of it are declared; it shares its strings with all
-    /// other calls.
-    fn readable<N: AsRef<str>>(&self, kind: &Kind, namespaces: &[N]) -> Result<Kind, AccessError> {
+    /// The declared or dynamic kind that equals this one, if these namespaces of it are declared; it shares its strings with
+    /// all other calls.
+    fn readable<N: AsRef<str>>(&mut self, kind: &Kind, namespaces: &[N]) -> Result<Kind, AccessError> {
         let Some(declared) = self.access.readable.iter().find(|declared| *declared == kind) else {
-            return Err(AccessError::Undeclared(format!(
-                "the plugin's manifest does not declare {kind}: add it to what the controller owns or reads"
-            )));
+            return self.dynamic(kind);
         };
         let scope = self.access.scope(declared);
         let is_listed = match scope {
@@ -296,6 +318,39 @@ impl View {
         }
         Ok(declared.clone())
     }
+
+    /// A kind of a pattern, if the host has listed it. Its state is an input of the call.
+    fn dynamic(&mut self, kind: &Kind) -> Result<Kind, AccessError> {
+        let patterns = &self.access.patterns;
+        if !patterns.iter().any(|pattern| pattern.matches(kind)) {
+            return Err(undeclared(kind, patterns));
+        }
+        if !is_kind(kind) {
+            let why = format!("{:?} with {:?} cannot name a kind", kind.api_version, kind.kind);
+            return Err(AccessError::Invalid(why));
+        }
+        let (kind, state) = match self.kinds.get_key_value(kind) {
+            Some((known, state)) => (known.clone(), state.clone()),
+            None => (kind.clone(), KindState::default()),
+        };
+        self.reads.record(Dependency::Kind(kind.clone()), state.hash(), &self.snapshot, 1);
+        match state {
+            KindState::Current if self.snapshot.has_listed(&kind, &Scope::default()) => Ok(kind),
+            KindState::NotServed(message) => Err(AccessError::NotServed(message)),
+            _ => Err(AccessError::Waits(kind)),
+        }
+    }
+}
+
+fn undeclared(kind: &Kind, patterns: &[KindPattern]) -> AccessError {
+    let shown: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    let no_pattern = match shown.as_slice() {
+        [] => String::new(),
+        shown => format!(", and it is none of {}, which have no Secrets", shown.join(", ")),
+    };
+    AccessError::Undeclared(format!(
+        "the plugin's manifest does not declare {kind}{no_pattern}: add it to what the controller owns or reads"
+    ))
 }
 
 /// One JSON array with the kept fields of each object, and its hash.

@@ -175,6 +175,7 @@ impl Metrics {
             Conclusion::Wants(_) => "done",
             Conclusion::Failed(_) => "failed",
             Conclusion::Fault(_) => "fault",
+            Conclusion::Waits(_) => "waits",
             Conclusion::HostFault(_) => {
                 self.host_fault(controller);
                 "host_fault"

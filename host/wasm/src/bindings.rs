@@ -7,9 +7,9 @@ use mortise_core::field_selector::FieldValue;
 use mortise_core::generated::Recipe;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::query::Query;
-use mortise_core::{http, rejection, view};
+use mortise_core::{http, rejection};
 
-use self::mortise::host::cluster::{AccessError, FieldValue as GuestFieldValue, Query as GuestQuery, Rejection};
+use self::mortise::host::cluster::{FieldValue as GuestFieldValue, Query as GuestQuery, Rejection};
 use self::mortise::host::http::{FailureClass, Header, Method, Request, RequestFailure, Response, SecretHeader};
 use self::mortise::host::objects::ObjectKey;
 use self::mortise::plugin::desired;
@@ -77,17 +77,6 @@ impl From<GuestFieldValue> for FieldValue {
             GuestFieldValue::Text(text) => Self::Text(text.into()),
             GuestFieldValue::Integer(number) => Self::Integer(number),
             GuestFieldValue::Boolean(value) => Self::Boolean(value),
-        }
-    }
-}
-
-impl From<view::AccessError> for AccessError {
-    fn from(error: view::AccessError) -> Self {
-        match error {
-            view::AccessError::Undeclared(message) => Self::Undeclared(message),
-            view::AccessError::Denied(message) => Self::Denied(message),
-            view::AccessError::TooLarge(limit) => Self::TooLarge(limit),
-            view::AccessError::Invalid(message) => Self::Invalid(message),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! [`View`] or from the arguments alone; nothing here reaches beyond them.
 
 use mortise_core::object::{Kind, ObjectRef};
+use mortise_core::view;
 use wasmtime::component::{HasSelf, Linker, Resource};
 
 use crate::bindings::mortise::host::cluster::{
@@ -13,7 +14,7 @@ use crate::bindings::mortise::host::{clock, cluster, config, http, log, objects,
 use crate::bindings::mortise::plugin::desired;
 use crate::bindings::{Snapshot, reply};
 use crate::log::LogLevel;
-use crate::state::{CallState, Inputs};
+use crate::state::{CallState, Inputs, WaitsForKind};
 
 /// Adds the contract's imports.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
@@ -45,6 +46,22 @@ fn texts(query: &Query) -> impl Iterator<Item = &str> {
         .chain(query.fields.iter().map(String::as_str))
 }
 
+/// What a guest reads of a view. A kind of which the host has no view yet ends the call instead.
+fn answer<T>(read: Result<T, view::AccessError>) -> wasmtime::Result<Result<T, AccessError>> {
+    let error = match read {
+        Ok(found) => return Ok(Ok(found)),
+        Err(error) => error,
+    };
+    Ok(Err(match error {
+        view::AccessError::Undeclared(message) => AccessError::Undeclared(message),
+        view::AccessError::Denied(message) => AccessError::Denied(message),
+        view::AccessError::TooLarge(limit) => AccessError::TooLarge(limit),
+        view::AccessError::Invalid(message) => AccessError::Invalid(message),
+        view::AccessError::NotServed(message) => AccessError::NotServed(message),
+        view::AccessError::Waits(kind) => return Err(WaitsForKind(kind).into()),
+    }))
+}
+
 /// Everything in a request whose length the guest chooses.
 fn parts(request: &Request) -> impl Iterator<Item = &[u8]> {
     let headers = request.headers.iter().flat_map(|header| [&header.name, &header.value]);
@@ -69,7 +86,7 @@ impl HostSnapshot for CallState {
         let texts = [&*key.api_version, &*key.kind, &*key.name].into_iter().chain(key.namespace.as_deref());
         let view = self.query(&handle, texts.chain(fields.iter().map(String::as_str)))?;
         let found = view.get(&ObjectRef::from(key), &fields);
-        Ok(found.map(|object| object.map(|text| text.to_string())).map_err(AccessError::from))
+        answer(found.map(|object| object.map(|text| text.to_string())))
     }
 
     fn owned(
@@ -81,12 +98,12 @@ impl HostSnapshot for CallState {
     ) -> wasmtime::Result<Result<String, AccessError>> {
         let texts = [&*api_version, &*kind].into_iter().chain(fields.iter().map(String::as_str));
         let view = self.query(&handle, texts)?;
-        Ok(view.owned(&Kind::new(&api_version, &kind), &fields).map_err(AccessError::from))
+        answer(view.owned(&Kind::new(&api_version, &kind), &fields))
     }
 
     fn list(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<String, AccessError>> {
         let view = self.query(&handle, texts(&query))?;
-        Ok(view.list(&query.into()).map_err(AccessError::from))
+        answer(view.list(&query.into()))
     }
 
     fn keys(
@@ -95,12 +112,12 @@ impl HostSnapshot for CallState {
         query: Query,
     ) -> wasmtime::Result<Result<Vec<ObjectKey>, AccessError>> {
         let found = self.query(&handle, texts(&query))?.keys(&query.into());
-        Ok(found.map(|keys| keys.into_iter().map(ObjectKey::from).collect()).map_err(AccessError::from))
+        answer(found.map(|keys| keys.into_iter().map(ObjectKey::from).collect()))
     }
 
     fn count(&mut self, handle: Resource<Snapshot>, query: Query) -> wasmtime::Result<Result<u32, AccessError>> {
         let view = self.query(&handle, texts(&query))?;
-        Ok(view.count(&query.into()).map_err(AccessError::from))
+        answer(view.count(&query.into()))
     }
 
     fn rejected(&mut self, handle: Resource<Snapshot>) -> wasmtime::Result<Vec<Rejection>> {

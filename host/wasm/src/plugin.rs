@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::engine::ticker::Ticker;
 use crate::fault;
 use crate::log::{LogLevel, LogLine};
-use crate::state::{CallState, Inputs};
+use crate::state::{CallState, Inputs, WaitsForKind};
 
 use self::linked::{Artifact, LinkError, Linked};
 use self::request::WebhookRequest;
@@ -169,7 +169,8 @@ impl Plugin {
     pub fn call(&self, object: &str, view: View, limits: &CallLimits) -> CallCompletion {
         let inputs = Inputs::View(view);
         self.run(inputs, limits, CallResult::Fault, CallResult::HostFault, |linked, store| {
-            linked.reconcile.call(linked.pre.instance_pre(), store, object)
+            let called = linked.reconcile.call(linked.pre.instance_pre(), store, object);
+            called.or_else(|error| error.downcast().map(|WaitsForKind(kind)| CallResult::Waits(kind)))
         })
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use mortise_core::limits::CallLimits;
+use mortise_core::object::Kind;
 use mortise_core::view::View;
 use wasmtime::component::{Resource, ResourceTable};
 
@@ -35,6 +36,11 @@ pub(crate) struct TooManyHostCalls {
 pub(crate) struct QueriesTooLarge {
     limit: u64,
 }
+
+/// Ends the call.
+#[derive(Debug, thiserror::Error)]
+#[error("the call waits for the host to list {0}")]
+pub(crate) struct WaitsForKind(pub(crate) Kind);
 
 /// What a call depends on beside its arguments.
 pub(crate) enum Inputs {

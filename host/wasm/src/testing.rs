@@ -89,7 +89,8 @@ const TEMPLATE: &str = r#"
 (component
   (import "mortise:host/cluster@$VERSION" (instance $cluster
     (export "snapshot" (type $s (sub resource)))
-    (type $e (variant (case "undeclared" string) (case "denied" string) (case "too-large" u64) (case "invalid" string)))
+    (type $e (variant (case "undeclared" string) (case "denied" string) (case "too-large" u64) (case "invalid" string)
+      (case "not-served" string)))
     (export "access-error" (type $error (eq $e)))
     (export "[method]snapshot.owned" (func (param "self" (borrow $s)) (param "api-version" string)
       (param "kind" string) (param "fields" (list string)) (result (result string (error $error)))))))

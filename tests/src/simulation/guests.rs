@@ -34,7 +34,8 @@ pub enum Program {
     /// One ConfigMap, by server-side apply. From its second version on: in the second group and exact, after one that is
     /// created once or kept, and beside one that may be left out.
     Site,
-    /// Owns nothing; counts Pods by label and reads one ConfigMap by name.
+    /// Owns nothing; counts Pods by label and reads one ConfigMap by name. From its second version on these are dynamic
+    /// kinds.
     Census,
     /// Labels a ConfigMap that is not its child, and removes the label when finalized.
     Tenant,
@@ -173,7 +174,8 @@ impl Guest {
         let (owns, reads) = match self.program {
             Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
             Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
-            Program::Census => (json!([]), json!([read(pod()), read(config_map())])),
+            Program::Census if self.version < 2 => (json!([]), json!([read(pod()), read(config_map())])),
+            Program::Census => (json!([]), json!([{"apiVersion": "v1", "kind": "*"}])),
             Program::Lookup => (json!([]), json!([])),
             Program::Tenant => (json!([]), json!([read(config_map())])),
             Program::Spread => (json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespaces": "any"}]), json!([])),
@@ -240,6 +242,7 @@ impl Guest {
         };
         match result {
             Ok(outcome) => CallResult::Done(outcome),
+            Err(AccessError::Waits(kind)) => CallResult::Waits(kind),
             Err(error) => CallResult::Failed(Failure::Retry(error.to_string())),
         }
     }

@@ -208,6 +208,21 @@ impl Oracle {
         Ok(())
     }
 
+    /// A call that did not end at one of these kinds has read them.
+    pub fn on_dynamic_kinds<'a>(
+        &mut self,
+        kinds: impl Iterator<Item = &'a Kind>,
+        view: &Snapshot,
+        cluster: &Cluster,
+    ) -> Result<(), Violation> {
+        for kind in kinds.filter(|kind| cluster.serves(kind)) {
+            let listed = self.listed.contains(kind);
+            self.check("R4 no call reads a kind before it is listed", listed, || format!("{kind} was not listed"))?;
+            self.check_not_older(std::slice::from_ref(kind), view, cluster)?;
+        }
+        Ok(())
+    }
+
     fn check_own_writes(
         &mut self,
         primary: &Primary,

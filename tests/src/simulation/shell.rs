@@ -186,6 +186,12 @@ impl World {
             self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
         }
         let (mut result, reads) = guest.call(&call.object, call.view, &call.limits);
+        if matches!(result, CallResult::Waits(_)) {
+            self.waits += 1;
+        } else if !self.oracle.is_asleep {
+            let view = self.engine.store().snapshot();
+            self.oracle.on_dynamic_kinds(reads.dynamic_kinds(), &view, &self.cluster)?;
+        }
         if self.faults.hit(&mut self.random, Fault::Trap) {
             let (message, detail) = ("wasm trap: unreachable".to_owned(), String::new());
             result = CallResult::Fault(GuestFault::Trap { message, detail });

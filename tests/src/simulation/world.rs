@@ -77,6 +77,8 @@ pub struct World {
     /// The plugins' writes, without Events.
     pub requests: Vec<String>,
     pub calls: u64,
+    /// Those of the calls that ended at a dynamic kind.
+    pub waits: u64,
     pub steps: u64,
     /// The API server's refusals without a fault.
     pub refused: Vec<String>,
@@ -112,6 +114,7 @@ impl World {
             offers: BTreeMap::new(),
             requests: Vec::new(),
             calls: 0,
+            waits: 0,
             steps: 0,
             refused: Vec::new(),
             responses: VecDeque::new(),

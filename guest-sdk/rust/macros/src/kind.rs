@@ -27,12 +27,46 @@ impl KindName {
         let (api_version, kind) = value.rsplit_once('/').ok_or_else(wrong)?;
         let is_kind = kind.starts_with(|letter: char| letter.is_ascii_uppercase());
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        let is_version =
-            version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
-        if !is_kind || !is_version || api_version.matches('/').count() > 1 || api_version.starts_with('/') {
+        if !is_kind || !is_version(version) || api_version.matches('/').count() > 1 || api_version.starts_with('/') {
             return Err(wrong());
         }
         Ok(Self::Text { api_version: api_version.to_owned(), kind: kind.to_owned() })
+    }
+
+    /// A kind, or a pattern of kinds: "apps/v1/*".
+    pub(crate) fn parse_read(input: ParseStream<'_>) -> Result<Self> {
+        if input.fork().parse::<LitStr>().is_ok_and(|text| text.value().contains('*')) {
+            return Self::from_pattern(&input.parse()?);
+        }
+        input.parse()
+    }
+
+    /// As in the manifest: an apiVersion, which may be a pattern, with the kind `*`.
+    fn from_pattern(text: &LitStr) -> Result<Self> {
+        let value = text.value();
+        let wrong = || {
+            let message = format!(
+                "{value:?} is no pattern; write \"apps/v1/*\" (\"v1/*\" of the core group), \"apps/*\" for every version of \
+                 a group, or \"*.example.com/*\" for every group below a domain of at least two names"
+            );
+            Error::new(text.span(), message)
+        };
+        let rest = value.strip_suffix("/*").ok_or_else(wrong)?;
+        let api_version = if is_version(rest) || rest.contains('/') { rest.to_owned() } else { format!("{rest}/*") };
+        if let Some((group, version)) = api_version.split_once('/') {
+            let below = group.strip_prefix("*.");
+            let is_group = !below.unwrap_or(group).contains('*') && !group.is_empty();
+            if !is_group || below.is_some_and(|below| !below.contains('.')) || (version != "*" && !is_version(version))
+            {
+                return Err(wrong());
+            }
+        }
+        Ok(Self::Text { api_version, kind: "*".to_owned() })
+    }
+
+    /// Whether it is a pattern of kinds.
+    pub(crate) fn is_pattern(&self) -> bool {
+        matches!(self, Self::Text { kind, .. } if kind == "*")
     }
 
     /// Whether it may be this kind; a type's kind is not known before it is compiled.
@@ -42,6 +76,12 @@ impl KindName {
             Self::Type(_) => true,
         }
     }
+}
+
+/// "v1", "v1beta1".
+fn is_version(text: &str) -> bool {
+    text.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        && !text.contains('/')
 }
 
 impl Parse for KindName {

@@ -80,6 +80,7 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// | `owns("v1/ConfigMap", adopt = true)` | a child may be an object that exists already; see `Child::adopt` |
 /// | `reads("v1/Node", ConfigMap)` | kinds to read, by text or by type; may be repeated |
 /// | `reads("v1/Secret", namespaces = ["shared", "infra"], labels = "app=web")` | a part of them: in these namespaces, 16 at most, with labels that match, in the syntax of `kubectl get -l`; the host watches, caches and shows no more, and needs rights in these namespaces alone |
+/// | `reads("apps/v1/*", "apps/*", "*.example.com/*")` | patterns of kinds to read that objects name at run time: of a group and version (`"v1/*"` of the core group, without Secrets), of a group, of all groups below a domain |
 /// | `labels = "tier=web,!legacy"` | reconcile only objects whose labels match, in the syntax of `kubectl get -l` |
 /// | `annotation("example.com/on", "true")` | reconcile only objects with this annotation; may be repeated, an object needs all of them |
 /// | `writes("apps/v1/Deployment", "patch", subresource = "scale")` | a kind that actions may write, and the verbs: "apply", "patch", "delete", "evict" (of "v1/Pod"); delete and evict need the kind under `reads` too, and the host sends a patch of a kind under `reads` only when it would change something; may be repeated |

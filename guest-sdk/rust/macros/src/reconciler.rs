@@ -4,7 +4,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt as _;
-use syn::parse::{ParseStream, Parser};
+use syn::parse::{Parse as _, ParseStream, Parser};
 use syn::{Error, FnArg, ItemFn, LitStr, Path, Result, ReturnType, Token, Type};
 
 use crate::admission::Admission;
@@ -231,16 +231,17 @@ impl Arguments {
 /// Kinds, and the arguments that follow the last of them and are about all of them.
 fn kinds(
     input: ParseStream<'_>,
+    kind: fn(ParseStream<'_>) -> Result<KindName>,
     known: &[&str],
     mut each: impl FnMut(&Ident, ParseStream<'_>) -> Result<()>,
 ) -> Result<Vec<KindName>> {
-    let mut kinds: Vec<KindName> = vec![input.parse()?];
+    let mut kinds: Vec<KindName> = vec![kind(input)?];
     while !input.is_empty() {
         input.parse::<Token![,]>()?;
         if input.peek(Ident::peek_any) && input.peek2(Token![=]) {
             read(input, known, &mut each)?;
         } else if !input.is_empty() {
-            kinds.push(input.parse()?);
+            kinds.push(kind(input)?);
         }
     }
     Ok(kinds)
@@ -249,10 +250,17 @@ fn kinds(
 /// `"v1/Secret", ConfigMap, namespaces = ["shared"], labels = "app=web"`: kinds, and which of their objects.
 fn declared(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
     let (mut namespaces, mut labels) = (None, None);
-    let kinds = kinds(input, &["namespaces", "labels"], |name, input| match name.to_string().as_str() {
+    let narrowing = ["namespaces", "labels"];
+    let kinds = kinds(input, KindName::parse_read, &narrowing, |name, input| match name.to_string().as_str() {
         "namespaces" => set(&mut namespaces, name, named(name, input)?),
         _ => set(&mut labels, name, text(name, input)?),
     })?;
+    if (namespaces.is_some() || labels.is_some())
+        && let Some(pattern) = kinds.iter().find(|kind| kind.is_pattern())
+    {
+        let message = "a pattern of kinds is not narrowed; write it in a `reads(...)` of its own";
+        return Err(Error::new_spanned(quote!(#pattern), message));
+    }
     let (namespaces, labels) = (namespaces.unwrap_or_default(), labels.map(|text: LitStr| text.value()));
     let labels = labels.unwrap_or_default();
     let read = |kind| quote!(::mortise_sdk::Read { kind: #kind, namespaces: &[#(#namespaces),*], labels: #labels });
@@ -274,7 +282,7 @@ fn named(name: &Ident, input: ParseStream<'_>) -> Result<Vec<LitStr>> {
 fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
     let (mut update, mut max_unavailable, mut namespaces, mut adopt) = (None, None, None, None);
     let known = ["update", "max_unavailable", "namespaces", "adopt", "labels"];
-    let kinds = kinds(input, &known, |name, input| match name.to_string().as_str() {
+    let kinds = kinds(input, KindName::parse, &known, |name, input| match name.to_string().as_str() {
         "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
         "namespaces" => set(&mut namespaces, name, elsewhere(name, input)?),
         "adopt" => set(&mut adopt, name, flag(name, input)?),

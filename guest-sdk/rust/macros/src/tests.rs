@@ -88,6 +88,24 @@ fn a_kind_is_version_and_kind() {
 }
 
 #[test]
+fn reads_takes_patterns_of_kinds_and_owns_and_writes_do_not() {
+    let text = reconciler::expand(quote!(reads("v1/Pod", "apps/v1/*", "v1/*", "apps/*", "*.example.com/*")), good());
+    let text = text.unwrap().to_string();
+    let reads = text.split_once("reads : & [").unwrap().1.split_once("] , writes").unwrap().0;
+    for expected in ["apps/v1", "v1", "apps/*", "*.example.com/*"] {
+        let kind = format!("{{ api_version : {expected:?} , kind : \"*\" , }}");
+        assert!(reads.contains(&kind) || reads.contains(&kind.replace(" , }", " }")), "{kind} is not in {reads}");
+    }
+    for wrong in ["*", "*/*", "apps/v1/D*", "*.com/*", "*a.com/*", "*.*/*", "apps/one/*", "/*"] {
+        let error = reconciler_error(quote!(reads(#wrong)), good());
+        assert!(error.starts_with(&format!("{wrong:?} is no pattern; write \"apps/v1/*\"")), "{error}");
+    }
+    for attribute in [quote!(owns("apps/v1/*")), quote!(writes("apps/v1/*", "patch"))] {
+        assert!(reconciler_error(attribute, good()).contains("names no kind"));
+    }
+}
+
+#[test]
 fn owns_takes_several_kinds_with_one_update() {
     let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
     for (attribute, update) in [

@@ -66,13 +66,14 @@ pub struct Cluster {
     now_unix_ms: u64,
     rejected: Vec<Rejection>,
     replies: BTreeMap<String, Result<Response, RequestFailure>>,
+    not_served: Vec<(String, String)>,
 }
 
 impl Cluster {
     /// An empty cluster for a plugin: the `PLUGIN` that `#[reconciler]` defines. The time is 0, the configuration `{}`.
     pub fn of(plugin: &'static Plugin) -> Self {
-        let (objects, rejected, replies) = Default::default();
-        Self { plugin, objects, config: json!({}), now_unix_ms: 0, rejected, replies }
+        let (objects, rejected, replies, not_served) = Default::default();
+        Self { plugin, objects, config: json!({}), now_unix_ms: 0, rejected, replies, not_served }
     }
 
     /// Sets the time.
@@ -97,6 +98,13 @@ impl Cluster {
     /// there is none.
     pub fn respond(&mut self, key: impl Into<String>, reply: Result<Response, RequestFailure>) -> &mut Self {
         self.replies.insert(key.into(), reply);
+        self
+    }
+
+    /// The API server does not serve this kind, of those that a pattern in `reads(...)` has: a read of it returns
+    /// [`ReadError::NotServed`](crate::ReadError). Without this it serves all of them.
+    pub fn set_not_served(&mut self, api_version: &str, kind: &str) -> &mut Self {
+        self.not_served.push((api_version.to_owned(), kind.to_owned()));
         self
     }
 
@@ -192,6 +200,7 @@ impl Cluster {
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
             replies: self.replies.clone(),
+            not_served: self.not_served.clone(),
         };
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view, self.inputs()))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();

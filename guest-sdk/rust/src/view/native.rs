@@ -14,6 +14,7 @@ use crate::query::Query;
 use crate::rejection::Rejection;
 
 pub(crate) mod fields;
+mod patterns;
 pub(crate) mod scope;
 pub(crate) mod selector;
 pub(crate) mod tree;
@@ -25,7 +26,10 @@ const MAX_REQUIREMENTS: usize = 8;
 
 /// The cluster of one call. Reads return JSON text.
 pub(crate) struct View {
+    /// What is declared; patterns have the kind `*`.
     pub(crate) scopes: Vec<Scope>,
+    /// apiVersion and kind of those that patterns have and the API server does not serve.
+    pub(crate) not_served: Vec<(String, String)>,
     pub(crate) objects: Vec<Value>,
     pub(crate) owner_uid: String,
     pub(crate) rejected: Vec<Rejection>,
@@ -38,7 +42,7 @@ impl View {
         let mut found = Vec::new();
         for object in self.objects.iter().filter(|object| object["apiVersion"] == api_version && object["kind"] == kind)
         {
-            if scope.contains(object).map_err(ReadError::Invalid)? {
+            if scope.map_or(Ok(true), |scope| scope.contains(object)).map_err(ReadError::Invalid)? {
                 found.push(object);
             }
         }
@@ -46,20 +50,36 @@ impl View {
         Ok(found)
     }
 
-    fn scope(&self, api_version: &str, kind: &str) -> Result<&Scope, ReadError> {
-        self.scopes.iter().find(|scope| scope.is_of(api_version, kind)).ok_or_else(|| {
-            let why =
-                format!("{api_version}/{kind} is not declared: add it to owns(...) or reads(...) of #[reconciler]");
-            ReadError::Undeclared(why)
-        })
+    /// What is declared of a kind; None for one that a pattern has.
+    fn scope(&self, api_version: &str, kind: &str) -> Result<Option<&Scope>, ReadError> {
+        let declared = self.scopes.iter().find(|scope| scope.is_of(api_version, kind));
+        if declared.is_none() {
+            self.check_dynamic(api_version, kind)?;
+        }
+        Ok(declared)
+    }
+
+    /// A kind that is not declared by name.
+    fn check_dynamic(&self, api_version: &str, kind: &str) -> Result<(), ReadError> {
+        if !self.scopes.iter().any(|known| patterns::has(&known.kind, api_version, kind)) {
+            let why = format!(
+                "{api_version}/{kind} is not declared, and no pattern has it: add it to owns(...) or reads(...) of \
+                 #[reconciler]"
+            );
+            return Err(ReadError::Undeclared(why));
+        }
+        if self.not_served.iter().any(|(version, name)| version == api_version && name == kind) {
+            let why = format!("the API server does not serve {api_version}/{kind}; is its CRD installed?");
+            return Err(ReadError::NotServed(why));
+        }
+        Ok(())
     }
 
     /// A read that names a namespace which is not declared is an error.
     fn check_namespace(&self, api_version: &str, kind: &str, namespace: &str) -> Result<(), ReadError> {
-        let scope = self.scope(api_version, kind)?;
-        if scope.has_namespace(namespace) {
+        let Some(scope) = self.scope(api_version, kind)?.filter(|scope| !scope.has_namespace(namespace)) else {
             return Ok(());
-        }
+        };
         let words = scope.words();
         let why = format!(
             "{api_version}/{kind} is declared {words}, and not in {namespace:?}: add it to the namespaces there"

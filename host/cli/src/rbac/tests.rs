@@ -130,3 +130,22 @@ fn secrets_that_requests_carry_may_be_read_by_name_and_no_others() {
         json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a-token", "b-token"], "verbs": ["get"]});
     assert_eq!(of_secrets, [&expected]);
 }
+
+#[test]
+fn a_pattern_of_kinds_may_be_listed_by_group_without_secrets_and_without_subresources() {
+    let mut manifest: Value = serde_json::from_str(PODSET).unwrap();
+    let pattern = |api_version: &str| json!({"apiVersion": api_version, "kind": "*"});
+    manifest["controllers"][0]["reads"] =
+        json!([pattern("apps/v1"), pattern("apps/v2"), pattern("v1"), pattern("*.example.org/*")]);
+    let manifest = Manifest::parse(&manifest.to_string()).unwrap();
+    let rules: Vec<Value> = of_patterns(&manifest).map(|rule| serde_json::to_value(rule).unwrap()).collect();
+    assert_eq!(rules[1..], [json!({"apiGroups": ["apps"], "resources": ["*"], "verbs": ["list", "watch"]})]);
+    assert_eq!((&rules[0]["apiGroups"], &rules[0]["verbs"]), (&json!([""]), &json!(["list", "watch"])));
+    let core = rules[0]["resources"].to_string();
+    assert!(core.contains("\"pods\"") && !core.contains("secrets") && !core.contains('*'), "{core}");
+    let comments = unnamed_groups(&manifest);
+    assert!(
+        comments.lines().all(|line| line.starts_with("# ")) && comments.contains("GROUP.example.org"),
+        "{comments}"
+    );
+}

@@ -54,6 +54,8 @@ pub enum Dependency {
     Rejected,
     /// The replies to the object's HTTP requests.
     Replies,
+    /// Whether a dynamic kind is served, and listed.
+    Kind(Kind),
 }
 
 impl Dependency {
@@ -63,11 +65,11 @@ impl Dependency {
             Self::Get { target, .. } => Some(&target.kind),
             Self::Owned { kind, .. } => Some(kind),
             Self::List(query) | Self::Keys(query) | Self::Count(query) => Some(&query.kind),
-            Self::Now | Self::Config | Self::Rejected | Self::Replies => None,
+            Self::Now | Self::Config | Self::Rejected | Self::Replies | Self::Kind(_) => None,
         }
     }
 
-    /// Its bytes in memory, with its hash. Kinds are shared with the plugin's manifest.
+    /// Its bytes in memory, with its hash. The kinds of objects are shared with the plugin's manifest, or with its states.
     pub(super) fn bytes(&self) -> usize {
         let of_text = |text: &str| text.len() + COUNTERS_BYTES;
         let below = match self {
@@ -79,6 +81,7 @@ impl Dependency {
                 of_text(&owner.uid) + owner.namespace.as_deref().map_or(0, of_text) + fields.bytes()
             }
             Self::List(query) | Self::Keys(query) | Self::Count(query) => query.bytes(),
+            Self::Kind(kind) => of_text(&kind.api_version) + of_text(&kind.kind),
             Self::Now | Self::Config | Self::Rejected | Self::Replies => 0,
         };
         size_of::<(SharedDependency, u64)>() + below
@@ -112,7 +115,7 @@ impl Dependency {
                 let count = snapshot.select_within(query, budget).count();
                 return (!budget.is_overdrawn()).then(|| hash_of_number(count as u64));
             }
-            Self::Now | Self::Config | Self::Rejected | Self::Replies => return None,
+            Self::Now | Self::Config | Self::Rejected | Self::Replies | Self::Kind(_) => return None,
         }
         (!budget.is_overdrawn()).then(|| result.hash())
     }
@@ -138,7 +141,7 @@ impl Dependency {
             Self::Keys(query) | Self::Count(query) => {
                 differs(change, |object| query.matches_within(object, budget), |_| Some(ABSENT))
             }
-            Self::Now | Self::Config | Self::Rejected | Self::Replies => Some(false),
+            Self::Now | Self::Config | Self::Rejected | Self::Replies | Self::Kind(_) => Some(false),
         };
         differs.unwrap_or(true)
     }

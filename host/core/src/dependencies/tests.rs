@@ -46,7 +46,15 @@ fn read(snapshot: &Snapshot, reads: impl FnOnce(&mut View)) -> Dependencies {
 
 fn holds(reads: &Dependencies, snapshot: &Snapshot) -> bool {
     reads.holds(
-        &Inputs { snapshot, primary: &primary(), now_unix_ms: 5, config: "{}", rejected: &[], replies: &[] },
+        &Inputs {
+            snapshot,
+            primary: &primary(),
+            now_unix_ms: 5,
+            config: "{}",
+            rejected: &[],
+            replies: &[],
+            kinds: &KindStates::default(),
+        },
         &Budget::unlimited(),
     )
 }
@@ -252,6 +260,7 @@ fn w2_a_call_holds_until_the_reconciled_object_differs_in_more_than_its_version(
             config: "changed, but never read",
             rejected: &[],
             replies: &[],
+            kinds: &KindStates::default(),
         };
         set.holds(&inputs, &Budget::unlimited())
     };
@@ -264,8 +273,15 @@ fn w2_a_set_that_contains_the_time_stops_holding_when_time_moves() {
     let snapshot = snapshot(&[]);
     let set = read(&snapshot, |view| _ = view.now_unix_ms());
     let at = |now_unix_ms| {
-        let inputs =
-            Inputs { snapshot: &snapshot, primary: &primary(), now_unix_ms, config: "{}", rejected: &[], replies: &[] };
+        let inputs = Inputs {
+            snapshot: &snapshot,
+            primary: &primary(),
+            now_unix_ms,
+            config: "{}",
+            rejected: &[],
+            replies: &[],
+            kinds: &KindStates::default(),
+        };
         set.holds(&inputs, &Budget::unlimited())
     };
     assert!(at(5));

@@ -42,7 +42,8 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
         | Dependency::Now
         | Dependency::Config
         | Dependency::Rejected
-        | Dependency::Replies => None,
+        | Dependency::Replies
+        | Dependency::Kind(_) => None,
     };
     let requirements = query.into_iter().flat_map(|query| query.field_selector.requirements());
     let namespace = query.and_then(|query| query.namespace());
@@ -62,6 +63,8 @@ pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
                 (None, None) => IndexKey::Kind,
             }
         }
-        Dependency::Now | Dependency::Config | Dependency::Rejected | Dependency::Replies => IndexKey::Kind,
+        Dependency::Now | Dependency::Config | Dependency::Rejected | Dependency::Replies | Dependency::Kind(_) => {
+            IndexKey::Kind
+        }
     }
 }

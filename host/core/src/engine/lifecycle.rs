@@ -24,6 +24,7 @@ mod condition;
 mod conditions;
 mod conversion;
 mod crds;
+mod dynamic_kinds;
 mod faults;
 mod health;
 mod informer;
@@ -114,6 +115,8 @@ impl Lifecycle {
             }
             ToLifecycle::MayWrite => self.catch_up(cx),
             ToLifecycle::KindsReleased => self.retry_waiting(cx),
+            ToLifecycle::Named { plugin, kind } => self.on_kind_named(&plugin, kind),
+            ToLifecycle::Released { plugin, kind } => self.on_kind_released(&plugin, &kind, cx),
         }
         self.sync_dirty(cx);
     }
@@ -145,6 +148,7 @@ impl Lifecycle {
                 Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
+                Timer::DynamicKinds(plugin) => self.drop_released_kinds(&plugin, cx),
             }
         }
         self.sync_dirty(cx);
@@ -177,6 +181,7 @@ impl Lifecycle {
         while let Some(name) = self.dirty.pop_first() {
             self.require(&name, cx);
             self.sync_readiness(&name, cx);
+            self.sync_dynamic_kinds(&name, cx);
             self.write_status(&name, cx);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::component::Version;
 use crate::dependency_index::FieldChange;
+use crate::dynamic_kind::KindState;
 use crate::event::Sending;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
@@ -54,6 +55,10 @@ pub(super) enum ToLifecycle {
     MayWrite,
     /// Kinds have lost their owner: plugins that wait for one are tried again.
     KindsReleased,
+    /// The first key of the plugin names this dynamic kind.
+    Named { plugin: Arc<str>, kind: Kind },
+    /// No key of the plugin names it any more.
+    Released { plugin: Arc<str>, kind: Kind },
 }
 
 /// Messages to the Reconciler.
@@ -65,6 +70,8 @@ pub(super) enum ToReconciler {
     Withdraw { plugin: Arc<str> },
     /// Whether the informers of this controller are current, so that it may be called.
     SetReady { plugin: Arc<str>, primary: Kind, ready: bool },
+    /// The state of a dynamic kind that keys of the plugin name.
+    SetKind { plugin: Arc<str>, kind: Kind, state: KindState },
     /// The plugin is over its write budget: its keys wait until then.
     Throttle { plugin: Arc<str>, until_ms: u64 },
     /// This host has come to lead: enqueue every object.

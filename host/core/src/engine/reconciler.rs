@@ -18,6 +18,7 @@ use crate::workqueue::{ControllerId, Key, WorkQueue};
 mod controller;
 mod cost;
 mod dispatch;
+mod dynamic_kinds;
 mod exchanges;
 mod faults;
 mod finalizers;
@@ -35,6 +36,7 @@ mod wake;
 mod writes;
 
 use controller::Controller;
+use dynamic_kinds::DynamicKinds;
 use exchanges::Exchanges;
 use faults::PluginFaults;
 use key::CallInFlight;
@@ -69,6 +71,7 @@ pub(super) struct Reconciler {
     live_reads: BTreeMap<ObjectRef, LiveRead>,
     faults: BTreeMap<Arc<str>, PluginFaults>,
     exchanges: Exchanges,
+    dynamic_kinds: DynamicKinds,
     /// Plugins that are over their write budget, and until when their keys wait.
     throttled: BTreeMap<Arc<str>, u64>,
 }
@@ -83,6 +86,7 @@ impl Reconciler {
             ToReconciler::Serve { plugin, version, manifest } => self.serve(&plugin, &version, &manifest, cx),
             ToReconciler::Withdraw { plugin } => self.withdraw(&plugin, cx),
             ToReconciler::SetReady { plugin, primary, ready } => self.set_ready(&plugin, &primary, ready),
+            ToReconciler::SetKind { plugin, kind, state } => self.set_kind_state(&plugin, kind, state, cx),
             ToReconciler::Throttle { plugin, until_ms } => {
                 // Each write reports its own buckets alone, so an earlier time does not replace a later one.
                 let throttled_ms = self.throttled.entry(plugin).or_default();

@@ -30,6 +30,7 @@ mod audit;
 mod budget;
 mod builtin;
 mod conversion;
+mod dynamic_kinds;
 mod fairness;
 mod finalizers;
 mod host_crd;
@@ -77,6 +78,8 @@ struct Host {
     crds: BTreeSet<Arc<str>>,
     /// Calls of guests so far.
     calls: usize,
+    /// What guests saw of dynamic kinds: the lines of `dynamic_kinds.rs`.
+    seen: Vec<String>,
     /// The guests' actions.
     actions: Vec<contract::Action>,
     /// The guests' status.
@@ -371,9 +374,12 @@ impl Host {
                 let finalized = call.object.deleting;
                 let (actions, status) = (self.actions.clone(), self.status.clone());
                 let result = CallResult::Done(Outcome { children, actions, status, finalized, ..Outcome::default() });
+                let (result, reads) = match dynamic_kinds::read(&call, &mut self.seen) {
+                    Some((waits, reads)) => (waits.unwrap_or(result), reads),
+                    None => (result, Dependencies::default()),
+                };
                 let conclusion = call.check.conclude(&call.object, result);
-                let done =
-                    Event::CallDone(call.id, CallDone { conclusion, reads: Dependencies::default(), elapsed_us: 1 });
+                let done = Event::CallDone(call.id, CallDone { conclusion, reads, elapsed_us: 1 });
                 self.calls += 1;
                 if self.slow_guests { self.results.push(done) } else { events.push_back(done) }
             }

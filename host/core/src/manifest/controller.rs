@@ -9,10 +9,11 @@ use serde_json::Value;
 use super::http::HttpRule;
 use super::narrowing;
 use super::owned::{self, OwnedKind, RawOwned};
-use super::place::{RawKind, kind_at, within};
+use super::place::{RawKind, at_most, kind_at, refuse, within};
 use super::predicate::{Predicate, RawSelection};
 use super::protected::{is_builtin_group, not_for_reconciling};
 use super::writes::WriteRule;
+use crate::kind_pattern::KindPattern;
 use crate::object::{Kind, Object};
 use crate::refusal::Refusal;
 use crate::scope::Scope;
@@ -21,6 +22,8 @@ use crate::well_known::GROUP;
 /// Concurrent calls of one controller unless its manifest sets another number. controller-runtime's default is 1, with
 /// which one slow object delays all others.
 pub(super) const DEFAULT_CONCURRENCY: u32 = 8;
+/// Patterns of kinds that one controller reads: each costs a comparison when a call names a kind.
+const MAX_PATTERNS: usize = 32;
 /// More workers than any machine has.
 const MAX_CONCURRENCY: u32 = 256;
 
@@ -37,6 +40,8 @@ pub struct ControllerSpec {
     pub owns: Vec<OwnedKind>,
     /// Kinds that are only read.
     pub reads: Vec<ReadKind>,
+    /// Kinds that calls may name at run time, to read them.
+    pub patterns: Vec<KindPattern>,
     /// The other writes that the plugin declares; the same for all of its controllers.
     pub writes: Arc<[WriteRule]>,
     /// Where HTTP requests may be sent; the same for all controllers of the plugin.
@@ -188,11 +193,29 @@ pub(super) fn parse(
     }
     let selection = Predicate::parse(&format!("{place}.where"), raw.r#where)?;
     let owns = owned::parse(&place, &primary, &raw.owns)?;
-    let read = |(at, raw): (usize, &RawRead)| parse_read(&format!("{place}.reads[{at}]"), raw);
-    let reads = raw.reads.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let (reads, patterns) = read_kinds(&place, &raw.reads)?;
     let concurrency = raw.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
     let concurrency = within(&format!("{place}.concurrency"), concurrency, MAX_CONCURRENCY)?;
     let builtin = is_builtin_group(primary.group());
     let (writes, http, finalize) = (Arc::clone(writes), Arc::clone(http), raw.finalize);
-    Ok(ControllerSpec { primary, builtin, selection, owns, reads, writes, http, finalize, concurrency })
+    Ok(ControllerSpec { primary, builtin, selection, owns, reads, patterns, writes, http, finalize, concurrency })
+}
+
+/// The kinds, and the patterns: entries whose kind is `*`.
+fn read_kinds(place: &str, raw: &[RawRead]) -> Result<(Vec<ReadKind>, Vec<KindPattern>), Refusal> {
+    let (mut kinds, mut patterns) = (Vec::new(), Vec::new());
+    for (at, raw) in raw.iter().enumerate() {
+        let place = format!("{place}.reads[{at}]");
+        match &*raw.kind {
+            "*" if raw.namespaces.is_some() || raw.labels.is_some() => {
+                return refuse(format!("{place}: a pattern of kinds is not narrowed by namespaces or labels"));
+            }
+            "*" => {
+                patterns.push(KindPattern::parse(&raw.api_version).or_else(|why| refuse(format!("{place}: {why}")))?)
+            }
+            _ => kinds.push(parse_read(&place, raw)?),
+        }
+    }
+    at_most(&format!("{place}.reads: patterns"), patterns.len(), MAX_PATTERNS)?;
+    Ok((kinds, patterns))
 }

@@ -39,5 +39,11 @@ pub(super) fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind
     if kind.is_empty() || version.is_empty() || api_version.matches('/').count() > 1 {
         return refuse(format!("{place}: apiVersion {api_version:?} with kind {kind:?} names no kind"));
     }
+    if kind.contains('*') || api_version.contains('*') {
+        return refuse(format!(
+            "{place}: apiVersion {api_version:?} with kind {kind:?} is not one kind; a pattern has the kind \"*\", and only \
+             `reads` may have patterns"
+        ));
+    }
     Ok(Kind::new(api_version, kind))
 }

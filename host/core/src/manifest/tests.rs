@@ -436,3 +436,36 @@ fn http_names_origins_methods_and_secrets() {
         ("/http", many.into(), "http: there are 33, one plugin may have 32"),
     ]);
 }
+
+#[test]
+fn an_entry_of_reads_may_be_a_pattern_of_kinds_and_no_other_may() {
+    let pattern = |api_version: &str| json!({"apiVersion": api_version, "kind": "*"});
+    let reads = json!([pattern("apps/v1"), {"apiVersion": "v1", "kind": "Node"}, pattern("*.example.com/*")]);
+    let parsed = Manifest::parse(&with("/controllers/0/reads", reads).to_string()).unwrap();
+    let shown: Vec<String> = parsed.controllers[0].patterns.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["apps/v1/*", "*.example.com/*"]);
+    assert_eq!(parsed.controllers[0].reads, [Kind::new("v1", "Node").into()]);
+    let most = |count: usize| Value::from(vec![pattern("apps/v1"); count]);
+    assert!(Manifest::parse(&with("/controllers/0/reads", most(32)).to_string()).is_ok());
+    let partly = json!({"apiVersion": "apps/v1", "kind": "Deploy*"});
+    invalid([
+        (
+            "/controllers/0/reads/0",
+            pattern("*"),
+            "controllers[0].reads[0]: apiVersion \"*\" with kind \"*\" is no pattern",
+        ),
+        (
+            "/controllers/0/reads/1",
+            partly,
+            "controllers[0].reads[1]: apiVersion \"apps/v1\" with kind \"Deploy*\" is not one kind",
+        ),
+        (
+            "/controllers/0/reads/0",
+            json!({"apiVersion": "v1", "kind": "*", "labels": "a=b"}),
+            "controllers[0].reads[0]: a pattern of kinds is not narrowed by namespaces or labels",
+        ),
+        ("/controllers/0/owns/0", pattern("v1"), "only `reads` may have patterns"),
+        ("/controllers/0/for", pattern("example.com/v1"), "only `reads` may have patterns"),
+        ("/controllers/0/reads", most(33), "controllers[0].reads: patterns: there are 33, one plugin may have 32"),
+    ]);
+}

@@ -53,6 +53,7 @@ fn spec() -> ControllerSpec {
         selection: Predicate::default(),
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],
         reads: vec![Kind::new("apps/v1", "Deployment").into(), Kind::new("v1", "Node").into()],
+        patterns: Vec::new(),
         writes: [
             rule("apps/v1", "Deployment", &[WriteVerb::Patch, WriteVerb::Delete], &["scale"]),
             rule("v1", "Node", &[WriteVerb::Patch], &[]),

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::dependencies::Inputs;
+use crate::dynamic_kind::{KindState, KindStates};
+use crate::kind_pattern::KindPattern;
 use crate::object::tests::Sample;
 use crate::object::{Name, ResourceVersion};
 use crate::query::MAX_NAMESPACES;
@@ -275,6 +277,7 @@ fn every_read_is_recorded_once_and_holds_while_its_inputs_are_unchanged() {
         config: r#"{"a":1}"#,
         rejected: &[],
         replies: &[],
+        kinds: &KindStates::default(),
     };
     assert!(reads.holds(&inputs, &Budget::unlimited()));
     assert!(!reads.holds(&Inputs { now_unix_ms: 1_001, ..inputs }, &Budget::unlimited()));
@@ -288,8 +291,15 @@ fn a_read_that_was_too_large_never_holds() {
     view.list(&Query::all(pods())).unwrap_err();
     let primary = view.primary().clone();
     let snapshot = store.snapshot();
-    let inputs =
-        Inputs { snapshot: &snapshot, primary: &primary, now_unix_ms: 0, config: "", rejected: &[], replies: &[] };
+    let inputs = Inputs {
+        snapshot: &snapshot,
+        primary: &primary,
+        now_unix_ms: 0,
+        config: "",
+        rejected: &[],
+        replies: &[],
+        kinds: &KindStates::default(),
+    };
     assert!(!view.into_dependencies().holds(&inputs, &Budget::unlimited()));
 }
 
@@ -350,4 +360,70 @@ fn r5_a_part_of_a_kind_is_readable_as_soon_as_it_is_listed() {
     store.end_list(&shop, ResourceVersion(1));
     assert_eq!(narrowed(&store, &["shop"], "").list(&Query::all(pods())), Ok("[]".to_owned()));
     assert!(matches!(narrowed(&store, &["shop", "db"], "").list(&Query::all(pods())), Err(AccessError::Denied(_))));
+}
+
+#[test]
+fn g4_a_kind_of_a_pattern_is_visible_when_it_is_listed_and_its_state_is_a_dependency() {
+    let store = store();
+    let all = KindPattern::parse("v1").unwrap();
+    let access = Arc::new(Access::new(vec![sets()], 1 << 20).with_patterns(vec![all]));
+    let of = |states: &[(Kind, KindState)]| {
+        let kinds = KindStates::new(states.iter().cloned().collect());
+        View { access: Arc::clone(&access), ..view(&store) }.with_kinds(kinds)
+    };
+    let mut unlisted = of(&[]);
+    assert_eq!(
+        unlisted.keys(&Query::all(pods())),
+        Err(AccessError::Waits(pods())),
+        "another plugin's list is not its own"
+    );
+    let unlisted = unlisted.into_dependencies();
+    assert_eq!(unlisted.dynamic_kinds().collect::<Vec<_>>(), [&pods()]);
+    let mut listed = of(&[(pods(), KindState::Current)]);
+    assert_eq!(listed.keys(&Query::all(pods())).unwrap().len(), 4);
+    assert_eq!(listed.into_dependencies().iter().len(), 2);
+    let not_served = KindState::NotServed("no such kind".to_owned());
+    let mut gone = of(&[(pods(), not_served.clone())]);
+    assert_eq!(gone.owned(&pods(), &[]), Err(AccessError::NotServed("no such kind".to_owned())));
+    let denied = KindState::Denied("no".to_owned());
+    assert_eq!(of(&[(pods(), denied)]).get(&key("Pod", "db", "sql"), &[]), Err(AccessError::Waits(pods())));
+
+    // W2: only another state causes another call.
+    let (snapshot, primary) = (store.snapshot(), gone.primary().clone());
+    let holds = |states: &[(Kind, KindState)]| {
+        let kinds = KindStates::new(states.iter().cloned().collect());
+        let inputs = Inputs {
+            snapshot: &snapshot,
+            primary: &primary,
+            now_unix_ms: 0,
+            config: "",
+            rejected: &[],
+            replies: &[],
+            kinds: &kinds,
+        };
+        (unlisted.holds(&inputs, &Budget::unlimited()), !unlisted.names_outdated(&kinds))
+    };
+    assert_eq!((holds(&[]), holds(&[(pods(), KindState::Unlisted)])), ((true, true), (true, true)));
+    assert_eq!(
+        (holds(&[(pods(), KindState::Current)]), holds(&[(pods(), not_served)])),
+        ((false, false), (false, false))
+    );
+}
+
+#[test]
+fn g4_what_no_pattern_has_is_undeclared_and_what_names_no_kind_is_invalid() {
+    let store = store();
+    let all = ["v1", "*.example.com/*"].map(|pattern| KindPattern::parse(pattern).unwrap());
+    let access = Arc::new(Access::new(vec![sets()], 1 << 20).with_patterns(all.to_vec()));
+    let mut view = View { access, ..view(&store) };
+    for kind in [Kind::new("v1", "Secret"), Kind::new("apps/v1", "Deployment"), Kind::new("example.com/v1", "A")] {
+        let Err(AccessError::Undeclared(why)) = view.keys(&Query::all(kind.clone())) else {
+            panic!("{kind} is visible")
+        };
+        assert!(why.contains(&kind.to_string()) && why.contains("none of v1/*, *.example.com/*"), "{why}");
+    }
+    for kind in [Kind::new("v1", "pods"), Kind::new("a.example.com/../v1", "A"), Kind::new("A.example.com/v1", "A")] {
+        assert!(matches!(view.keys(&Query::all(kind.clone())), Err(AccessError::Invalid(_))), "{kind}");
+    }
+    assert_eq!(view.into_dependencies().iter().len(), 0);
 }

@@ -1,18 +1,24 @@
 //! Calls of small guests, one for each way in which a call can end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::contract::{CallResult, GuestFault, Outcome};
 use mortise_core::conversion::{self, Conversion};
 use mortise_core::dependencies::{Dependency, MAX_DEPENDENCY_BYTES};
+use mortise_core::dynamic_kind::{KindState, KindStates};
+use mortise_core::kind_pattern::{Groups, KindPattern};
 use mortise_core::limits::{CallLimits, MAX_DEADLINE_MS};
 use mortise_core::manifest::Exports;
+use mortise_core::object::Kind;
+use mortise_core::store::Snapshot;
+use mortise_core::view::{Access, View};
 
 use super::CallCompletion;
 use crate::engine::{Engine, EngineOptions, Pooling};
 use crate::log::LogLevel;
 use crate::scan::prescan;
-use crate::testing::{OBJECT, access, guest, idle_guest, idle_guest_of, idle_guest_with, load, view, view_of};
+use crate::testing::{OBJECT, access, guest, idle_guest, idle_guest_of, idle_guest_with, load, object, view, view_of};
 use crate::wasi::HASH_SEED;
 
 fn engine() -> Engine {
@@ -152,6 +158,37 @@ fn an_outcome_that_is_not_utf_8_or_outside_of_memory_is_a_bad_outcome() {
         let fault = fault(&reconcile, &unhurried());
         assert!(matches!(fault, GuestFault::BadOutcome { .. }), "{fault:?}");
     }
+}
+
+/// Reads the children of the kind of [`OBJECT`].
+const OWNED: &str = "(call $owned (local.get $view) (i32.const 1024) (i32.const 14) (i32.const 1038) (i32.const 5)
+    (i32.const 0) (i32.const 0) (i32.const 512))";
+
+#[test]
+fn r4_a_read_of_a_kind_that_is_not_listed_yet_ends_the_call_without_a_fault_and_is_its_dependency() {
+    let thing = Kind::new("example.com/v1", "Thing");
+    let all = KindPattern { groups: Groups::One("example.com".into()), version: None };
+    let access = Arc::new(Access::new(Vec::new(), 1 << 20).with_patterns(vec![all]));
+    let wasm =
+        guest("i32.const 8", &format!("{OWNED} (i32.load8_u (i32.const 512)) (if (then unreachable)) i32.const 64"));
+    let plugin = load(&engine(), &wasm).unwrap();
+    let completion = plugin.call(OBJECT, view_of(&access), &unhurried());
+    assert_eq!(completion.result, CallResult::Waits(thing.clone()));
+    assert_eq!(dependencies(&completion), [&Dependency::Kind(thing.clone())]);
+
+    let listed = KindStates::new([(thing.clone(), KindState::Current)].into());
+    let snapshot = Snapshot::of(std::slice::from_ref(&thing), []);
+    let view = View::new(snapshot, object(), Arc::clone(&access), 1, Arc::from("{}")).with_kinds(listed);
+    assert_eq!(plugin.call(OBJECT, view, &unhurried()).result, CallResult::Done(Outcome::default()));
+
+    // The error of the read has the fifth case.
+    let wasm = guest(
+        "i32.const 8",
+        &format!("{OWNED} (i32.ne (i32.load8_u (i32.const 520)) (i32.const 4)) (if (then unreachable)) i32.const 64"),
+    );
+    let gone = KindStates::new([(thing, KindState::NotServed("no".to_owned()))].into());
+    let completion = load(&engine(), &wasm).unwrap().call(OBJECT, view_of(&access).with_kinds(gone), &unhurried());
+    assert_eq!(completion.result, CallResult::Done(Outcome::default()));
 }
 
 #[test]

@@ -123,7 +123,8 @@ impl Lifecycle {
             let rule = missing_text(message, permission);
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
-        for (kind, scope) in plugin.scopes() {
+        let dynamic = plugin.dynamic_kinds.keys().map(|kind| (kind.clone(), Scope::default()));
+        for (kind, scope) in plugin.scopes().into_iter().chain(dynamic) {
             if let Some((namespace, WatchError::Denied(message))) = self.watch_error(&kind, &scope) {
                 let rule = missing_text(message, &Permission { kind, verb: "list", subresource: None, namespace });
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));

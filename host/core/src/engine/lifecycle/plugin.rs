@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::dynamic_kinds::DynamicKind;
 use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
 use crate::component::{Offer, Version};
@@ -32,6 +33,8 @@ pub(super) struct Plugin {
     /// The message of a call that ended in a fault.
     pub fault: Option<String>,
     pub throttled: Option<Throttled>,
+    /// The dynamic kinds that have an informer for it.
+    pub dynamic_kinds: BTreeMap<Kind, DynamicKind>,
     /// Set for a plugin with admission.
     pub admission: Option<Admission>,
     /// Set for a plugin with several versions of its kinds.
@@ -158,7 +161,7 @@ impl Plugin {
         let offered = self.offer.iter().map(|offer| &offer.digest);
         let serving = self.active.iter().map(|active| &active.version.digest);
         Requirements {
-            kinds: self.scopes(),
+            kinds: self.watched(),
             digests: offered.chain(serving).cloned().collect(),
             owned_kinds,
             edges: all_edges,
@@ -216,5 +219,12 @@ impl Plugin {
             }
         }
         scopes
+    }
+
+    /// What it has the host watch: of kinds that its objects name, everything.
+    fn watched(&self) -> BTreeMap<Kind, Scope> {
+        let mut watched = self.scopes();
+        watched.extend(self.dynamic_kinds.keys().map(|kind| (kind.clone(), Scope::default())));
+        watched
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum Timer {
     Orphan(Arc<str>),
     /// Load the refused version again.
     Refused(Arc<str>),
+    /// Stop the informers of dynamic kinds that its keys name no more.
+    DynamicKinds(Arc<str>),
 }
 
 /// The timers that are set, each once.
@@ -65,7 +67,10 @@ impl Timers {
             .take_while(|timer| matches!(timer, Timer::RegisterCrd(of, _) if of == plugin))
             .cloned()
             .collect();
-        gone.extend([Timer::Status, Timer::Refused, Timer::Throttled].map(|timer| timer(Arc::clone(plugin))));
+        gone.extend(
+            [Timer::Status, Timer::Refused, Timer::Throttled, Timer::DynamicKinds]
+                .map(|timer| timer(Arc::clone(plugin))),
+        );
         for timer in gone {
             if let Some(due_ms) = self.due_ms.remove(&timer) {
                 self.by_time.remove(&(due_ms, timer));

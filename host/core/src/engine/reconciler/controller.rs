@@ -52,6 +52,7 @@ impl Controller {
             spec: Arc::new(spec.clone()),
             access: Arc::new(
                 Access::new(spec.readable(), manifest.limits.read_bytes)
+                    .with_patterns(spec.patterns.clone())
                     .with_tracked(spec.tracked().cloned().collect())
                     .with_narrowed(narrowed.map(|(kind, scope)| (kind, Arc::new(scope))).collect()),
             ),

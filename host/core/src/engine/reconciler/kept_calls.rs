@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::dynamic_kinds::Named;
 use super::key::{CallOutcome, LastCall};
 use super::plugin_counts::PluginCounts;
+use crate::engine::context::Context;
 use crate::workqueue::Key;
 
 /// Bytes of one plugin. Half of them are 30,000 outcomes of the size of a PodSet's with three Pods, or sixty of the
@@ -29,7 +31,7 @@ fn fits(kept: &PluginCounts, plugin: &str, bytes: usize, part: usize) -> bool {
 }
 
 impl Reconciler {
-    pub(super) fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall) {
+    pub(super) fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall, cx: &mut Context<'_>) {
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.last.take();
         self.kept_bytes.subtract(plugin, before.as_ref().map_or(0, LastCall::bytes));
@@ -39,15 +41,19 @@ impl Reconciler {
         if !fits(&self.kept_bytes, plugin, call.reads.bytes(), 1) {
             call.reads.collapse();
         }
-        self.index.replace(plugin, key, before.as_ref().map(|before| &before.reads), &mut call.reads);
+        let before = before.as_ref().map(|before| &before.reads);
+        self.index.replace(plugin, key, before, &mut call.reads);
         self.kept_bytes.add(plugin, call.bytes());
-        state.last = Some(call);
+        let reads = &state.last.insert(call).reads;
+        let kinds = Named::of(before, Some(reads));
+        self.name_kinds(key, plugin, kinds, cx);
     }
 
-    pub(super) fn forget_call(&mut self, key: &Key, plugin: &str) {
+    pub(super) fn forget_call(&mut self, key: &Key, plugin: &Arc<str>, cx: &mut Context<'_>) {
         let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
         self.index.remove(key, &last.reads);
         self.kept_bytes.subtract(plugin, last.bytes());
+        self.name_kinds(key, plugin, Named::of(Some(&last.reads), None), cx);
     }
 }
 

@@ -231,6 +231,8 @@ pub(super) struct LastCall {
 pub(super) enum CallOutcome {
     Wants(Arc<Prepared>),
     Terminal(String),
+    /// The call ended at a dynamic kind without a view.
+    Waits(Kind),
     /// The call ended in a fault or a retry, or there was no room for its outcome. Its reads still wake the key.
     Absent,
 }
@@ -326,7 +328,7 @@ impl LastCall {
         let of_outcome = match &self.outcome {
             CallOutcome::Wants(prepared) => prepared.bytes(),
             CallOutcome::Terminal(message) => message.len(),
-            CallOutcome::Absent => 0,
+            CallOutcome::Absent | CallOutcome::Waits(_) => 0,
         };
         self.reads.bytes() + of_outcome + self.rejected_bytes
     }
@@ -360,7 +362,7 @@ impl KeyState {
     pub fn wanted(&self) -> Option<&Prepared> {
         match &self.last.as_ref()?.outcome {
             CallOutcome::Wants(prepared) => Some(prepared),
-            CallOutcome::Terminal(_) | CallOutcome::Absent => None,
+            CallOutcome::Terminal(_) | CallOutcome::Waits(_) | CallOutcome::Absent => None,
         }
     }
 

@@ -84,6 +84,7 @@ impl Reconciler {
         state.review_rejections(&controller.spec, &controller.version, &primary, &snapshot);
         let rejected = state.rejected();
         let replies = self.exchanges.replies(&key);
+        let kinds = self.dynamic_kinds.states(&controller.plugin);
         let inputs = Inputs {
             snapshot: &snapshot,
             primary: &primary,
@@ -91,6 +92,7 @@ impl Reconciler {
             config: &controller.version.config,
             rejected: &rejected,
             replies: &replies,
+            kinds: &kinds,
         };
         let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
         let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, &looks));
@@ -134,7 +136,8 @@ impl Reconciler {
             Arc::clone(&controller.version.config),
         )
         .with_rejected(state.rejected())
-        .with_replies(self.exchanges.replies(key));
+        .with_replies(self.exchanges.replies(key))
+        .with_kinds(self.dynamic_kinds.states(&controller.plugin));
         let cause = controller.cause(key);
         cx.effects.push(Effect::Call(Box::new(Call {
             id,
@@ -189,6 +192,7 @@ impl Reconciler {
         let outcome = match &done.conclusion {
             Conclusion::Wants(prepared) => CallOutcome::Wants(Arc::clone(prepared)),
             Conclusion::Failed(Failure::Terminal(message)) => CallOutcome::Terminal(message.clone()),
+            Conclusion::Waits(kind) => CallOutcome::Waits(kind.clone()),
             Conclusion::Failed(Failure::Retry(_)) | Conclusion::Fault(_) => CallOutcome::Absent,
             // The guest did not run, so its last outcome stays valid, and its reads still wake the key.
             Conclusion::HostFault(message) => return self.on_host_fault(&key, &primary, message, cx),
@@ -208,10 +212,15 @@ impl Reconciler {
             reads: done.reads,
             outcome: outcome.clone(),
         };
-        self.remember_call(&key, &plugin, last);
+        let names_outdated = last.reads.names_outdated(&self.dynamic_kinds.states(&plugin));
+        self.remember_call(&key, &plugin, last, cx);
+        if names_outdated && let Some(state) = self.keys.get_mut(&key) {
+            state.mark_dirty(Lane::Live);
+        }
         match done.conclusion {
             Conclusion::Fault(fault) => self.on_fault(&key, &primary, fault, cx),
             Conclusion::Failed(Failure::Retry(message)) => self.on_retry(&key, &primary, &message, cx),
+            Conclusion::Waits(kind) => self.wait_for_kind(&key, &primary, &kind, false, cx),
             _ => {
                 self.clear_fault(&key, cx);
                 self.act_on(&key, &primary, &outcome, called_with.generation, false, cx);
@@ -230,6 +239,7 @@ impl Reconciler {
     ) {
         match outcome {
             CallOutcome::Absent => {}
+            CallOutcome::Waits(kind) => self.wait_for_kind(key, primary, kind, skipped, cx),
             CallOutcome::Wants(prepared) => self.carry_out(key, primary, prepared, generation, skipped, cx),
             CallOutcome::Terminal(message) => {
                 self.stall(key, primary, StalledReason::new("Terminal", message), cx);
@@ -327,6 +337,6 @@ fn last_outcome(controller: &Controller, state: &KeyState, primary: &Object) -> 
     let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
     match &state.last.as_ref().filter(is_same)?.outcome {
         CallOutcome::Wants(prepared) => Some(Arc::clone(prepared)),
-        CallOutcome::Terminal(_) | CallOutcome::Absent => None,
+        CallOutcome::Terminal(_) | CallOutcome::Waits(_) | CallOutcome::Absent => None,
     }
 }

@@ -143,7 +143,7 @@ impl Reconciler {
         self.stop_waiting(key);
         self.exchanges.drop_key(key);
         if let Some(plugin) = self.plugin_of(key) {
-            self.forget_call(key, &plugin);
+            self.forget_call(key, &plugin, cx);
         }
         let Some(state) = self.keys.remove(key) else { return };
         if matches!(state.turn.work, Work::Writing(_)) {

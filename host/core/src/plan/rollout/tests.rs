@@ -41,6 +41,7 @@ fn spec(update: Update) -> ControllerSpec {
             scope: Scope::default(),
         }],
         reads: Vec::new(),
+        patterns: Vec::new(),
         writes: [].into(),
         http: [].into(),
         finalize: false,

@@ -1,0 +1,85 @@
+//! The informers of dynamic kinds, which the keys of serving plugins name. An informer starts when the first key of a
+//! plugin names its kind, and stops a while after none does. A kind that is denied or not served blocks the keys that
+//! name it, not their plugin (R5).
+
+use std::sync::Arc;
+
+use super::Lifecycle;
+use super::timers::Timer;
+use crate::dynamic_kind::{KindState, MAX_DYNAMIC_KINDS};
+use crate::engine::context::Context;
+use crate::engine::message::ToReconciler;
+use crate::object::Kind;
+use crate::scope::Scope;
+use crate::watch::WatchError;
+
+/// How long an informer stays when no key names its kind, so that an object that is replaced, or a kind that is named
+/// now and then, does not list the kind anew each time.
+const LINGER_MS: u64 = 60_000;
+
+/// A dynamic kind of one plugin.
+#[derive(Debug, Default)]
+pub(super) struct DynamicKind {
+    /// The state that the Reconciler was sent last.
+    sent: Option<KindState>,
+    /// Since when no key names it.
+    released_ms: Option<u64>,
+}
+
+impl Lifecycle {
+    pub(super) fn on_kind_named(&mut self, name: &Arc<str>, kind: Kind) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        plugin.dynamic_kinds.insert(kind, DynamicKind::default());
+        while plugin.dynamic_kinds.len() > MAX_DYNAMIC_KINDS {
+            // Those that are named are within the bound, so one is released.
+            let released = plugin.dynamic_kinds.iter().filter_map(|(kind, each)| Some((each.released_ms?, kind)));
+            let Some(oldest) = released.min().map(|(_, kind)| kind.clone()) else { break };
+            plugin.dynamic_kinds.remove(&oldest);
+        }
+        self.mark_dirty(name);
+    }
+
+    pub(super) fn on_kind_released(&mut self, name: &Arc<str>, kind: &Kind, cx: &Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        if let Some(released) = plugin.dynamic_kinds.get_mut(kind) {
+            released.released_ms = Some(cx.now.mono_ms);
+            self.arm(LINGER_MS, Timer::DynamicKinds(Arc::clone(name)), cx);
+        }
+    }
+
+    pub(super) fn drop_released_kinds(&mut self, name: &Arc<str>, cx: &Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let now_ms = cx.now.mono_ms;
+        let due_ms = |kind: &DynamicKind| kind.released_ms.map(|released_ms| released_ms + LINGER_MS);
+        plugin.dynamic_kinds.retain(|_, kind| due_ms(kind).is_none_or(|due_ms| due_ms > now_ms));
+        if let Some(next_ms) = plugin.dynamic_kinds.values().filter_map(due_ms).min() {
+            self.arm(next_ms - now_ms, Timer::DynamicKinds(Arc::clone(name)), cx);
+        }
+        self.mark_dirty(name);
+    }
+
+    /// Sends the Reconciler the states that have changed.
+    pub(super) fn sync_dynamic_kinds(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get(name) else { return };
+        let named = plugin.dynamic_kinds.iter().filter(|(_, kind)| kind.released_ms.is_none());
+        let states = named.map(|(kind, known)| (kind.clone(), known.sent.clone(), self.kind_state(kind, cx)));
+        let changed: Vec<_> = states.filter(|(_, sent, state)| sent.as_ref() != Some(state)).collect();
+        for (kind, _, state) in changed {
+            if let Some(known) = self.plugins.get_mut(name).and_then(|plugin| plugin.dynamic_kinds.get_mut(&kind)) {
+                known.sent = Some(state.clone());
+            }
+            cx.notify_reconciler(ToReconciler::SetKind { plugin: Arc::clone(name), kind, state });
+        }
+    }
+
+    fn kind_state(&self, kind: &Kind, cx: &Context<'_>) -> KindState {
+        let everything = Scope::default();
+        match self.watch_error(kind, &everything).map(|(_, error)| error) {
+            Some(WatchError::Denied(message)) => KindState::Denied(message.clone()),
+            Some(WatchError::NotServed(message)) => KindState::NotServed(message.clone()),
+            _ if cx.store.has_listed(&kind.into(), None) => KindState::Current,
+            Some(WatchError::Unavailable(message)) => KindState::Failing(message.clone()),
+            None => KindState::Unlisted,
+        }
+    }
+}
