@@ -85,10 +85,23 @@ pub struct Owned {
     pub kind: Kind,
     /// How the host changes a child; None is [`Update::Apply`].
     pub update: Option<Update>,
+    /// When a child that is being deleted gets a successor; None is [`Replace::WhenGone`].
+    pub replace: Option<Replace>,
     /// `namespaces = "any"`: the children may be in any namespace, and the host deletes them with their owner.
     pub tracked: bool,
     /// `adopt = true`: a child may say [`crate::Child::adopt`].
     pub adopt: bool,
+}
+
+/// When a child that is being deleted, by whomever, gets a successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Replace {
+    /// When it is gone, as with a StatefulSet: there are never two of one key.
+    WhenGone,
+    /// As soon as it is being deleted, as with a ReplicaSet: there are never two of one key that are not being deleted.
+    /// The successor has another name. A child whose name the plugin has set is replaced when it is gone all the same.
+    AtOnce,
 }
 
 /// How the host changes a child that differs from the desired one.
@@ -300,6 +313,9 @@ impl Owned {
         }
         if let Some(Update::RollingRecreate { max_unavailable }) = self.update {
             out.name("maxUnavailable").value(&max_unavailable);
+        }
+        if self.replace == Some(Replace::AtOnce) {
+            out.text("replace", "atOnce");
         }
         if self.tracked {
             out.text("namespaces", "any");

@@ -48,6 +48,7 @@ pub mod rejection;
 pub mod selector;
 pub mod status;
 pub mod store;
+pub mod successors;
 pub mod time;
 mod token_bucket;
 pub mod view;

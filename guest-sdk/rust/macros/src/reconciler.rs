@@ -31,6 +31,8 @@ const ARGUMENTS: [&str; 11] = [
 const UPDATES: [(&str, &str); 4] =
     [("apply", "Apply"), ("recreate", "Recreate"), (ROLLING, "RollingRecreate"), ("on_delete", "OnDelete")];
 const ROLLING: &str = "rolling_recreate";
+/// The names in the attribute and the variants of `mortise_sdk::Replace`.
+const REPLACEMENTS: [(&str, &str); 2] = [("at-once", "AtOnce"), ("when-gone", "WhenGone")];
 /// Children may be in any namespace.
 const ANY: &str = "any";
 /// The names in the attribute and the variants of `mortise_sdk::Verb`.
@@ -234,7 +236,7 @@ impl Arguments {
 /// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, how the host changes their children, and where these may be.
 fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
     let mut kinds: Vec<KindName> = vec![input.parse()?];
-    let (mut update, mut max_unavailable, mut namespaces, mut adopt) = (None, None, None, None);
+    let (mut update, mut max_unavailable, mut replace, mut namespaces, mut adopt) = (None, None, None, None, None);
     while !input.is_empty() {
         input.parse::<Token![,]>()?;
         if !(input.peek(Ident::peek_any) && input.peek2(Token![=])) {
@@ -243,9 +245,10 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
             }
             continue;
         }
-        let known = ["update", "max_unavailable", "namespaces", "adopt"];
+        let known = ["update", "max_unavailable", "replace", "namespaces", "adopt"];
         read(input, &known, |name, input| match name.to_string().as_str() {
             "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
+            "replace" => set(&mut replace, name, value(name, input, "\"at-once\"")?),
             "namespaces" => set(&mut namespaces, name, value(name, input, "\"any\"")?),
             "adopt" => set(&mut adopt, name, flag(name, input)?),
             _ => set(&mut max_unavailable, name, (bounded(name, input, MAX_UNAVAILABLE)?, name.span())),
@@ -263,8 +266,12 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
         let message = format!("write namespaces = {ANY:?}, or leave it out for children in their owner's namespace");
         return Err(Error::new(other.span(), message));
     }
+    let replace: Option<LitStr> = replace;
+    let replace = replace.map(|text| variant(&text, "a replacement", &REPLACEMENTS)).transpose()?;
+    let replace = option(replace.map(|variant| quote!(::mortise_sdk::Replace::#variant)));
     let (tracked, adopt) = (namespaces.is_some(), adopt.unwrap_or_default());
-    let owned = |kind| quote!(::mortise_sdk::Owned { kind: #kind, update: #update, tracked: #tracked, adopt: #adopt });
+    let fields = quote!(update: #update, replace: #replace, tracked: #tracked, adopt: #adopt);
+    let owned = |kind| quote!(::mortise_sdk::Owned { kind: #kind, #fields });
     Ok(kinds.iter().map(owned).collect())
 }
 

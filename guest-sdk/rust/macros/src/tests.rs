@@ -56,7 +56,10 @@ fn the_error_for_an_unknown_argument_lists_the_known_ones() {
         "{unknown}"
     );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
-    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable, namespaces, adopt");
+    assert_eq!(
+        unknown,
+        "unknown argument `updates`; it is one of: update, max_unavailable, replace, namespaces, adopt"
+    );
 }
 
 #[test]
@@ -78,6 +81,8 @@ fn a_kind_is_version_and_kind() {
     }
     let updates = "an update is one of: apply, recreate, rolling_recreate, on_delete";
     assert_eq!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()), updates);
+    let replacements = "a replacement is one of: at-once, when-gone";
+    assert_eq!(reconciler_error(quote!(owns("v1/Pod", replace = "at_once")), good()), replacements);
     let misplaced = "`max_unavailable` belongs to update = \"rolling_recreate\"";
     for wrong in
         [quote!(owns("v1/Pod", max_unavailable = 1)), quote!(owns("v1/Pod", update = "apply", max_unavailable = 1))]
@@ -91,9 +96,10 @@ fn a_kind_is_version_and_kind() {
 fn owns_takes_several_kinds_with_one_update() {
     let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
     for (attribute, update) in [
-        (quote!(owns(Deployment, "v1/Service")), "None"),
-        (quote!(owns(Deployment, "v1/Service",)), "None"),
-        (quote!(owns(Deployment, "v1/Service", update = "recreate")), "Recreate"),
+        (quote!(owns(Deployment, "v1/Service")), "update : :: core :: option :: Option :: None"),
+        (quote!(owns(Deployment, "v1/Service",)), "replace : :: core :: option :: Option :: None"),
+        (quote!(owns(Deployment, "v1/Service", update = "recreate")), "Update :: Recreate"),
+        (quote!(owns(Deployment, "v1/Service", replace = "at-once")), "Replace :: AtOnce"),
     ] {
         let text = text(attribute);
         let owns = text.split_once("owns : & [").unwrap().1.split_once("] , reads").unwrap().0;
@@ -109,7 +115,10 @@ fn owns_takes_several_kinds_with_one_update() {
     let other = reconciler_error(quote!(owns("v1/Pod", namespaces = "all")), good());
     assert_eq!(other, "write namespaces = \"any\", or leave it out for children in their owner's namespace");
     let misplaced = reconciler_error(quote!(owns("v1/Pod", update = "apply", "v1/Service")), good());
-    assert_eq!(misplaced, "expected the name of an argument; it is one of: update, max_unavailable, namespaces, adopt");
+    assert_eq!(
+        misplaced,
+        "expected the name of an argument; it is one of: update, max_unavailable, replace, namespaces, adopt"
+    );
 }
 
 #[test]

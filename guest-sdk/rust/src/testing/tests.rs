@@ -18,7 +18,7 @@ fn cluster(reconcile: Reconcile) -> Cluster {
         primary: TEAM,
         definition: None,
         selection: crate::Predicate::EVERYTHING,
-        owns: &[Owned { kind: POD, update: None, tracked: false, adopt: false }],
+        owns: &[Owned { kind: POD, update: None, replace: None, tracked: false, adopt: false }],
         reads: &[NODE],
         writes: &[],
         http: &[],

@@ -42,6 +42,7 @@ mod ownership;
 mod predicates;
 mod requirements;
 mod status;
+mod successors;
 mod tracked;
 
 impl Default for Engine {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::http::HttpRule;
-use super::owned::{self, OwnedKind, RawOwned};
+use super::owned::{self, OwnedKind, RawOwned, Replace};
 use super::place::{RawKind, kind_at, within};
 use super::predicate::{Predicate, RawSelection};
 use super::protected::{is_builtin_group, not_for_reconciling};
@@ -70,6 +70,11 @@ impl ControllerSpec {
     /// A kind of children; None for a kind that is not owned.
     pub fn owned(&self, kind: &Kind) -> Option<&OwnedKind> {
         self.owns.iter().find(|owned| owned.kind == *kind)
+    }
+
+    /// Whether children of any kind get a successor while they are being deleted.
+    pub fn replaces_at_once(&self) -> bool {
+        self.owns.iter().any(|owned| owned.replace == Replace::AtOnce)
     }
 
     /// Whether children of a kind are tracked.

@@ -51,6 +51,13 @@ v1/Service: create delete get list patch watch
 }
 
 #[test]
+fn x3_children_that_are_replaced_at_once_need_the_right_to_mark_their_owner() {
+    let at_once = PODSET.replacen(r#""kind": "Pod""#, r#""kind": "Pod", "replace": "atOnce""#, 1);
+    assert_ne!(at_once, PODSET);
+    assert!(lines(&at_once).contains("PodSet: get list patch watch\n"), "{}", lines(&at_once));
+}
+
+#[test]
 fn a_built_in_kind_needs_no_permission_for_its_status() {
     let manifest = r#"{
       "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "notes",

@@ -9,7 +9,13 @@ use crate::well_known::GENERATED_ANNOTATION;
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 fn secret_spec() -> ControllerSpec {
-    let owned = |kind, update| OwnedKind { kind: Kind::new("v1", kind), update, tracked: false, adopt: false };
+    let owned = |kind, update| OwnedKind {
+        kind: Kind::new("v1", kind),
+        update,
+        replace: Replace::WhenGone,
+        tracked: false,
+        adopt: false,
+    };
     ControllerSpec { owns: vec![owned("Secret", Update::Apply), owned("Pod", Update::Recreate)], ..spec() }
 }
 
@@ -37,7 +43,7 @@ fn of(child: Child, live: Option<&Value>, now_unix_ms: u64) -> Diff {
     let prepared = prepare(&secret_spec(), &primary(), &outcome(vec![child]), None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Secret")], live.cloned().map(decode));
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default() };
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
     diff(&prepared, &secret_spec(), &primary(), MANAGER, &snapshot, memory, now_unix_ms)
 }
 
@@ -147,8 +153,13 @@ fn a_generated_value_is_of_a_secret_at_a_key_of_its_own() {
     let refused = |child: Child| refusal(&secret_spec(), &outcome(vec![child]));
     let pod = Child { generated: vec![password()], ..child("0", &pod("a")) };
     assert!(refused(pod).contains("v1/Pod has generated values; only a v1/Secret may"));
-    let recreated =
-        OwnedKind { kind: Kind::new("v1", "Secret"), update: Update::Recreate, tracked: false, adopt: false };
+    let recreated = OwnedKind {
+        kind: Kind::new("v1", "Secret"),
+        update: Update::Recreate,
+        replace: Replace::WhenGone,
+        tracked: false,
+        adopt: false,
+    };
     let spec = ControllerSpec { owns: vec![recreated], ..spec() };
     let message = refusal(&spec, &outcome(vec![with(vec![password()])]));
     assert!(message.contains("only a child that is changed in place"), "{message}");
