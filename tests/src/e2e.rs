@@ -32,6 +32,7 @@ mod pods;
 mod quiet;
 mod refusals;
 mod reload;
+mod replacement;
 mod restore;
 mod rights;
 mod scopes;

@@ -11,7 +11,7 @@ use mortise_core::http;
 use mortise_core::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
 use mortise_core::manifest::http::HttpRule;
 use mortise_core::manifest::writes::{WriteRule, WriteVerb};
-use mortise_core::manifest::{ControllerSpec, Manifest, OwnedKind, Predicate, Update};
+use mortise_core::manifest::{ControllerSpec, Manifest, OwnedKind, Predicate, Replace, Update};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::plan;
 use mortise_core::scope::Scope;
@@ -32,7 +32,7 @@ const ANYWHERE: &str = "Service";
 
 const fn owned(kind: &'static str, is_anywhere: bool) -> Owned {
     let kind = mortise_sdk::Kind { api_version: "v1", kind };
-    Owned { kind, update: None, tracked: is_anywhere, namespaces: &[], adopt: is_anywhere }
+    Owned { kind, update: None, replace: None, tracked: is_anywhere, namespaces: &[], adopt: is_anywhere }
 }
 
 const fn controller((api_version, kind): (&'static str, &'static str), owns: &'static [Owned]) -> Controller {
@@ -119,6 +119,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     let owned = |kind| OwnedKind {
         kind: Kind::new("v1", kind),
         update: Update::Apply,
+        replace: Replace::WhenGone,
         tracked: false,
         adopt: false,
         scope: Scope::default(),

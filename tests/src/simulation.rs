@@ -4,7 +4,7 @@
 //! `world.rs` is the loop, `shell.rs` performs the engine's effects, `cluster.rs` is the API server, `environment.rs`
 //! changes the cluster as others would, `http.rs` answers requests, `oracle.rs` checks every step and `converged.rs` the end. `recovery.rs` has
 //! what no watch reports: lost events, and a restored etcd. `election.rs` simulates several hosts with one Lease;
-//! `crontabs.rs` runs the real crontab for days, with a host that dies.
+//! `crontabs.rs` runs the real crontab for days, with a host that dies; in `successors.rs` it dies while it replaces Pods.
 
 pub mod cluster;
 pub mod component;
@@ -21,6 +21,8 @@ pub mod random;
 #[cfg(test)]
 mod recovery;
 pub mod shell;
+#[cfg(test)]
+mod successors;
 #[cfg(test)]
 mod tests;
 pub mod watch;

@@ -105,6 +105,18 @@
 //! shows no more, and needs rights in these namespaces alone. A read that names another namespace is
 //! [`ReadError::Undeclared`]; an object without the labels reads as absent.
 //!
+//! # Children that are replaced
+//!
+//! A child that is being deleted, by a person, by the garbage collector or because the plugin wants another one, is
+//! replaced when it is gone, as with a StatefulSet. With `owns("v1/Pod", replace = "at-once")` the host creates its
+//! successor while it terminates, as with a ReplicaSet. Both have the same key and different names. [`Context::owned`]
+//! has both, [`Context::children`] the new one; `metadata.deletionTimestamp` tells them apart. At most one of a key is
+//! without it at any time. A child whose `metadata.name` the plugin sets is always replaced when it is gone.
+//!
+//! Before the first such child the host annotates the reconciled object, for which it needs the right to patch it;
+//! `mortise rbac` prints that. In the first 30 s after a start of the host, when creates of a former one may still
+//! appear, no child is replaced at once, and missing children of annotated objects wait.
+//!
 //! # Several kinds, and built-in kinds
 //!
 //! A plugin with several controllers puts [`macro@controller`] on each function and names them in [`plugin!`]. A
@@ -363,7 +375,7 @@ pub use generated::{Generated, Recipe};
 pub use hash::stable_hash;
 pub use http::{FailureClass, Method, Request, RequestFailure, Response};
 pub use json::{Json, RawJson};
-pub use manifest::{Controller, Http, Limits, Owned, Plugin, Predicate, Read, Update, Verb, Write};
+pub use manifest::{Controller, Http, Limits, Owned, Plugin, Predicate, Read, Replace, Update, Verb, Write};
 pub use mortise_sdk_macros::{CustomResource, Projection, controller, plugin, reconciler};
 pub use name::child_name;
 pub use object::{CHILD_KEY_ANNOTATION, HasStatus, Kind, Object, ObjectKey, ObjectMeta, PodTemplate, Resource};

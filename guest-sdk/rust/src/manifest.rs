@@ -85,6 +85,8 @@ pub struct Owned {
     pub kind: Kind,
     /// How the host changes a child; None is [`Update::Apply`].
     pub update: Option<Update>,
+    /// When a child that is being deleted gets a successor; None is [`Replace::WhenGone`].
+    pub replace: Option<Replace>,
     /// `namespaces = "any"` or a list: the children may be in other namespaces than their owner, and the host deletes
     /// them with it.
     pub tracked: bool,
@@ -117,6 +119,17 @@ impl Read {
         }
         out.close(b'}');
     }
+}
+
+/// When a child that is being deleted, by whomever, gets a successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Replace {
+    /// When it is gone, as with a StatefulSet: there are never two of one key.
+    WhenGone,
+    /// As soon as it is being deleted, as with a ReplicaSet: there are never two of one key that are not being deleted.
+    /// The successor has another name. A child whose name the plugin has set is replaced when it is gone all the same.
+    AtOnce,
 }
 
 /// How the host changes a child that differs from the desired one.
@@ -328,6 +341,9 @@ impl Owned {
         }
         if let Some(Update::RollingRecreate { max_unavailable }) = self.update {
             out.name("maxUnavailable").value(&max_unavailable);
+        }
+        if self.replace == Some(Replace::AtOnce) {
+            out.text("replace", "atOnce");
         }
         if self.tracked && self.namespaces.is_empty() {
             out.text("namespaces", "any");

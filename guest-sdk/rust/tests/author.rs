@@ -40,11 +40,11 @@ struct Deployment<'a> {
 
 #[reconciler(
     owns(Deployment, update = "recreate"),
-    owns("v1/Pod"),
+    owns("v1/Pod", replace = "at-once"),
     reads("v1/Node", "v1/ConfigMap"),
     owns("v1/Secret", update = "rolling_recreate", max_unavailable = 3),
     owns("v1/Service", update = "rolling_recreate"),
-    owns("v1/Endpoints", update = "on_delete"),
+    owns("v1/Endpoints", update = "on_delete", replace = "when-gone"),
     concurrency = 4,
     limits(memory_bytes = 1048576, deadline_ms = 250),
     name = "sites",
@@ -74,7 +74,7 @@ fn everything_that_attributes_say_is_in_the_manifest() {
             "for": {"apiVersion": "example.com/v1beta2", "kind": "Site"},
             "owns": [
                 {"apiVersion": "apps/v1", "kind": "Deployment", "update": "recreate"},
-                {"apiVersion": "v1", "kind": "Pod"},
+                {"apiVersion": "v1", "kind": "Pod", "replace": "atOnce"},
                 {"apiVersion": "v1", "kind": "Secret", "update": "rollingRecreate", "maxUnavailable": 3},
                 {"apiVersion": "v1", "kind": "Service", "update": "rollingRecreate", "maxUnavailable": 1},
                 {"apiVersion": "v1", "kind": "Endpoints", "update": "onDelete"},

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use mortise_core::limits::CONFIG_MAP_BYTES;
-use mortise_core::manifest::{AdmissionSpec, ControllerSpec, Manifest, Operations, Update};
+use mortise_core::manifest::{AdmissionSpec, ControllerSpec, Manifest, Operations, Replace, Update};
 use mortise_source::pack::{Compression, PackError, pack};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -223,7 +223,8 @@ fn describe_controller(text: &mut String, controller: &ControllerSpec) -> std::f
             (true, false) => format!(", {}", owned.scope),
         };
         let adopts = if owned.adopt { "; adopts existing ones" } else { "" };
-        writeln!(text, "  owns   {}{place}, {how}{adopts}", words::kind(&owned.kind))?;
+        let when = if owned.replace == Replace::AtOnce { "; has a successor while it terminates" } else { "" };
+        writeln!(text, "  owns   {}{place}, {how}{when}{adopts}", words::kind(&owned.kind))?;
     }
     for read in &controller.reads {
         let scope = if read.scope.is_everything() { String::new() } else { format!(", {}", read.scope) };

@@ -51,6 +51,7 @@ pub mod scope;
 pub mod selector;
 pub mod status;
 pub mod store;
+pub mod successors;
 pub mod time;
 mod token_bucket;
 pub mod view;

@@ -23,7 +23,7 @@ pub use self::admission::{AdmissionSpec, Operations};
 pub use self::controller::{ControllerSpec, ReadKind};
 pub use self::conversion::ConversionSpec;
 pub use self::custom_resource::CustomResource;
-pub use self::owned::{OwnedKind, Update};
+pub use self::owned::{OwnedKind, Replace, Update};
 pub use self::predicate::Predicate;
 pub(crate) use self::protected::is_builtin_group;
 

@@ -66,8 +66,8 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
         if !controller.builtin {
             allow(&controller.primary, Some("status"), &["patch"]);
         }
-        if controller.has_finalizer() {
-            // Finalizers are metadata, which is part of the object itself.
+        if controller.has_finalizer() || controller.replaces_at_once() {
+            // Finalizers, and the mark of successors, are metadata, which is part of the object itself.
             allow(&controller.primary, None, &["patch"]);
         }
         if controller.owns.iter().any(|owned| !owned.tracked) {

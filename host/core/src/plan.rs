@@ -6,7 +6,9 @@
 pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, evictions};
 pub use self::adoption::Taken;
 pub use self::applied::Applied;
-pub use self::children::{Diff, Written, deletes_of_tracked, diff, is_child};
+pub use self::body::child_key;
+pub use self::children::{Diff, Written, deletes_of_tracked, diff};
+pub use self::found::{Creates, UnknownCreate, UnknownCreates, is_child};
 pub use self::prepare::prepare;
 pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild};
 
@@ -17,8 +19,10 @@ mod body;
 mod children;
 mod exact;
 mod fault;
+mod found;
 mod generated;
 mod metadata;
+mod name;
 mod prepare;
 mod prepared;
 mod requests;

@@ -31,6 +31,8 @@ pub const OWNER_ANNOTATION: &str = "mortise.dev/owner";
 pub const DESIRED_ANNOTATION: &str = "mortise.dev/desired";
 /// The annotation that says which of a Secret's values the host made, how and when.
 pub const GENERATED_ANNOTATION: &str = "mortise.dev/generated";
+/// The annotation, "true", of an object whose children may have had successors.
+pub const SUCCESSORS_ANNOTATION: &str = "mortise.dev/successors";
 
 /// The Secret in the host's namespace that holds the certificate authority of its webhooks.
 pub const WEBHOOK_SECRET: &str = "mortise-webhook-ca";

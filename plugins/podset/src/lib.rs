@@ -70,7 +70,7 @@ const SLEEPER: &str = concat!(
 /// A part of the condition's message. It differs in the feature `next`, to show which build wrote it.
 const ACTIVE: &str = if cfg!(feature = "next") { "up" } else { "pending or running" };
 
-#[reconciler(owns("v1/Pod", update = "recreate"))]
+#[reconciler(owns("v1/Pod", update = "recreate", replace = "at-once"))]
 fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failure> {
     let pods: Vec<Pod> = cx.owned()?;
     let pod_names: Vec<String> = pods.iter().filter(|pod| pod.is_active()).map(|pod| pod.name.to_owned()).collect();

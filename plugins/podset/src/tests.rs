@@ -76,7 +76,7 @@ fn a_pod_that_is_being_deleted_does_not_count() {
     cluster.add_child(&set, "0", &running);
     let outcome = cluster.reconcile(&set).unwrap();
     assert_eq!(outcome.status_value(), json!({"replicas": 0, "podNames": []}));
-    assert_eq!(outcome.child_keys(), ["0"], "the host creates its successor when the name is free");
+    assert_eq!(outcome.child_keys(), ["0"], "the host creates its successor at once");
 }
 
 #[test]
@@ -121,5 +121,6 @@ fn the_custom_resource_is_what_the_tutorial_has() {
     let template = &schema["properties"]["spec"]["properties"]["template"]["properties"]["spec"];
     assert_eq!(template["x-kubernetes-preserve-unknown-fields"], true);
     assert_eq!(schema["properties"]["status"]["properties"]["conditions"]["x-kubernetes-list-type"], "map");
-    assert_eq!(manifest["controllers"][0]["owns"], json!([{"apiVersion": "v1", "kind": "Pod", "update": "recreate"}]));
+    let pods = json!({"apiVersion": "v1", "kind": "Pod", "update": "recreate", "replace": "atOnce"});
+    assert_eq!(manifest["controllers"][0]["owns"], json!([pods]));
 }

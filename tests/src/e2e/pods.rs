@@ -22,6 +22,8 @@ pub struct Seen {
     pub deleted: BTreeSet<String>,
     /// Every time that an owner had two Pods of one key.
     pub doubles: Vec<String>,
+    /// The most Pods that were not being deleted at any time.
+    pub most: usize,
 }
 
 /// Watches until dropped.
@@ -87,6 +89,7 @@ impl Seen {
         if alive.len() > 1 {
             self.doubles.push(format!("{place:?}: {alive:?}"));
         }
+        self.most = self.most.max(self.alive.values().map(BTreeSet::len).sum());
     }
 
     fn forget(&mut self, pod: &Pod) {

@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 use super::cluster::{config_map, pod};
 use super::component;
 
+/// A version of podset that replaces Pods when they are gone; the others do it at once.
+pub const WAITING: u32 = 3;
 /// A version that does not compile.
 const TRUNCATED: u32 = 98;
 /// A version with an invalid manifest.
@@ -171,8 +173,10 @@ impl Guest {
         let owned =
             |kind: Kind, update: &str| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "update": update});
         let read = |kind: Kind| json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind});
+        let mut replaced = owned(pod(), "recreate");
+        replaced["replace"] = json!(if self.version == WAITING { "whenGone" } else { "atOnce" });
         let (owns, reads) = match self.program {
-            Program::PodSet => (json!([owned(pod(), "recreate")]), json!([])),
+            Program::PodSet => (json!([replaced]), json!([])),
             Program::Site => (json!([owned(config_map(), "apply")]), json!([])),
             Program::Census if self.version < 2 => (json!([]), json!([read(pod()), read(config_map())])),
             Program::Census => (json!([]), json!([{"apiVersion": "v1", "kind": "*"}])),

@@ -269,7 +269,10 @@ impl World {
         let id = write.id;
         let reply_ms = match reply {
             Reply::Own(delay) => Some(delay),
-            Reply::Instead(delay, error) => {
+            Reply::Instead(delay, mut error) => {
+                if self.mutant == Mutant::UnknownIsFailed && error.class == WriteErrorClass::Unknown {
+                    error.class = WriteErrorClass::Unavailable;
+                }
                 self.deliver_in(delay, Event::Wrote(id, Err(error)));
                 None
             }

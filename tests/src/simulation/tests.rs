@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::environment::{named, object};
 use super::faults::Fault;
-use super::guests::{Guest, Program, podset_kind};
+use super::guests::{Guest, Program, WAITING, podset_kind};
 use super::oracle::Violation;
 use super::world::{Mutant, World};
 
@@ -139,17 +139,31 @@ fn x3_a_host_that_generates_names_is_found() {
 }
 
 #[test]
+fn x3_a_host_that_takes_a_write_of_unknown_result_for_a_failed_one_is_found() {
+    check_caught(Mutant::UnknownIsFailed);
+}
+
+#[test]
 fn x4_a_host_that_deletes_without_a_uid_is_found() {
     check_caught(Mutant::NoUidPrecondition);
 }
 
 /// A quiet host with the podset plugin.
 fn podset_host() -> World {
+    podset_host_of(1)
+}
+
+fn podset_host_of(version: u32) -> World {
     let mut world = World::new(1, Mutant::None);
-    world.offer(Guest::new(Program::PodSet, 1), "{}");
+    world.offer(Guest::new(Program::PodSet, version), "{}");
     world.start().unwrap();
     world.rest(60_000).unwrap();
     world
+}
+
+fn delete_pod(world: &mut World) {
+    let pod = world.cluster.list(&super::cluster::pod()).next().map(super::cluster::reference).unwrap();
+    world.cluster.delete(&pod, None).unwrap();
 }
 
 /// The requests that a change causes until the cluster is quiet again.
@@ -174,13 +188,34 @@ fn x11_without_faults_everything_costs_the_fewest_requests_possible() {
     assert_eq!(scaled.len(), 2, "a Pod and a status: {scaled:#?}");
     let shrunk = cost(&mut world, |world| assert!(world.cluster.edit(&set, &json!({"spec": {"replicas": 3}}))));
     assert_eq!(shrunk.len(), 2, "a delete and a status: {shrunk:#?}");
-    let pod = world.cluster.list(&super::cluster::pod()).next().map(super::cluster::reference).unwrap();
-    let healed = cost(&mut world, |world| {
-        world.cluster.delete(&pod, None).unwrap();
-    });
-    assert_eq!(healed.len(), 1, "a Pod of the same name: {healed:#?}");
+    let healed = cost(&mut world, delete_pod);
+    assert_eq!(healed.len(), 3, "a mark, a Pod of another name, and a status: {healed:#?}");
+    let healed = cost(&mut world, delete_pod);
+    assert_eq!(healed.len(), 2, "a Pod and a status: {healed:#?}");
     let restarted = cost(&mut world, |world| world.crash().unwrap());
     assert_eq!(restarted, Vec::<String>::new());
+
+    let mut waiting = podset_host_of(WAITING);
+    waiting.cluster.put(object(&podset_kind(), "web", &json!({"replicas": 3}))).unwrap();
+    waiting.rest(60_000).unwrap();
+    let healed = cost(&mut waiting, delete_pod);
+    assert_eq!(healed.len(), 1, "a Pod of the same name when the first is gone: {healed:#?}");
+}
+
+#[test]
+fn x9_pods_that_are_deleted_for_minutes_are_replaced_without_an_open_breaker() {
+    let mut world = podset_host();
+    world.cluster.put(object(&podset_kind(), "web", &json!({"replicas": 3}))).unwrap();
+    world.rest(60_000).unwrap();
+    world.log = Some(Vec::new());
+    for _ in 0..200 {
+        delete_pod(&mut world);
+        world.rest(1_500).unwrap();
+        assert_eq!(world.cluster.list(&super::cluster::pod()).count(), 3);
+    }
+    let opened: Vec<String> =
+        world.log.take().into_iter().flatten().filter(|line| line.starts_with("breaker")).collect();
+    assert_eq!(opened, Vec::<String>::new());
 }
 
 #[test]

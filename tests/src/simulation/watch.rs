@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
 use mortise_core::watch::WatchEvent;
+use mortise_core::well_known::SUCCESSORS_ANNOTATION;
 
 use super::cluster::{Cluster, Record};
 pub struct Watch {
@@ -129,6 +130,12 @@ impl Watch {
 }
 
 impl Notice {
+    /// For the mutant whose lists have no marks of successors.
+    pub fn unmark(&mut self) {
+        let Self::Listed(records) = self else { return };
+        records.iter_mut().for_each(|record| record.text = record.text.replace(SUCCESSORS_ANNOTATION, "lost").into());
+    }
+
     pub fn event(&self, interner: &mut Interner) -> WatchEvent {
         match self {
             Self::Listing => WatchEvent::Listing,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mortise_core::component::Offer;
 use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
+use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Kind, ObjectRef, ResourceVersion};
 use mortise_core::time::Now;
 use mortise_core::watch::{WatchError, WatchEvent};
@@ -38,6 +39,10 @@ pub enum Mutant {
     NoOwnWrites,
     GeneratedNames,
     NoUidPrecondition,
+    /// A write of unknown result is reported as one that has failed.
+    UnknownIsFailed,
+    /// A list shows no object's mark of successors, as if the host that has died had never set one.
+    ListsWithoutMark,
 }
 pub enum Upcoming {
     /// An event for the engine of this incarnation of the host.
@@ -191,11 +196,12 @@ impl World {
         for ((due_ms, entry), upcoming) in pending {
             match upcoming {
                 Upcoming::Engine(..) | Upcoming::Source(..) | Upcoming::Pump(..) | Upcoming::Connect(..) => {}
-                Upcoming::Lands { incarnation, write, .. } => {
+                Upcoming::Lands { incarnation, write, .. } if incarnation + 1 == self.incarnation => {
                     let late_ms = [None, Some(0), Some(self.random.between(50, 5_000))];
                     if let Some(late_ms) = self.random.pick(&late_ms).flatten() {
+                        let due_ms = (due_ms + late_ms).min(self.now_ms + WRITE_TIMEOUT_MS);
                         let upcoming = Upcoming::Lands { incarnation, write, reply_ms: None };
-                        self.queue.insert((due_ms + late_ms, entry), upcoming);
+                        self.queue.insert((due_ms, entry), upcoming);
                     }
                 }
                 other => {
@@ -345,6 +351,11 @@ impl World {
             return;
         }
         if !live["metadata"]["deletionTimestamp"].is_null() {
+            // Some take their grace period.
+            if self.faults.on && self.random.chance(400) {
+                let delay = self.random.between(500, 20_000);
+                return self.schedule(delay, Upcoming::Kubelet(target.clone(), uid.into()));
+            }
             self.cluster.remove(target);
         } else if live["status"]["phase"] == "Pending" {
             let mut after = live.clone();
@@ -462,7 +473,10 @@ impl World {
         if watch.listed && !watch.has_more(&self.cluster) && self.random.chance(200) {
             notices.push(Notice::Progress(self.cluster.version()));
         }
-        for notice in notices {
+        for mut notice in notices {
+            if self.mutant == Mutant::ListsWithoutMark {
+                notice.unmark();
+            }
             let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
             watch.note(&notice);
             if matches!(notice, Notice::ListDone(_)) {

@@ -38,10 +38,10 @@ fn scale(cluster: &Cluster) -> Result<()> {
 }
 
 fn heal(cluster: &Cluster) -> Result<()> {
-    headline("A deleted Pod is replaced");
+    headline("A deleted Pod has a successor while it terminates");
     let pods = pods(cluster)?;
     let victim = pods.first().context("find a Pod to delete")?;
-    cluster.timed("Pod deleted -> replaced and running", || {
+    cluster.timed("Pod deleted -> its successor runs", || {
         cluster.kubectl(&["delete", "pod", &victim.name, "--wait=false"])?;
         wait_for_pods(cluster, 5, Some(&victim.uid))
     })?;

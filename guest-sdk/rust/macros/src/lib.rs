@@ -75,6 +75,7 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// |---|---|
 /// | `owns("v1/Pod", update = "recreate")` | kinds of children, by text or by type, and how the host changes them: "apply" (default) in place, "recreate" by deleting and creating, "rolling_recreate" likewise, a few at a time, "on_delete" not before somebody deletes them; may be repeated |
 /// | `owns("v1/Pod", update = "rolling_recreate", max_unavailable = 2)` | how many of them may be unavailable at once, 1 unless given; a child is available when its conditions `Ready` and `Available`, if present, are true |
+/// | `owns("v1/Pod", replace = "at-once")` | when a child that is being deleted gets a successor: "when-gone" (default), so that there is never a second one; "at-once" while it terminates, as ReplicaSets do, under a name of its own |
 /// | `owns("v1/ConfigMap", namespaces = "any")` | the children may be in any namespace; see "Children in other namespaces" at the crate |
 /// | `owns("v1/ConfigMap", namespaces = ["shared", "infra"])` | the same for these namespaces, 16 at most; a child elsewhere is refused |
 /// | `owns("v1/ConfigMap", adopt = true)` | a child may be an object that exists already; see `Child::adopt` |

@@ -33,6 +33,8 @@ const UPDATES: [(&str, &str); 4] =
 const ROLLING: &str = "rolling_recreate";
 /// Namespaces of one declaration, as the host has it.
 const MAX_NAMESPACES: usize = 16;
+/// The names in the attribute and the variants of `mortise_sdk::Replace`.
+const REPLACEMENTS: [(&str, &str); 2] = [("at-once", "AtOnce"), ("when-gone", "WhenGone")];
 /// Children may be in any namespace.
 const ANY: &str = "any";
 /// The names in the attribute and the variants of `mortise_sdk::Verb`.
@@ -280,10 +282,11 @@ fn named(name: &Ident, input: ParseStream<'_>) -> Result<Vec<LitStr>> {
 
 /// `"v1/Pod", ConfigMap, update = "recreate"`: kinds, how the host changes their children, and where these may be.
 fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
-    let (mut update, mut max_unavailable, mut namespaces, mut adopt) = (None, None, None, None);
-    let known = ["update", "max_unavailable", "namespaces", "adopt", "labels"];
+    let (mut update, mut max_unavailable, mut replace, mut namespaces, mut adopt) = (None, None, None, None, None);
+    let known = ["update", "max_unavailable", "replace", "namespaces", "adopt", "labels"];
     let kinds = kinds(input, KindName::parse, &known, |name, input| match name.to_string().as_str() {
         "update" => set(&mut update, name, value(name, input, "\"recreate\"")?),
+        "replace" => set(&mut replace, name, value(name, input, "\"at-once\"")?),
         "namespaces" => set(&mut namespaces, name, elsewhere(name, input)?),
         "adopt" => set(&mut adopt, name, flag(name, input)?),
         "labels" => Err(Error::new(
@@ -299,14 +302,16 @@ fn owned(input: ParseStream<'_>) -> Result<Vec<TokenStream>> {
         return Err(Error::new(span, format!("`max_unavailable` belongs to update = {ROLLING:?}")));
     }
     let update = option(update.map(|text| update_of(&text, max_unavailable)).transpose()?);
+    let replace: Option<LitStr> = replace;
+    let replace = replace.map(|text| variant(&text, "a replacement", &REPLACEMENTS)).transpose()?;
+    let replace = option(replace.map(|variant| quote!(::mortise_sdk::Replace::#variant)));
     let (tracked, adopt) = (namespaces.is_some(), adopt.unwrap_or_default());
     let namespaces = namespaces.unwrap_or_default();
-    let owned = |kind| {
-        let namespaces = quote!(&[#(#namespaces),*]);
-        quote!(::mortise_sdk::Owned {
-            kind: #kind, update: #update, tracked: #tracked, namespaces: #namespaces, adopt: #adopt
-        })
-    };
+    let namespaces = quote!(&[#(#namespaces),*]);
+    let fields = quote!(
+        update: #update, replace: #replace, tracked: #tracked, namespaces: #namespaces, adopt: #adopt
+    );
+    let owned = |kind| quote!(::mortise_sdk::Owned { kind: #kind, #fields });
     Ok(kinds.iter().map(owned).collect())
 }
 

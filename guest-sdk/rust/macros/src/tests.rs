@@ -56,7 +56,10 @@ fn the_error_for_an_unknown_argument_lists_the_known_ones() {
         "{unknown}"
     );
     let unknown = reconciler_error(quote!(owns("v1/Pod", updates = "recreate")), good());
-    assert_eq!(unknown, "unknown argument `updates`; it is one of: update, max_unavailable, namespaces, adopt, labels");
+    assert_eq!(
+        unknown,
+        "unknown argument `updates`; it is one of: update, max_unavailable, replace, namespaces, adopt, labels"
+    );
 }
 
 #[test]
@@ -78,6 +81,8 @@ fn a_kind_is_version_and_kind() {
     }
     let updates = "an update is one of: apply, recreate, rolling_recreate, on_delete";
     assert_eq!(reconciler_error(quote!(owns("v1/Pod", update = "replace")), good()), updates);
+    let replacements = "a replacement is one of: at-once, when-gone";
+    assert_eq!(reconciler_error(quote!(owns("v1/Pod", replace = "at_once")), good()), replacements);
     let misplaced = "`max_unavailable` belongs to update = \"rolling_recreate\"";
     for wrong in
         [quote!(owns("v1/Pod", max_unavailable = 1)), quote!(owns("v1/Pod", update = "apply", max_unavailable = 1))]
@@ -109,9 +114,10 @@ fn reads_takes_patterns_of_kinds_and_owns_and_writes_do_not() {
 fn owns_takes_several_kinds_with_one_update() {
     let text = |attribute| reconciler::expand(attribute, good()).unwrap().to_string();
     for (attribute, update) in [
-        (quote!(owns(Deployment, "v1/Service")), "None"),
-        (quote!(owns(Deployment, "v1/Service",)), "None"),
-        (quote!(owns(Deployment, "v1/Service", update = "recreate")), "Recreate"),
+        (quote!(owns(Deployment, "v1/Service")), "update : :: core :: option :: Option :: None"),
+        (quote!(owns(Deployment, "v1/Service",)), "replace : :: core :: option :: Option :: None"),
+        (quote!(owns(Deployment, "v1/Service", update = "recreate")), "Update :: Recreate"),
+        (quote!(owns(Deployment, "v1/Service", replace = "at-once")), "Replace :: AtOnce"),
     ] {
         let text = text(attribute);
         let owns = text.split_once("owns : & [").unwrap().1.split_once("] , reads").unwrap().0;
@@ -132,7 +138,8 @@ fn owns_takes_several_kinds_with_one_update() {
     let labels = reconciler_error(quote!(owns("v1/Pod", labels = "a=b")), good());
     assert!(labels.contains("children cannot be narrowed by labels"), "{labels}");
     let misplaced = reconciler_error(quote!(owns("v1/Pod", update = "apply", "v1/Service")), good());
-    let expected = "expected the name of an argument; it is one of: update, max_unavailable, namespaces, adopt, labels";
+    let expected =
+        "expected the name of an argument; it is one of: update, max_unavailable, replace, namespaces, adopt, labels";
     assert_eq!(misplaced, expected);
 }
 

@@ -14,7 +14,8 @@ const NODE: Kind = Kind { api_version: "v1", kind: "Node" };
 
 /// A cluster for a plugin of one function.
 fn cluster(reconcile: Reconcile) -> Cluster {
-    const OWNS: &[Owned] = &[Owned { kind: POD, update: None, tracked: false, namespaces: &[], adopt: false }];
+    const OWNS: &[Owned] =
+        &[Owned { kind: POD, update: None, replace: None, tracked: false, namespaces: &[], adopt: false }];
     cluster_of(OWNS, const { &[Read::all(NODE)] }, reconcile)
 }
 
@@ -167,7 +168,8 @@ fn of_a_narrowed_kind_only_what_is_declared_is_read() {
 
 #[test]
 fn a_child_outside_of_the_declared_namespaces_is_refused() {
-    const OWNS: &[Owned] = &[Owned { kind: POD, update: None, tracked: true, namespaces: &["shop"], adopt: false }];
+    const OWNS: &[Owned] =
+        &[Owned { kind: POD, update: None, replace: None, tracked: true, namespaces: &["shop"], adopt: false }];
     let refused = |reconcile: Reconcile| cluster_of(OWNS, &[], reconcile).reconcile(&team()).err();
     assert_eq!(refused(|_, _| Ok(Outcome::children([in_namespace("shop")]))), None);
     let Some(Failure::Terminal(why)) = refused(|_, _| Ok(Outcome::children([in_namespace("db")]))) else {

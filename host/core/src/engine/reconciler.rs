@@ -28,6 +28,7 @@ mod keys;
 mod live_reads;
 mod plugin_counts;
 mod rejections;
+mod replacements;
 mod requests;
 mod run;
 mod status;

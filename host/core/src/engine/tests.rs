@@ -45,6 +45,7 @@ mod predicates;
 mod requirements;
 mod scopes;
 mod status;
+mod successors;
 mod tracked;
 
 impl Default for Engine {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::http::HttpRule;
 use super::narrowing;
-use super::owned::{self, OwnedKind, RawOwned};
+use super::owned::{self, OwnedKind, RawOwned, Replace};
 use super::place::{RawKind, at_most, kind_at, refuse, within};
 use super::predicate::{Predicate, RawSelection};
 use super::protected::{is_builtin_group, not_for_reconciling};
@@ -118,6 +118,11 @@ impl ControllerSpec {
     /// A kind of children; None for a kind that is not owned.
     pub fn owned(&self, kind: &Kind) -> Option<&OwnedKind> {
         self.owns.iter().find(|owned| owned.kind == *kind)
+    }
+
+    /// Whether children of any kind get a successor while they are being deleted.
+    pub fn replaces_at_once(&self) -> bool {
+        self.owns.iter().any(|owned| owned.replace == Replace::AtOnce)
     }
 
     /// Whether children of a kind are tracked.

@@ -1,5 +1,5 @@
-//! `owns` of a controller: the kinds of its children and how a child that differs from the outcome is updated.
-//! `plan.rs` plans the updates.
+//! `owns` of a controller: the kinds of its children, how a child that differs from the outcome is updated, and when one
+//! that is being deleted gets a successor. `plan.rs` plans the updates.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,6 +21,8 @@ pub struct OwnedKind {
     pub kind: Kind,
     /// How they are updated.
     pub update: Update,
+    /// When one that is being deleted gets a successor.
+    pub replace: Replace,
     /// They may be in other namespaces than their owner, and have no owner references: the host marks them and deletes
     /// them with their owner.
     pub tracked: bool,
@@ -28,6 +30,16 @@ pub struct OwnedKind {
     pub scope: Scope,
     /// Objects that exist already may become children.
     pub adopt: bool,
+}
+
+/// When a child that is being deleted gets a successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replace {
+    /// When it is gone, so that there is never a second one, not even while the first terminates.
+    #[default]
+    WhenGone,
+    /// As soon as it is being deleted. The successor has another name.
+    AtOnce,
 }
 
 /// How a child that differs from the outcome is updated.
@@ -63,6 +75,8 @@ pub(super) struct RawOwned {
     #[serde(default)]
     max_unavailable: Option<u32>,
     #[serde(default)]
+    replace: Option<String>,
+    #[serde(default)]
     namespaces: Option<Value>,
     #[serde(default)]
     labels: Option<Value>,
@@ -75,7 +89,7 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
     for (at, owned) in raw.iter().enumerate() {
         let place = format!("{place}.owns[{at}]");
         let kind = kind_at(&place, &owned.api_version, &owned.kind)?;
-        let update = update(&place, owned)?;
+        let (update, replace) = (update(&place, owned)?, replace(&place, owned)?);
         let (tracked, scope) = match &owned.namespaces {
             None => (false, Scope::default()),
             Some(Value::String(word)) if word == ANY => (true, Scope::default()),
@@ -102,7 +116,7 @@ pub(super) fn parse(place: &str, primary: &Kind, raw: &[RawOwned]) -> Result<Vec
         if let Some(why) = not_for_plugins(&kind) {
             return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} cannot be a child: {why}")));
         }
-        owns.push(OwnedKind { kind, update, tracked, scope, adopt: owned.adopt });
+        owns.push(OwnedKind { kind, update, replace, tracked, scope, adopt: owned.adopt });
     }
     Ok(owns)
 }
@@ -125,5 +139,13 @@ fn update(place: &str, raw: &RawOwned) -> Result<Update, Refusal> {
         }
         (Update::RollingRecreate { .. }, _) | (_, None) => Ok(update),
         (_, Some(_)) => refuse(format!("{place}.maxUnavailable: only \"update\": \"rollingRecreate\" has it")),
+    }
+}
+
+fn replace(place: &str, raw: &RawOwned) -> Result<Replace, Refusal> {
+    match raw.replace.as_deref() {
+        None | Some("whenGone") => Ok(Replace::WhenGone),
+        Some("atOnce") => Ok(Replace::AtOnce),
+        Some(other) => refuse(format!("{place}.replace: {other:?} is neither \"whenGone\" nor \"atOnce\"")),
     }
 }

@@ -222,6 +222,21 @@ fn each_owned_kind_has_its_update_strategy() {
 }
 
 #[test]
+fn each_owned_kind_says_when_a_child_that_is_being_deleted_gets_a_successor() {
+    let replaces = |replace: &str| {
+        let parsed = Manifest::parse(&with("/controllers/0/owns/0/replace", json!(replace)).to_string())?;
+        let controller = &parsed.controllers[0];
+        Ok::<_, Refusal>((controller.owns[0].replace, controller.replaces_at_once()))
+    };
+    assert_eq!(replaces("atOnce"), Ok((Replace::AtOnce, true)));
+    assert_eq!(replaces("whenGone"), Ok((Replace::WhenGone, false)));
+    let parsed = Manifest::parse(&manifest().to_string()).unwrap();
+    assert_eq!(parsed.controllers[0].owns[0].replace, Replace::WhenGone);
+    let unknown = replaces("soon").unwrap_err();
+    assert!(unknown.message.contains("owns[0].replace: \"soon\" is neither \"whenGone\" nor \"atOnce\""), "{unknown}");
+}
+
+#[test]
 fn limits_beyond_the_hosts_are_refused_with_the_maximum() {
     invalid([
         ("/limits/memoryBytes", json!(0), "limits.memoryBytes: 0 is not within 1 and 268435456"),

@@ -73,6 +73,13 @@ fn a_kind_that_is_declared_in_some_namespaces_needs_its_permissions_there() {
 }
 
 #[test]
+fn x3_children_that_are_replaced_at_once_need_the_right_to_mark_their_owner() {
+    let at_once = PODSET.replacen(r#""kind": "Pod""#, r#""kind": "Pod", "replace": "atOnce""#, 1);
+    assert_ne!(at_once, PODSET);
+    assert!(lines(&at_once).contains("PodSet: get list patch watch\n"), "{}", lines(&at_once));
+}
+
+#[test]
 fn a_built_in_kind_needs_no_permission_for_its_status() {
     let manifest = r#"{
       "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "notes",

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::applied::{Applied, is_applied};
 use super::fault::bad;
+use super::found::Creates;
 use super::metadata;
 use super::prepared::{Action, Body, PreparedAction, PreparedChild};
 use crate::contract::{self, GuestFault, PatchKind};
@@ -37,6 +38,8 @@ pub struct Memory<'a> {
     pub sent: &'a mut Sent,
     /// Evictions that a PodDisruptionBudget does not allow now.
     pub blocked: &'a Blocked,
+    /// Creates of children that the view may not show.
+    pub creates: Creates<'a>,
 }
 
 /// The actions that are missing.

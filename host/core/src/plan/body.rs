@@ -11,6 +11,7 @@ use crate::object::{Kind, Object, owner};
 use crate::well_known::{
     CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL,
 };
+use crate::write::WriteOp;
 
 /// The whole child. A child that is not changed in place carries the hash of what was wanted.
 pub(super) fn of(child: &PreparedChild, primary: &Object, hash: Option<&str>) -> Arc<str> {
@@ -87,4 +88,11 @@ fn own(metadata: &mut Value, child: &PreparedChild, primary: &Object, hash: Opti
     if let Some(hash) = hash {
         metadata["annotations"][DESIRED_ANNOTATION] = json!(hash);
     }
+}
+
+/// The key of the child that a write creates or applies.
+pub fn child_key(op: &WriteOp) -> Option<Arc<str>> {
+    let (WriteOp::Create { body, .. } | WriteOp::Apply { body, .. }) = op else { return None };
+    let body: Value = serde_json::from_str(body).ok()?;
+    Some(body["metadata"]["annotations"][CHILD_KEY_ANNOTATION].as_str()?.into())
 }

@@ -1,12 +1,15 @@
 //! The children of an outcome against a snapshot: which are created, changed, replaced and deleted (X4, X5), and which
 //! wait for the children of a lower group.
 
+use std::borrow::Cow;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::actions::Memory;
 use super::adoption::{self, Taken};
 use super::applied::is_applied;
+use super::found::{Finder, Found, is_child};
 use super::prepared::{Body, Prepared, PreparedChild};
 use super::rollout::Rollout;
 use super::{body, exact};
@@ -27,8 +30,12 @@ pub struct Diff {
     pub children: Vec<WriteOp>,
     /// Deletes of children that are not wanted or must be replaced.
     pub deletes: Vec<WriteOp>,
-    /// A child's predecessor of the same name is still being deleted.
+    /// A child's predecessor is still being deleted, or what the view does not show may be a child.
     pub waits: bool,
+    /// Some of these children wait for time to pass.
+    pub unsure: bool,
+    /// Some wait until the object is marked as one whose children have successors.
+    pub unmarked: bool,
     /// The deletes exceed [`MAX_DELETES_PER_PLAN`].
     pub more_deletes: bool,
     /// Objects of another owner that have the names of children.
@@ -82,7 +89,10 @@ pub fn diff(
 ) -> Diff {
     let Some(children) = &prepared.children else { return Diff::default() };
     let (diff, rollouts) = (Diff::default(), BTreeMap::new());
-    let mut comparison = Comparison { spec, primary, manager, snapshot, memory, now_unix_ms, diff, rollouts };
+    let (is_marked, others) = (OnceCell::new(), OnceCell::new());
+    let creates = memory.creates;
+    let finder = Finder { spec, primary, snapshot, children, creates, is_marked, others };
+    let mut comparison = Comparison { finder, manager, memory, now_unix_ms, diff, rollouts };
     let mut groups = children.chunk_by(|one, next| one.group == next.group).peekable();
     while let Some(group) = groups.next() {
         group.iter().for_each(|child| comparison.compare(child));
@@ -90,8 +100,9 @@ pub fn diff(
             break;
         }
     }
+    let unwanted = unwanted(&comparison.finder);
     let mut diff = comparison.finish();
-    diff.deletes.extend(unwanted(children, spec, primary, snapshot));
+    diff.deletes.extend(unwanted);
     diff.bound_deletes();
     for deleted in diff.deletes.iter().map(WriteOp::target) {
         let live = snapshot.get(&deleted.kind, &deleted.name);
@@ -113,34 +124,26 @@ pub fn deletes_of_tracked(spec: &ControllerSpec, primary: &Object, snapshot: &Sn
 }
 
 /// Deletes of children that the outcome does not have.
-fn unwanted(children: &[PreparedChild], spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> Vec<WriteOp> {
+fn unwanted(finder: &Finder<'_>) -> Vec<WriteOp> {
+    let Finder { spec, primary, snapshot, children, .. } = finder;
+    // Few owners have any, and none if all objects have wanted names.
+    let renamed = LazyCell::new(|| finder.renamed());
     let wanted: BTreeSet<&ObjectRef> = children.iter().map(|child| &child.target).collect();
     let kept = children.iter().filter(|child| child.handling == Handling::Keep);
     let kept: BTreeSet<(&Kind, &str)> = kept.map(|child| (&child.target.kind, &*child.key)).collect();
     let is_kept = |live: &Object| live.child_key.as_deref().is_some_and(|key| kept.contains(&(&live.kind, key)));
     let is_unwanted = |live: &Object| {
-        let is_wanted = || is_kept(live) || wanted.contains(&live.reference());
+        let has_place = |target: &ObjectRef| wanted.contains(target) || renamed.contains(target);
+        let is_wanted = || is_kept(live) || has_place(&live.reference());
         !live.deleting && is_child(spec, primary, live) && !is_wanted()
     };
     let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &Owner::of(primary, owned.tracked)));
     owned.filter(|live| is_unwanted(live)).map(|live| delete(live)).collect()
 }
 
-/// A child's object in the view.
-enum Found<'a> {
-    Absent,
-    /// It is being deleted.
-    Terminating,
-    /// It is not a child.
-    Taken(&'a Arc<Object>),
-    Live(&'a Arc<Object>),
-}
-
 struct Comparison<'a> {
-    spec: &'a ControllerSpec,
-    primary: &'a Object,
+    finder: Finder<'a>,
     manager: &'a str,
-    snapshot: &'a Snapshot,
     memory: Memory<'a>,
     now_unix_ms: u64,
     diff: Diff,
@@ -148,15 +151,6 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    fn find(&self, child: &PreparedChild) -> Found<'a> {
-        match self.snapshot.get(&child.target.kind, &child.target.name) {
-            None => Found::Absent,
-            Some(live) if !is_child(self.spec, self.primary, live) => Found::Taken(live),
-            Some(live) if live.deleting => Found::Terminating,
-            Some(live) => Found::Live(live),
-        }
-    }
-
     fn rollout(&mut self, child: &'a PreparedChild) -> Option<&mut Rollout> {
         let Update::RollingRecreate { max_unavailable } = child.update else { return None };
         Some(self.rollouts.entry(&child.target.kind).or_insert_with(|| Rollout::new(max_unavailable)))
@@ -167,10 +161,10 @@ impl<'a> Comparison<'a> {
         if child.handling == Handling::Keep {
             return;
         }
-        match self.find(child) {
+        match self.finder.find(child) {
             Found::Live(live) => return self.compare_live(child, live),
             Found::Taken(live) if child.adopt && adoption::is_free(live) => {
-                let adopt = adoption::adopt(child, self.primary, live, &mut self.diff.parsed_bytes);
+                let adopt = adoption::adopt(child, self.finder.primary, live, &mut self.diff.parsed_bytes);
                 self.write(child, adopt);
             }
             Found::Taken(live) => {
@@ -181,9 +175,12 @@ impl<'a> Comparison<'a> {
                 self.diff.taken.push(taken);
             }
             Found::Terminating => self.diff.waits = true,
-            Found::Absent => {
-                self.diff.parsed_bytes += if child.body.is_none() { child.object.len() } else { 0 };
-                self.write(child, create(child, self.primary, self.now_unix_ms));
+            Found::Unmarked => (self.diff.waits, self.diff.unmarked) = (true, true),
+            Found::Unsure => (self.diff.waits, self.diff.unsure) = (true, true),
+            Found::Absent(target) => {
+                let named = self.named(child, target);
+                self.diff.parsed_bytes += if named.body.is_none() { named.object.len() } else { 0 };
+                self.write(child, create(&named, self.finder.primary, self.now_unix_ms));
             }
         }
         self.rollout(child).into_iter().for_each(Rollout::absent);
@@ -195,15 +192,29 @@ impl<'a> Comparison<'a> {
         self.diff.children.push(op);
     }
 
+    /// A child under the name that its object has. The body has it too.
+    fn named(&mut self, child: &'a PreparedChild, target: ObjectRef) -> Cow<'a, PreparedChild> {
+        if target == child.target {
+            return Cow::Borrowed(child);
+        }
+        let mut named = PreparedChild { target, body: None, ..child.clone() };
+        if child.body.is_some() {
+            self.diff.parsed_bytes += child.object.len();
+            named.body = Some(Body::with(body::of(&named, self.finder.primary, None), &named.generated));
+        }
+        Cow::Owned(named)
+    }
+
     fn compare_live(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
         let is_current = is_current(child, live);
-        if let Some(body) = &child.body {
-            let write = if self.has_generated(child, live) {
+        let named = self.named(child, live.reference());
+        if let Some(body) = &named.body {
+            let write = if self.has_generated(&named, live) {
                 let due_ms = live.generated.as_ref().and_then(|record| record.renew_at_ms());
                 self.diff.renew_at_ms = self.diff.renew_at_ms.into_iter().chain(due_ms).min();
-                self.missing(child, body, live)
+                self.missing(&named, body, live)
             } else {
-                Some(apply(child, body, live, self.now_unix_ms))
+                Some(apply(&named, body, live, self.now_unix_ms))
             };
             write.into_iter().for_each(|op| self.write(child, op));
         } else if let Some(rollout) = self.rollout(child) {
@@ -234,7 +245,7 @@ impl<'a> Comparison<'a> {
     fn is_settled(&mut self, group: &[PreparedChild]) -> bool {
         let has_writes = self.diff.changes_what_is_read() || self.diff.waits || !self.diff.taken.is_empty();
         let mut is_settled = |child: &PreparedChild| {
-            let Found::Live(live) = self.find(child) else { return true };
+            let Found::Live(live) = self.finder.find(child) else { return true };
             is_current(child, live) && is_available(live, &mut self.diff.parsed_bytes)
         };
         !has_writes && group.iter().filter(|child| child.handling != Handling::Keep).all(&mut is_settled)
@@ -253,14 +264,6 @@ impl<'a> Comparison<'a> {
 fn is_current(child: &PreparedChild, live: &Object) -> bool {
     let is_replaced = child.handling == Handling::Managed && !child.update.is_in_place();
     !is_replaced || live.desired.as_deref() == Some(&*child.hash)
-}
-
-/// Whether an object is a child that the host created for this primary. A built-in primary also has children that
-/// Kubernetes created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
-pub fn is_child(spec: &ControllerSpec, primary: &Object, live: &Object) -> bool {
-    Owner::of(primary, spec.tracks(&live.kind)).owns(live)
-        && (!spec.builtin || live.child_key.is_some())
-        && spec.owned(&live.kind).is_none_or(|owned| owned.scope.contains(live))
 }
 
 fn delete(live: &Object) -> WriteOp {

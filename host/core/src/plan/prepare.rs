@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use super::fault::{bad, shown};
 use super::prepared::{Body, Prepared, PreparedChild};
-use super::{actions, body, exact, generated, metadata, requests};
+use super::{actions, body, exact, generated, metadata, name, requests};
 use crate::contract::{Child, Condition, GuestEvent, GuestFault, Handling, Outcome};
-use crate::digest::{content_hash, name_hash};
+use crate::digest::content_hash;
 use crate::limits::{
     MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_REQUEUE_MS, MAX_STATUS_BYTES, MIN_REQUEUE_MS,
 };
-use crate::manifest::{ControllerSpec, OwnedKind, Update};
+use crate::manifest::{ControllerSpec, OwnedKind, Replace, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
 use crate::status::{STALLED, is_of_host};
 
@@ -22,8 +22,6 @@ use crate::status::{STALLED, is_of_host};
 const MAX_KEY_BYTES: usize = 253;
 /// The fields of a child that is kept as it is.
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
-/// The longest name that every kind accepts: names of Pods and Services are DNS labels.
-const MAX_DERIVED_NAME: usize = 63;
 
 /// Checks an outcome and names its children (X3, X6, X10). `before` is the last prepared outcome of the same version of
 /// the plugin for this object: children with the same text are not checked again.
@@ -143,6 +141,7 @@ fn is_condition_type(name: &str) -> bool {
 struct Parsed {
     kind: Kind,
     update: Update,
+    replace: Replace,
     tracked: bool,
     name: Option<String>,
     namespace: Arc<str>,
@@ -210,8 +209,9 @@ fn prepare_child(
     if child.adopt {
         check_adoption(spec, child, parsed)?;
     }
-    let Parsed { kind, update, tracked, name, namespace, object, hash } = parsed.clone();
-    let name = name.unwrap_or_else(|| derived_name(primary, &kind, &child.key));
+    let Parsed { kind, update, replace, tracked, name, namespace, object, hash } = parsed.clone();
+    let is_named = name.is_some();
+    let name = name.unwrap_or_else(|| name::derived(primary, &kind, &child.key, &[]));
     let names = [Some(&*name), Some(&*namespace).filter(|namespace| !namespace.is_empty())];
     if let Some(wrong) = names.into_iter().flatten().find(|name| !is_object_name(name)) {
         return bad(format!("child {:?}: {wrong:?} is not a name that Kubernetes accepts", child.key));
@@ -224,8 +224,10 @@ fn prepare_child(
     let key = Arc::clone(&child.key);
     let mut prepared = PreparedChild {
         target,
+        is_named,
         key,
         update,
+        replace,
         object,
         hash,
         body: None,
@@ -272,7 +274,7 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
         return at("apiVersion and kind are missing".to_owned());
     };
     let kind = Kind::new(api_version, kind);
-    let Some(&OwnedKind { update, tracked, ref scope, .. }) = spec.owned(&kind) else {
+    let Some(&OwnedKind { update, replace, tracked, ref scope, .. }) = spec.owned(&kind) else {
         return at(format!("{kind} is not among the kinds that the manifest declares under owns"));
     };
     if let Err(why) = metadata::check(&object["metadata"]) {
@@ -302,22 +304,11 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
     Ok(Parsed {
         kind,
         update,
+        replace,
         tracked,
         name: metadata["name"].as_str().map(str::to_owned),
         namespace,
         object: Arc::clone(&child.object),
         hash: content_hash(&[&object.to_string()]).into(),
     })
-}
-
-/// X3: the name follows from (owner UID, kind, key) alone, so that a repeated create gets AlreadyExists for its first
-/// try. The owner's name and the key come first, for people.
-fn derived_name(primary: &Object, kind: &Kind, key: &str) -> String {
-    let hash = name_hash(&[&primary.uid, &kind.kind, key]);
-    let readable = |text: &str| -> String {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
-    };
-    let mut name = format!("{}-{}", readable(&primary.name.name), readable(key));
-    name.truncate(MAX_DERIVED_NAME - hash.len() - 1);
-    format!("{}-{hash}", name.trim_matches('-'))
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::contract::{Condition, GuestEvent, Handling, PatchKind, Propagation};
 use crate::generated::{Wanted, fingerprint_of};
 use crate::http::OutgoingRequest;
-use crate::manifest::Update;
+use crate::manifest::{Replace, Update};
 use crate::object::ObjectRef;
 
 /// A checked outcome.
@@ -77,12 +77,16 @@ impl Prepared {
 /// A checked child.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PreparedChild {
-    /// Kind and name.
+    /// Kind and name. One that replaces another may have a name of its own.
     pub target: ObjectRef,
+    /// The guest has chosen the name.
+    pub is_named: bool,
     /// The guest's key.
     pub key: Arc<str>,
     /// How it is updated.
     pub update: Update,
+    /// When it is replaced.
+    pub replace: Replace,
     /// The guest's text, shared among children with the same text.
     pub object: Arc<str>,
     /// Hash of the text's content.

@@ -8,7 +8,7 @@ use crate::contract::{Child, Condition, GuestEvent, GuestFault, Outcome};
 use crate::eviction::Blocked;
 use crate::limits::{MAX_CHILDREN, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteRule, WriteVerb};
-use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
+use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Replace, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, tests};
 use crate::scope::Scope;
 use crate::store::Snapshot;
@@ -18,6 +18,7 @@ mod actions;
 mod adoption;
 mod children;
 mod generated;
+mod successors;
 mod tracked;
 
 const MANAGER: &str = "mortise/podset";
@@ -43,6 +44,7 @@ fn spec() -> ControllerSpec {
     let owned = |api_version, kind, update| OwnedKind {
         kind: Kind::new(api_version, kind),
         update,
+        replace: Replace::WhenGone,
         tracked: false,
         adopt: false,
         scope: Scope::default(),
@@ -82,10 +84,25 @@ fn outcome(children: Vec<Child>) -> Outcome {
 }
 
 fn missing(spec: &ControllerSpec, outcome: &Outcome, live: Vec<Value>) -> Result<Diff, GuestFault> {
-    let prepared = prepare(spec, &primary(), outcome, None)?;
+    missing_after(CERTAIN, &primary(), spec, outcome, live)
+}
+
+/// Every create of the past is seen.
+const CERTAIN: Creates<'_> = Creates { inherited: false, unknown: &UnknownCreates::new() };
+
+fn missing_after(
+    creates: Creates<'_>,
+    primary: &Object,
+    spec: &ControllerSpec,
+    outcome: &Outcome,
+    live: Vec<Value>,
+) -> Result<Diff, GuestFault> {
+    let prepared = prepare(spec, primary, outcome, None)?;
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
     let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
-    Ok(compared(&prepared, spec, &snapshot, (&mut Applied::new(), &mut Sent::new())))
+    let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates };
+    Ok(diff(&prepared, spec, primary, MANAGER, &snapshot, memory, NOW_UNIX_MS))
 }
 
 /// Compares with what earlier diffs and writes left: which exact maps are clean, and the patches.
@@ -95,7 +112,7 @@ fn compared(
     snapshot: &Snapshot,
     (exact, sent): (&mut Applied, &mut Sent),
 ) -> Diff {
-    let memory = Memory { applied: &mut Applied::new(), exact, sent, blocked: &Blocked::default() };
+    let memory = Memory { applied: &mut Applied::new(), exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
     diff(prepared, spec, &primary(), MANAGER, snapshot, memory, NOW_UNIX_MS)
 }
 
@@ -130,7 +147,9 @@ fn shown(diff: &Diff) -> String {
     lines.extend(diff.taken.iter().map(|taken| format!("taken {taken}")));
     lines.extend(diff.skipped.iter().map(|taken| format!("skipped {taken}")));
     if diff.waits {
-        lines.push("waits".to_owned());
+        let why =
+            [(diff.unsure, "is unsure"), (diff.unmarked, "marks its owner")].into_iter().find(|(holds, _)| *holds);
+        lines.push(why.map_or("waits", |(_, why)| why).to_owned());
     }
     if diff.more_deletes {
         lines.push("more deletes".to_owned());

@@ -141,6 +141,7 @@ impl Reconciler {
             if self.controllers[&id].spec.has_finalizer() {
                 self.keys.states_of(id).for_each(|state| state.expect_others_writes(cx.now.mono_ms));
             }
+            self.keys.states_of(id).for_each(|state| state.memory.replacements.inherit());
             self.enqueue_all(id, cx);
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
+use super::replacements::Replacements;
 use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::component::Version;
@@ -110,6 +111,8 @@ pub(super) struct StatusWrites {
     pub in_sync: Option<(ResourceVersion, Weak<Prepared>)>,
     /// Since when the status waits for the children (X11).
     pub deferred_since_ms: Option<u64>,
+    /// The writes for which it waits only create.
+    pub follows_creates: bool,
 }
 
 /// What the next diff needs to know about earlier writes.
@@ -123,6 +126,7 @@ pub(super) struct PlanMemory {
     pub sent: Sent,
     /// Evictions that a PodDisruptionBudget does not allow now.
     pub blocked: Blocked,
+    pub replacements: Replacements,
 }
 
 /// Events that were recorded about the object.
@@ -317,8 +321,9 @@ impl Run {
 }
 
 impl PlanMemory {
-    pub fn of_plan(&mut self) -> Memory<'_> {
-        Memory { applied: &mut self.applied, exact: &mut self.exact, sent: &mut self.sent, blocked: &self.blocked }
+    pub fn of_plan(&mut self, now_ms: u64) -> Memory<'_> {
+        let Self { applied, exact, sent, blocked, replacements } = self;
+        Memory { applied, exact, sent, blocked, creates: replacements.creates(now_ms) }
     }
 }
 
@@ -341,14 +346,18 @@ impl KeyState {
     pub fn reset_if_replaced(&mut self, uid: &Arc<str>) -> bool {
         let is_another = self.uid != *uid;
         if is_another {
-            let Self { expectations, last, name_conflicts, is_faulted, denied, .. } = std::mem::take(self);
+            let before = std::mem::take(self);
+            let replacements = if before.uid.is_empty() { before.memory.replacements } else { Replacements::default() };
+            let memory = PlanMemory { replacements, ..PlanMemory::default() };
+            let Self { expectations, last, name_conflicts, is_faulted, denied, .. } = before;
             let uid = Arc::clone(uid);
-            *self = Self { uid, expectations, last, name_conflicts, is_faulted, denied, ..Self::default() };
+            *self = Self { uid, expectations, last, name_conflicts, is_faulted, denied, memory, ..Self::default() };
         }
         is_another
     }
 
     pub fn forget_versions(&mut self) {
+        self.memory.replacements.inherit();
         self.expectations = Expectations::default();
         self.status.version = None;
         self.status.in_sync = None;
@@ -400,10 +409,18 @@ impl KeyState {
         let memory = &mut self.memory;
         if !skipped {
             let actions: BTreeSet<&ObjectRef> = wanted.actions.iter().map(|action| &action.target).collect();
-            let children: BTreeSet<&ObjectRef> = wanted.children.iter().flatten().map(|child| &child.target).collect();
-            memory.sent.retain(|(target, _), _| actions.contains(target) || children.contains(target));
-            memory.applied.retain(|target, _| actions.contains(target) || children.contains(target));
-            memory.exact.retain(|target, _| children.contains(target));
+            let children = || wanted.children.iter().flatten();
+            let names: BTreeSet<&ObjectRef> = children().map(|child| &child.target).collect();
+            let keys: BTreeSet<(&Kind, &str)> = children().map(|child| (&child.target.kind, &*child.key)).collect();
+            // A successor has another name.
+            let has_key = |target: &ObjectRef| {
+                let live = snapshot.get(&target.kind, &target.name);
+                live.and_then(|live| live.child_key.as_deref()).is_some_and(|key| keys.contains(&(&target.kind, key)))
+            };
+            let is_child = |target: &ObjectRef| names.contains(target) || has_key(target);
+            memory.sent.retain(|(target, _), _| actions.contains(target) || is_child(target));
+            memory.applied.retain(|target, _| actions.contains(target) || is_child(target));
+            memory.exact.retain(|target, _| is_child(target));
         }
         let Some(before) = memory.blocked.message() else { return };
         let pods: BTreeSet<&ObjectRef> = plan::evictions(&wanted.actions).collect();

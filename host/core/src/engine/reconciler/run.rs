@@ -12,6 +12,7 @@ use crate::finalizer;
 use crate::object::Object;
 use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, ActionDiff, Diff, Prepared};
+use crate::successors;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
@@ -22,6 +23,8 @@ const MAX_SHOWN_BYTES: usize = 512;
 struct Missing {
     /// Adds the finalizer.
     finalizer: Option<WriteOp>,
+    /// Marks the object before its first child with a successor.
+    mark: Option<WriteOp>,
     children: Diff,
     actions: ActionDiff,
     /// What the guest should know of what is rejected has changed.
@@ -36,11 +39,15 @@ impl Missing {
 
     /// Whether it changes the primary or children, so that the key has to return to the queue.
     fn changes_what_is_read(&self) -> bool {
-        self.finalizer.is_some() || self.children.changes_what_is_read() || self.actions.more || self.rejects
+        self.finalizer.is_some()
+            || self.mark.is_some()
+            || self.children.changes_what_is_read()
+            || self.actions.more
+            || self.rejects
     }
 
     fn only_creates(&self) -> bool {
-        let Self { finalizer: _, children, actions, rejects: _ } = self;
+        let Self { finalizer: _, mark: _, children, actions, rejects: _ } = self;
         let is_create = |op: &WriteOp| matches!(op, WriteOp::Create { .. });
         children.deletes.is_empty()
             && children.children.iter().all(is_create)
@@ -48,15 +55,15 @@ impl Missing {
             && actions.removals.is_empty()
     }
 
-    /// X1: finalizer, children, deletes of children, actions.
+    /// X1: finalizer, mark, children, deletes of children, actions.
     fn stages(self) -> Vec<Stage> {
-        let Self { finalizer, children, actions, rejects: _ } = self;
+        let Self { finalizer, mark, children, actions, rejects: _ } = self;
         let stages =
             [(children.children, true), (children.deletes, false), (actions.changes, false), (actions.removals, false)];
         let stage = |(writes, slow_start): (Vec<WriteOp>, bool)| {
             (!writes.is_empty()).then(|| Stage { writes: writes.into(), slow_start })
         };
-        finalizer.map(Stage::of_one).into_iter().chain(stages.into_iter().filter_map(stage)).collect()
+        finalizer.into_iter().chain(mark).map(Stage::of_one).chain(stages.into_iter().filter_map(stage)).collect()
     }
 }
 
@@ -100,6 +107,8 @@ impl Reconciler {
             && self.knows_all_writes(key, prepared, cx);
         let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
         let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
+        let unsure_ms = missing.children.unsure.then(|| self.unsure_ms(key, cx));
+        let requeue_ms = requeue_ms.into_iter().chain(unsure_ms).min();
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         // A certificate that is due after the resync is found again then.
         let renew_ms = missing.children.renew_at_ms.map(|at_ms| at_ms.saturating_sub(cx.now.unix_ms));
@@ -111,7 +120,9 @@ impl Reconciler {
             false if defer || is_finalized => None,
             false => self.status_patch_if_changed(key, primary, with_status, generation, cx),
         };
-        let cost = if only_creates && last.is_none() { HEALING } else { CHANGING };
+        let heals = only_creates && (last.is_none() || (stages.is_empty() && self.follows_creates(key)));
+        let cost = if heals { HEALING } else { CHANGING };
+        self.note_creates(key, defer && only_creates);
         stages.extend(last.map(Stage::of_one));
         self.record_finalizing(key, primary, cx);
         let first = stages.first().and_then(|stage| stage.writes.front()).cloned();
@@ -155,11 +166,26 @@ impl Reconciler {
         let children = if is_finalized(primary, prepared) {
             plan::deletes_of_tracked(spec, primary, &snapshot)
         } else {
-            plan::diff(prepared, spec, primary, manager, &snapshot, state.memory.of_plan(), cx.now.unix_ms)
+            plan::diff(
+                prepared,
+                spec,
+                primary,
+                manager,
+                &snapshot,
+                state.memory.of_plan(cx.now.mono_ms),
+                cx.now.unix_ms,
+            )
         };
+        let mark = children.unmarked.then(|| successors::mark(primary));
         state.forget_unwanted(prepared, &snapshot, skipped);
-        let actions =
-            plan::diff_actions(&prepared.actions, spec, manager, &snapshot, state.memory.of_plan(), cx.now.mono_ms);
+        let actions = plan::diff_actions(
+            &prepared.actions,
+            spec,
+            manager,
+            &snapshot,
+            state.memory.of_plan(cx.now.mono_ms),
+            cx.now.mono_ms,
+        );
         let rejected = rejections::seen(&children, &actions, &spec.primary);
         let parsed_bytes = children.parsed_bytes + actions.parsed_bytes;
         self.queue.charge(&controller.plugin, cost::of_diff(prepared, parsed_bytes, rejected.len()));
@@ -168,7 +194,7 @@ impl Reconciler {
         let taken = children.taken.iter().chain(&children.skipped).map(|taken| &taken.target);
         let conflicts = taken.chain(&actions.missing).cloned().collect();
         self.index_conflicts(key, conflicts);
-        Some(Missing { finalizer, children, actions, rejects })
+        Some(Missing { finalizer, mark, children, actions, rejects })
     }
 
     fn admitted_by_breaker(

@@ -38,6 +38,17 @@ impl Reconciler {
         true
     }
 
+    /// Whether the status of a key shows what only creates have changed, as when it replaces what others delete.
+    pub(super) fn follows_creates(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|state| state.status.follows_creates)
+    }
+
+    pub(super) fn note_creates(&mut self, key: &Key, follows: bool) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.status.follows_creates = follows;
+        }
+    }
+
     /// [`Self::status_patch`], unless the status was in sync with this very outcome at this version of the object.
     pub(super) fn status_patch_if_changed(
         &mut self,

@@ -59,6 +59,7 @@ impl Reconciler {
                 state.expect_others_writes(now_ms);
             }
         }
+        state.memory.replacements.begin(now_ms);
         state.expectations.pending.retain(|write| !write.is_met_by(&snapshot));
         if let Some(write) = state.expectations.pending.first() {
             let target = write.target.clone();

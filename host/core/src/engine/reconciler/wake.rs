@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Reconciler;
 use super::controller::Controller;
 use super::key::{Waiting, Work};
+use super::replacements::Replacements;
 use crate::engine::context::{Context, remove_member};
 use crate::object::{Kind, Name, Object, ObjectRef, OwnerReference};
 use crate::observation::Observation;
@@ -64,7 +65,11 @@ impl Reconciler {
         let Some(state) = self.keys.get_mut(&key) else {
             self.keys.add(&key);
             // An object of the first list existed before; one that a watch adds is new.
-            let is_new = change.before.is_some() || cx.store.synced(&object.kind);
+            let is_synced = cx.store.synced(&object.kind);
+            if let Some(state) = self.keys.get_mut(&key).filter(|_| is_synced && !by_list && change.before.is_none()) {
+                state.memory.replacements = Replacements::of_new();
+            }
+            let is_new = change.before.is_some() || is_synced;
             return self.wake(&key, if is_new { Lane::Live } else { Lane::Resync }, cx);
         };
         // W3: this is the version of our own status write. A write that changed nothing has the version of another's

@@ -145,6 +145,7 @@ impl Reconciler {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         let until_ms = cx.now.mono_ms + WRITE_TIMEOUT_MS;
+        state.memory.replacements.note_unknown(op, cx.now.mono_ms);
         match op {
             WriteOp::PatchStatus { .. } => state.status.unknown_until_ms = until_ms,
             WriteOp::Create { target, .. } if !controller.spec.tracks(&target.kind) => {}
@@ -221,6 +222,9 @@ impl Reconciler {
         match (op, error.class) {
             // X3: our own first attempt may have created it.
             (WriteOp::Create { target, .. } | WriteOp::Apply { target, .. }, WriteErrorClass::AlreadyExists) => {
+                if let Some(state) = self.keys.get_mut(key) {
+                    state.memory.replacements.note_unknown(op, cx.now.mono_ms);
+                }
                 self.read_live(key, target.clone(), Reason::Exists, cx);
                 return true;
             }

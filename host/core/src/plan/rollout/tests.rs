@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::contract::{Child, Outcome};
 use crate::eviction::Blocked;
-use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Update};
+use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Replace, Update};
 use crate::object::{Kind, Object, tests};
-use crate::plan::{Applied, Diff, Memory, Sent, diff, prepare};
+use crate::plan::{Applied, Creates, Diff, Memory, Sent, UnknownCreates, diff, prepare};
 use crate::scope::Scope;
 use crate::store::Snapshot;
 use crate::write::WriteOp;
@@ -36,6 +36,7 @@ fn spec(update: Update) -> ControllerSpec {
         owns: vec![OwnedKind {
             kind: Kind::new("v1", "Pod"),
             update,
+            replace: Replace::WhenGone,
             tracked: false,
             adopt: false,
             scope: Scope::default(),
@@ -59,8 +60,9 @@ fn wanted(count: usize, image: &str) -> Outcome {
 fn missing(update: Update, outcome: &Outcome, view: &BTreeMap<String, Value>) -> Diff {
     let prepared = prepare(&spec(update), &primary(), outcome, None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], view.values().map(decode));
+    let creates = Creates { inherited: false, unknown: &UnknownCreates::new() };
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default() };
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates };
     diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, memory, 0)
 }
 

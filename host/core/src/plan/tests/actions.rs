@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{MANAGER, decode, primary, refusal, spec};
+use super::{CERTAIN, MANAGER, decode, primary, refusal, spec};
 use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
@@ -121,7 +121,7 @@ fn missing_of(
     let prepared = prepare(spec, &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
     let snapshot = Snapshot::of(&spec.readable(), live.into_iter().map(decode));
     let (applied, exact) = (&mut Applied::new(), &mut Applied::new());
-    let memory = Memory { applied, exact, sent: &mut sent.clone(), blocked };
+    let memory = Memory { applied, exact, sent: &mut sent.clone(), blocked, creates: CERTAIN };
     diff_actions(&prepared.actions, spec, MANAGER, &snapshot, memory, now_ms)
 }
 

@@ -13,6 +13,7 @@ fn secret_spec() -> ControllerSpec {
     let owned = |kind, update| OwnedKind {
         kind: Kind::new("v1", kind),
         update,
+        replace: Replace::WhenGone,
         tracked: false,
         adopt: false,
         scope: Scope::default(),
@@ -44,7 +45,7 @@ fn of(child: Child, live: Option<&Value>, now_unix_ms: u64) -> Diff {
     let prepared = prepare(&secret_spec(), &primary(), &outcome(vec![child]), None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Secret")], live.cloned().map(decode));
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default() };
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
     diff(&prepared, &secret_spec(), &primary(), MANAGER, &snapshot, memory, now_unix_ms)
 }
 
@@ -157,6 +158,7 @@ fn a_generated_value_is_of_a_secret_at_a_key_of_its_own() {
     let recreated = OwnedKind {
         kind: Kind::new("v1", "Secret"),
         update: Update::Recreate,
+        replace: Replace::WhenGone,
         tracked: false,
         adopt: false,
         scope: Scope::default(),
