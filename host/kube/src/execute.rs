@@ -88,12 +88,7 @@ impl ApiServer {
     /// Reads one object from the API server's newest state; None when it does not exist. Reads beyond those that may be in
     /// flight wait for a permit; the caller bounds how many wait.
     pub async fn read_live(&self, target: &ObjectRef) -> Result<Option<Arc<Object>>, WriteError> {
-        let read = async {
-            let path = self.resource(&target.kind).await?.object(&target.name)?;
-            let _permit = self.live_reads().enter(target.kind.clone()).await;
-            self.get(&path, READ_TIMEOUT).await
-        };
-        match read.await {
+        match self.get_live(target).await {
             // Interning would save nothing for one object.
             Ok(response) => match Object::decode_as(&target.kind, &response.body, &mut Interner::default()) {
                 Ok(object) => Ok(Some(Arc::new(object))),
@@ -102,6 +97,13 @@ impl ApiServer {
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure.into_write_error()),
         }
+    }
+
+    /// Waits for a permit and reads one object.
+    pub(crate) async fn get_live(&self, target: &ObjectRef) -> Result<Response, Failure> {
+        let path = self.resource(&target.kind).await?.object(&target.name)?;
+        let _permit = self.live_reads().enter(target.kind.clone()).await;
+        self.get(&path, READ_TIMEOUT).await
     }
 
     async fn send_write(&self, write: &Write) -> Result<Written, Failure> {
@@ -118,10 +120,9 @@ impl ApiServer {
                 request(Method::POST, &path, Some(JSON), body(text))
             }
             WriteOp::Apply { target, body: text, force, only_if, draws } => {
-                let object = resource.object(&target.name)?;
-                let path = format!("{object}?{}", query(&format!("&force={force}{strict}")));
+                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}{strict}")));
                 let text = match draws {
-                    Some(draws) => &self.with_generated(&object, text, only_if, draws).await?,
+                    Some(draws) => &self.with_generated(target, text, only_if, draws).await?,
                     None => text,
                 };
                 let request = request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)?;
@@ -317,6 +318,7 @@ mod tests {
 
     use futures::FutureExt as _;
     use mortise_core::crd::CrdError;
+    use mortise_core::generated::Draws;
     use mortise_core::object::{Kind, Name};
     use mortise_core::write::WriteId;
     use tokio::time::{sleep, timeout};
@@ -416,13 +418,19 @@ mod tests {
             permits.push(permit);
         }
         let reading = {
-            let api = api.clone();
+            let (api, pod) = (api.clone(), pod.clone());
             tokio::spawn(async move { api.read_live(&pod).await })
         };
+        // A write that needs what is live reads as others do.
+        let completing = {
+            let (api, draws) = (api.clone(), Draws { wanted: Arc::default(), now_unix_ms: 0 });
+            tokio::spawn(async move { api.with_generated(&pod, "{}", &Precondition::Is("u".into()), &draws).await })
+        };
         assert!(matches!(timeout(Duration::from_secs(30), api.read_live(&node)).await.unwrap(), Ok(None)));
-        assert!(!reading.is_finished(), "it waits for a permit");
+        assert!(!reading.is_finished() && !completing.is_finished(), "they wait for a permit");
         drop(permits);
         assert!(matches!(timeout(Duration::from_secs(30), reading).await.unwrap().unwrap(), Ok(None)));
+        assert!(timeout(Duration::from_secs(30), completing).await.unwrap().unwrap().is_err(), "it does not exist");
     }
 
     #[tokio::test]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use mortise_core::certificates::Validity;
 use mortise_core::generated::{Draws, Pair, RandomSource, complete};
+use mortise_core::object::ObjectRef;
 use mortise_core::write::Precondition;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 
-use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT};
+use crate::client::{ApiServer, NOT_FOUND};
 use crate::execute::CONFLICT;
 use crate::failure::{Failure, Refused};
 use crate::webhook::authority::params;
@@ -54,13 +55,13 @@ impl ApiServer {
     /// those of this version.
     pub(crate) async fn with_generated(
         &self,
-        path: &str,
+        target: &ObjectRef,
         body: &str,
         only_if: &Precondition,
         draws: &Draws,
     ) -> Result<Arc<str>, Failure> {
         let live = match only_if {
-            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(path, uid).await?),
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid).await?),
             Precondition::Absent | Precondition::None => None,
         };
         let mut body = complete(body, live.as_ref(), draws, &mut System)?;
@@ -72,11 +73,11 @@ impl ApiServer {
         Ok(body.into())
     }
 
-    async fn live(&self, path: &str, uid: &str) -> Result<Value, Failure> {
+    async fn live(&self, target: &ObjectRef, uid: &str) -> Result<Value, Failure> {
         let changed = |message: &str| {
             Failure::Response(Refused { code: CONFLICT, message: message.to_owned(), ..Refused::default() })
         };
-        let live: Value = match self.get(path, READ_TIMEOUT).await {
+        let live: Value = match self.get_live(target).await {
             Ok(response) => read(&response.body)?,
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND && refused.names_object => {
                 return Err(changed("the object is gone"));
@@ -96,7 +97,7 @@ mod tests {
     use std::sync::Mutex;
 
     use mortise_core::generated::{Recipe, Wanted};
-    use mortise_core::object::{Kind, Name, ObjectRef};
+    use mortise_core::object::{Kind, Name};
     use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp};
     use serde_json::json;
 
