@@ -13,7 +13,7 @@ use http::{Method, Request};
 use kube::client::Body;
 use mortise_core::contract::{PatchKind, Propagation};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
-use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
+use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use serde::Deserialize;
 
@@ -92,6 +92,19 @@ impl ApiServer {
             // Interning would save nothing for one object.
             Ok(response) => match Object::decode_as(&target.kind, &response.body, &mut Interner::default()) {
                 Ok(object) => Ok(Some(Arc::new(object))),
+                Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
+            },
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure.into_write_error()),
+        }
+    }
+
+    /// A Secret as it is, with the values that the host has made and no [`Object`] shows (G8); None when it does not exist.
+    pub async fn read_secret(&self, name: &Name) -> Result<Option<serde_json::Value>, WriteError> {
+        let target = ObjectRef { kind: Kind::new("v1", "Secret"), name: name.clone() };
+        match self.get_live(&target).await {
+            Ok(response) => match serde_json::from_slice(&response.body) {
+                Ok(secret) => Ok(Some(secret)),
                 Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
             },
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
@@ -319,7 +332,6 @@ mod tests {
     use futures::FutureExt as _;
     use mortise_core::crd::CrdError;
     use mortise_core::generated::Draws;
-    use mortise_core::object::{Kind, Name};
     use mortise_core::write::WriteId;
     use tokio::time::{sleep, timeout};
 
