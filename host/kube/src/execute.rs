@@ -33,6 +33,8 @@ const MAX_MANAGER_CHARS: usize = 128;
 
 /// 409.
 pub(crate) const CONFLICT: u16 = 409;
+/// 422.
+const UNPROCESSABLE: u16 = 422;
 
 /// The error of a write without a claim.
 const UNCLAIMED: &str = "not sent: this host does not lead, or could not renew its Lease in time";
@@ -80,7 +82,8 @@ impl ApiServer {
             Ok(written) => Ok(written),
             Err(failure) => {
                 self.forget_if_gone(&write.op, &failure);
-                Err(failure.into_write_error())
+                let hides_message = may_repeat_object(&write.op, &failure);
+                Err(if hides_message { failure.into_summary() } else { failure.into_write_error() })
             }
         }
     }
@@ -138,9 +141,7 @@ impl ApiServer {
                     Some(draws) => &self.with_generated(target, text, only_if, draws).await?,
                     None => text,
                 };
-                let request = request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)?;
-                let wanted = draws.as_ref().map_or(&[][..], |draws| &draws.wanted);
-                return self.sent(request, write).await.map_err(|failure| failure.redacted(text, wanted));
+                request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)
             }
             WriteOp::PatchStatus { target, body: text } => {
                 let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
@@ -227,6 +228,13 @@ impl ApiServer {
             self.discovery().forget(&op.target().kind.api_version);
         }
     }
+}
+
+/// Whether the message of an error response may have what a plugin does not see. That of a patch that does not fit has the
+/// patched object, whose kind the plugin may not read (G4); that of any write of a Secret may have its values (G8).
+fn may_repeat_object(op: &WriteOp, failure: &Failure) -> bool {
+    let is_unfit = matches!(failure, Failure::Response(refused) if refused.code == UNPROCESSABLE);
+    op.target().kind.is_secret() || (is_unfit && matches!(op, WriteOp::Patch { .. }))
 }
 
 /// The field manager as a query's value. The API server's rules are checked here, because its error for an invalid name would
@@ -443,6 +451,62 @@ mod tests {
         drop(permits);
         assert!(matches!(timeout(Duration::from_secs(30), reading).await.unwrap().unwrap(), Ok(None)));
         assert!(timeout(Duration::from_secs(30), completing).await.unwrap().unwrap().is_err(), "it does not exist");
+    }
+
+    /// A refusal as the API server words it: the message has the whole patched object.
+    fn unfit(reason: &str, code: u16, value: &str) -> String {
+        let object = format!("{{\"data\":{{\"a\":\"{}\"}}}}", value.repeat(100));
+        let message = format!(" \"\" is invalid: patch: Invalid value: {object:?}: cannot unmarshal string");
+        let causes = [serde_json::json!({"reason": "FieldValueInvalid", "message": message, "field": "patch"})];
+        let details = serde_json::json!({"causes": causes});
+        serde_json::json!({"kind": "Status", "reason": reason, "code": code, "message": message, "details": details})
+            .to_string()
+    }
+
+    #[tokio::test]
+    async fn g8_a_message_repeats_no_value() {
+        const KINDS: &str = r#"{"resources":[{"name":"secrets","kind":"Secret","namespaced":true},
+            {"name":"configmaps","kind":"ConfigMap","namespaced":true}]}"#;
+        const VALUE: &str = "c2VjcmV0IHZhbHVlIQ==";
+        let api = serve(|request| match (&*request.method, &*request.path) {
+            ("GET", "/api/v1") => ("200 OK", KINDS.to_owned()),
+            // The names of objects choose the refusal.
+            (_, path) if path.contains("/bad") => ("400 Bad Request", unfit("BadRequest", 400, VALUE)),
+            _ => ("422 Unprocessable Entity", unfit("Invalid", 422, VALUE)),
+        })
+        .await;
+        let refusal = async |kind: &str, name: &str, op: &dyn Fn(ObjectRef) -> WriteOp| {
+            let target = ObjectRef { kind: Kind::new("v1", kind), name: Name::new("ns", name) };
+            let error = api.execute(&Write { op: op(target), ..write(Some("p")) }).await.unwrap_err();
+            assert_eq!(error.class, WriteErrorClass::Invalid);
+            error.message
+        };
+        let patch = |patch_kind| {
+            move |target| {
+                let body: Arc<str> = if patch_kind == PatchKind::Json { "[]" } else { "{}" }.into();
+                WriteOp::Patch { target, patch_kind, body, subresource: None, only_if: Precondition::None }
+            }
+        };
+        let invalid =
+            "Invalid: patch (FieldValueInvalid); the API server's message is not shown, since it may repeat the object";
+        for kind in ["Secret", "ConfigMap"] {
+            for patch_kind in [PatchKind::Merge, PatchKind::Json, PatchKind::Strategic] {
+                assert_eq!(refusal(kind, "a", &patch(patch_kind)).await, invalid);
+            }
+        }
+        let create = |target| WriteOp::Create { target, body: "{}".into() };
+        let apply = |target| WriteOp::Apply {
+            target,
+            body: "{}".into(),
+            force: true,
+            only_if: Precondition::None,
+            draws: None,
+        };
+        for op in [&patch(PatchKind::Merge) as &dyn Fn(ObjectRef) -> WriteOp, &apply] {
+            assert!(!refusal("Secret", "bad", op).await.contains(&VALUE[..4]), "whatever the refusal");
+        }
+        assert_eq!(refusal("Secret", "a", &create).await, invalid);
+        assert!(refusal("ConfigMap", "a", &create).await.contains("cannot unmarshal"), "a child's own object");
     }
 
     #[tokio::test]
