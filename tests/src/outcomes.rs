@@ -444,6 +444,13 @@ fn native_tests_refuse_what_the_host_refuses_about_actions() {
     refused(&merge(json!({"metadata": {"labels": []}})), "metadata.labels is [], not an object");
     refused(&merge(json!({"metadata": null})), "metadata is null, not an object");
     refused(&merge(json!("a")), "the body of a patch is an object");
+    let on_secret = |body: Value| acts(Patch::strategic(key("v1", "Secret"), body));
+    for directive in
+        [json!({"$patch": "replace", "a": "b"}), json!({"$patch": "delete"}), json!({"$retainKeys": ["a"]})]
+    {
+        refused(&on_secret(json!({"metadata": {"annotations": directive}})), "a patch names each label and annotation");
+        refused(&on_secret(json!({"metadata": {"labels": directive}})), "a patch names each label and annotation");
+    }
     refused(&merge(json!({"$patch": "delete"})), "$patch: a patch is not of the object as a whole");
     refused(&operations(json!({})), "a list of operations");
     refused(&operations(json!([{"path": "/a"}])), "operation 0: op and path are missing");

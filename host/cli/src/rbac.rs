@@ -16,7 +16,7 @@ use mortise_core::kind_pattern::Groups;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::Kind;
 use mortise_core::permission::{Permission, needed};
-use mortise_core::well_known::{AGGREGATE_LABEL, GROUP, HOST, WEBHOOK_SECRET};
+use mortise_core::well_known::{AGGREGATE_LABEL, GROUP, HOST, PART_OF_LABEL, WEBHOOK_SECRET};
 use mortise_runtime::config::Namespace;
 
 use crate::yaml::documents;
@@ -273,7 +273,7 @@ fn metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),
-        labels: Some(label("app.kubernetes.io/part-of", HOST)),
+        labels: Some(label(PART_OF_LABEL, HOST)),
         ..ObjectMeta::default()
     }
 }

@@ -3,7 +3,7 @@
 //! when it is sent: those of the live object, or new ones. Randomness is an argument ([`RandomSource`]). Nothing here
 //! knows who sends a write, and nothing keeps a value.
 
-pub use self::complete::{Pair, RandomSource, complete, redacted};
+pub use self::complete::{Pair, RandomSource, complete};
 pub use self::record::{Record, hide, hide_reviewed};
 pub use self::wanted::{AUTHORITY, CERTIFICATE, Draws, PRIVATE_KEY, Recipe, Wanted, fingerprint_of};
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::time::{Now, micros};
+use crate::well_known::{HOST, PART_OF_LABEL};
 
 #[cfg(test)]
 mod tests;
@@ -347,6 +348,12 @@ impl Election {
                 "metadata": {"name": &*self.name, "namespace": &*self.namespace},
             }),
         };
+        // Without the label a plugin could adopt the Lease.
+        let labels = &mut object["metadata"]["labels"];
+        if !labels.is_object() {
+            *labels = json!({});
+        }
+        labels[PART_OF_LABEL] = json!(HOST);
         let is_ours = lease.is_some_and(|lease| lease.holder == self.identity);
         if !object["spec"].is_object() {
             object["spec"] = json!({});

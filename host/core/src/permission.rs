@@ -53,7 +53,8 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
         }
         for owned in &controller.owns {
             allow_in(&owned.scope, &owned.kind, None, &["create", "delete"]);
-            if owned.update.is_in_place() || owned.adopt {
+            // A Secret with generated values is created by an apply.
+            if owned.update.is_in_place() || owned.adopt || owned.kind.is_secret() {
                 allow_in(&owned.scope, &owned.kind, None, &["patch"]);
             }
         }

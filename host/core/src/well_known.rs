@@ -14,6 +14,8 @@ pub const MANAGER_PREFIX: &str = "mortise/";
 
 /// Kubernetes' common label for the tool that manages an object.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Kubernetes' common label for what an object is a part of: "mortise" on the objects that install the host.
+pub const PART_OF_LABEL: &str = "app.kubernetes.io/part-of";
 /// The label with the namespace of an object's host. Hosts of other namespaces leave the object alone.
 pub const HOST_NAMESPACE_LABEL: &str = "mortise.dev/host-namespace";
 /// The label, "true", of ClusterRoles that Kubernetes aggregates into the host's.

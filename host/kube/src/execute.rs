@@ -13,7 +13,7 @@ use http::{Method, Request};
 use kube::client::Body;
 use mortise_core::contract::{PatchKind, Propagation};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
-use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
+use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
 use serde::Deserialize;
 
@@ -33,6 +33,8 @@ const MAX_MANAGER_CHARS: usize = 128;
 
 /// 409.
 pub(crate) const CONFLICT: u16 = 409;
+/// 422.
+const UNPROCESSABLE: u16 = 422;
 
 /// The error of a write without a claim.
 const UNCLAIMED: &str = "not sent: this host does not lead, or could not renew its Lease in time";
@@ -80,7 +82,8 @@ impl ApiServer {
             Ok(written) => Ok(written),
             Err(failure) => {
                 self.forget_if_gone(&write.op, &failure);
-                Err(failure.into_write_error())
+                let hides_message = may_repeat_object(&write.op, &failure);
+                Err(if hides_message { failure.into_summary() } else { failure.into_write_error() })
             }
         }
     }
@@ -88,12 +91,7 @@ impl ApiServer {
     /// Reads one object from the API server's newest state; None when it does not exist. Reads beyond those that may be in
     /// flight wait for a permit; the caller bounds how many wait.
     pub async fn read_live(&self, target: &ObjectRef) -> Result<Option<Arc<Object>>, WriteError> {
-        let read = async {
-            let path = self.resource(&target.kind).await?.object(&target.name)?;
-            let _permit = self.live_reads().enter(target.kind.clone()).await;
-            self.get(&path, READ_TIMEOUT).await
-        };
-        match read.await {
+        match self.get_live(target).await {
             // Interning would save nothing for one object.
             Ok(response) => match Object::decode_as(&target.kind, &response.body, &mut Interner::default()) {
                 Ok(object) => Ok(Some(Arc::new(object))),
@@ -102,6 +100,26 @@ impl ApiServer {
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure.into_write_error()),
         }
+    }
+
+    /// A Secret as it is, with the values that the host has made and no [`Object`] shows (G8); None when it does not exist.
+    pub async fn read_secret(&self, name: &Name) -> Result<Option<serde_json::Value>, WriteError> {
+        let target = ObjectRef { kind: Kind::new("v1", "Secret"), name: name.clone() };
+        match self.get_live(&target).await {
+            Ok(response) => match serde_json::from_slice(&response.body) {
+                Ok(secret) => Ok(Some(secret)),
+                Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
+            },
+            Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
+            Err(failure) => Err(failure.into_write_error()),
+        }
+    }
+
+    /// Waits for a permit and reads one object.
+    pub(crate) async fn get_live(&self, target: &ObjectRef) -> Result<Response, Failure> {
+        let path = self.resource(&target.kind).await?.object(&target.name)?;
+        let _permit = self.live_reads().enter(target.kind.clone()).await;
+        self.get(&path, READ_TIMEOUT).await
     }
 
     async fn send_write(&self, write: &Write) -> Result<Written, Failure> {
@@ -118,15 +136,12 @@ impl ApiServer {
                 request(Method::POST, &path, Some(JSON), body(text))
             }
             WriteOp::Apply { target, body: text, force, only_if, draws } => {
-                let object = resource.object(&target.name)?;
-                let path = format!("{object}?{}", query(&format!("&force={force}{strict}")));
+                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}{strict}")));
                 let text = match draws {
-                    Some(draws) => &self.with_generated(&object, text, only_if, draws).await?,
+                    Some(draws) => &self.with_generated(target, text, only_if, draws).await?,
                     None => text,
                 };
-                let request = request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)?;
-                let wanted = draws.as_ref().map_or(&[][..], |draws| &draws.wanted);
-                return self.sent(request, write).await.map_err(|failure| failure.redacted(text, wanted));
+                request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)
             }
             WriteOp::PatchStatus { target, body: text } => {
                 let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
@@ -213,6 +228,13 @@ impl ApiServer {
             self.discovery().forget(&op.target().kind.api_version);
         }
     }
+}
+
+/// Whether the message of an error response may have what a plugin does not see. That of a patch that does not fit has the
+/// patched object, whose kind the plugin may not read (G4); that of any write of a Secret may have its values (G8).
+fn may_repeat_object(op: &WriteOp, failure: &Failure) -> bool {
+    let is_unfit = matches!(failure, Failure::Response(refused) if refused.code == UNPROCESSABLE);
+    op.target().kind.is_secret() || (is_unfit && matches!(op, WriteOp::Patch { .. }))
 }
 
 /// The field manager as a query's value. The API server's rules are checked here, because its error for an invalid name would
@@ -317,7 +339,7 @@ mod tests {
 
     use futures::FutureExt as _;
     use mortise_core::crd::CrdError;
-    use mortise_core::object::{Kind, Name};
+    use mortise_core::generated::Draws;
     use mortise_core::write::WriteId;
     use tokio::time::{sleep, timeout};
 
@@ -416,13 +438,75 @@ mod tests {
             permits.push(permit);
         }
         let reading = {
-            let api = api.clone();
+            let (api, pod) = (api.clone(), pod.clone());
             tokio::spawn(async move { api.read_live(&pod).await })
         };
+        // A write that needs what is live reads as others do.
+        let completing = {
+            let (api, draws) = (api.clone(), Draws { wanted: Arc::default(), now_unix_ms: 0 });
+            tokio::spawn(async move { api.with_generated(&pod, "{}", &Precondition::Is("u".into()), &draws).await })
+        };
         assert!(matches!(timeout(Duration::from_secs(30), api.read_live(&node)).await.unwrap(), Ok(None)));
-        assert!(!reading.is_finished(), "it waits for a permit");
+        assert!(!reading.is_finished() && !completing.is_finished(), "they wait for a permit");
         drop(permits);
         assert!(matches!(timeout(Duration::from_secs(30), reading).await.unwrap().unwrap(), Ok(None)));
+        assert!(timeout(Duration::from_secs(30), completing).await.unwrap().unwrap().is_err(), "it does not exist");
+    }
+
+    /// A refusal as the API server words it: the message has the whole patched object.
+    fn unfit(reason: &str, code: u16, value: &str) -> String {
+        let object = format!("{{\"data\":{{\"a\":\"{}\"}}}}", value.repeat(100));
+        let message = format!(" \"\" is invalid: patch: Invalid value: {object:?}: cannot unmarshal string");
+        let causes = [serde_json::json!({"reason": "FieldValueInvalid", "message": message, "field": "patch"})];
+        let details = serde_json::json!({"causes": causes});
+        serde_json::json!({"kind": "Status", "reason": reason, "code": code, "message": message, "details": details})
+            .to_string()
+    }
+
+    #[tokio::test]
+    async fn g8_a_message_repeats_no_value() {
+        const KINDS: &str = r#"{"resources":[{"name":"secrets","kind":"Secret","namespaced":true},
+            {"name":"configmaps","kind":"ConfigMap","namespaced":true}]}"#;
+        const VALUE: &str = "c2VjcmV0IHZhbHVlIQ==";
+        let api = serve(|request| match (&*request.method, &*request.path) {
+            ("GET", "/api/v1") => ("200 OK", KINDS.to_owned()),
+            // The names of objects choose the refusal.
+            (_, path) if path.contains("/bad") => ("400 Bad Request", unfit("BadRequest", 400, VALUE)),
+            _ => ("422 Unprocessable Entity", unfit("Invalid", 422, VALUE)),
+        })
+        .await;
+        let refusal = async |kind: &str, name: &str, op: &dyn Fn(ObjectRef) -> WriteOp| {
+            let target = ObjectRef { kind: Kind::new("v1", kind), name: Name::new("ns", name) };
+            let error = api.execute(&Write { op: op(target), ..write(Some("p")) }).await.unwrap_err();
+            assert_eq!(error.class, WriteErrorClass::Invalid);
+            error.message
+        };
+        let patch = |patch_kind| {
+            move |target| {
+                let body: Arc<str> = if patch_kind == PatchKind::Json { "[]" } else { "{}" }.into();
+                WriteOp::Patch { target, patch_kind, body, subresource: None, only_if: Precondition::None }
+            }
+        };
+        let invalid =
+            "Invalid: patch (FieldValueInvalid); the API server's message is not shown, since it may repeat the object";
+        for kind in ["Secret", "ConfigMap"] {
+            for patch_kind in [PatchKind::Merge, PatchKind::Json, PatchKind::Strategic] {
+                assert_eq!(refusal(kind, "a", &patch(patch_kind)).await, invalid);
+            }
+        }
+        let create = |target| WriteOp::Create { target, body: "{}".into() };
+        let apply = |target| WriteOp::Apply {
+            target,
+            body: "{}".into(),
+            force: true,
+            only_if: Precondition::None,
+            draws: None,
+        };
+        for op in [&patch(PatchKind::Merge) as &dyn Fn(ObjectRef) -> WriteOp, &apply] {
+            assert!(!refusal("Secret", "bad", op).await.contains(&VALUE[..4]), "whatever the refusal");
+        }
+        assert_eq!(refusal("Secret", "a", &create).await, invalid);
+        assert!(refusal("ConfigMap", "a", &create).await.contains("cannot unmarshal"), "a child's own object");
     }
 
     #[tokio::test]

@@ -8,10 +8,11 @@ use std::error::Error as _;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use mortise_core::crd::CrdError;
-use mortise_core::generated::{Wanted, redacted};
 use mortise_core::watch::WatchError;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use serde::Deserialize;
+
+mod summary;
 
 /// Longest message that is kept: a proxy may respond with a page of HTML.
 const MAX_MESSAGE_CHARS: usize = 1_024;
@@ -45,6 +46,8 @@ pub(crate) struct Refused {
     pub reason: String,
     /// The API server's message.
     pub message: String,
+    /// What may be said instead of the message when that may repeat an object; empty when the message is the host's own.
+    pub summary: String,
     /// Its `Retry-After`, up to [`MAX_RETRY_AFTER_MS`].
     pub retry_after_ms: Option<u64>,
     /// The Status names an object, so the path exists and the object does not.
@@ -74,6 +77,8 @@ struct Status<'a> {
 #[serde(rename_all = "camelCase")]
 struct Details<'a> {
     #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
     name: Cow<'a, str>,
     #[serde(default)]
     retry_after_seconds: u64,
@@ -87,6 +92,8 @@ struct Cause<'a> {
     reason: Cow<'a, str>,
     #[serde(borrow, default)]
     message: Cow<'a, str>,
+    #[serde(borrow, default)]
+    field: Cow<'a, str>,
 }
 
 impl Refused {
@@ -105,8 +112,12 @@ impl Refused {
         if refused.message.is_empty() {
             refused.message = format!("HTTP {code}");
         }
+        if refused.summary.is_empty() {
+            refused.summary = format!("HTTP {code}");
+        }
         if code == StatusCode::UNAUTHORIZED {
             refused.message = credentials_not_accepted(&refused.message);
+            refused.summary.clone_from(&refused.message);
         }
         refused
     }
@@ -122,7 +133,10 @@ impl Refused {
         // Only the cause names the budget.
         let budget = caused_by("DisruptionBudget");
         let message = budget.map(|cause| &cause.message).filter(|message| !message.is_empty());
+        let fields = details.causes.iter().map(|cause| (&*cause.field, &*cause.reason));
+        let summary = summary::of(&status.reason, &status.message, (&details.kind, &details.name), fields);
         Some(Self {
+            summary: cut(&summary),
             code: status.code,
             reason: status.reason.into_owned(),
             message: cut(message.unwrap_or(&status.message)),
@@ -207,14 +221,6 @@ impl Failure {
         self
     }
 
-    /// Without the generated values of the body that was sent.
-    pub(crate) fn redacted(mut self, sent: &str, wanted: &[Wanted]) -> Self {
-        if let Self::Response(refused) = &mut self {
-            refused.message = redacted(std::mem::take(&mut refused.message), sent, wanted);
-        }
-        self
-    }
-
     pub(crate) fn into_write_error(self) -> WriteError {
         let class = match &self {
             Self::NotSent(_) => WriteErrorClass::Unavailable,
@@ -224,6 +230,19 @@ impl Failure {
             Self::Invalid(_) => WriteErrorClass::Invalid,
         };
         WriteError { class, message: self.message() }
+    }
+
+    /// The same with the summary instead of the API server's message.
+    pub(crate) fn into_summary(self) -> WriteError {
+        let summary = match &self {
+            Self::Response(refused) if !refused.summary.is_empty() => Some(format!(
+                "{}; the API server's message is not shown, since it may repeat the object",
+                refused.summary
+            )),
+            _ => None,
+        };
+        let error = self.into_write_error();
+        WriteError { message: summary.unwrap_or(error.message), ..error }
     }
 
     pub(crate) fn to_watch_error(&self) -> WatchError {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use mortise_core::certificates::Validity;
 use mortise_core::generated::{Draws, Pair, RandomSource, complete};
+use mortise_core::object::ObjectRef;
 use mortise_core::write::Precondition;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 
-use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT};
+use crate::client::{ApiServer, NOT_FOUND};
 use crate::execute::CONFLICT;
 use crate::failure::{Failure, Refused};
 use crate::webhook::authority::params;
@@ -54,13 +55,13 @@ impl ApiServer {
     /// those of this version.
     pub(crate) async fn with_generated(
         &self,
-        path: &str,
+        target: &ObjectRef,
         body: &str,
         only_if: &Precondition,
         draws: &Draws,
     ) -> Result<Arc<str>, Failure> {
         let live = match only_if {
-            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(path, uid).await?),
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid).await?),
             Precondition::Absent | Precondition::None => None,
         };
         let mut body = complete(body, live.as_ref(), draws, &mut System)?;
@@ -72,11 +73,11 @@ impl ApiServer {
         Ok(body.into())
     }
 
-    async fn live(&self, path: &str, uid: &str) -> Result<Value, Failure> {
+    async fn live(&self, target: &ObjectRef, uid: &str) -> Result<Value, Failure> {
         let changed = |message: &str| {
             Failure::Response(Refused { code: CONFLICT, message: message.to_owned(), ..Refused::default() })
         };
-        let live: Value = match self.get(path, READ_TIMEOUT).await {
+        let live: Value = match self.get_live(target).await {
             Ok(response) => read(&response.body)?,
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND && refused.names_object => {
                 return Err(changed("the object is gone"));
@@ -96,7 +97,7 @@ mod tests {
     use std::sync::Mutex;
 
     use mortise_core::generated::{Recipe, Wanted};
-    use mortise_core::object::{Kind, Name, ObjectRef};
+    use mortise_core::object::{Kind, Name};
     use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp};
     use serde_json::json;
 
@@ -104,7 +105,7 @@ mod tests {
     use crate::testing::serve;
 
     /// What the API server got of an apply of a password and a key, and its result. The live Secret has version 7 and,
-    /// unless it is another's, the UID of the write. Each PATCH is refused with a message that repeats what was sent.
+    /// unless it is another's, the UID of the write. Each PATCH is refused with a long message that repeats what was sent.
     async fn apply(live_uid: &'static str, rotation: &str) -> (Vec<Value>, WriteError) {
         let record = json!({"password": {"recipe": "alphanumeric-16", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
         let live = json!({
@@ -121,7 +122,7 @@ mod tests {
             ("GET", _) => ("200 OK", live.to_string()),
             _ => {
                 let body: Value = serde_json::from_str(&request.body).unwrap();
-                let message = format!("no: {}", body["data"]);
+                let message = format!("{} {} {}", "x".repeat(480), body["data"], "x".repeat(2_000));
                 patches.lock().unwrap().push(body);
                 ("422 Unprocessable Entity", json!({"kind": "Status", "code": 422, "message": message}).to_string())
             }
@@ -149,8 +150,8 @@ mod tests {
         assert_eq!((&body["data"]["password"], &body["data"]["theirs"]), (&json!("bGl2ZQ=="), &Value::Null));
         let key = body["data"]["key"].as_str().unwrap();
         assert_eq!(key.len(), 44, "32 bytes in base64");
-        assert!(error.class == WriteErrorClass::Invalid && error.message.contains("(generated)"), "{error:?}");
-        assert!(!error.message.contains(key) && !error.message.contains("bGl2ZQ=="), "{error:?}");
+        assert!(error.class == WriteErrorClass::Invalid && error.message.starts_with("HTTP 422 "), "{error:?}");
+        assert!(!error.message.contains(&key[..4]) && !error.message.contains("bGl2"), "{error:?}");
 
         let (again, _) = apply("u-1", "2").await;
         assert_ne!(again[0]["data"]["password"], "bGl2ZQ==", "another rotation");

@@ -26,7 +26,7 @@ use mortise_core::http::{
     Failure, FailureClass, Header, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_RESPONSE_HEADERS, MAX_TIMEOUT_MS,
     Origin, OutgoingRequest, Response, SecretHeader, Sent,
 };
-use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::object::Name;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use rustls::ClientConfig;
@@ -166,17 +166,19 @@ async fn message(request: &OutgoingRequest, api: &ApiServer) -> Result<Request<F
 
 /// Reads a Secret with the host's rights, at the time of sending, so that a changed Secret counts at once.
 async fn secret_value(header: &SecretHeader, namespace: &str, api: &ApiServer) -> Result<HeaderValue, Failure> {
-    let target = ObjectRef { kind: Kind::new("v1", "Secret"), name: Name::new(namespace, &header.secret) };
-    let failed = |why: &str| failure(FailureClass::Secret, format!("{target}: {why}"));
-    let object = match api.read_live(&target).await {
-        Ok(Some(object)) => object,
+    let name = Name::new(namespace, &header.secret);
+    let failed = |why: &str| failure(FailureClass::Secret, format!("Secret {name}: {why}"));
+    let secret = match api.read_secret(&name).await {
+        Ok(Some(secret)) => secret,
         Ok(None) => return Err(failed("it does not exist")),
         Err(error) => return Err(failed(&format!("it cannot be read: {}", error.message))),
     };
-    let data: Value = serde_json::from_str(object.json()).unwrap_or_default();
-    let Some(encoded) = data["data"].get(&*header.key).and_then(Value::as_str) else {
+    let Some(encoded) = secret["data"].get(&*header.key).and_then(Value::as_str) else {
         return Err(failed(&format!("it has no key {:?}", header.key)));
     };
+    if encoded.is_empty() {
+        return Err(failed(&format!("{:?} is empty", header.key)));
+    }
     let value = STANDARD.decode(encoded).map_err(|_| failed(&format!("{:?} is not base64", header.key)))?;
     let mut value = HeaderValue::from_bytes(&[header.prefix.as_bytes(), &value].concat()).map_err(|_| {
         failed(&format!(

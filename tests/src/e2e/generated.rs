@@ -109,6 +109,33 @@ fn g8_x8_a_password_is_made_once_and_again_when_it_is_rotated_or_removed_and_nob
     world.until("the Secret is deleted with its owner", || value(&world, "a", "user").is_empty().then_some(()));
 }
 
+/// The API server repeats the patched object when a patch does not fit.
+#[test]
+fn g8_a_refused_patch_shows_no_value_to_its_plugin_nor_to_anybody_else() {
+    let world = world("generated-patch");
+    apply(&world, "a", json!({}));
+    let password = wait_value(&world, "a", "password", "the Secret has a password", is_password);
+    let encoded = field(&world, "secret/a", "{.data.password}");
+    for (name, patch) in [("b", json!({"immutable": "x"})), ("c", json!({"data": {"zz": "!"}}))] {
+        apply(&world, name, json!({"patches": {"a": patch.to_string()}}));
+        let path = "{.status.conditions[?(@.type==\"Stalled\")].message}";
+        let shown = world.until("the patch is refused", || {
+            Some(field(&world, &format!("sealed/{name}"), path)).filter(|message| !message.is_empty())
+        });
+        assert!(shown.contains("patch of Secret") && shown.contains("Invalid: patch (FieldValueInvalid)"), "{shown}");
+    }
+    wait_until_quiet(&world, "sealed");
+    let objects = ["sealed", "events"].map(|kind| field(&world, kind, "{}"));
+    let texts = world.log_since_start() + &objects.concat();
+    assert!(texts.contains("FieldValueInvalid"), "the refusal is logged or shown");
+    for secret in [password, encoded] {
+        assert!(
+            !texts.contains(&secret) && !texts.contains(&secret[..8]),
+            "a password is in the log, a status or an Event"
+        );
+    }
+}
+
 /// What a client of a server with the Secret's certificate finds.
 fn verify(world: &World, secret: &str, authorities: &str, server: &str) -> Result<(), rustls::Error> {
     let pem = |key: &str| value(world, secret, key);

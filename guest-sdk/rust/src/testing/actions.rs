@@ -151,9 +151,16 @@ fn check_merge(patch: &Value) -> Refused {
         if !value.is_object() {
             return Err(format!("metadata.{field} is {}, not an object", shown(&value.to_string())));
         }
+        no_directive(field, value)?;
         own_keys(field, value)?;
     }
     Ok(())
+}
+
+fn no_directive(map: &str, keys: &Value) -> Refused {
+    let directive = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with('$')));
+    let why = "a patch names each label and annotation that it changes; null removes one";
+    directive.map_or(Ok(()), |directive| Err(format!("metadata.{map}[{directive:?}]: {why}")))
 }
 
 fn check_operations(patch: &Value, is_secret: bool) -> Refused {

@@ -19,9 +19,6 @@ const ACCEPTED_BYTES: u8 = 248;
 /// The end of a certificate in PEM.
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
-/// What a message shows instead of a value.
-const REDACTED: &str = "(generated)";
-
 /// A certificate, its key and its authority, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
@@ -120,20 +117,4 @@ fn authority_of(live: &Value) -> Option<String> {
     let pem = String::from_utf8(STANDARD.decode(live["data"][AUTHORITY].as_str()?).ok()?).ok()?;
     let end = pem.find(END_OF_CERTIFICATE)? + END_OF_CERTIFICATE.len();
     Some(format!("{}\n", &pem[..end]))
-}
-
-/// A message about a body that was sent, without the values that no plugin sees: an admission webhook may repeat what it
-/// refuses, and messages are logged and shown.
-pub fn redacted(message: String, sent: &str, wanted: &[Wanted]) -> String {
-    if wanted.is_empty() {
-        return message;
-    }
-    let sent: Value = serde_json::from_str(sent).unwrap_or_default();
-    let values =
-        wanted.iter().filter_map(|wanted| sent["data"][&*wanted.key].as_str()).filter(|value| !value.is_empty());
-    values.fold(message, |message, value| {
-        let decoded = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let message = message.replace(value, REDACTED);
-        decoded.filter(|text| !text.is_empty()).map_or(message.clone(), |text| message.replace(&text, REDACTED))
-    })
 }

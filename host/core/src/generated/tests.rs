@@ -188,12 +188,3 @@ fn g8_a_review_hides_what_the_stored_object_records_also_of_an_object_without_th
     let (new, old) = hide_reviewed(Arc::clone(&texts[1]), None).unwrap();
     assert_eq!((new, old), (Arc::clone(&texts[1]), None), "nothing says that the host has made it");
 }
-
-#[test]
-fn g8_a_message_repeats_no_value() {
-    let object = completed(None, &[password("")], NOW_MS, &mut Counting::default());
-    let encoded = object["data"]["password"].as_str().unwrap();
-    let message = format!("denied: {encoded} is ABCDEFGH, user YQ==");
-    let shown = redacted(message, &object.to_string(), &[password("")]);
-    assert_eq!(shown, "denied: (generated) is (generated), user YQ==");
-}

@@ -29,6 +29,11 @@ impl Kind {
         self.group() == other.group() && self.kind == other.kind
     }
 
+    /// Whether it is Kubernetes' Secret, whose values not everybody may see.
+    pub fn is_secret(&self) -> bool {
+        (&*self.api_version, &*self.kind) == ("v1", "Secret")
+    }
+
     /// The version without its group.
     pub fn version(&self) -> &str {
         self.api_version.split_once('/').map_or(&*self.api_version, |(_, version)| version)

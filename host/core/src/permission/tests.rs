@@ -114,6 +114,14 @@ fn children_in_any_namespace_need_a_finalizer_and_adoption_a_patch() {
 }
 
 #[test]
+fn a_secret_that_is_never_changed_needs_a_patch_for_its_generated_values() {
+    let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
+    manifest["controllers"][0]["owns"] = json!([{"apiVersion": "v1", "kind": "Secret", "update": "recreate"}]);
+    let found = lines(&manifest.to_string());
+    assert!(found.contains("v1/Secret: create delete get list patch watch\n"), "{found}");
+}
+
+#[test]
 fn declared_writes_need_permissions() {
     let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
     manifest["writes"] = json!([

@@ -159,7 +159,7 @@ fn check_patch(
     }
     let patch = parsed(body)?;
     match patch_kind {
-        PatchKind::Json => metadata::check_operations(&patch, *kind == Kind::new("v1", "Secret")),
+        PatchKind::Json => metadata::check_operations(&patch, kind.is_secret()),
         PatchKind::Strategic if !is_builtin_group(kind.group()) => {
             Err(format!("{kind} is not a built-in kind, and only those take strategic patches; take merge"))
         }

@@ -11,7 +11,7 @@ use super::prepared::PreparedChild;
 use crate::contract::Handling;
 use crate::json::is_same;
 use crate::object::{Object, ObjectRef};
-use crate::well_known::{HOST, MANAGED_BY_LABEL, PLUGIN};
+use crate::well_known::{AGGREGATE_LABEL, HOST, MANAGED_BY_LABEL, PART_OF_LABEL, PLUGIN};
 use crate::write::{Precondition, WriteOp};
 
 /// An object that has the name of a child and is not one.
@@ -51,10 +51,12 @@ pub(super) fn is_free(live: &Object) -> bool {
     live.controller.is_none() && !live.deleting && !is_of_host(live)
 }
 
-/// A plugin's bytes, a CRD, the key of the webhooks: who changes these has the host's rights. Former children have the
-/// label too, and a key.
+/// A plugin's bytes, a CRD, the key of the webhooks, the host's roles and its Lease: who changes these has the host's
+/// rights. Former children have the label of what is managed too, and a key.
 fn is_of_host(live: &Object) -> bool {
-    live.label(PLUGIN).is_some() || (live.label(MANAGED_BY_LABEL) == Some(HOST) && live.child_key.is_none())
+    let has = |label: &str| live.label(label) == Some(HOST);
+    let is_named = live.label(PLUGIN).is_some() || live.label(AGGREGATE_LABEL).is_some() || has(PART_OF_LABEL);
+    is_named || (has(MANAGED_BY_LABEL) && live.child_key.is_none())
 }
 
 /// The write that makes a free object a child. It applies to the version that was seen alone: another controller may take

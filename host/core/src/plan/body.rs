@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::prepared::PreparedChild;
-use crate::object::{Kind, Object, owner};
+use crate::object::{Object, owner};
 use crate::well_known::{
     CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL,
 };
@@ -19,7 +19,7 @@ pub(super) fn of(child: &PreparedChild, primary: &Object, hash: Option<&str>) ->
     if object["metadata"].is_null() {
         object["metadata"] = json!({});
     }
-    if child.target.kind == Kind::new("v1", "Secret") {
+    if child.target.kind.is_secret() {
         encode(&mut object);
     }
     let metadata = &mut object["metadata"];

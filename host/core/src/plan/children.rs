@@ -21,6 +21,7 @@ use crate::manifest::{ControllerSpec, Update};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Object, ObjectRef};
 use crate::store::Snapshot;
+use crate::well_known::OWNER_UID_LABEL;
 use crate::write::{Precondition, WriteOp};
 
 /// The writes of children that are missing between a snapshot and an outcome.
@@ -113,11 +114,14 @@ pub fn diff(
     diff
 }
 
-/// The deletes of all tracked children, which no garbage collector deletes with their owner.
+/// The deletes of all tracked children, which no garbage collector deletes with their owner: also of those that have the
+/// marks of an earlier version, which tracked their kind, and no write since that made them a reference.
 pub fn deletes_of_tracked(spec: &ControllerSpec, primary: &Object, snapshot: &Snapshot) -> Diff {
     let owner = Owner::of(primary, true);
-    let owned = spec.tracked().flat_map(|kind| snapshot.owned(kind, &owner));
-    let live = owned.filter(|live| !live.deleting && is_child(spec, primary, live));
+    let is_marked = |live: &Object| live.label(OWNER_UID_LABEL) == Some(&*primary.uid);
+    let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &owner));
+    let tracked = owned.filter(|live| spec.tracks(&live.kind) || is_marked(live));
+    let live = tracked.filter(|live| !live.deleting && is_child(spec, primary, live));
     let mut diff = Diff { deletes: live.map(|live| delete(live)).collect(), ..Diff::default() };
     diff.bound_deletes();
     diff

@@ -38,7 +38,7 @@ pub(super) fn parse(child: &Child, kind: &Kind, is_applied: bool) -> Result<Arc<
     if child.generated.len() > MAX_GENERATED {
         return at(format!("it has {} generated values, the most is {MAX_GENERATED}", child.generated.len()));
     }
-    if *kind != Kind::new("v1", "Secret") {
+    if !kind.is_secret() {
         return at(format!("{kind} has generated values; only a v1/Secret may, which is made for what few may read"));
     }
     if !is_applied && child.handling != Handling::CreateOnce {

@@ -59,9 +59,17 @@ pub(super) fn check_patch(patch: &Value) -> Result<(), String> {
         if !value.is_object() {
             return Err(format!("metadata.{field} is {}, not an object", shown(&value.to_string())));
         }
+        check_no_directive(field, value)?;
         check_own_keys(field, value)?;
     }
     Ok(())
+}
+
+/// A directive would remove the host's own keys without naming them.
+fn check_no_directive(map: &str, keys: &Value) -> Result<(), String> {
+    let directive = keys.as_object().and_then(|keys| keys.keys().find(|key| key.starts_with('$')));
+    let why = "a patch names each label and annotation that it changes; null removes one";
+    directive.map_or(Ok(()), |directive| Err(format!("metadata.{map}[{directive:?}]: {why}")))
 }
 
 /// Checks the operations of a JSON patch. A `test` may read any path. A `copy` within a Secret would show under another

@@ -6,9 +6,11 @@ use http::StatusCode;
 use mortise_core::certificates::Validity;
 use mortise_core::digest::Digest;
 use mortise_core::http::{HttpId, Method};
+use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::write::Cause;
 use mortise_kube::tls;
 use mortise_kube::webhook::authority::Authority;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -234,14 +236,23 @@ fn validity() -> Validity {
 #[tokio::test]
 async fn a_secret_is_read_when_the_request_is_sent_and_its_errors_do_not_show_it() {
     const SECRETS: &str = r#"{"resources":[{"name":"secrets","kind":"Secret","namespaced":true}]}"#;
-    let data = format!(r#"{{"token":"{}","lines":"{}"}}"#, STANDARD.encode("s3cret"), STANDARD.encode("s3cret\n"));
-    let secret = format!(
-        r#"{{"kind":"Secret","apiVersion":"v1","metadata":{{"name":"dns","namespace":"default","uid":"u","resourceVersion":"1"}},"data":{data}}}"#
-    );
+    let data = json!({"token": STANDARD.encode("s3cret"), "lines": STANDARD.encode("s3cret\n"), "empty": ""});
+    let secret = |name: &str, annotations: Value| {
+        let metadata = json!({"name": name, "namespace": "default", "annotations": annotations});
+        json!({"kind": "Secret", "apiVersion": "v1", "metadata": metadata, "data": data}).to_string()
+    };
+    let record = json!({"token": {"recipe": "alphanumeric-6", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
+    let secrets = [
+        secret("dns", json!({})),
+        secret("made", json!({"mortise.dev/generated": record})),
+        secret("unreadable", json!({"mortise.dev/generated": "x"})),
+    ];
     let api = serve_on_loopback(move |request| {
         let (code, body) = match request.path() {
             "/api/v1" => (StatusCode::OK, SECRETS.to_owned()),
-            "/api/v1/namespaces/default/secrets/dns" => (StatusCode::OK, secret.clone()),
+            "/api/v1/namespaces/default/secrets/dns" => (StatusCode::OK, secrets[0].clone()),
+            "/api/v1/namespaces/default/secrets/made" => (StatusCode::OK, secrets[1].clone()),
+            "/api/v1/namespaces/default/secrets/unreadable" => (StatusCode::OK, secrets[2].clone()),
             _ => (StatusCode::NOT_FOUND, r#"{"kind":"Status","code":404,"details":{"name":"x"}}"#.to_owned()),
         };
         async move { response(code, "application/json", body) }
@@ -253,12 +264,16 @@ async fn a_secret_is_read_when_the_request_is_sent_and_its_errors_do_not_show_it
         let header = SecretHeader { name: "Authorization".into(), prefix: "Bearer ".into(), secret, key };
         sending(OutgoingRequest { secret_headers: vec![header], ..request(address) }, None)
     };
-    assert_eq!(response_of(client(true).send(&with("dns", "token"), &api).await).status, 200);
-    let head = heads.recv().await.unwrap();
-    assert!(head.contains("authorization: Bearer s3cret\r\n"), "{head}");
+    // Also one that the host has made, and one with a record that nobody can read.
+    for secret in ["dns", "made", "unreadable"] {
+        assert_eq!(response_of(client(true).send(&with(secret, "token"), &api).await).status, 200);
+        let head = heads.recv().await.unwrap();
+        assert!(head.contains("authorization: Bearer s3cret\r\n"), "{head}");
+    }
     for (secret, key, why) in [
         ("none", "token", "Secret default/none: it does not exist"),
         ("dns", "none", "Secret default/dns: it has no key \"none\""),
+        ("dns", "empty", "Secret default/dns: \"empty\" is empty"),
         ("dns", "lines", "\"lines\" has a character that a header must not have, such as a line break at the end"),
     ] {
         let (class, message) = class_of(client(true).send(&with(secret, key), &api).await);

@@ -22,6 +22,9 @@ pub struct SealedSpec {
     /// The Secret's own data.
     #[serde(default)]
     pub data: BTreeMap<String, String>,
+    /// Merge patches of other Secrets, by name.
+    #[serde(default)]
+    pub patches: BTreeMap<String, String>,
 }
 
 /// The last observed state.
@@ -31,7 +34,7 @@ pub struct SealedStatus {
     pub seen: Vec<String>,
 }
 
-#[reconciler(owns("v1/Secret"))]
+#[reconciler(owns("v1/Secret"), writes("v1/Secret", "patch"))]
 fn reconcile(sealed: &Sealed, cx: &Context) -> Result<Outcome<SealedStatus>, Failure> {
     let spec = &sealed.spec;
     let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": sealed.metadata.name},
@@ -44,5 +47,10 @@ fn reconcile(sealed: &Sealed, cx: &Context) -> Result<Outcome<SealedStatus>, Fai
     }
     let secrets: Vec<Object> = cx.owned_of_kind("v1", "Secret", &["data", "metadata.annotations"])?;
     let seen = secrets.iter().map(|secret| secret.value().to_string()).collect();
-    Ok(Outcome::children([child]).status(&SealedStatus { seen }).ready(!secrets.is_empty(), "Seen", ""))
+    let mut outcome = Outcome::children([child]);
+    for (name, body) in &spec.patches {
+        let target = ObjectKey::new("v1", "Secret", sealed.metadata.namespace.as_deref(), name);
+        outcome = outcome.action(Patch::merge(target, Json::raw(body.as_str())));
+    }
+    Ok(outcome.status(&SealedStatus { seen }).ready(!secrets.is_empty(), "Seen", ""))
 }

@@ -3,12 +3,13 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{CERTAIN, MANAGER, decode, primary, refusal, spec};
+use super::{CERTAIN, MANAGER, decode, primary, refusal, rule, spec};
 use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::limits::{MAX_ACTIONS, MAX_DELETES_PER_PLAN};
 use crate::manifest::ControllerSpec;
+use crate::manifest::writes::WriteVerb;
 use crate::object::{Kind, Name, ObjectRef, ResourceVersion};
 use crate::plan::{ActionDiff, Applied, Memory, Sent, diff_actions, prepare};
 use crate::store::Snapshot;
@@ -81,6 +82,18 @@ fn x6_a_patch_changes_no_metadata_but_labels_and_annotations() {
     refused(patch_of(deployment(), PatchKind::Json, &json!([{"op": "add"}]), None), "op and path are missing");
     refused(patch_of(deployment(), PatchKind::Json, &json!({}), None), "a list of operations");
     refused(patch_of(deployment(), PatchKind::Strategic, &json!({"$patch": "delete"}), None), "as a whole");
+    let mut of_secrets = spec();
+    of_secrets.writes = [rule("v1", "Secret", &[WriteVerb::Patch], &[])].into();
+    for directive in
+        [json!({"$patch": "replace", "a": "b"}), json!({"$patch": "delete"}), json!({"$retainKeys": ["a"]})]
+    {
+        for (map, kind) in [("annotations", PatchKind::Strategic), ("labels", PatchKind::Merge)] {
+            let patch = patch_of(object("v1", "Secret", "a"), kind, &json!({"metadata": {map: directive}}), None);
+            let message = refusal(&of_secrets, &Outcome { actions: vec![patch], ..Outcome::default() });
+            let key = directive.as_object().unwrap().keys().next().unwrap();
+            assert!(message.contains(&format!("metadata.{map}[{key:?}]: a patch names each label")), "{message}");
+        }
+    }
     let thing = object("example.com/v1", "Thing", "a");
     refused(patch_of(thing, PatchKind::Strategic, &json!({}), None), "only those take strategic patches");
     let owned = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "finalizers": ["x"]}});

@@ -97,7 +97,13 @@ fn x3_what_another_controls_or_what_is_being_deleted_is_not_adopted_and_named() 
         let diff = missing(&adopting(), &wanted, vec![live]).unwrap();
         assert_eq!(shown(&diff), format!("taken ConfigMap default/old ({why})"));
     }
-    for labels in [json!({"mortise.dev/plugin": "true"}), json!({"app.kubernetes.io/managed-by": "mortise"})] {
+    // A plugin's ConfigMap; a CRD; the role and the Lease of the host; a role that is gathered into the host's.
+    for labels in [
+        json!({"mortise.dev/plugin": "true"}),
+        json!({"app.kubernetes.io/managed-by": "mortise"}),
+        json!({"app.kubernetes.io/part-of": "mortise"}),
+        json!({"mortise.dev/aggregate-to-host": "true"}),
+    ] {
         let mut of_host = old(config(json!({})));
         of_host["metadata"]["labels"] = labels;
         let diff = missing(&adopting(), &wanted, vec![of_host.clone()]).unwrap();

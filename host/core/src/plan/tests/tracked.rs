@@ -110,6 +110,20 @@ fn a_namespaced_owner_has_cluster_scoped_children_by_an_empty_namespace() {
 }
 
 #[test]
+fn children_with_the_marks_of_an_earlier_version_are_deleted_with_their_owner_and_those_with_a_reference_are_not() {
+    let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
+    let mut live = made(&["elsewhere", "default"]);
+    live.extend(created(&outcome(vec![child("0", &pod("a"))])));
+    let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
+    let diff = deletes_of_tracked(&spec(), &primary(), &snapshot);
+    assert_eq!(
+        shown(&diff),
+        "delete ConfigMap default/copy uid=c-1",
+        "the manifest says nothing of other namespaces now"
+    );
+}
+
+#[test]
 fn x10_all_tracked_children_are_deleted_with_their_owner_in_batches() {
     let namespaces: Vec<String> = (0..=MAX_DELETES_PER_PLAN).map(|n| format!("n{n}")).collect();
     let namespaces: Vec<&str> = namespaces.iter().map(String::as_str).collect();
