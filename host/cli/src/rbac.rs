@@ -118,7 +118,7 @@ fn rules(manifest: &Manifest, namespace: Option<&Arc<str>>) -> Vec<PolicyRule> {
         })
         .collect();
     if namespace.is_none() {
-        rules.extend(of_patterns(manifest).into_iter().chain(sent_secrets(manifest)));
+        rules.extend(of_patterns(manifest).chain(sent_secrets(manifest)));
     }
     rules.sort_by_key(|rule| (rule.api_groups.clone(), rule.resources.clone(), rule.resource_names.clone()));
     rules

@@ -82,9 +82,18 @@ impl Reconciler {
         if primary.deleting && !controller.spec.finalize {
             return self.release_finalizer(&key, &primary, cx);
         }
+        self.call_unless_unchanged(&key, primary, &looks, cx);
+    }
+
+    /// W2: a key whose inputs hash as before is not called, and its outcome is compared again. `looks` is what the turn has
+    /// looked at so far.
+    fn call_unless_unchanged(&mut self, key: &Key, primary: Arc<Object>, looks: &Budget, cx: &mut Context<'_>) {
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let snapshot = cx.store.snapshot();
         state.review_rejections(&controller.spec, &controller.version, &primary, &snapshot);
         let rejected = state.rejected();
-        let replies = self.exchanges.replies(&key);
+        let replies = self.exchanges.replies(key);
         let kinds = self.dynamic_kinds.states(&controller.plugin);
         let inputs = Inputs {
             snapshot: &snapshot,
@@ -96,11 +105,11 @@ impl Reconciler {
             kinds: &kinds,
         };
         let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
-        let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, &looks));
+        let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, looks));
         self.queue.charge(&controller.plugin, cost::of_looks(looks.spent()));
         match unchanged.map(|last| (last.outcome.clone(), last.generation)) {
-            None | Some((CallOutcome::Absent, _)) => self.call(&key, primary, cx),
-            Some((outcome, generation)) => self.act_on(&key, &primary, &outcome, generation, true, cx),
+            None | Some((CallOutcome::Absent, _)) => self.call(key, primary, cx),
+            Some((outcome, generation)) => self.act_on(key, &primary, &outcome, generation, true, cx),
         }
     }
 

@@ -215,7 +215,7 @@ fn a_kind_that_no_object_names_any_more_is_released_after_a_while_and_with_its_p
     host.name_kinds("a", &["Gadget"]);
     host.pass(60_001);
     assert!(!host.watched.contains(&acme("Widget").into()) && host.watched.contains(&acme("Gadget").into()));
-    assert!(!host.engine.store().synced(&acme("Widget")), "the cache has forgotten it");
+    assert!(!host.engine.store().synced(acme("Widget")), "the cache has forgotten it");
     host.withdraw(0);
     assert!(!host.watched.contains(&acme("Gadget").into()));
     host.held_lists = None;
