@@ -210,6 +210,6 @@ mod tests {
         assert!(check_size(file.path()).is_ok());
         file.as_file().set_len(PODSET_LIMIT + 1).unwrap();
         let text = check_size(file.path()).unwrap_err().to_string();
-        assert!(text.contains("250001") && text.contains("250000"), "{text}");
+        assert!(text.contains("212001") && text.contains("212000"), "{text}");
     }
 }
