@@ -66,8 +66,8 @@ impl From<bool> for ConditionStatus {
 ///     }
 /// }
 ///
-/// let conditions: Conditions =
-///     serde_json::from_value(json!([{"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}])).unwrap();
+/// let found = json!([{"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}]);
+/// let conditions = Conditions::deserialize(found).unwrap();
 /// assert_eq!(conditions.get("Available").unwrap().reason, "MinimumReplicasAvailable");
 /// assert!(Deployment { conditions: Some(conditions) }.is_available());
 /// ```

@@ -234,11 +234,11 @@ impl From<Value> for Object {
 /// version works; the CustomResourceDefinition has the labels, the annotations and an untyped spec.
 ///
 /// ```
-/// use mortise_sdk::{Json, PodTemplate};
+/// use mortise_sdk::{Json, PodTemplate, RawJson, json};
 ///
-/// let template: PodTemplate = serde_json::from_str(r#"{"spec": {"containers": []}}"#).unwrap();
+/// let template = PodTemplate(RawJson::new(&json!({"spec": {"containers": []}})).unwrap());
 /// let pod = Json::of_kind("v1", "Pod", &template);
-/// assert_eq!(pod.text().unwrap(), r#"{"apiVersion":"v1","kind":"Pod","spec": {"containers": []}}"#);
+/// assert_eq!(pod.text().unwrap(), r#"{"apiVersion":"v1","kind":"Pod","spec":{"containers":[]}}"#);
 /// ```
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[serde(transparent)]

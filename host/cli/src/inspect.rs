@@ -147,7 +147,7 @@ fn describe(text: &mut String, manifest: &Manifest) -> std::fmt::Result {
         writeln!(text, "\nWrites objects that are not children")?;
         for rule in manifest.writes.iter() {
             let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
-            write!(text, "  {:<7}{}", verbs.join(", "), words::kind(&rule.kind))?;
+            write!(text, "  {:<7} {}", verbs.join(", "), words::kind(&rule.kind))?;
             match rule.subresources.as_slice() {
                 [] => writeln!(text)?,
                 subresources => writeln!(text, " and its {}", subresources.join(", "))?,

@@ -30,8 +30,9 @@ Examples:
       mortise push podset.wasm --dry-run > podset.yaml
 
 A running host compiles the new build while the old one serves, and switches between two calls. If it
-refuses the new build, the old one keeps serving; `kubectl get plugins -o wide` says why. Without
---config, an existing configuration stays.")]
+refuses the new build, the old one keeps serving, and `kubectl get plugins -o wide` says why. To wait
+for the new one: `kubectl wait --for=jsonpath='{.status.digest}'=DIGEST plugin/NAME`. Without --config,
+an existing configuration stays.")]
 pub struct PushArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]

@@ -57,6 +57,12 @@ pub struct MemcachedStatus {
 #[derive(Projection)]
 #[projection("apps/v1/Deployment")]
 struct Deployment {
+    #[field("metadata.generation")]
+    generation: Option<i64>,
+    #[field("status.observedGeneration")]
+    observed: Option<i64>,
+    #[field("status.updatedReplicas")]
+    updated: Option<i32>,
     #[field("status.availableReplicas")]
     available: Option<i32>,
     #[field("status.conditions")]
@@ -105,7 +111,10 @@ fn observed(deployment: Option<&Deployment>) -> (i32, Option<String>) {
         "Progressing" => condition.status == false.into(),
         _ => false,
     });
-    (deployment.available.unwrap_or_default(), failure.map(|condition| condition.message.clone()))
+    // Until its controller has seen the newest generation, and while Pods are old, what is available says nothing.
+    let (updated, available) = (deployment.updated.unwrap_or_default(), deployment.available.unwrap_or_default());
+    let available = if deployment.observed >= deployment.generation { updated.min(available) } else { 0 };
+    (available, failure.map(|condition| condition.message.clone()))
 }
 
 /// Scales the Deployment to nothing. When the last Pod is gone, the Memcached may be deleted.

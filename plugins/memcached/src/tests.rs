@@ -53,13 +53,25 @@ fn a_new_memcached_wants_a_deployment_and_is_not_available() {
 
 #[test]
 fn the_status_names_the_pods_and_not_those_of_another_memcached() {
-    let mut cluster = cluster(&example(2), json!({"availableReplicas": 2}), 2);
+    let mut cluster = cluster(&example(2), json!({"availableReplicas": 2, "updatedReplicas": 2}), 2);
     add_pod(&mut cluster, "other", "5678");
     let outcome = cluster.reconcile(&example(2)).unwrap();
     assert_eq!(outcome.status_value(), json!({"size": 2, "nodes": ["cache-0", "cache-1"]}));
     assert_eq!(condition(&outcome, "Available").0, ConditionStatus::True);
     assert_eq!(condition(&outcome, "Degraded").0, ConditionStatus::False);
     assert!(outcome.is_ready());
+}
+
+#[test]
+fn it_is_not_ready_before_the_newest_servers_are() {
+    for (observed, updated, ready) in [(1, 2, false), (2, 1, false), (2, 2, true)] {
+        let status = json!({"availableReplicas": 2, "updatedReplicas": updated, "observedGeneration": observed});
+        let mut cluster = cluster(&example(2), status, 2);
+        let mut deployment = cluster.objects("Deployment")[0].clone();
+        deployment["metadata"]["generation"] = json!(2);
+        let outcome = cluster.add(&deployment).reconcile(&example(2)).unwrap();
+        assert_eq!(outcome.is_ready(), ready, "{observed} {updated}");
+    }
 }
 
 #[test]

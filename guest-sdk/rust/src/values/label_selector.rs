@@ -19,7 +19,7 @@ const MAX_DOMAIN_BYTES: usize = 253;
 /// use mortise_sdk::prelude::*;
 /// use mortise_sdk::LabelSelector;
 ///
-/// let selector: LabelSelector = serde_json::from_value(json!({
+/// let selector = LabelSelector::deserialize(json!({
 ///     "matchLabels": {"team": "a"},
 ///     "matchExpressions": [{"key": "tier", "operator": "In", "values": ["web", "api"]}],
 /// })).unwrap();
@@ -67,7 +67,8 @@ pub enum Operator {
 }
 
 impl LabelSelector {
-    /// Whether labels meet all requirements. `In` without values matches nothing.
+    /// Whether labels meet all requirements. `In` without values, which Kubernetes refuses, matches nothing: see
+    /// [`Self::text`].
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.is_met_by(labels))
@@ -76,7 +77,8 @@ impl LabelSelector {
     /// The selector in the syntax of `kubectl get -l`, for [`crate::Query::selector`]; empty when it matches everything.
     ///
     /// # Errors
-    /// A key or a value is none that a label can have, so that it would mean something else in that syntax.
+    /// What Kubernetes refuses: a key or a value that no label can have, which would mean something else in that syntax, or
+    /// an `In` or `NotIn` without values.
     ///
     /// ```
     /// use mortise_sdk::LabelSelector;
@@ -93,7 +95,7 @@ impl LabelSelector {
             terms.push([valid_key(key)?, "=", valid_value(key, value)?].concat());
         }
         for requirement in &self.match_expressions {
-            terms.extend(requirement.text()?);
+            terms.push(requirement.text()?);
         }
         Ok(terms.join(","))
     }
@@ -110,18 +112,17 @@ impl Requirement {
         }
     }
 
-    /// In the syntax of `kubectl get -l`, which has no empty set: the same requirement in other words, or None for one
-    /// that everything meets.
-    fn text(&self) -> Result<Option<String>, ValueError> {
+    fn text(&self) -> Result<String, ValueError> {
         let key = valid_key(&self.key)?;
         let values = self.values.iter().map(|value| valid_value(key, value)).collect::<Result<Vec<_>, _>>()?.join(",");
         Ok(match self.operator {
-            Operator::In if self.values.is_empty() => Some([key, ",!", key].concat()),
-            Operator::NotIn if self.values.is_empty() => None,
-            Operator::In => Some([key, " in (", &values, ")"].concat()),
-            Operator::NotIn => Some([key, " notin (", &values, ")"].concat()),
-            Operator::Exists => Some(key.to_owned()),
-            Operator::DoesNotExist => Some(["!", key].concat()),
+            Operator::In | Operator::NotIn if self.values.is_empty() => {
+                return Err(ValueError(["the requirement on the label \"", key, "\" has no values"].concat()));
+            }
+            Operator::In => [key, " in (", &values, ")"].concat(),
+            Operator::NotIn => [key, " notin (", &values, ")"].concat(),
+            Operator::Exists => key.to_owned(),
+            Operator::DoesNotExist => ["!", key].concat(),
         })
     }
 }
@@ -184,9 +185,7 @@ mod tests {
         for (operator, values, one, two, none) in [
             ("In", &["1", "2"][..], true, true, false),
             ("In", &["1"], true, false, false),
-            ("In", &[], false, false, false),
             ("NotIn", &["1"], false, true, true),
-            ("NotIn", &[], true, true, true),
             ("Exists", &[], true, true, false),
             ("DoesNotExist", &[], false, false, true),
         ] {
@@ -230,6 +229,11 @@ mod tests {
                 let selector = LabelSelector { match_expressions: vec![requirement], ..LabelSelector::default() };
                 assert!(selector.text().is_err(), "{key:?} {value:?}");
             }
+        }
+        for operator in [Operator::In, Operator::NotIn] {
+            let empty = Requirement { key: "a".to_owned(), operator, values: Vec::new() };
+            let selector = LabelSelector { match_expressions: vec![empty], ..LabelSelector::default() };
+            assert_eq!(selector.text().unwrap_err().message(), "the requirement on the label \"a\" has no values");
         }
         let valid = LabelSelector {
             match_labels: [("example.com/A_b.c".to_owned(), String::new())].into(),
