@@ -47,6 +47,8 @@ pub enum Conclusion {
 pub struct Check {
     /// The controller.
     pub spec: Arc<ControllerSpec>,
+    /// The host's namespace, which is empty in no cluster.
+    pub host_namespace: Arc<str>,
     /// The last outcome of the same object and version. Its children are not checked again when their text is equal.
     pub before: Option<Arc<Prepared>>,
 }
@@ -63,7 +65,8 @@ impl Check {
         };
         let before = self.before.as_ref();
         match plan::prepare(&self.spec, object, &outcome, before.map(Arc::as_ref)) {
-            Ok(prepared) => {
+            Ok(mut prepared) => {
+                prepared.reserve(&self.host_namespace, object);
                 let same = before.filter(|before| ***before == prepared).cloned();
                 Conclusion::Wants(same.unwrap_or_else(|| Arc::new(prepared)))
             }

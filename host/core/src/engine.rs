@@ -83,11 +83,15 @@ impl Engine {
             now: Now::default(),
             store: Store::default(),
             lifecycle: Lifecycle::new(
-                config.namespace,
+                Arc::clone(&config.namespace),
                 config.audit_interval_ms,
                 config.http_requests_per_minute.is_some(),
             ),
-            reconciler: Reconciler::new(config.call_slots, config.http_requests_per_minute.unwrap_or_default()),
+            reconciler: Reconciler::new(
+                config.namespace,
+                config.call_slots,
+                config.http_requests_per_minute.unwrap_or_default(),
+            ),
             outbox: Outbox::new(config.instance, config.leader_election, config.write_budget),
             messages: VecDeque::new(),
             draining: false,

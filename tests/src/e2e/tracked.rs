@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{OF_A_TEST, World};
+use super::world::{HOST_NAMESPACE, OF_A_TEST, World};
 
 /// The Namespaces with a copy, sorted.
 fn copies(world: &World) -> Vec<String> {
@@ -65,6 +65,17 @@ fn a_config_map_is_copied_into_the_namespaces_that_match_and_nowhere_else() {
     let marks = world.kubectl(&["get", "configmap", "ca", "-n", "e2e-tracked-north", "-o", metadata]);
     let owner = format!("replication.mortise.dev/v1alpha1/ConfigMapReplica {}/ca", world.namespace);
     assert_eq!(marks, format!("{uid}  {owner} owns ConfigMap e2e-tracked-north/ca"));
+
+    world.kubectl(&["label", "namespace", HOST_NAMESPACE, "tier=web"]);
+    wait_ready(&world, "False Copying: 2 of 3");
+    let stalled = "jsonpath={.status.conditions[?(@.type==\"Stalled\")].reason}";
+    world.until("the owner is stalled", || {
+        let reason = world.kubectl_here(&["get", "configmapreplica", "ca", "-o", stalled]);
+        (reason == "ReservedNamespace").then_some(())
+    });
+    assert_eq!(copies(&world), ["north", "south"], "a ConfigMap beside the host could be a plugin");
+    world.kubectl(&["label", "namespace", HOST_NAMESPACE, "tier-"]);
+    wait_ready(&world, "True Copied: 2 of 2");
 
     world.kubectl(&["label", "namespace", "e2e-tracked-west", "tier=web", "--overwrite"]);
     wait_copies(&world, &["north", "south", "west"]);

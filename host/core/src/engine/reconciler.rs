@@ -47,6 +47,8 @@ use plugin_counts::PluginCounts;
 
 #[derive(Debug, Default)]
 pub(super) struct Reconciler {
+    /// Where only owners in it have children.
+    host_namespace: Arc<str>,
     /// Guest calls in flight at once while they are quick.
     call_slots: usize,
     controllers: BTreeMap<ControllerId, Controller>,
@@ -78,8 +80,8 @@ pub(super) struct Reconciler {
 }
 
 impl Reconciler {
-    pub fn new(call_slots: usize, http_requests_per_minute: u32) -> Self {
-        Self { call_slots, exchanges: Exchanges::new(http_requests_per_minute), ..Self::default() }
+    pub fn new(host_namespace: Arc<str>, call_slots: usize, http_requests_per_minute: u32) -> Self {
+        Self { host_namespace, call_slots, exchanges: Exchanges::new(http_requests_per_minute), ..Self::default() }
     }
 
     pub fn take(&mut self, message: ToReconciler, cx: &mut Context<'_>) {

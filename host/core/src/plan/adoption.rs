@@ -14,7 +14,7 @@ use crate::object::{Object, ObjectRef};
 use crate::well_known::{AGGREGATE_LABEL, HOST, MANAGED_BY_LABEL, PART_OF_LABEL, PLUGIN};
 use crate::write::{Precondition, WriteOp};
 
-/// An object that has the name of a child and is not one.
+/// An object that has the name of a child and is not one, or a place that no child may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// The object.
@@ -23,6 +23,8 @@ pub struct Taken {
     pub key: Arc<str>,
     /// Who has it, "of Deployment web"; None for an object without an owner.
     of: Option<String>,
+    /// Nobody has it: it is in the host's namespace.
+    pub is_reserved: bool,
 }
 
 impl Taken {
@@ -33,7 +35,12 @@ impl Taken {
             None if is_of_host(live) => Some(format!("of {HOST}")),
             None => live.deleting.then(|| "being deleted".to_owned()),
         };
-        Self { target: live.reference(), key, of }
+        Self { target: live.reference(), key, of, is_reserved: false }
+    }
+
+    /// A child that would be in the host's namespace.
+    pub(super) fn reserved(child: &PreparedChild) -> Self {
+        Self { target: child.target.clone(), key: Arc::clone(&child.key), of: None, is_reserved: true }
     }
 }
 

@@ -165,19 +165,16 @@ impl<'a> Comparison<'a> {
         if child.handling == Handling::Keep {
             return;
         }
+        if child.is_reserved {
+            return self.refuse(child, Taken::reserved(child));
+        }
         match self.finder.find(child) {
             Found::Live(live) => return self.compare_live(child, live),
             Found::Taken(live) if child.adopt && adoption::is_free(live) => {
                 let adopt = adoption::adopt(child, self.finder.primary, live, &mut self.diff.parsed_bytes);
                 self.write(child, adopt);
             }
-            Found::Taken(live) => {
-                let taken = Taken::new(live, Arc::clone(&child.key));
-                if child.or_skip {
-                    return self.diff.skipped.push(taken);
-                }
-                self.diff.taken.push(taken);
-            }
+            Found::Taken(live) => self.refuse(child, Taken::new(live, Arc::clone(&child.key))),
             Found::Terminating => self.diff.waits = true,
             Found::Unmarked => (self.diff.waits, self.diff.unmarked) = (true, true),
             Found::Unsure => (self.diff.waits, self.diff.unsure) = (true, true),
@@ -188,6 +185,11 @@ impl<'a> Comparison<'a> {
             }
         }
         self.rollout(child).into_iter().for_each(Rollout::absent);
+    }
+
+    /// A child that cannot be written is left out, or stalls its owner.
+    fn refuse(&mut self, child: &PreparedChild, taken: Taken) {
+        if child.or_skip { self.diff.skipped.push(taken) } else { self.diff.taken.push(taken) }
     }
 
     fn write(&mut self, child: &PreparedChild, op: WriteOp) {

@@ -235,6 +235,7 @@ fn prepare_child(
         or_skip,
         adopt,
         tracked,
+        is_reserved: false,
         group,
         exact,
         generated,

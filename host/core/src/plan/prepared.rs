@@ -9,7 +9,7 @@ use crate::contract::{Condition, GuestEvent, Handling, PatchKind, Propagation};
 use crate::generated::{Wanted, fingerprint_of};
 use crate::http::OutgoingRequest;
 use crate::manifest::{Replace, Update};
-use crate::object::ObjectRef;
+use crate::object::{Object, ObjectRef};
 
 /// A checked outcome.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +35,17 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Marks the children that would be in the host's namespace, unless their owner is: whoever may create an owner could
+    /// have a plugin or the key of the host's webhooks written there.
+    pub(crate) fn reserve(&mut self, host_namespace: &str, primary: &Object) {
+        if *primary.name.namespace == *host_namespace {
+            return;
+        }
+        for child in self.children.iter_mut().flatten() {
+            child.is_reserved = *child.target.name.namespace == *host_namespace;
+        }
+    }
+
     /// The outcome of a cleanup that has nothing left to do.
     pub fn finalized() -> Self {
         Self {
@@ -101,6 +112,8 @@ pub struct PreparedChild {
     pub adopt: bool,
     /// It is marked, without an owner reference.
     pub tracked: bool,
+    /// It would be in the host's namespace, and its owner is elsewhere.
+    pub is_reserved: bool,
     /// Its group.
     pub group: u32,
     /// The maps that have the wanted members alone.

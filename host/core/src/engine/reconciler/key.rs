@@ -147,6 +147,8 @@ pub(super) struct StalledReason {
 
 /// The reason for children whose names others have.
 pub(super) const CHILD_EXISTS: &str = "ChildExists";
+/// The reason for children in the host's namespace.
+const RESERVED_NAMESPACE: &str = "ReservedNamespace";
 /// The reason for writes that the API server denies.
 pub(super) const FORBIDDEN: &str = "Forbidden";
 /// The reason for patches of what does not exist.
@@ -170,10 +172,15 @@ impl StalledReason {
         Some(Self::new(NOT_FOUND, format!("{subject} to be patched and {does_not} exist")))
     }
 
-    /// Others' objects have the names of children (X3).
+    /// Others' objects have the names of children (X3), or these would be in the host's namespace.
     pub fn children_exist(taken: &[Taken], owner: &Kind) -> Option<Self> {
-        let subject = subject(taken, "exists already and is", "exist already and are")?;
-        Some(Self::new(CHILD_EXISTS, format!("{subject} not controlled by this {}", owner.kind)))
+        let (reserved, existing): (Vec<_>, Vec<_>) = taken.iter().partition(|taken| taken.is_reserved);
+        if let Some(subject) = subject(&existing, "exists already and is", "exist already and are") {
+            return Some(Self::new(CHILD_EXISTS, format!("{subject} not controlled by this {}", owner.kind)));
+        }
+        let subject = subject(&reserved, "is", "are")?;
+        let why = "not created: it is the host's namespace, where only owners in it have children";
+        Some(Self::new(RESERVED_NAMESPACE, format!("{subject} {why}")))
     }
 }
 

@@ -100,7 +100,7 @@ impl Alone {
             store.end_list(kind(of), ResourceVersion(1));
         }
         Self {
-            reconciler: Reconciler::new(16, 600),
+            reconciler: Reconciler::new("mortise-system".into(), 16, 600),
             now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
             store,
             version: 1,
@@ -661,7 +661,7 @@ fn q4_a_plugin_pays_for_the_comparisons_of_changes_with_its_reads() {
 
 #[test]
 fn q4_a_plugin_waits_for_quick_calls_of_others_and_not_for_a_slow_one() {
-    let mut alone = Alone { reconciler: Reconciler::new(1, 600), ..Alone::new() };
+    let mut alone = Alone { reconciler: Reconciler::new("mortise-system".into(), 1, 600), ..Alone::new() };
     let (podset, cron) = ("podset/PodSet 1 web", "cron/CronSet 2 nightly");
     for (plugin, digest, of, name) in [("podset", "1", "PodSet", "web"), ("cron", "2", "CronSet", "nightly")] {
         alone.serve(plugin, digest, &[of]);

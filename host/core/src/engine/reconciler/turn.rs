@@ -156,7 +156,11 @@ impl Reconciler {
             object: Arc::clone(&primary),
             view,
             limits: controller.limits,
-            check: Check { spec: Arc::clone(&controller.spec), before: last_outcome(controller, state, &primary) },
+            check: Check {
+                spec: Arc::clone(&controller.spec),
+                host_namespace: Arc::clone(&self.host_namespace),
+                before: last_outcome(controller, state, &primary),
+            },
         })));
         let call = CallInFlight {
             key: key.clone(),

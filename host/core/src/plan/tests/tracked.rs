@@ -156,3 +156,25 @@ fn g4_a_child_outside_of_the_declared_namespaces_is_refused_and_one_that_is_ther
     let deleted: Vec<String> = diff.deletes.iter().map(|op| op.target().to_string()).collect();
     assert_eq!(deleted, ["ConfigMap a/copy"]);
 }
+
+#[test]
+fn x3_only_an_owner_in_the_hosts_namespace_has_children_there() {
+    let of_host = |host_namespace: &str, or_skip: bool| {
+        let children =
+            ["default", "elsewhere"].map(|namespace| Child { or_skip, ..child(namespace, &copy_in(namespace)) });
+        let mut prepared = prepare(&anywhere(), &primary(), &outcome(children.into()), None).unwrap();
+        prepared.reserve(host_namespace, &primary());
+        let snapshot = Snapshot::of(&[Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")], []);
+        compared(&prepared, &anywhere(), &snapshot, (&mut Applied::new(), &mut Sent::new()))
+    };
+    let written =
+        |diff: &Diff| diff.children.iter().map(|op| op.target().name.namespace.to_string()).collect::<Vec<_>>();
+    let stalled = of_host("elsewhere", false);
+    assert_eq!(
+        (written(&stalled), stalled.taken.len(), stalled.taken[0].is_reserved),
+        (vec!["default".into()], 1, true)
+    );
+    let skipped = of_host("elsewhere", true);
+    assert_eq!((written(&skipped), skipped.taken.len(), skipped.skipped.len()), (vec!["default".into()], 0, 1));
+    assert_eq!(written(&of_host("default", false)), ["default", "elsewhere"], "the owner is in the host's namespace");
+}
