@@ -118,7 +118,7 @@ impl HttpClient {
             found.iter().copied().filter(|found| self.to_local || !address::is_local(found.ip())).collect();
         if let (Some(first), []) = (found.first(), allowed.as_slice()) {
             let why = format!(
-                "{origin} is at {}, an address of this machine or its link, to which the host sends requests only with \
+                "{origin} is at {}, a loopback, link-local or metadata address, to which the host sends requests only with \
                  --allow-http=local",
                 first.ip()
             );
