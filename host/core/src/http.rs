@@ -1,5 +1,5 @@
-//! HTTP requests of guests, and their replies, as data. A guest's [`Request`] is checked by `plan/requests.rs`, which makes
-//! an [`OutgoingRequest`] of it; the engine decides when it is sent; a [`Sent`] is the result.
+//! HTTP requests of guests, and their replies, as data. A guest's [`Request`] is checked by `plan/requests.rs`, which
+//! makes an [`OutgoingRequest`] of it; the engine decides when it is sent; a [`Sent`] is the result.
 //!
 //! Nothing here knows a socket, or reads a Secret.
 
