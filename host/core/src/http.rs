@@ -63,6 +63,11 @@ impl Method {
     pub fn only_reads(self) -> bool {
         matches!(self, Self::Get | Self::Head)
     }
+
+    /// Whether two of it have the effect of one (RFC 9110, section 9.2.2).
+    pub fn is_idempotent(self) -> bool {
+        !matches!(self, Self::Post | Self::Patch)
+    }
 }
 
 /// A header.

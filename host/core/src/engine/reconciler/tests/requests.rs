@@ -194,16 +194,20 @@ fn the_requests_of_an_object_end_with_it() {
 }
 
 #[test]
-fn an_idempotency_key_follows_from_owner_and_content_alone() {
-    let key_of = |body: &[u8]| {
+fn an_idempotency_key_follows_from_owner_and_content_alone_and_idempotent_methods_have_none() {
+    let key_of = |method: Method, body: &[u8]| {
         let mut alone = Alone::serving(&["web"]);
-        let request = Request { method: Method::Post, body: body.into(), ..Request::get("zone", URL) };
+        let request = Request { method, body: body.into(), ..Request::get("zone", URL) };
         alone.returns(CallResult::Done(Outcome { requests: vec![request], ..Outcome::default() }));
         let sending = alone.requested.pop_front().expect("a request was sent");
-        let (name, value) = sending.request.headers[0].clone();
-        assert_eq!(&*name, "idempotency-key");
-        value
+        sending.request.headers.first().map(|(name, value)| (name.to_string(), value.to_string()))
     };
-    assert_eq!(key_of(b"a"), key_of(b"a"), "another host computes the same");
-    assert_ne!(key_of(b"a"), key_of(b"b"));
+    let (name, value) = key_of(Method::Post, b"a").expect("POST has one");
+    assert_eq!((&*name, value.len()), ("idempotency-key", 32));
+    assert_eq!(key_of(Method::Post, b"a"), Some((name, value)), "another host computes the same");
+    assert_ne!(key_of(Method::Post, b"a"), key_of(Method::Post, b"b"));
+    assert!(key_of(Method::Patch, b"a").is_some());
+    for (method, body) in [(Method::Put, &b"a"[..]), (Method::Delete, b""), (Method::Get, b"")] {
+        assert_eq!(key_of(method, body), None, "{method:?}: it would not repair a drift");
+    }
 }
