@@ -70,8 +70,13 @@ use crate::json::Json;
 /// minutes. From the third failure in a row on the plugin is shown it. Other statuses are final; redirects are not followed.
 ///
 /// A request may be sent **more than once**: responses live in the host's memory, so that after a restart each is sent
-/// again. Requests other than GET and HEAD carry the header `Idempotency-Key`, which is the same for each repetition. For a
-/// server that does not know it, use PUT, or look first, as above.
+/// again. POST and PATCH carry the header `Idempotency-Key`, which is the same for each repetition. For a server that does
+/// not know it, use PUT, or look first, as above. PUT and DELETE have no key, so that they repair what has drifted when they
+/// are wanted again.
+///
+/// A request waits while a former one of its object is in flight that is no longer wanted and changes something, and so
+/// does the object's finalizer. But a server may carry out a request later whose response was lost. After
+/// a terminal [`Failure`] the host continues only with requests whose response the call has read.
 ///
 /// [`Outcome::request`]: crate::Outcome::request
 /// [`Context::response`]: crate::Context::response
@@ -338,7 +343,7 @@ impl Response {
     }
 }
 
-/// Why a [`Request`] has no response. The host continues to try, except after [`FailureClass::TooLarge`]. `?` turns it into
+/// Why a [`Request`] has no response. The host continues to try, unless the body is too large. `?` turns it into
 /// a terminal [`Failure`]: the object shows the message, and the plugin is called again when there is a response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestFailure {

@@ -64,8 +64,8 @@ pub struct RunArgs {
     /// Creates among these
     #[arg(long, value_name = "N", default_value_t = WriteBudget::default().creates_per_minute)]
     plugin_creates_per_minute: u32,
-    /// Send HTTP requests for plugins that declare them, to the origins that they declare: "remote" refuses addresses of
-    /// this machine and its link (loopback, link-local), "local" does not. Without it such plugins are refused
+    /// Send HTTP requests for plugins that declare them, to the origins that they declare: "remote" refuses loopback,
+    /// link-local and the clouds' metadata addresses, "local" does not. Without it such plugins are refused
     #[arg(long, value_name = "ADDRESSES", num_args = 0..=1, require_equals = true, default_missing_value = "remote")]
     allow_http: Option<Addresses>,
     /// PEM file with the authorities of these requests' servers [default: those that this machine trusts]

@@ -86,7 +86,13 @@ pub struct Dependencies {
     whole: bool,
     /// Looks at objects that the reads took.
     looks: u64,
+    /// Few plugins read any, so a pointer.
+    replies: Option<Box<ReadReplies>>,
 }
+
+/// The contents of the HTTP requests whose replies were read; no more than an object has requests.
+#[derive(Clone, Debug, Default)]
+struct ReadReplies(Vec<u128>);
 
 impl Dependencies {
     /// The entries in the order of the first reads, with the hashes of their results.
@@ -130,9 +136,16 @@ impl Dependencies {
         self.iter().any(|(dependency, _)| *dependency == Dependency::Rejected)
     }
 
+    /// Whether the call has read the reply to the request with this content.
+    pub(crate) fn has_reply(&self, fingerprint: u128) -> bool {
+        self.replies.as_ref().is_some_and(|read| read.0.contains(&fingerprint))
+    }
+
     /// Bytes in memory. A shared entry counts in each set.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.kinds) + self.iter().map(|(dependency, _)| dependency.bytes()).sum::<usize>()
+        let replies = self.replies.as_ref().map_or(0, |read| size_of_val(&**read) + size_of_val(&*read.0));
+        let entries = self.iter().map(|(dependency, _)| dependency.bytes());
+        size_of_val(&*self.kinds) + replies + entries.sum::<usize>()
     }
 
     /// Replaces the entries about objects by their kinds.

@@ -1,5 +1,5 @@
-//! HTTP requests of guests, and their replies, as data. A guest's [`Request`] is checked by `plan/requests.rs`, which makes
-//! an [`OutgoingRequest`] of it; the engine decides when it is sent; a [`Sent`] is the result.
+//! HTTP requests of guests, and their replies, as data. A guest's [`Request`] is checked by `plan/requests.rs`, which
+//! makes an [`OutgoingRequest`] of it; the engine decides when it is sent; a [`Sent`] is the result.
 //!
 //! Nothing here knows a socket, or reads a Secret.
 
@@ -62,6 +62,11 @@ impl Method {
     /// Whether it changes nothing on the server.
     pub fn only_reads(self) -> bool {
         matches!(self, Self::Get | Self::Head)
+    }
+
+    /// Whether two of it have the effect of one (RFC 9110, section 9.2.2).
+    pub fn is_idempotent(self) -> bool {
+        !matches!(self, Self::Post | Self::Patch)
     }
 }
 

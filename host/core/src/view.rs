@@ -272,7 +272,9 @@ impl View {
             return None;
         }
         let fingerprint = request.fingerprint();
-        self.replies.iter().find(|known| known.fingerprint == fingerprint).map(|known| Arc::clone(&known.reply))
+        let known = self.replies.iter().find(|known| known.fingerprint == fingerprint)?;
+        self.reads.record_reply(fingerprint);
+        Some(Arc::clone(&known.reply))
     }
 
     /// The reads of the call, with a hash of each result.

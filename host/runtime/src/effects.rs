@@ -145,10 +145,11 @@ impl Performer {
 
     fn request(&self, sending: Box<Sending>) {
         let (client, api, metrics) = (self.http.clone(), self.api.clone(), Arc::clone(&self.metrics));
+        let throttle = self.observations.throttle.clone();
         self.send("an HTTP request", async move {
             let sent = client.send(&sending, &api).await;
             metrics.requested(&sending.cause.controller, &sent);
-            log::requested(&sending, &sent);
+            log::requested(&throttle, &sending, &sent);
             Event::HttpDone(sending.id, sent)
         });
     }

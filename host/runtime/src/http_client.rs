@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::{pending, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -47,6 +49,8 @@ const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest head of a response. Most have less than 4 KiB; the rest of the bounds is of what is kept.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Names that are resolved at once, each on a thread that does not end with its request. Tokio has 512 for blocking work.
+const MAX_LOOKUPS: usize = 128;
 /// A header that would give a plugin credentials of its own.
 const DROPPED: HeaderName = header::SET_COOKIE;
 
@@ -55,22 +59,28 @@ const DROPPED: HeaderName = header::SET_COOKIE;
 pub(crate) struct HttpClient {
     /// Or why no request can be sent over TLS.
     tls: Result<Arc<ClientConfig>, Arc<str>>,
-    /// Also to this machine and its link.
+    /// Also to addresses that are refused otherwise: see `address.rs`.
     to_local: bool,
+    lookups: Arc<Semaphore>,
 }
 
 impl HttpClient {
     pub(crate) fn new(tls: Result<ClientConfig, String>, to_local: bool) -> Self {
-        Self { tls: tls.map(Arc::new).map_err(Arc::from), to_local }
+        let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
+        Self { tls: tls.map(Arc::new).map_err(Arc::from), to_local, lookups }
     }
 
     /// X7: a request is not sent after its time, and given up when the claim ends, as a write is. Its result would not be
     /// used then.
     pub(crate) async fn send(&self, sending: &Sending, api: &ApiServer) -> Sent {
-        let claim_ends_ms = sending.not_after_ms.map(|not_after_ms| not_after_ms.saturating_add(MAX_TIMEOUT_MS));
         if sending.not_after_ms.is_some_and(|not_after_ms| clock::now_ms() > not_after_ms) {
             return Sent::NotSent;
         }
+        let claim_ends_ms = sending.not_after_ms.map(|not_after_ms| not_after_ms.saturating_add(MAX_TIMEOUT_MS));
+        self.send_until(claim_ends_ms, sending, api).await
+    }
+
+    async fn send_until(&self, claim_ends_ms: Option<u64>, sending: &Sending, api: &ApiServer) -> Sent {
         let within = Duration::from_millis(sending.request.timeout_ms);
         let mut exchange = pin!(timeout(within, self.exchange(&sending.request, api)));
         let result = poll_fn(|context| {
@@ -111,14 +121,16 @@ impl HttpClient {
         let found: Vec<SocketAddr> = match origin.address() {
             Some(address) => vec![SocketAddr::new(address, origin.port)],
             None => {
-                lookup_host((&*origin.host, origin.port)).await.map_err(|error| failed(error.to_string()))?.collect()
+                let name = (origin.host.to_string(), origin.port);
+                let lookup = async { lookup_host(name).await.map(Iterator::collect) };
+                resolve(&self.lookups, lookup).await.map_err(|error| failed(error.to_string()))?
             }
         };
         let allowed: Vec<SocketAddr> =
             found.iter().copied().filter(|found| self.to_local || !address::is_local(found.ip())).collect();
         if let (Some(first), []) = (found.first(), allowed.as_slice()) {
             let why = format!(
-                "{origin} is at {}, an address of this machine or its link, to which the host sends requests only with \
+                "{origin} is at {}, a loopback, link-local or metadata address, to which the host sends requests only with \
                  --allow-http=local",
                 first.ip()
             );
@@ -138,6 +150,21 @@ impl HttpClient {
         }
         Err(failed(why))
     }
+}
+
+/// The lookup has its permit until it returns, also when the request that began it is over: its thread waits until then.
+async fn resolve<T, L>(lookups: &Arc<Semaphore>, lookup: L) -> io::Result<T>
+where
+    T: Send + 'static,
+    L: Future<Output = io::Result<T>> + Send + 'static,
+{
+    let permit = Arc::clone(lookups).acquire_owned().await.map_err(io::Error::other)?;
+    let lookup = async move {
+        let found = lookup.await;
+        drop(permit);
+        found
+    };
+    tokio::spawn(lookup).await.map_err(io::Error::other)?
 }
 
 fn failure(class: FailureClass, message: String) -> Failure {

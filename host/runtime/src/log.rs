@@ -14,7 +14,7 @@ use anyhow::Context;
 use mortise_core::contract::GuestFault;
 use mortise_core::digest::Digest;
 use mortise_core::event::Sending;
-use mortise_core::http::Sent;
+use mortise_core::http::{Failure, Sent};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::write::{Cause, Write, WriteErrorClass};
@@ -85,7 +85,7 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 /// Logs what the engine observes. Spans are created only for lines.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
-    throttle: Throttle,
+    pub(crate) throttle: Throttle,
 }
 
 /// Logs the guest's lines at the end of a call.
@@ -99,16 +99,23 @@ pub(crate) fn span_of(write: &Write) -> Span {
     cause.map_or_else(Span::none, span)
 }
 
-/// Logs an HTTP request by its key, its origin and its status. Headers, paths and bodies may be confidential.
-pub(crate) fn requested(sending: &Sending, sent: &Sent) {
+/// Logs an HTTP request by its key, its origin and its status. Headers, paths and bodies may be confidential. A guest
+/// chooses the key, so it is quoted.
+pub(crate) fn requested(throttle: &Throttle, sending: &Sending, sent: &Sent) {
     let (request, object) = (&sending.request, &sending.cause.object);
     let (key, origin, method) = (&request.key, &request.origin, request.method.as_str());
     match sent {
-        Sent::Response(response) => debug!(%object, %key, method, %origin, status = response.status, "HTTP request"),
-        Sent::Failed(failure) => {
-            info!(%object, %key, method, %origin, class = failure.class.as_str(), "an HTTP request failed: {}", failure.message);
+        Sent::Response(response) => debug!(%object, ?key, method, %origin, status = response.status, "HTTP request"),
+        Sent::Failed(Failure { class, message }) => {
+            let class = class.as_str();
+            let subject = ("HTTP request", &sending.cause.controller, origin.to_string());
+            if throttle.is_new(Instant::now(), subject, class) {
+                info!(%object, ?key, method, %origin, class, "an HTTP request failed: {message}");
+            } else {
+                debug!(%object, ?key, method, %origin, class, "an HTTP request failed again: {message}");
+            }
         }
-        Sent::NotSent => debug!(%object, %key, method, %origin, "an HTTP request was not sent: this host may not now"),
+        Sent::NotSent => debug!(%object, ?key, method, %origin, "an HTTP request was not sent: this host may not now"),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use mortise_core::admission::review::Answer;
 use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::GuestFault;
@@ -239,10 +240,14 @@ impl Metrics {
         self.families.writes.of(&labels).inc();
     }
 
-    /// Counts an HTTP request by its status, or by why it has none.
+    /// Counts an HTTP request by its status, or by why it has none. A server chooses the status, so one without a name is
+    /// "other".
     pub(crate) fn requested(&self, controller: &Arc<str>, sent: &Sent) {
         let code = match sent {
-            Sent::Response(response) => response.status.to_string(),
+            Sent::Response(response) => match StatusCode::from_u16(response.status) {
+                Ok(status) if status.canonical_reason().is_some() => response.status.to_string(),
+                _ => "other".to_owned(),
+            },
             Sent::Failed(failure) => failure.class.as_str().to_owned(),
             Sent::NotSent => "not_sent".to_owned(),
         };

@@ -12,7 +12,6 @@ use super::guests::{
     Guest, PAGE, PROGRAMS, TOKEN, census_kind, copy_name, has_token, lookup_kind, podset_kind, site_kind, spread_kind,
     tenant_kind, tenant_label,
 };
-use super::http::answer;
 use super::oracle::Violation;
 use super::world::{Upcoming, World};
 
@@ -116,7 +115,7 @@ impl World {
         self.cluster.list(&census_kind()).try_for_each(|census| self.check_census(census))?;
         self.cluster.list(&tenant_kind()).try_for_each(|tenant| self.check_tenant(tenant))?;
         self.cluster.list(&spread_kind()).try_for_each(|spread| self.check_spread(spread))?;
-        self.cluster.list(&lookup_kind()).try_for_each(check_lookup)?;
+        self.cluster.list(&lookup_kind()).try_for_each(|lookup| self.check_lookup(lookup))?;
         if !self.faults.silent {
             // A finalizer's cleanup sees the view once: what it missed by a lost event, no later audit repairs.
             self.check_marks()?;
@@ -274,7 +273,7 @@ fn owner_uid(object: &Value) -> &Value {
 }
 
 /// The status is the wanted one, of this generation, and not Stalled.
-fn check_status(object: &Value, wanted: &Value) -> Result<(), String> {
+pub fn check_status(object: &Value, wanted: &Value) -> Result<(), String> {
     let mut status = object["status"].clone();
     let observed = status["observedGeneration"].take();
     let conditions = status["conditions"].take();
@@ -287,9 +286,4 @@ fn check_status(object: &Value, wanted: &Value) -> Result<(), String> {
         return Err(format!("expected the status {wanted}, found {object}"));
     }
     Ok(())
-}
-
-fn check_lookup(lookup: &Value) -> Result<(), String> {
-    let word = lookup["spec"]["word"].as_str().unwrap_or_default();
-    check_status(lookup, &json!({"code": 200, "meaning": answer(&format!("/{word}"))}))
 }

@@ -207,7 +207,7 @@ impl Guest {
             _ => json!([]),
         };
         let http = match self.program {
-            Program::Lookup => json!([{"origin": DICTIONARY, "methods": ["PUT"]}]),
+            Program::Lookup => json!([{"origin": DICTIONARY, "methods": ["POST", "PUT"]}]),
             _ => json!([]),
         };
         let primary = self.primary();
@@ -423,10 +423,11 @@ fn spread(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
 /// The server of a Lookup.
 const DICTIONARY: &str = "https://words.example.com";
 
-/// Without a reply yet it leaves the status, so that a restart of the host writes nothing.
+/// Half of the words are posted. Without a reply yet it leaves the status, so that a restart of the host writes nothing.
 fn lookup(object: &Value, view: &mut View) -> Outcome {
     let word = object["spec"]["word"].as_str().unwrap_or_default();
-    let request = Request { method: Method::Put, ..Request::get("meaning", format!("{DICTIONARY}/{word}")) };
+    let method = if word.ends_with(['1', '3']) { Method::Post } else { Method::Put };
+    let request = Request { method, ..Request::get("meaning", format!("{DICTIONARY}/{word}")) };
     let reply = view.response(&request);
     let status = reply.map(|reply| match &reply.result {
         Ok(response) => json!({"code": response.status, "meaning": String::from_utf8_lossy(&response.body)}),

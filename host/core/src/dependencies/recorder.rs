@@ -68,6 +68,13 @@ impl Recorder {
         }
     }
 
+    /// Notes the content of a request whose reply is read.
+    pub(crate) fn record_reply(&mut self, fingerprint: u128) {
+        if !self.reads.has_reply(fingerprint) {
+            self.reads.replies.get_or_insert_default().0.push(fingerprint);
+        }
+    }
+
     /// The finished set.
     pub(crate) fn finish(mut self) -> Dependencies {
         // A set is kept for every object, so it has no spare capacity.

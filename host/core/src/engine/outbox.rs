@@ -1,6 +1,6 @@
-//! The Outbox sends all writes, and HTTP requests. It owns this host's claim to lead (X7), the writes in flight, the write budgets (Q4)
-//! and the recent Events (X10). It does not know plugins' states or keys' plans: it sends each result to the owner of
-//! the write.
+//! The Outbox sends all writes, and HTTP requests. It owns this host's claim to lead (X7), the writes in flight, the
+//! write budgets (Q4) and the recent Events (X10). It does not know plugins' states or keys' plans: it sends each result
+//! to the owner of the write.
 //!
 //! A host without a claim still watches, compiles plugins and brings them up as far as that needs no write, so that it
 //! can take over at once. Writes that it could not send are not queued: with a new claim, both other machines compare

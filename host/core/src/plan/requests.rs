@@ -103,10 +103,11 @@ fn check(spec: &ControllerSpec, primary: &Object, request: &Request) -> Result<O
     })
 }
 
-/// The same for every repetition, also after a restart.
+/// The same for every repetition, also after a restart. A server that knows it would not carry out a PUT or a DELETE that
+/// is wanted again, as after a drift; these may be repeated without it.
 fn idempotency_key(method: Method, primary: &Object, content: u128) -> Option<Header> {
     let key = || format!("{:032x}", fingerprint(&[&primary.uid, &content.to_string()]));
-    (!method.only_reads()).then(|| (IDEMPOTENCY_KEY.into(), key().into()))
+    (!method.is_idempotent()).then(|| (IDEMPOTENCY_KEY.into(), key().into()))
 }
 
 fn check_headers(request: &Request) -> Result<(), String> {

@@ -13,7 +13,7 @@ use mortise_kube::webhook::authority::Authority;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 use crate::server::{self, response};
@@ -199,8 +199,23 @@ async fn x7_nothing_is_sent_after_its_time_and_nothing_is_awaited_after_the_clai
     let late = sending(request(address), Some(clock::now_ms() - 1));
     assert_eq!(client(true).send(&late, &api).await, Sent::NotSent);
     assert!(heads.try_recv().is_err());
-    let soon = sending(OutgoingRequest { timeout_ms: 1_000, ..request(address) }, Some(clock::now_ms() + 60_000));
+    let soon = sending(OutgoingRequest { timeout_ms: 500, ..request(address) }, Some(clock::now_ms() + 60_000));
     assert_eq!(class_of(client(true).send(&soon, &api).await).0, FailureClass::Timeout);
+    let ends_ms = clock::now_ms() + 100;
+    assert_eq!(client(true).send_until(Some(ends_ms), &soon, &api).await, Sent::NotSent);
+}
+
+#[tokio::test]
+async fn q4_names_that_are_not_resolved_in_time_take_no_more_threads_than_there_are_permits() {
+    let lookups = Arc::new(Semaphore::new(1));
+    let (found, waits) = oneshot::channel();
+    let hanging = resolve(&lookups, async { waits.await.map_err(io::Error::other) });
+    assert!(timeout(Duration::from_millis(10), hanging).await.is_err(), "its request is over");
+    let next = resolve(&lookups, async { Ok("next") });
+    assert!(timeout(Duration::from_millis(10), next).await.is_err(), "it hangs still");
+    found.send("late").unwrap();
+    let next = timeout(DEADLINE, resolve(&lookups, async { Ok("next") }));
+    assert_eq!(next.await.unwrap().unwrap(), "next");
 }
 
 #[tokio::test]

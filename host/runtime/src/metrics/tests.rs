@@ -8,7 +8,7 @@ use mortise_core::call::{CallDone, Conclusion};
 use mortise_core::contract::{Failure, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
-use mortise_core::http::Sent;
+use mortise_core::http::{Response, Sent};
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::observation::{Observation, ReconcileResult};
@@ -99,6 +99,10 @@ fn everything(metrics: &Metrics, at: Instant) {
         metrics.wrote(&write, result.as_ref().map(|_| ()));
     }
     metrics.requested(&controller(), &Sent::NotSent);
+    for status in [404, 799, 999] {
+        metrics
+            .requested(&controller(), &Sent::Response(Response { status, headers: Vec::new(), body: Arc::default() }));
+    }
 }
 
 fn scraped() -> Scraped {
@@ -182,6 +186,8 @@ fn mortises_own_series_show_guests_plugins_cache_and_writes() {
         r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="ok"} 1"#,
         r#"mortise_writes_total{plugin="podset",verb="create",kind="v1/Pod",result="conflict"} 1"#,
         r#"mortise_http_requests_total{controller="podset/PodSet",code="not_sent"} 1"#,
+        r#"mortise_http_requests_total{controller="podset/PodSet",code="404"} 1"#,
+        r#"mortise_http_requests_total{controller="podset/PodSet",code="other"} 2"#,
     ] {
         has(&text, line);
     }

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use self::in_flight::{InFlight, Of};
+use self::kept::{Kept, no_room, response_without_room};
 use super::plugin_counts::PluginCounts;
 use crate::backoff::request_delay_ms;
 use crate::http::{Failure, FailureClass, HttpId, OutgoingRequest, Replied, Reply, Response, Sent};
@@ -14,23 +16,17 @@ use crate::time::Now;
 use crate::token_bucket::TokenBucket;
 use crate::workqueue::Key;
 
+mod in_flight;
+mod kept;
 #[cfg(test)]
 mod tests;
 
-/// Requests in flight at once, beside one of each plugin (Q4). Each may hold a response of a MiB.
-const MAX_IN_FLIGHT: usize = 64;
 /// Failures in a row that a plugin is not called for: a server restarts within these seconds.
 const SILENT_FAILURES: u32 = 2;
 /// The longest Retry-After that is honoured. A plugin's object must not wait for a day because of one response.
 const MAX_RETRY_AFTER_MS: u64 = 3_600_000;
 /// Before a request that this host was not allowed to send is tried again: the claim may have been renewed.
 const NOT_SENT_DELAY_MS: u64 = 1_000;
-/// Bytes of one plugin's replies: sixty-four of the largest.
-const MAX_PLUGIN_BYTES: usize = 64 << 20;
-/// Bytes of the replies of all plugins: an eighth of the memory limit of the Deployment in deploy/.
-const MAX_TOTAL_BYTES: usize = 256 << 20;
-/// Bytes that a plugin has to itself, so that others with large replies do not take all.
-const OWN_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
@@ -45,14 +41,13 @@ pub(super) struct Exchanges {
     parked: BTreeMap<Arc<str>, VecDeque<HttpId>>,
     /// A place in flight was freed.
     freed: bool,
-    /// With the plugin; also of those that were dropped since.
-    in_flight: Map<HttpId, Arc<str>>,
-    counts: PluginCounts,
+    in_flight: InFlight,
+    /// Those that are due and wait for former ones in flight.
+    held: BTreeMap<Of, BTreeSet<HttpId>>,
     budgets: BTreeMap<Arc<str>, TokenBucket>,
     /// Plugins that are over their budget, and until when.
     throttled: BTreeMap<Arc<str>, u64>,
-    /// Bytes of replies.
-    kept: PluginCounts,
+    kept: Kept,
     next_due_ms: Option<u64>,
 }
 
@@ -62,9 +57,9 @@ struct Exchange {
     id: HttpId,
     plugin: Arc<str>,
     request: Arc<OutgoingRequest>,
-    /// When it is due; None while it is parked or in flight, and when its reply is final.
+    /// When it is due; None while it is busy, and when its reply is final.
     due_ms: Option<u64>,
-    /// It is parked or in flight.
+    /// It is parked, held back or in flight.
     is_busy: bool,
     /// When its last final reply came, on the monotonic clock.
     replied_ms: Option<u64>,
@@ -80,6 +75,21 @@ impl Exchange {
             Some(replied_ms) => Some(replied_ms.saturating_add(self.request.refresh_after_ms?)),
             None => self.due_ms,
         }
+    }
+
+    /// Its last reply is final, and it is not sent again.
+    fn is_over(&self) -> bool {
+        self.replied_ms.is_some() && !self.request.method.only_reads()
+    }
+
+    fn reply_bytes(&self) -> usize {
+        self.reply.as_ref().map_or(0, |(_, reply)| reply.bytes())
+    }
+
+    /// Bytes that another reply takes the place of.
+    fn freed_bytes(&self, is_temporary: bool) -> usize {
+        let is_over = !is_temporary && !self.request.method.only_reads();
+        self.reply_bytes() + if is_over { self.request.body.len() } else { 0 }
     }
 
     /// Whether the last reply is the same failure.
@@ -98,35 +108,67 @@ impl Exchanges {
     }
 
     /// Drops the requests of a key that its outcome does not contain any more. One in flight is not interrupted; its
-    /// result is dropped too.
+    /// result is dropped too, and the key's next requests wait for it if it changes something.
     pub fn keep(&mut self, key: &Key, is_kept: impl Fn(&OutgoingRequest) -> bool) {
+        self.retain(key, |exchange| is_kept(&exchange.request));
+    }
+
+    pub fn drop_key(&mut self, key: &Key) {
+        self.retain(key, |_| false);
+    }
+
+    /// After a call without an outcome: what it has read the reply to is sent further on, as for a call that failed because
+    /// of it. Nothing else is sent until an outcome wants it, but final replies remain, or it would be sent twice.
+    pub fn quiet(&mut self, key: &Key, is_read: impl Fn(u128) -> bool) {
+        let is_read = |exchange: &Exchange| is_read(exchange.request.fingerprint);
+        self.retain(key, |exchange| is_read(exchange) || (exchange.replied_ms.is_some() && !exchange.is_busy));
+        let exchanges = self.of_key.get_mut(key).into_iter().flatten();
+        for exchange in exchanges.filter(|exchange| !is_read(exchange)) {
+            if let Some(due_ms) = exchange.due_ms.take() {
+                self.due.remove(&(due_ms, exchange.id));
+            }
+        }
+    }
+
+    fn retain(&mut self, key: &Key, is_kept: impl Fn(&Exchange) -> bool) {
         let Some(exchanges) = self.of_key.get_mut(key) else { return };
-        for dropped in exchanges.extract_if(.., |exchange| !is_kept(&exchange.request)) {
+        for dropped in exchanges.extract_if(.., |exchange| !is_kept(exchange)) {
             self.keys.remove(&dropped.id);
             if let Some(due_ms) = dropped.due_ms {
                 self.due.remove(&(due_ms, dropped.id));
             }
-            self.kept.subtract(&dropped.plugin, dropped.reply.map_or(0, |(_, reply)| reply.bytes()));
+            if let Some(held) = self.held.get_mut(&(Arc::clone(&dropped.plugin), key.name.clone())) {
+                held.remove(&dropped.id);
+            }
+            self.kept.subtract(&dropped.plugin, dropped.request.bytes() + dropped.reply_bytes());
         }
         if exchanges.is_empty() {
             self.of_key.remove(key);
         }
     }
 
-    pub fn drop_key(&mut self, key: &Key) {
-        self.keep(key, |_| false);
+    /// Why the new ones of these requests cannot be kept, if so.
+    pub fn refusal(&self, plugin: &str, key: &Key, wanted: &[Arc<OutgoingRequest>]) -> Option<String> {
+        let known = || self.of_key.get(key).into_iter().flatten();
+        let is_new =
+            |request: &&Arc<OutgoingRequest>| known().all(|known| known.request.fingerprint != request.fingerprint);
+        let bytes = wanted.iter().filter(is_new).map(|request| request.bytes()).sum();
+        (!self.kept.fits(plugin, bytes)).then(|| no_room("its HTTP requests"))
     }
 
-    /// Adds the requests of an outcome that are new, due now. The others get their new times.
-    pub fn want(&mut self, plugin: &Arc<str>, key: &Key, wanted: &[Arc<OutgoingRequest>], now_ms: u64) {
+    /// Adds the requests of an outcome that are new, due now. The others get their new times. Returns false if there is no
+    /// room for one.
+    pub fn want(&mut self, plugin: &Arc<str>, key: &Key, wanted: &[Arc<OutgoingRequest>], now_ms: u64) -> bool {
         self.keep(key, |known| wanted.iter().any(|wanted| wanted.fingerprint == known.fingerprint));
+        let mut all_fit = true;
         for request in wanted {
-            let exchanges = self.of_key.entry(key.clone()).or_default();
-            match exchanges.iter_mut().find(|known| known.request.fingerprint == request.fingerprint) {
+            let mut exchanges = self.of_key.get_mut(key).into_iter().flatten();
+            match exchanges.find(|known| known.request.fingerprint == request.fingerprint) {
+                Some(known) if known.is_over() => {}
                 Some(known) => {
                     let has_new_age = known.request.refresh_after_ms != request.refresh_after_ms;
                     known.request = Arc::clone(request);
-                    if has_new_age && !known.is_busy && known.failures == 0 {
+                    if (has_new_age || known.due_ms.is_none()) && !known.is_busy && known.failures == 0 {
                         if let Some(due_ms) = known.due_ms {
                             self.due.remove(&(due_ms, known.id));
                         }
@@ -134,25 +176,39 @@ impl Exchanges {
                         self.due.extend(known.due_ms.map(|due_ms| (due_ms, known.id)));
                     }
                 }
-                None => {
-                    self.last_id += 1;
-                    let id = HttpId(self.last_id);
-                    let (plugin, request) = (Arc::clone(plugin), Arc::clone(request));
-                    exchanges.push(Exchange {
-                        id,
-                        plugin,
-                        request,
-                        due_ms: Some(now_ms),
-                        is_busy: false,
-                        replied_ms: None,
-                        failures: 0,
-                        reply: None,
-                    });
-                    self.keys.insert(id, key.clone());
-                    self.due.insert((now_ms, id));
-                }
+                None if self.kept.fits(plugin, request.bytes()) => self.add(plugin, key, request, now_ms),
+                None => all_fit = false,
             }
         }
+        all_fit
+    }
+
+    fn add(&mut self, plugin: &Arc<str>, key: &Key, request: &Arc<OutgoingRequest>, now_ms: u64) {
+        self.last_id += 1;
+        let id = HttpId(self.last_id);
+        self.kept.add(plugin, request.bytes());
+        self.of_key.entry(key.clone()).or_default().push(Exchange {
+            id,
+            plugin: Arc::clone(plugin),
+            request: Arc::clone(request),
+            due_ms: Some(now_ms),
+            is_busy: false,
+            replied_ms: None,
+            failures: 0,
+            reply: None,
+        });
+        self.keys.insert(id, key.clone());
+        self.due.insert((now_ms, id));
+    }
+
+    /// Whether a request that changes something may be carried out now, wanted or not.
+    pub fn is_changing(&self, plugin: &Arc<str>, key: &Key) -> bool {
+        self.in_flight.changing(&(Arc::clone(plugin), key.name.clone())).next().is_some()
+    }
+
+    /// Whether one is in flight that nobody wants any more. If a successor overtook it, the server would end with the former.
+    fn is_held_back(&self, of: &Of) -> bool {
+        self.in_flight.changing(of).any(|id| !self.keys.contains_key(&id))
     }
 
     /// The replies to a key's requests.
@@ -200,9 +256,15 @@ impl Exchanges {
     }
 
     fn send_parked(&mut self, plugin: &Arc<str>, now_ms: u64, sent: &mut Vec<(HttpId, Key, Arc<OutgoingRequest>)>) {
-        while !self.throttled.contains_key(plugin) && self.counts.has_room(plugin, MAX_IN_FLIGHT) {
+        while !self.throttled.contains_key(plugin) && self.in_flight.has_room(plugin) {
             let Some(id) = self.parked.get_mut(plugin).and_then(VecDeque::pop_front) else { break };
-            let (Some(key), Some(exchange)) = (self.keys.get(&id).cloned(), self.exchange_mut(id)) else { continue };
+            let Some(key) = self.keys.get(&id).cloned() else { continue };
+            let of = (Arc::clone(plugin), key.name.clone());
+            if self.is_held_back(&of) {
+                self.held.entry(of).or_default().insert(id);
+                continue;
+            }
+            let Some(exchange) = self.exchange_mut(id) else { continue };
             let request = Arc::clone(&exchange.request);
             let per_minute = self.per_minute;
             let bucket =
@@ -210,8 +272,7 @@ impl Exchanges {
             if let Some(wait_ms) = bucket.spend(now_ms, per_minute) {
                 self.throttled.insert(Arc::clone(plugin), now_ms + wait_ms);
             }
-            self.counts.add(plugin, 1);
-            self.in_flight.insert(id, Arc::clone(plugin));
+            self.in_flight.begin(id, of, !request.method.only_reads());
             sent.push((id, key, request));
         }
         if self.parked.get(plugin).is_some_and(VecDeque::is_empty) {
@@ -221,24 +282,53 @@ impl Exchanges {
 
     /// The result of a request. Returns the key if it has another reply now.
     pub fn on_done(&mut self, id: HttpId, sent: Sent, now: Now) -> Option<Key> {
-        let plugin = self.in_flight.remove(&id)?;
-        self.counts.subtract(&plugin, 1);
+        let of = self.in_flight.end(id)?;
         self.freed = true;
-        let key = self.keys.get(&id)?.clone();
+        self.release(&of);
+        let (plugin, key) = (of.0, self.keys.get(&id)?.clone());
         self.exchange_mut(id)?.is_busy = false;
-        let result = match sent {
+        let reply = |result| Reply { result, received_unix_ms: now.unix_ms };
+        let (reply, is_temporary) = match sent {
             Sent::NotSent => {
                 self.wait(id, now.mono_ms + NOT_SENT_DELAY_MS);
                 return None;
             }
-            Sent::Response(response) => Ok(response),
-            Sent::Failed(failure) => Err(failure),
+            Sent::Response(response) => {
+                let (is_temporary, reply_of_it) = (response.is_temporary(), reply(Ok(response)));
+                let freed = self.exchange_mut(id)?.freed_bytes(is_temporary);
+                let bytes = reply_of_it.bytes();
+                if bytes <= freed || self.kept.fits(&plugin, bytes - freed) {
+                    (reply_of_it, is_temporary)
+                } else {
+                    // There is room again when others have less.
+                    (reply(Err(response_without_room())), true)
+                }
+            }
+            Sent::Failed(failure) => {
+                let is_temporary = failure.class != FailureClass::TooLarge;
+                (reply(Err(failure)), is_temporary)
+            }
         };
+        let is_shown = self.schedule(id, &key, &reply.result, is_temporary, now)?;
+        if is_shown {
+            self.store(id, &plugin, reply);
+        }
+        if !is_temporary {
+            self.drop_body(id, &plugin);
+        }
+        is_shown.then_some(key)
+    }
+
+    /// When a request is sent again, and whether its result is a reply.
+    fn schedule(
+        &mut self,
+        id: HttpId,
+        key: &Key,
+        result: &Result<Response, Failure>,
+        is_temporary: bool,
+        now: Now,
+    ) -> Option<bool> {
         let exchange = self.exchange_mut(id)?;
-        let is_temporary = match &result {
-            Ok(response) => response.is_temporary(),
-            Err(failure) => failure.class != FailureClass::TooLarge,
-        };
         exchange.replied_ms = (!is_temporary).then_some(now.mono_ms);
         exchange.failures = if is_temporary { exchange.failures.saturating_add(1) } else { 0 };
         let due_ms = if is_temporary {
@@ -249,15 +339,11 @@ impl Exchanges {
         } else {
             exchange.refresh_due_ms()
         };
-        let is_hidden = is_temporary && (exchange.failures <= SILENT_FAILURES || exchange.shows(&result));
+        let is_hidden = is_temporary && (exchange.failures <= SILENT_FAILURES || exchange.shows(result));
         if let Some(due_ms) = due_ms {
             self.wait(id, due_ms);
         }
-        if is_hidden {
-            return None;
-        }
-        self.store(id, &plugin, Reply { result, received_unix_ms: now.unix_ms });
-        Some(key)
+        Some(!is_hidden)
     }
 
     fn wait(&mut self, id: HttpId, due_ms: u64) {
@@ -267,23 +353,34 @@ impl Exchanges {
         }
     }
 
-    /// Keeps a reply in place of the last one, if there is room.
+    /// Parks what waited for a former request.
+    fn release(&mut self, of: &Of) {
+        if self.is_held_back(of) {
+            return;
+        }
+        if let Some(held) = self.held.remove(of) {
+            self.parked.entry(Arc::clone(&of.0)).or_default().extend(held);
+        }
+    }
+
+    /// Keeps a reply in place of the last one.
     fn store(&mut self, id: HttpId, plugin: &Arc<str>, reply: Reply) {
         self.last_reply += 1;
         let number = self.last_reply;
         let Some(exchange) = self.exchange_mut(id) else { return };
-        let before = exchange.reply.take().map_or(0, |(_, reply)| reply.bytes());
+        let (before, after) = (exchange.reply_bytes(), reply.bytes());
+        exchange.reply = Some((number, Arc::new(reply)));
         self.kept.subtract(plugin, before);
-        let reply = if self.fits(plugin, reply.bytes()) { reply } else { no_room(reply.received_unix_ms) };
-        self.kept.add(plugin, reply.bytes());
-        if let Some(exchange) = self.exchange_mut(id) {
-            exchange.reply = Some((number, Arc::new(reply)));
-        }
+        self.kept.add(plugin, after);
     }
 
-    fn fits(&self, plugin: &str, bytes: usize) -> bool {
-        let (own, total) = (self.kept.of(plugin) + bytes, self.kept.total() + bytes);
-        own <= OWN_BYTES || (own <= MAX_PLUGIN_BYTES && total <= MAX_TOTAL_BYTES)
+    /// A request that is not sent again needs its identity alone.
+    fn drop_body(&mut self, id: HttpId, plugin: &Arc<str>) {
+        let Some(exchange) = self.exchange_mut(id).filter(|exchange| exchange.is_over()) else { return };
+        let bytes = exchange.request.body.len();
+        let request = OutgoingRequest::clone(&exchange.request);
+        exchange.request = Arc::new(OutgoingRequest { body: Arc::default(), ..request });
+        self.kept.subtract(plugin, bytes);
     }
 
     fn exchange_mut(&mut self, id: HttpId) -> Option<&mut Exchange> {
@@ -297,14 +394,4 @@ impl Exchanges {
         self.throttled.remove(plugin);
         self.budgets.remove(plugin);
     }
-}
-
-fn no_room(received_unix_ms: u64) -> Reply {
-    let message = format!(
-        "there is no room for the response: those to one plugin may have {} MiB together, and {} MiB those to all; \
-         request less at once, or for fewer objects",
-        MAX_PLUGIN_BYTES >> 20,
-        MAX_TOTAL_BYTES >> 20
-    );
-    Reply { result: Err(Failure { class: FailureClass::TooLarge, message: message.into() }), received_unix_ms }
 }

@@ -3,22 +3,39 @@
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::key::Run;
+use super::key::{Run, StalledReason};
 use crate::engine::context::Context;
 use crate::engine::message::ToOutbox;
 use crate::event::Sending;
-use crate::http::{HttpId, Sent};
+use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::manifest::http::{HttpRule, rule_of};
 use crate::workqueue::{ControllerId, Key, Lane};
 
+/// Before an outcome whose requests have no room is compared again: nothing shows that others have less.
+pub(super) const NO_ROOM_DELAY_MS: u64 = 60_000;
+/// The reason for requests that are not kept.
+const NO_ROOM: &str = "NoRoom";
+
 impl Reconciler {
+    /// Q4: whether there is room for the requests of an outcome.
+    pub(super) fn no_room(&self, key: &Key, requests: &[Arc<OutgoingRequest>]) -> Option<StalledReason> {
+        let plugin = &self.controllers.get(&key.controller)?.plugin;
+        self.exchanges.refusal(plugin, key, requests).map(|message| StalledReason::new(NO_ROOM, message))
+    }
+
     /// Begins the requests of an outcome when everything else of it is written.
-    pub(super) fn request(&mut self, key: &Key, run: &Run, cx: &Context<'_>) {
+    pub(super) fn request(&mut self, key: &Key, run: &Run, cx: &mut Context<'_>) {
         if run.requests.is_empty() || !run.stages.is_empty() {
             return;
         }
-        if let Some(plugin) = self.plugin_of(key) {
-            self.exchanges.want(&plugin, key, &run.requests, cx.now.mono_ms);
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        // L1: a version that took over during the writes may declare less, and calls for its own requests.
+        if !run.of.as_ref().is_some_and(|(_, version)| *version == controller.version) {
+            return;
+        }
+        if !self.exchanges.want(&controller.plugin, key, &run.requests, cx.now.mono_ms) {
+            // Others took the room during the writes; the next turn says so.
+            self.wake(key, Lane::Retry, cx);
         }
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::key::{Ending, Run, Stage, StalledReason};
+use super::requests::NO_ROOM_DELAY_MS;
 use super::turn::RESYNC_MS;
 use super::{Reconciler, cost, rejections};
 use crate::breaker::{Breaker, CHANGING, HEALING};
@@ -85,7 +86,9 @@ impl Reconciler {
     ) {
         self.exchanges.keep(key, |known| prepared.requests.iter().any(|each| each.fingerprint == known.fingerprint));
         let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
-        let stall = missing.stall(primary);
+        let no_room = self.no_room(key, &prepared.requests);
+        let room_ms = no_room.as_ref().map(|_| NO_ROOM_DELAY_MS);
+        let stall = missing.stall(primary).or(no_room);
         // The guest's status may claim that the child was created or the object patched, so a stall replaces it.
         let with_status = stall.is_none().then_some(prepared);
         match stall {
@@ -95,15 +98,15 @@ impl Reconciler {
         let requeue = missing.changes_what_is_read();
         let is_outdated = missing.finalizer.is_some() || missing.children.changes_children() || missing.rejects;
         let defer = self.defers_status(key, is_outdated, cx);
-        let only_creates = missing.only_creates();
         let is_finalized = is_finalized(primary, prepared) && with_status.is_some() && !missing.actions.more;
-        // The API server may carry out a write of unknown result after the cleanup, so the finalizer stays until it
-        // cannot.
+        // The API server may carry out a write of unknown result after the cleanup, and another server a request in
+        // flight, so the finalizer stays until they cannot.
         let unknown_ms =
             self.keys.get(key).map_or(0, |state| state.unknown_writes.until_ms.saturating_sub(cx.now.mono_ms));
         let may_remove = is_finalized
             && missing.children.deletes.is_empty()
             && unknown_ms == 0
+            && !self.exchanges.is_changing(&self.controllers[&key.controller].plugin, key)
             && self.knows_all_writes(key, prepared, cx);
         let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
         let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
@@ -112,8 +115,9 @@ impl Reconciler {
         let result = if requeue_ms.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success };
         // A certificate that is due after the resync is found again then.
         let renew_ms = missing.children.renew_at_ms.map(|at_ms| at_ms.saturating_sub(cx.now.unix_ms));
-        let requeue_ms = requeue_ms.into_iter().chain(renew_ms.filter(|renew_ms| *renew_ms < RESYNC_MS)).min();
-        let children = std::mem::take(&mut missing.children.written);
+        let renew_ms = renew_ms.filter(|renew_ms| *renew_ms < RESYNC_MS);
+        let requeue_ms = [requeue_ms, renew_ms, room_ms].into_iter().flatten().min();
+        let (only_creates, children) = (missing.only_creates(), std::mem::take(&mut missing.children.written));
         let mut stages = missing.stages();
         let last = match may_remove {
             true => finalizer::remove(primary, &self.controllers[&key.controller].finalizer),

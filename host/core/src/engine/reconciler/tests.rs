@@ -177,7 +177,7 @@ impl Alone {
     }
 
     fn serve(&mut self, plugin: &str, digest: &str, primaries: &[&str]) {
-        let http = json!([{"origin": "https://api.example.com", "methods": ["GET", "POST"]}]);
+        let http = json!([{"origin": "https://api.example.com", "methods": ["GET", "POST", "PUT", "PATCH", "DELETE"]}]);
         self.serve_with(plugin, digest, primaries, &http);
     }
 

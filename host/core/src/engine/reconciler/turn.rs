@@ -50,7 +50,8 @@ impl Reconciler {
         let now_ms = cx.now.mono_ms;
         let has_finalizer = finalizer::is_on(&primary, &controller.finalizer);
         if primary.deleting && !has_finalizer {
-            return; // The garbage collector deletes its children.
+            // The garbage collector deletes its children, and nobody wants its requests.
+            return self.exchanges.drop_key(&key);
         }
         if state.reset_if_replaced(&primary.uid) {
             self.exchanges.drop_key(&key);
@@ -256,6 +257,9 @@ impl Reconciler {
             CallOutcome::Waits(kind) => self.wait_for_kind(key, primary, kind, skipped, cx),
             CallOutcome::Wants(prepared) => self.carry_out(key, primary, prepared, generation, skipped, cx),
             CallOutcome::Terminal(message) => {
+                if let Some(last) = self.keys.get(key).and_then(|state| state.last.as_ref()) {
+                    self.exchanges.quiet(key, |content| last.reads.has_reply(content));
+                }
                 self.stall(key, primary, StalledReason::new("Terminal", message), cx);
                 let ending = Ending::new(ReconcileResult::Terminal, None);
                 self.write_stall_only(key, primary, ending, skipped, cx);

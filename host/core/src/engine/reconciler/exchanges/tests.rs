@@ -1,6 +1,9 @@
 //! The exchanges alone, with the results of a server as the tests say.
 
+use super::in_flight::MAX_IN_FLIGHT;
+use super::kept::{MAX_PLUGIN_BYTES, MAX_TOTAL_BYTES};
 use super::*;
+use crate::http::Method;
 use crate::object::Name;
 use crate::workqueue::ControllerId;
 
@@ -17,6 +20,12 @@ fn key(name: &str) -> Key {
 
 fn request(name: &str, content: u128) -> Arc<OutgoingRequest> {
     Arc::new(OutgoingRequest::sample(name, content))
+}
+
+/// A request that changes something, with so many bytes of body.
+fn post(name: &str, content: u128, bytes: usize) -> Arc<OutgoingRequest> {
+    let body = vec![0; bytes].into();
+    Arc::new(OutgoingRequest { method: Method::Post, body, ..OutgoingRequest::sample(name, content) })
 }
 
 fn response(status: u16) -> Sent {
@@ -79,23 +88,27 @@ impl Alone {
 
     /// Time passes until the next try. How long that took.
     fn until_sent(&mut self) -> u64 {
+        self.until_sent_beside(&[])
+    }
+
+    fn until_sent_beside(&mut self, in_flight: &[u128]) -> u64 {
         let due_ms = self.exchanges.next_due_ms().expect("something is due");
         let wait_ms = due_ms - self.now.mono_ms;
         self.pass(wait_ms - 1);
-        assert_eq!(self.in_flight(), [], "not before it is due");
+        assert_eq!(self.in_flight(), in_flight, "not before it is due");
         self.pass(1);
         wait_ms
     }
 
     fn is_empty(&self) -> bool {
-        let Exchanges { of_key, keys, due, parked, in_flight, counts, kept, .. } = &self.exchanges;
-        let is_counted = (counts.total(), kept.total()) != (0, 0);
+        let Exchanges { of_key, keys, due, parked, in_flight, held, kept, .. } = &self.exchanges;
         of_key.is_empty()
             && keys.is_empty()
             && due.is_empty()
             && parked.is_empty()
             && in_flight.is_empty()
-            && !is_counted
+            && held.is_empty()
+            && kept.is_empty()
     }
 }
 
@@ -127,6 +140,67 @@ fn the_late_response_of_a_former_request_is_dropped() {
     assert!(alone.ends(response(202)));
     assert!(!alone.ends(response(201)));
     assert_eq!(alone.replies("a"), [(2, "202".to_owned())]);
+}
+
+#[test]
+fn x1_a_successor_waits_for_a_former_request_that_changes_something() {
+    for sent in [response(200), response(503), failed(FailureClass::Timeout), Sent::NotSent] {
+        let mut alone = Alone::new(600);
+        alone.want("dns", "a", &[post("record", 1, 0), request("zone", 2)]);
+        alone.want("dns", "a", &[post("record", 3, 0), request("zone", 2)]);
+        alone.want("dns", "b", &[post("record", 4, 0)]);
+        assert_eq!(alone.in_flight(), [1, 2, 4], "another object's does not wait");
+        alone.exchanges.drop_key(&key("a"));
+        alone.want("dns", "a", &[post("record", 5, 0), request("zone", 6)]);
+        assert_eq!(
+            alone.in_flight(),
+            [1, 2, 4],
+            "and neither the end of the object nor another one of its name ends that"
+        );
+        assert!(alone.exchanges.is_changing(&"dns".into(), &key("a")));
+        assert!(!alone.ends(sent.clone()));
+        assert_eq!(alone.in_flight(), [2, 4, 5, 6], "{sent:?}");
+        alone.exchanges.drop_key(&key("a"));
+        alone.exchanges.drop_key(&key("b"));
+        while !alone.sent.is_empty() {
+            alone.ends(response(200));
+        }
+        assert!(alone.is_empty() && !alone.exchanges.is_changing(&"dns".into(), &key("a")));
+    }
+}
+
+#[test]
+fn x1_a_request_that_waits_for_a_place_waits_for_a_former_one_too() {
+    let mut alone = Alone::new(6_000);
+    for number in 100..100 + MAX_IN_FLIGHT as u128 * 3 / 4 - 1 {
+        alone.want("dns", &number.to_string(), &[request("zone", number)]);
+    }
+    alone.want("dns", "a", &[post("former", 1, 0), post("latter", 2, 0)]);
+    alone.want("dns", "a", &[post("latter", 2, 0)]);
+    assert!(alone.ends(response(200)), "a place is freed");
+    assert_eq!(alone.in_flight().last(), Some(&1));
+    let former = alone.sent.len() - 1;
+    alone.sent.swap(0, former);
+    alone.ends(response(200));
+    assert_eq!(alone.in_flight().last(), Some(&2));
+}
+
+#[test]
+fn after_a_terminal_failure_only_what_it_has_read_is_sent_and_final_replies_remain() {
+    let mut alone = Alone::new(600);
+    let refreshed = Arc::new(OutgoingRequest { refresh_after_ms: Some(60_000), ..(*request("zone", 1)).clone() });
+    let wanted = [refreshed, post("failing", 2, 0), post("hanging", 3, 0)];
+    alone.want("dns", "a", &wanted);
+    assert!(alone.ends(response(404)) && !alone.ends(response(503)));
+    alone.exchanges.quiet(&key("a"), |_| true);
+    assert_eq!(alone.until_sent_beside(&[3]) / 1_000, 1, "it was read");
+    alone.exchanges.quiet(&key("a"), |_| false);
+    alone.ends(response(503));
+    alone.ends(response(503));
+    alone.pass(600_000);
+    assert_eq!((alone.in_flight(), alone.replies("a")), (vec![], vec![(1, "404".to_owned())]));
+    alone.want("dns", "a", &wanted);
+    assert_eq!(alone.in_flight(), [1, 2, 3], "that reply is too old by now");
 }
 
 #[test]
@@ -248,8 +322,11 @@ fn what_is_kept_is_bounded_by_plugin_and_a_plugin_has_some_of_its_own() {
         for number in 0..count {
             let name = format!("{plugin}{number}");
             alone.want(plugin, &name, &[request("zone", 1)]);
+            if alone.in_flight().is_empty() {
+                continue; // There is not even room for the request.
+            }
             alone.ends(large(MIB - 4_096));
-            fitted += usize::from(alone.replies(&name)[0].1 == "200");
+            fitted += usize::from(!alone.replies(&name).is_empty());
         }
         fitted
     };
@@ -257,4 +334,57 @@ fn what_is_kept_is_bounded_by_plugin_and_a_plugin_has_some_of_its_own() {
     let others: usize = ["b", "c", "d", "e"].into_iter().map(|plugin| fill(&mut alone, plugin, 64)).sum();
     assert!((3 * 64..=3 * 64 + 2).contains(&others), "the bound of all: {others}");
     assert_eq!(fill(&mut alone, "f", 3), 2, "its own");
+}
+
+#[test]
+fn q4_bodies_of_requests_are_bounded_by_plugin_and_in_all_until_their_final_reply() {
+    const BYTES: usize = 256 << 10;
+    let large = post("record", 0, BYTES);
+    let fill = |alone: &mut Alone, plugin: &str, count: u128| {
+        let wanted = |content| Arc::new(OutgoingRequest { fingerprint: content, ..(*large).clone() });
+        let wanted: Vec<_> = (1..=count).map(wanted).collect();
+        let is_refused = alone.exchanges.refusal(plugin, &key(plugin), &wanted).is_some();
+        let fits = alone.exchanges.want(&plugin.into(), &key(plugin), &wanted, alone.now.mono_ms);
+        assert_eq!(is_refused, !fits);
+        alone.exchanges.of_key[&key(plugin)].len()
+    };
+    let mut alone = Alone::new(60_000);
+    let most = MAX_PLUGIN_BYTES / BYTES - 1;
+    assert_eq!(fill(&mut alone, "a", 300), most, "a plugin's bound");
+    let others = ["b", "c", "d", "e"].map(|plugin| fill(&mut alone, plugin, 300));
+    assert_eq!(others[..3], [most; 3]);
+    assert!(others[3] < 16 && fill(&mut alone, "f", 300) == 7, "the bound of all, and its own: {others:?}");
+    alone.run();
+    alone.sent.retain(|(_, key, _)| &*key.name.name == "a");
+    let answered = alone.sent.len();
+    for _ in 0..answered {
+        assert!(alone.ends(response(201)));
+    }
+    for plugin in ["e", "f"] {
+        alone.exchanges.drop_key(&key(plugin));
+    }
+    assert_eq!(fill(&mut alone, "a", 300), 300.min(most + answered), "a final reply needs no body");
+    for plugin in ["a", "b", "c", "d", "e", "f"] {
+        alone.exchanges.drop_key(&key(plugin));
+    }
+    assert!(alone.exchanges.kept.is_empty() && MAX_TOTAL_BYTES == 4 * MAX_PLUGIN_BYTES);
+}
+
+#[test]
+fn a_response_for_which_there_is_no_room_is_asked_for_again() {
+    let mut alone = Alone::new(60_000);
+    const BYTES: usize = (1 << 20) - 4_096;
+    for number in 0..64 {
+        alone.want("dns", &number.to_string(), &[request("zone", 1)]);
+        assert!(alone.ends(large(BYTES)));
+    }
+    alone.want("dns", "a", &[request("zone", 1)]);
+    for woken in [false, false, true, false] {
+        assert_eq!(alone.ends(large(BYTES)), woken, "it is a failure as others are");
+        alone.until_sent();
+    }
+    assert_eq!(alone.replies("a"), [(1, "too_large".to_owned())]);
+    alone.exchanges.drop_key(&key("0"));
+    assert!(alone.ends(large(BYTES)));
+    assert_eq!((alone.replies("a"), alone.exchanges.next_due_ms()), (vec![(1, "200".to_owned())], None));
 }

@@ -1,7 +1,7 @@
 //! HTTP requests of outcomes: when a plan sends them, and how their replies become inputs.
 
 use super::*;
-use crate::http::{Method, Request, Response, Sent};
+use crate::http::{Method, OutgoingRequest, Request, Response, Sent};
 
 const URL: &str = "https://api.example.com/zone";
 
@@ -91,6 +91,99 @@ fn l1_a_version_that_declares_less_sends_less() {
 }
 
 #[test]
+fn l1_a_version_that_takes_over_during_the_writes_sends_nothing_of_the_former() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(1, URL));
+    alone.serve_without_http("podset", "2", &["PodSet"]);
+    alone.settle();
+    assert_eq!((alone.requested(), alone.called()), (vec![], vec!["podset/PodSet 2 web".to_owned()]));
+}
+
+#[test]
+fn a_request_of_a_former_outcome_is_not_repeated_after_a_terminal_failure_unless_that_has_read_its_reply() {
+    for has_read in [false, true] {
+        let mut alone = Alone::serving(&["web"]);
+        alone.returns_with(requests(0, URL), |view| _ = read(view));
+        for _ in 0..3 {
+            alone.responds(503);
+            alone.pass(600_000);
+        }
+        let failed = CallResult::Failed(Failure::Terminal("no".to_owned()));
+        alone.returns_with(failed, |view| drop(view.response(&Request::get(if has_read { "zone" } else { "b" }, URL))));
+        alone.settle();
+        alone.responds(if has_read { 200 } else { 503 });
+        alone.pass(600_000);
+        assert_eq!((alone.requested(), alone.called().len()), (vec![], usize::from(has_read)));
+    }
+}
+
+#[test]
+fn the_requests_of_an_object_end_when_it_is_deleted_though_another_finalizer_holds_it() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(requests(0, URL));
+    let mut held = object("PodSet", "web");
+    held["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    held["metadata"]["finalizers"] = json!(["example.com/another"]);
+    alone.put(held);
+    alone.responds(503);
+    alone.pass(600_000);
+    assert_eq!((alone.requested(), alone.called()), (vec![], vec![]));
+}
+
+#[test]
+fn x1_a_finalizer_stays_while_a_request_that_changes_something_is_in_flight() {
+    let mut alone = Alone::new();
+    alone.finalizes = true;
+    alone.serve("podset", "1", &["PodSet"]);
+    alone.ready("podset", "PodSet", true);
+    let mut web = object("PodSet", "web");
+    alone.put(web.clone());
+    let post = Request { method: Method::Post, ..Request::get("zone", URL) };
+    let posts = || CallResult::Done(Outcome { requests: vec![post.clone()], ..Outcome::default() });
+    alone.returns(posts());
+    alone.settle();
+    while !alone.calls.is_empty() {
+        alone.returns(posts());
+    }
+    assert_eq!(alone.requested(), ["web /zone"]);
+    web["metadata"]["finalizers"] = json!([finalizer::name("podset")]);
+    web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    web["metadata"]["generation"] = json!(2);
+    alone.put(web);
+    alone.returns(CallResult::Done(Outcome { finalized: true, ..Outcome::default() }));
+    alone.pass(WRITE_TIMEOUT_MS - 1);
+    assert_eq!(alone.writes(), NONE);
+    alone.responds(200);
+    alone.pass(1_000);
+    assert_eq!(alone.writes(), ["patch PodSet web"]);
+}
+
+#[test]
+fn q4_an_outcome_whose_requests_have_no_room_is_stalled_and_compared_again_in_a_minute() {
+    const LATER_MS: u64 = 86_400_000;
+    let mut alone = Alone::serving(&["web"]);
+    let another = Key { controller: ControllerId(99), name: Name::new("default", "another") };
+    let body: Arc<[u8]> = vec![0; 64 << 10].into();
+    let filling = |content| OutgoingRequest { body: Arc::clone(&body), ..OutgoingRequest::sample("zone", content) };
+    let filling: Vec<_> = (0..1_024).map(|content| Arc::new(filling(content))).collect();
+    let exchanges = &mut alone.reconciler.exchanges;
+    assert!(!exchanges.want(&"podset".into(), &another, &filling, LATER_MS));
+    let post = Request { method: Method::Post, body: Arc::clone(&body), ..Request::get("zone", URL) };
+    let CallResult::Done(outcome) = wants(1) else { unreachable!("it wants children") };
+    alone.returns(CallResult::Done(Outcome { requests: vec![post], ..outcome }));
+    assert_eq!(alone.writes(), ["patch ConfigMap web"]);
+    alone.settle();
+    assert_eq!(
+        (alone.recorded.clone(), alone.requested(), alone.called()),
+        (vec!["NoRoom".to_owned()], vec![], vec![])
+    );
+    alone.reconciler.exchanges.drop_key(&another);
+    alone.pass(60_000);
+    alone.settle();
+    assert_eq!(alone.requested(), ["web /zone"]);
+}
+
+#[test]
 fn the_requests_of_an_object_end_with_it() {
     let mut alone = Alone::serving(&["web"]);
     alone.returns(requests(0, URL));
@@ -101,16 +194,20 @@ fn the_requests_of_an_object_end_with_it() {
 }
 
 #[test]
-fn an_idempotency_key_follows_from_owner_and_content_alone() {
-    let key_of = |body: &[u8]| {
+fn an_idempotency_key_follows_from_owner_and_content_alone_and_idempotent_methods_have_none() {
+    let key_of = |method: Method, body: &[u8]| {
         let mut alone = Alone::serving(&["web"]);
-        let request = Request { method: Method::Post, body: body.into(), ..Request::get("zone", URL) };
+        let request = Request { method, body: body.into(), ..Request::get("zone", URL) };
         alone.returns(CallResult::Done(Outcome { requests: vec![request], ..Outcome::default() }));
         let sending = alone.requested.pop_front().expect("a request was sent");
-        let (name, value) = sending.request.headers[0].clone();
-        assert_eq!(&*name, "idempotency-key");
-        value
+        sending.request.headers.first().map(|(name, value)| (name.to_string(), value.to_string()))
     };
-    assert_eq!(key_of(b"a"), key_of(b"a"), "another host computes the same");
-    assert_ne!(key_of(b"a"), key_of(b"b"));
+    let (name, value) = key_of(Method::Post, b"a").expect("POST has one");
+    assert_eq!((&*name, value.len()), ("idempotency-key", 32));
+    assert_eq!(key_of(Method::Post, b"a"), Some((name, value)), "another host computes the same");
+    assert_ne!(key_of(Method::Post, b"a"), key_of(Method::Post, b"b"));
+    assert!(key_of(Method::Patch, b"a").is_some());
+    for (method, body) in [(Method::Put, &b"a"[..]), (Method::Delete, b""), (Method::Get, b"")] {
+        assert_eq!(key_of(method, body), None, "{method:?}: it would not repair a drift");
+    }
 }
