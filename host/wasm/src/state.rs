@@ -43,6 +43,7 @@ pub(crate) struct QueriesTooLarge {
 pub(crate) struct WaitsForKind(pub(crate) Kind);
 
 /// What a call depends on beside its arguments.
+#[expect(clippy::large_enum_variant, reason = "each call has one")]
 pub(crate) enum Inputs {
     /// The call of `manifest` depends on nothing.
     None,
