@@ -35,7 +35,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Marks the children that would be in the host's namespace, unless their owner is: whoever may create an owner could
+    /// Marks the children that would be in the host's namespace, unless their owner is: a user who may create an owner could
     /// have a plugin or the key of the host's webhooks written there.
     pub(crate) fn reserve(&mut self, host_namespace: &str, primary: &Object) {
         if *primary.name.namespace == *host_namespace {

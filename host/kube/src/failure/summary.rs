@@ -23,7 +23,7 @@ pub(super) fn of<'a>(
     causes: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> String {
     let mut said = Vec::new();
-    said.extend(own_words(message).map(str::to_owned));
+    said.extend(own_words(message).or_else(|| unknown_fields(message)).map(str::to_owned));
     if !name.is_empty() {
         said.push(format!("{kind} {name:?}"));
     }
@@ -49,6 +49,18 @@ fn own_words(message: &str) -> Option<&str> {
     let rest = &sentence[begin.len()..];
     let length = rest.find(end).unwrap_or(rest.len());
     Some(&sentence[..begin.len() + length])
+}
+
+/// What a message says at its end of fields that the API server does not know: their paths are the request's own. All that
+/// follows the last mention has to be that, since an object may have it in a value.
+fn unknown_fields(message: &str) -> Option<&str> {
+    let (_, end) = message.rsplit_once(": strict decoding error: ")?;
+    let is_path = |path: &str| path.chars().all(|char| char.is_ascii_alphanumeric() || "._-[]/".contains(char));
+    let is_field = |part: &str| {
+        let path = part.strip_prefix("unknown field \"").or_else(|| part.strip_prefix("duplicate field \""));
+        path.and_then(|path| path.strip_suffix('"')).is_some_and(is_path)
+    };
+    end.split(", ").all(is_field).then_some(end)
 }
 
 fn is_name(text: &str) -> bool {
@@ -81,6 +93,14 @@ mod tests {
         let fields: Vec<_> = (0..8).map(|at| format!("data[{at}] (FieldValueInvalid)")).collect();
         check(patch, &format!("Invalid: Secret \"a\", {}", fields.join(", ")));
         check(status("BadRequest", object), "BadRequest");
+        let strict = r#"strict decoding error: unknown field "spec.pause", unknown field "spec.a[0].b-c""#;
+        let of_patch = format!("patch: Invalid value: {object:?}: {strict}");
+        check(status("Invalid", &of_patch), &format!("Invalid: {}", &strict["strict decoding error: ".len()..]));
+        for hidden in
+            [format!("{of_patch}: x"), format!("{of_patch} s3cret"), format!("{of_patch}, unknown field \"s3 cret\"")]
+        {
+            check(status("Invalid", &hidden), "Invalid");
+        }
         for (message, shown) in [
             (
                 r#"admission webhook "a.example.com" denied the request: s3cret"#,

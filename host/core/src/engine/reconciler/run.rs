@@ -99,15 +99,12 @@ impl Reconciler {
         let is_outdated = missing.finalizer.is_some() || missing.children.changes_children() || missing.rejects;
         let defer = self.defers_status(key, is_outdated, cx);
         let is_finalized = is_finalized(primary, prepared) && with_status.is_some() && !missing.actions.more;
-        // The API server may carry out a write of unknown result after the cleanup, and another server a request in
-        // flight, so the finalizer stays until they cannot.
         let unknown_ms =
             self.keys.get(key).map_or(0, |state| state.unknown_writes.until_ms.saturating_sub(cx.now.mono_ms));
         let may_remove = is_finalized
             && missing.children.deletes.is_empty()
             && unknown_ms == 0
-            && !self.exchanges.is_changing(&self.controllers[&key.controller].plugin, key)
-            && self.knows_all_writes(key, prepared, cx);
+            && self.nothing_follows(key, prepared, cx);
         let recheck_ms = if unknown_ms > 0 { unknown_ms } else { self.recheck_ms(key) };
         let requeue_ms = if is_finalized && !may_remove { Some(recheck_ms) } else { prepared.requeue_after_ms };
         let unsure_ms = missing.children.unsure.then(|| self.unsure_ms(key, cx));
@@ -146,6 +143,13 @@ impl Reconciler {
             run.requests.clone_from(&prepared.requests);
         }
         self.begin_run(key, run, cx);
+    }
+
+    /// Whether neither the API server may carry out a write of unknown result after the cleanup, nor another server a request
+    /// in flight. Until then the finalizer stays.
+    fn nothing_follows(&mut self, key: &Key, prepared: &Prepared, cx: &mut Context<'_>) -> bool {
+        !self.exchanges.is_changing(&self.controllers[&key.controller].plugin, key)
+            && self.knows_all_writes(key, prepared, cx)
     }
 
     /// The missing writes of an outcome. Indexes name conflicts, so that their end wakes the key.
