@@ -46,6 +46,7 @@ const DEMOS: &[Demo] = &[
     Demo { plugin: "tenancy", run: cookbook::tenancy },
     Demo { plugin: "expose", run: cookbook::expose },
     Demo { plugin: "replicator", run: cookbook::replicator },
+    Demo { plugin: "password", run: cookbook::password },
 ];
 
 /// Parses the arguments of `demo`; None when one is unknown.

@@ -1,4 +1,5 @@
-//! The small examples of the cookbook end to end: janitor, tenancy and expose, whose objects are of built-in kinds.
+//! The small examples of the cookbook end to end: janitor, tenancy and expose, whose objects are of built-in kinds, and
+//! password.
 
 use serde_json::json;
 
@@ -50,4 +51,17 @@ fn an_annotated_deployment_has_a_service_and_an_ingress_until_the_annotation_is_
     assert_eq!(field(&world, "service/web", "{.metadata.name}"), "web");
     world.kubectl_here(&["annotate", "deployment/web", "expose.example.com/port-"]);
     world.until("the Service is gone", || field(&world, "service/web", "{.metadata.name}").is_empty().then_some(()));
+}
+
+#[test]
+fn a_password_is_made_and_made_anew_when_its_rotation_changes() {
+    let world = World::with_plugin("password", "password");
+    world.apply_sample("password");
+    world.kubectl_here(&["wait", "--for=condition=Ready", "password/database", "--timeout=60s"]);
+    let length = "go-template={{len (base64decode .data.password)}}";
+    assert_eq!(world.kubectl_here(&["get", "secret/database-login", "-o", length]), "24");
+    let made = || field(&world, "secret/database-login", "{.data.password}");
+    let first = made();
+    world.kubectl_here(&["patch", "password/database", "--type=merge", "-p", r#"{"spec":{"rotation":"2"}}"#]);
+    world.until("another password", || (made() != first).then_some(()));
 }

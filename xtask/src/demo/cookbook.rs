@@ -117,3 +117,18 @@ pub(super) fn replicator(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&["delete", "cmr/company-ca"])?;
     cluster.kubectl(&COPIES)
 }
+
+pub(super) fn password(checkout: &Checkout, cluster: &Cluster) -> Result<()> {
+    const LENGTH: &str = "go-template={{len (base64decode .data.password)}}";
+    const LOGIN: [&str; 4] = ["get", "secret/database-login", "-o", LENGTH];
+    headline("password: a password that the host makes and no plugin sees");
+    let crd = "passwords.secrets.mortise.dev";
+    cluster.install(checkout, "password", crd, "password labelled -> Ready")?;
+    apply(checkout, cluster, "password")?;
+    wait_until(cluster, "a password of 24 characters", &LOGIN, "24")?;
+    cluster.kubectl(&["wait", "--for=condition=Ready", "password/database"])?;
+    cluster.kubectl(&["get", "passwords,secrets"])?;
+    headline("Another length: a new password");
+    cluster.kubectl(&["patch", "password/database", "--type=merge", "-p", r#"{"spec":{"length":40}}"#])?;
+    wait_until(cluster, "a password of 40 characters", &LOGIN, "40")
+}
