@@ -212,6 +212,9 @@ impl Engine {
             return;
         }
         match event {
+            WatchEvent::ClusterScoped => {
+                self.with(effects, |machines, cx| machines.lifecycle.on_cluster_scoped(slice, cx));
+            }
             WatchEvent::Listing => self.store.begin_list(slice),
             WatchEvent::Listed(objects) => {
                 for object in objects {

@@ -4,9 +4,11 @@ use thiserror::Error;
 
 use crate::object::{Object, ResourceVersion};
 
-/// An event of a watch. The first is always `Listing`.
+/// An event of a watch. The first is always `Listing`, or `ClusterScoped` before it.
 #[derive(Debug)]
 pub enum WatchEvent {
+    /// The kind has no namespaces. Before each `Listing` of such a kind.
+    ClusterScoped,
     /// A list of the API server's newest state begins; the store merges it.
     Listing,
     /// The next objects of the list.
@@ -46,4 +48,11 @@ pub enum WatchError {
     NotServed(String),
     /// A temporary error, such as a lost connection or an overload.
     Unavailable(String),
+}
+
+impl WatchError {
+    /// Whether a person has to change something.
+    pub(crate) fn is_denied_or_gone(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::NotServed(_))
+    }
 }

@@ -266,8 +266,15 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             Err(Failure::Response(refused)) if matches!(refused.code, 400 | 422) => return Err(Stop::NoStreaming),
             other => other?,
         };
-        self.send(WatchEvent::Listing).await?;
+        self.begin_list(resource).await?;
         self.follow(body, true).await
+    }
+
+    async fn begin_list(&mut self, resource: &Resource) -> Result<(), Stop> {
+        if !resource.is_namespaced() {
+            self.send(WatchEvent::ClusterScoped).await?;
+        }
+        self.send(WatchEvent::Listing).await
     }
 
     /// Lists page by page; consistent, because the request has no version.
@@ -286,7 +293,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             };
             let page = page::read::<&RawValue>(&self.objects.kind, &response.body)?;
             if !std::mem::replace(&mut begun, true) {
-                self.send(WatchEvent::Listing).await?;
+                self.begin_list(resource).await?;
             }
             for item in page.items.unwrap_or_default() {
                 match self.decode(item.get().as_bytes()) {

@@ -59,9 +59,9 @@ pub(crate) fn ready(health: &Health, phase: Phase, verbose: bool) -> Probe {
         let role = if leads { "leader-election/leader" } else { "leader-election/standby" };
         checks.push(Check::required(role, None));
     }
-    for (kind, why) in &health.unlisted {
+    for (slice, why) in &health.unlisted {
         let why = why.clone().unwrap_or_else(|| "not listed yet".to_owned());
-        checks.push(Check::required(format!("kind/{kind}"), Some(why)));
+        checks.push(Check::required(format!("kind/{slice}"), Some(why)));
     }
     for plugin in &health.plugins {
         let failure = (!plugin.ready).then(|| format!("{}: {}", plugin.reason, plugin.message));
@@ -100,6 +100,7 @@ mod tests {
     use mortise_core::digest::Digest;
     use mortise_core::engine::PluginHealth;
     use mortise_core::object::Kind;
+    use mortise_core::scope::Slice;
 
     use super::*;
 
@@ -165,10 +166,13 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_listed_is_named_also_without_verbose() {
         let mut health = health();
-        health.unlisted.push((Kind::new("v1", "Pod"), Some("pods is forbidden".to_owned())));
+        let of_shop = Slice { namespace: Some("shop".into()), ..Kind::new("v1", "Secret").into() };
+        health.unlisted.push((Kind::new("v1", "Pod").into(), Some("pods is forbidden".to_owned())));
+        health.unlisted.push((of_shop, None));
         let probe = ready(&health, Phase::Running, false);
         assert!(!probe.passed);
         assert!(probe.text.contains("[-]kind/v1/Pod failed: pods is forbidden\n"), "{}", probe.text);
+        assert!(probe.text.contains("[-]kind/v1/Secret in shop failed: not listed yet\n"), "{}", probe.text);
         assert!(probe.text.ends_with("readyz check failed\n"), "{}", probe.text);
     }
 

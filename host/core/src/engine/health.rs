@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::digest::Digest;
-use crate::object::Kind;
+use crate::scope::Slice;
 
 /// The health of the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
     /// Every source has listed its plugins once.
     pub sources_listed: bool,
-    /// Kinds of serving plugins, and the host's own, whose first list is not complete, with the error where there is
-    /// one. A kind that RBAC denies or that does not exist is left out: it concerns the health of its plugins, not of
-    /// the host.
-    pub unlisted: Vec<(Kind, Option<String>)>,
+    /// What serving plugins declare, and the host itself reads, whose first list is not complete, with the error where
+    /// there is one. What RBAC denies or does not exist is left out: it concerns the health of its plugins, not of the
+    /// host.
+    pub unlisted: Vec<(Slice, Option<String>)>,
     /// Whether this host leads; None without leader election.
     pub leads: Option<bool>,
     /// One entry per plugin, by name.

@@ -42,3 +42,11 @@ fn a_scope_is_described_by_what_narrows_it() {
     assert_eq!(scope(&["a"], "").to_string(), "in the namespace a");
     assert_eq!(scope(&["b", "a"], "x=1").to_string(), "in the namespaces a, b, with the labels x=1");
 }
+
+/// "*" for the whole kind, "a" for a namespace, "a?x" for objects with a label there.
+pub(crate) fn slice(kind: Kind, text: &str) -> Slice {
+    let (namespace, labels) =
+        text.split_once('?').map_or((text, None), |(namespace, labels)| (namespace, Some(labels)));
+    let namespace = (namespace != "*").then(|| namespace.into());
+    Slice { kind, namespace, labels: labels.map(Into::into) }
+}

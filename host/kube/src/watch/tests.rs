@@ -207,11 +207,22 @@ async fn a_slice_is_watched_in_its_namespace_with_its_labels_and_only_of_a_kind_
     assert!(path.starts_with(&format!("/api/v1/namespaces/shop/pods?{LIST}")), "{path}");
     assert!(path.ends_with("&labelSelector=app%3Dweb"), "{path}");
     let (sink, mut events) = mpsc::channel(9);
-    let watch = tokio::spawn(run(api, slice("Node").into(), sink, |event| event));
+    let watch = tokio::spawn(run(api.clone(), slice("Node").into(), sink, |event| event));
     let WatchEvent::Failed(WatchError::NotServed(why)) = timeout(DEADLINE, events.recv()).await.unwrap().unwrap()
     else {
         panic!("no error")
     };
     watch.abort();
     assert_eq!(why, "v1/Node has no namespaces; declare it without");
+    for (kind, is_cluster_scoped) in [("Node", true), ("Pod", false)] {
+        let (sink, mut events) = mpsc::channel(9);
+        let watch = tokio::spawn(run(api.clone(), Slice::from(Kind::new("v1", kind)).into(), sink, |event| event));
+        let mut first = timeout(DEADLINE, events.recv()).await.unwrap().unwrap();
+        if is_cluster_scoped {
+            assert!(matches!(first, WatchEvent::ClusterScoped), "{first:?}");
+            first = timeout(DEADLINE, events.recv()).await.unwrap().unwrap();
+        }
+        assert!(matches!(first, WatchEvent::Listing), "{first:?}");
+        watch.abort();
+    }
 }

@@ -101,7 +101,7 @@ impl Listing {
                 gone.chain([SourceEvent::Listed]).collect()
             }
             // A list follows a restore of etcd, and the digest identifies a plugin.
-            WatchEvent::Progress(_) | WatchEvent::Restored { .. } => Vec::new(),
+            WatchEvent::ClusterScoped | WatchEvent::Progress(_) | WatchEvent::Restored { .. } => Vec::new(),
             WatchEvent::Failed(error) => {
                 failed(namespace, &error);
                 Vec::new()

@@ -142,6 +142,16 @@ impl Lifecycle {
         self.informers.get(kind)?.error(scope)
     }
 
+    /// What its first version waits for.
+    fn starting(&self, plugin: &Plugin) -> String {
+        let scopes = plugin.scopes();
+        let mut errors = scopes.iter().filter_map(|(kind, scope)| self.watch_error(kind, scope));
+        match errors.find(|(_, error)| matches!(error, WatchError::NotServed(_))) {
+            Some((_, error)) => format!("{}: {error}", starting(plugin)),
+            None => starting(plugin),
+        }
+    }
+
     fn ready(&self, plugin: &Plugin, newest: &[Condition]) -> (Readiness, Condition) {
         let blocked = newest.iter().find(|condition| condition.status == ConditionStatus::False);
         let not_ready = |reason: &str, message: String| (Readiness::Blocked, no("Ready", reason, message));
@@ -149,7 +159,7 @@ impl Lifecycle {
             let failed = webhooks(plugin).find(|condition| condition.status == ConditionStatus::False);
             return match blocked.or(failed.as_ref()) {
                 Some(step) => not_ready(&step.reason, step.message.clone()),
-                None => (Readiness::Starting, no("Ready", "Starting", starting(plugin))),
+                None => (Readiness::Starting, no("Ready", "Starting", self.starting(plugin))),
             };
         };
         for (kind, scope) in active.manifest.scopes() {

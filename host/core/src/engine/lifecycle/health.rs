@@ -1,31 +1,21 @@
 //! The host's health, for its probes: plugins and informers.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Lifecycle;
 use super::conditions::{Conditions, Readiness};
 use crate::contract::ConditionStatus;
 use crate::engine::health::{Health, PluginHealth};
-use crate::object::Kind;
 use crate::plugin_object;
+use crate::scope::{Scope, Slice};
 use crate::store::Store;
+use crate::watch::WatchError;
 
 impl Lifecycle {
     pub fn health(&self, store: &Store, leads: Option<bool>) -> Health {
-        let active = self.plugins.values().filter_map(|plugin| plugin.active.as_ref());
-        let controllers = active.flat_map(|active| &active.manifest.controllers);
-        let serving: BTreeSet<Kind> =
-            controllers.flat_map(|controller| controller.readable()).chain([plugin_object::kind()]).collect();
-        let serving = self.informers.iter().filter(|(kind, _)| serving.contains(*kind));
-        let watches = serving.flat_map(|(kind, informer)| informer.slices(kind).zip(informer.watches.values()));
-        let unlisted = watches.filter(|(slice, watch)| !store.synced(slice) && !watch.is_denied_or_gone());
-        let unestablished = (!self.host_crd.established).then(|| (plugin_object::kind(), self.host_crd.error.clone()));
         Health {
             sources_listed: self.sources_listed,
-            unlisted: unlisted
-                .map(|(slice, watch)| (slice.kind, watch.error.as_ref().map(ToString::to_string)))
-                .chain(unestablished)
-                .collect(),
+            unlisted: self.unlisted(store),
             leads,
             plugins: self
                 .plugins
@@ -45,5 +35,28 @@ impl Lifecycle {
                 })
                 .collect(),
         }
+    }
+
+    /// What serving plugins declare and the host itself reads that the cache does not show. What only a version that is
+    /// coming up declares, or what an object names, is missing to nobody who serves.
+    fn unlisted(&self, store: &Store) -> Vec<(Slice, Option<String>)> {
+        let active = self.plugins.values().filter_map(|plugin| plugin.active.as_ref());
+        let scopes = active.flat_map(|active| active.manifest.scopes());
+        let mut unlisted = BTreeMap::new();
+        for (kind, scope) in scopes.chain([(plugin_object::kind(), Scope::default())]) {
+            let labels = scope.labels_text();
+            for namespace in self.unreadable(&kind, &scope, store) {
+                let informer = self.informers.get(&kind);
+                let error = informer.and_then(|informer| informer.error_in(&namespace));
+                if !error.is_some_and(WatchError::is_denied_or_gone) {
+                    let slice = Slice { kind: kind.clone(), namespace, labels: labels.clone() };
+                    unlisted.insert(slice, error.map(ToString::to_string));
+                }
+            }
+        }
+        if !self.host_crd.established {
+            unlisted.insert(plugin_object::kind().into(), self.host_crd.error.clone());
+        }
+        unlisted.into_iter().collect()
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Informer {
     pub readers: BTreeMap<Arc<str>, Scope>,
     /// By namespace; None: one of all namespaces.
     pub watches: BTreeMap<Option<Arc<str>>, Watch>,
+    /// The kind is cluster-scoped: the error of those who declare namespaces of it, whose lists would be empty forever.
+    pub no_namespaces: Option<WatchError>,
 }
 
 /// One watch, with the labels that all watches of its kind have.
@@ -36,7 +38,7 @@ pub(super) struct Watch {
 impl Watch {
     /// The API server denies reading the kind or does not serve it.
     pub fn is_denied_or_gone(&self) -> bool {
-        matches!(self.error, Some(WatchError::Denied(_) | WatchError::NotServed(_)))
+        self.error.as_ref().is_some_and(WatchError::is_denied_or_gone)
     }
 }
 
@@ -98,10 +100,16 @@ impl Informer {
     /// of its namespaces.
     pub fn error(&self, scope: &Scope) -> Option<(Option<Arc<str>>, &WatchError)> {
         scope.places().find_map(|place| {
-            let watches = [self.watches.get(&place), self.watches.get(&None)];
-            let mut errors = watches.into_iter().flatten().map(|watch| watch.error.as_ref());
-            let first = errors.next()??;
-            errors.all(|error| error.is_some()).then_some((place, first))
+            let error = self.error_in(&place)?;
+            let other = self.watches.get(&None).filter(|_| self.no_namespaces.is_none());
+            other.is_none_or(|other| other.error.is_some()).then_some((place, error))
         })
+    }
+
+    /// The error of a namespace (None: of all): that of its own watch, or else of the one of all.
+    pub fn error_in(&self, place: &Option<Arc<str>>) -> Option<&WatchError> {
+        let own = self.watches.get(place).or_else(|| self.watches.get(&None));
+        let of_kind = self.no_namespaces.as_ref().filter(|_| place.is_some());
+        of_kind.or_else(|| own?.error.as_ref())
     }
 }

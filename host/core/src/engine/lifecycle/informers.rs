@@ -13,6 +13,7 @@ use crate::object::Kind;
 use crate::observation::Observation;
 use crate::plugin_object;
 use crate::scope::{Scope, Slice};
+use crate::store::Store;
 use crate::watch::WatchError;
 
 impl Lifecycle {
@@ -75,13 +76,27 @@ impl Lifecycle {
 
     /// R4, R5: listed once, and neither denied nor gone.
     pub(super) fn is_readable(&self, kind: &Kind, scope: &Scope, cx: &Context<'_>) -> bool {
+        self.unreadable(kind, scope, cx.store).next().is_none()
+    }
+
+    /// Where a scope is not readable.
+    pub(super) fn unreadable(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
+        store: &Store,
+    ) -> impl Iterator<Item = Option<Arc<str>>> {
         let (informer, labels) = (self.informers.get(kind), scope.labels_text());
-        let shows = |namespace: Option<Arc<str>>| {
+        let shows = move |namespace: Option<Arc<str>>| {
             let slice = Slice { kind: kind.clone(), namespace, labels: None };
             let watch = informer.and_then(|informer| informer.watches.get(&slice.namespace));
-            !watch.is_some_and(Watch::is_denied_or_gone) && cx.store.has_listed(&slice, labels.as_ref())
+            !watch.is_some_and(Watch::is_denied_or_gone) && store.has_listed(&slice, labels.as_ref())
         };
-        scope.places().all(|place| shows(place.clone()) || (place.is_some() && shows(None)))
+        let has_namespaces = informer.is_none_or(|informer| informer.no_namespaces.is_none());
+        scope.places().filter(move |place| match place {
+            Some(_) => !(has_namespaces && (shows(place.clone()) || shows(None))),
+            None => !shows(None),
+        })
     }
 
     /// Sends the Reconciler which of a plugin's controllers have become ready or unready. While the primaries' watch
@@ -119,18 +134,34 @@ impl Lifecycle {
         if *kind == plugin_object::kind() {
             self.delete_orphans(cx);
         }
-        for name in self.readers_of(kind) {
+        for name in self.readers_of(slice) {
             self.advance(&name, cx);
         }
         self.sync_dirty(cx);
     }
 
-    /// The plugins whose serving or coming version reads a kind. All read the kind Plugin.
-    fn readers_of(&self, kind: &Kind) -> Vec<Arc<str>> {
-        if *kind == plugin_object::kind() {
+    /// A list of all objects of a kind begins, and the API server says that they have no namespaces.
+    pub fn on_cluster_scoped(&mut self, slice: &Slice, cx: &mut Context<'_>) {
+        let Some(informer) = self.informers.get_mut(&slice.kind) else { return };
+        if informer.no_namespaces.is_some() {
+            return;
+        }
+        let message = format!("{} has no namespaces; declare it without", slice.kind);
+        informer.no_namespaces = Some(WatchError::NotServed(message));
+        self.dirty.extend(self.readers_of(slice));
+        self.sync_dirty(cx);
+    }
+
+    /// The plugins whose serving or coming version reads some of what a watch shows. All read the kind Plugin. The watch
+    /// of one namespace concerns none of those that read all: with many namespaces and plugins that would be each
+    /// plugin for each namespace.
+    pub(super) fn readers_of(&self, slice: &Slice) -> Vec<Arc<str>> {
+        if slice.kind == plugin_object::kind() {
             return self.plugins.keys().cloned().collect();
         }
-        self.informers.get(kind).into_iter().flat_map(|informer| informer.readers.keys()).cloned().collect()
+        let readers = self.informers.get(&slice.kind).into_iter().flat_map(|informer| &informer.readers);
+        let reads = |scope: &Scope| slice.namespace.as_ref().is_none_or(|place| scope.namespaces.contains(place));
+        readers.filter(|(_, scope)| reads(scope)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
     fn watch_mut(&mut self, slice: &Slice) -> Option<&mut Watch> {
@@ -147,10 +178,15 @@ impl Lifecycle {
         if !repeated {
             cx.observe(Observation::WatchFailed { kind: kind.clone(), error: error.clone() });
             watch.error = Some(error);
-            self.sync_watches(kind, cx);
-            for name in self.readers_of(kind) {
-                self.mark_dirty(&name);
+            if is_gone
+                && slice.namespace.is_none()
+                && let Some(informer) = self.informers.get_mut(kind)
+            {
+                // A CRD of this kind may come back with another scope.
+                informer.no_namespaces = None;
             }
+            self.sync_watches(kind, cx);
+            self.dirty.extend(self.readers_of(slice));
             if *kind == plugin_object::kind() {
                 self.names_are_known(cx);
             }

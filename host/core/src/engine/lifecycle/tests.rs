@@ -455,3 +455,19 @@ fn l2_kinds_released_brings_up_the_first_plugin_that_waits_for_them_and_no_other
     alone.list("JobSet");
     assert!(alone.log().contains(&"kinds released".to_owned()));
 }
+
+#[test]
+fn an_event_of_a_watch_of_one_namespace_concerns_those_alone_who_declare_it() {
+    let scope = crate::scope::tests::scope;
+    let mut alone = Alone::started();
+    let informer = alone.lifecycle.informers.entry(kind("Secret")).or_default();
+    for (plugin, namespaces) in [("a", &["a"][..]), ("b", &["b"]), ("both", &["a", "b"]), ("all", &[])] {
+        informer.readers.insert(plugin.into(), scope(namespaces, ""));
+    }
+    let readers = |of: &str| {
+        let readers = alone.lifecycle.readers_of(&crate::scope::tests::slice(kind("Secret"), of));
+        readers.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!((readers("a"), readers("b")), (vec!["a".into(), "both".into()], vec!["b".into(), "both".into()]));
+    assert_eq!(readers("*"), ["a", "all", "b", "both"]);
+}

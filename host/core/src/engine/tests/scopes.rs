@@ -10,12 +10,8 @@ fn secrets() -> Kind {
     Kind::new("v1", "Secret")
 }
 
-/// "*" for all, "a" for a namespace, "a?x" for those with a label there.
 fn slice(text: &str) -> Slice {
-    let (namespace, labels) =
-        text.split_once('?').map_or((text, None), |(namespace, labels)| (namespace, Some(labels)));
-    let namespace = (namespace != "*").then(|| namespace.into());
-    Slice { kind: secrets(), namespace, labels: labels.map(Into::into) }
+    crate::scope::tests::slice(secrets(), text)
 }
 
 /// The watches of Secrets.
@@ -235,4 +231,86 @@ fn r6_namespaces_are_audited_apart() {
     }
     assert!(audited.contains(&slice("a")) && audited.contains(&slice("b")), "{audited:?}");
     assert!(host.engine.store().snapshot().has_listed(&secrets(), &Scope::default()) == audited.contains(&slice("*")));
+}
+
+/// What keeps the host unready.
+fn unlisted(host: &Host) -> Vec<String> {
+    let text = |(slice, error): (Slice, Option<String>)| match error {
+        Some(error) => format!("{slice}: {error}"),
+        None => slice.to_string(),
+    };
+    host.engine.health().unlisted.into_iter().map(text).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_host_is_ready_while_all_that_serves_is_shown_whatever_newcomers_wait_for() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "a?x=1");
+    host.held_lists = Some(Vec::new());
+    offer(&mut host, 0, 2, "a,b?x=1");
+    assert_eq!((watched(&host), unlisted(&host)), ("a?x=1 b?x=1".to_owned(), vec![]), "a candidate widens");
+    offer(&mut host, 1, 1, "c?x=1");
+    assert_eq!((watched(&host), unlisted(&host)), ("a?x=1 b?x=1 c?x=1".to_owned(), vec![]), "another comes up");
+    offer(&mut host, 1, 2, "c?x=2");
+    assert_eq!((watched(&host), unlisted(&host)), ("a b c".to_owned(), vec![]), "the former list of a counts");
+    offer(&mut host, 1, 3, "*");
+    assert_eq!((watched(&host), unlisted(&host)), ("* a".to_owned(), vec![]));
+    host.step(Event::Watch(slice("*"), WatchEvent::Failed(WatchError::Unavailable("down".to_owned()))));
+    assert_eq!(unlisted(&host), NONE);
+}
+
+#[test]
+fn a_host_is_unready_while_a_slice_of_a_serving_plugin_is_missing_unless_that_concerns_the_plugin_alone() {
+    let mut host = Host::started();
+    offer(&mut host, 0, 1, "a,b?x=1");
+    offer(&mut host, 1, 1, "a?x=1");
+    host.held_lists = Some(Vec::new());
+    let restored = WatchEvent::Restored { before: ResourceVersion(9), now: ResourceVersion(1) };
+    host.step(Event::Watch(slice("a?x=1"), restored));
+    let of_secrets = |host: &Host| {
+        let lines = unlisted(host).into_iter();
+        lines.filter(|line| line.contains("Secret")).collect::<Vec<_>>()
+    };
+    assert_eq!(of_secrets(&host), ["v1/Secret in a with x=1", "v1/Secret in b with x=1"], "each once");
+    host.step(Event::Watch(slice("a?x=1"), WatchEvent::Listing));
+    listed(&mut host, "a?x=1");
+    host.step(Event::Watch(slice("b?x=1"), WatchEvent::Failed(WatchError::Unavailable("down".to_owned()))));
+    assert_eq!(of_secrets(&host), ["v1/Secret in b with x=1: down"]);
+    denied(&mut host, "b?x=1");
+    assert_eq!(of_secrets(&host), NONE);
+}
+
+#[test]
+fn r5_namespaces_of_a_kind_that_has_none_are_never_read_as_empty() {
+    let mut host = Host::started();
+    host.held_lists = Some(Vec::new());
+    host.step(Event::Watch(plugin_object::kind().into(), WatchEvent::ListDone(ResourceVersion(1))));
+    let is_refused = |host: &Host, number: usize| {
+        let why = host.why_unready(number).unwrap_or_default();
+        assert!(why.contains("v1/Secret has no namespaces; declare it without"), "{number}: {why}");
+    };
+    offer(&mut host, 0, 1, "a");
+    listed_of_own(&mut host, 0);
+    let message = "v1/Secret has no namespaces; declare it without".to_owned();
+    host.step(Event::Watch(slice("a"), WatchEvent::Failed(WatchError::NotServed(message))));
+    is_refused(&host, 0);
+    // Another plugin reads all of the kind.
+    offer(&mut host, 1, 1, "*");
+    listed_of_own(&mut host, 1);
+    host.step(Event::Watch(slice("*"), WatchEvent::ClusterScoped));
+    host.step(Event::Watch(slice("*"), WatchEvent::Listing));
+    listed(&mut host, "*");
+    assert!(serves(&host, 1));
+    is_refused(&host, 0);
+    offer(&mut host, 2, 1, "b");
+    listed_of_own(&mut host, 2);
+    is_refused(&host, 2);
+    assert!(serves(&host, 1) && reconciles(&mut host, 1));
+    // The kind goes, and comes back with namespaces.
+    host.step(Event::Watch(slice("*"), WatchEvent::Failed(WatchError::NotServed("no such kind".to_owned()))));
+    host.step(Event::Watch(slice("*"), WatchEvent::Listing));
+    listed(&mut host, "*");
+    assert!(serves(&host, 0) && serves(&host, 1) && serves(&host, 2));
 }

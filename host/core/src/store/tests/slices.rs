@@ -2,12 +2,8 @@
 
 use super::*;
 
-/// "*" for the whole kind, "a" for a namespace, "a?x" for objects with a label there.
 fn slice(text: &str) -> Slice {
-    let (namespace, labels) =
-        text.split_once('?').map_or((text, None), |(namespace, labels)| (namespace, Some(labels)));
-    let namespace = (namespace != "*").then(|| namespace.into());
-    Slice { kind: pods(), namespace, labels: labels.map(Into::into) }
+    crate::scope::tests::slice(pods(), text)
 }
 
 /// Events of the watches before the colons: "a: begin", "*: item a/x@3".
