@@ -115,7 +115,7 @@ impl Lifecycle {
             }
             ToLifecycle::MayWrite => self.catch_up(cx),
             ToLifecycle::KindsReleased => self.retry_waiting(cx),
-            ToLifecycle::Named { plugin, kind } => self.on_kind_named(&plugin, kind),
+            ToLifecycle::Named { plugin, kind } => self.on_kind_named(&plugin, kind, cx),
             ToLifecycle::Released { plugin, kind } => self.on_kind_released(&plugin, &kind, cx),
         }
         self.sync_dirty(cx);
@@ -148,7 +148,10 @@ impl Lifecycle {
                 Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
-                Timer::DynamicKinds(plugin) => self.drop_released_kinds(&plugin, cx),
+                Timer::DynamicKinds(plugin) => {
+                    self.drop_released_kinds(&plugin, cx);
+                    self.begin_named_kinds(&plugin, cx);
+                }
             }
         }
         self.sync_dirty(cx);

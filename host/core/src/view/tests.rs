@@ -403,7 +403,9 @@ fn g4_a_kind_of_a_pattern_is_visible_when_it_is_listed_and_its_state_is_a_depend
         };
         (unlisted.holds(&inputs, &Budget::unlimited()), !unlisted.names_outdated(&kinds))
     };
-    assert_eq!((holds(&[]), holds(&[(pods(), KindState::Unlisted)])), ((true, true), (true, true)));
+    for ends_there in [KindState::Unlisted, KindState::Denied("no".to_owned()), KindState::Failing("no".to_owned())] {
+        assert_eq!((holds(&[]), holds(&[(pods(), ends_there)])), ((true, true), (true, true)));
+    }
     assert_eq!(
         (holds(&[(pods(), KindState::Current)]), holds(&[(pods(), not_served)])),
         ((false, false), (false, false))

@@ -1,7 +1,9 @@
 //! The informers of dynamic kinds, which the keys of serving plugins name. An informer starts when the first key of a
 //! plugin names its kind, and stops a while after none does. A kind that is denied or not served blocks the keys that
-//! name it, not their plugin (R5).
+//! name it, not their plugin (R5). A plugin whose keys name other kinds all the time waits, so that the host does not list
+//! without end.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Lifecycle;
@@ -11,11 +13,16 @@ use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
 use crate::object::Kind;
 use crate::scope::Scope;
+use crate::token_bucket::TokenBucket;
 use crate::watch::WatchError;
 
 /// How long an informer stays when no key names its kind, so that an object that is replaced, or a kind that is named
 /// now and then, does not list the kind anew each time.
 const LINGER_MS: u64 = 60_000;
+
+/// Kinds that a plugin's keys may come to name in a minute: twice those that it may have, so that all of its objects may
+/// change within one. Each may be a list of all objects of a kind, and of one that lingers a call.
+const NAMED_PER_MINUTE: u32 = 32;
 
 /// A dynamic kind of one plugin.
 #[derive(Debug, Default)]
@@ -26,23 +33,66 @@ pub(super) struct DynamicKind {
     released_ms: Option<u64>,
 }
 
+/// The kinds that the keys of a plugin have come to name.
+#[derive(Debug, Default)]
+pub(super) struct NamedKinds {
+    bucket: Option<TokenBucket>,
+    /// It has named too many, so none begins before.
+    from_ms: u64,
+    /// Those that wait for that, in order; no more than keys may name.
+    waiting: VecDeque<Kind>,
+}
+
+impl NamedKinds {
+    /// The next one that may begin now.
+    fn next(&mut self, now_ms: u64) -> Option<Kind> {
+        if self.from_ms > now_ms {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        let bucket = self.bucket.get_or_insert_with(|| TokenBucket::full(now_ms, NAMED_PER_MINUTE));
+        self.from_ms = now_ms + bucket.spend(now_ms, NAMED_PER_MINUTE).unwrap_or_default();
+        Some(next)
+    }
+}
+
 impl Lifecycle {
-    pub(super) fn on_kind_named(&mut self, name: &Arc<str>, kind: Kind) {
+    pub(super) fn on_kind_named(&mut self, name: &Arc<str>, kind: Kind, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        plugin.dynamic_kinds.insert(kind, DynamicKind::default());
+        plugin.named_kinds.waiting.push_back(kind.clone());
+        self.begin_named_kinds(name, cx);
+        if self.plugins.get(name).is_some_and(|plugin| plugin.named_kinds.waiting.contains(&kind)) {
+            let message =
+                format!("plugin {name} comes to name more than {NAMED_PER_MINUTE} kinds a minute, so they wait");
+            let state = KindState::Failing(message);
+            cx.notify_reconciler(ToReconciler::SetKind { plugin: Arc::clone(name), kind, state });
+        }
+    }
+
+    pub(super) fn begin_named_kinds(&mut self, name: &Arc<str>, cx: &Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let now_ms = cx.now.mono_ms;
+        while let Some(kind) = plugin.named_kinds.next(now_ms) {
+            plugin.dynamic_kinds.insert(kind, DynamicKind::default());
+        }
         while plugin.dynamic_kinds.len() > MAX_DYNAMIC_KINDS {
             // Those that are named are within the bound, so one is released.
             let released = plugin.dynamic_kinds.iter().filter_map(|(kind, each)| Some((each.released_ms?, kind)));
             let Some(oldest) = released.min().map(|(_, kind)| kind.clone()) else { break };
             plugin.dynamic_kinds.remove(&oldest);
         }
+        if !plugin.named_kinds.waiting.is_empty() {
+            let wait_ms = plugin.named_kinds.from_ms - now_ms;
+            self.arm(wait_ms, Timer::DynamicKinds(Arc::clone(name)), cx);
+        }
         self.mark_dirty(name);
     }
 
     pub(super) fn on_kind_released(&mut self, name: &Arc<str>, kind: &Kind, cx: &Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
+        plugin.named_kinds.waiting.retain(|waiting| waiting != kind);
         if let Some(released) = plugin.dynamic_kinds.get_mut(kind) {
-            released.released_ms = Some(cx.now.mono_ms);
+            released.released_ms.get_or_insert(cx.now.mono_ms);
             self.arm(LINGER_MS, Timer::DynamicKinds(Arc::clone(name)), cx);
         }
     }

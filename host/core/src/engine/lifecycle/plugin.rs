@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::dynamic_kinds::DynamicKind;
+use super::dynamic_kinds::{DynamicKind, NamedKinds};
 use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
 use crate::component::{Offer, Version};
@@ -35,6 +35,7 @@ pub(super) struct Plugin {
     pub throttled: Option<Throttled>,
     /// The dynamic kinds that have an informer for it.
     pub dynamic_kinds: BTreeMap<Kind, DynamicKind>,
+    pub named_kinds: NamedKinds,
     /// Set for a plugin with admission.
     pub admission: Option<Admission>,
     /// Set for a plugin with several versions of its kinds.

@@ -22,7 +22,7 @@ pub(super) enum Timer {
     Orphan(Arc<str>),
     /// Load the refused version again.
     Refused(Arc<str>),
-    /// Stop the informers of dynamic kinds that its keys name no more.
+    /// Stop the informers of dynamic kinds that its keys name no more, and start those that waited.
     DynamicKinds(Arc<str>),
 }
 

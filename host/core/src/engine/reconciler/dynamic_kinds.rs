@@ -1,7 +1,8 @@
 //! Dynamic kinds: which keys name which, within the bound of each plugin, and their states, which the Lifecycle sends. A
 //! call that names a kind without a view of it ended there, and its key waits: a new state wakes it.
 //!
-//! A key names what its last call read, so a kind that no key names any more is released.
+//! A key names what its last call read, so a kind that no key names any more is released. One that finds no room releases
+//! what only it names, and waits until all that it is known to need has room, so that no two keys wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,21 +34,13 @@ struct OfPlugin {
     /// The keys whose last calls name a kind.
     named: BTreeMap<Kind, BTreeSet<Key>>,
     states: KindStates,
-    /// Keys that name a kind beyond the bound. They wake when another is released.
-    over: BTreeSet<Key>,
+    /// Keys that wait for room, and the kinds that they are known to need.
+    over: BTreeMap<Key, BTreeSet<Kind>>,
 }
 
 impl OfPlugin {
-    /// Whether there is room for the kind, and whether it is new.
-    fn add(&mut self, kind: &Kind, key: &Key) -> (bool, bool) {
-        let is_new = !self.named.contains_key(kind);
-        let has_room = !is_new || self.named.len() < MAX_DYNAMIC_KINDS;
-        if has_room {
-            self.named.entry(kind.clone()).or_default().insert(key.clone());
-        } else {
-            self.over.insert(key.clone());
-        }
-        (has_room, is_new)
+    fn has_room(&self) -> bool {
+        self.named.len() < MAX_DYNAMIC_KINDS
     }
 
     /// Whether it was the last key.
@@ -57,6 +50,42 @@ impl OfPlugin {
             Arc::make_mut(&mut self.states).remove(kind);
         }
         is_last
+    }
+
+    /// Makes room for a key: of the kinds that others name and nobody reads, one is released, first one that is not
+    /// served. Those who name it wait for room; what they know of it does not change before.
+    fn make_room(&mut self, key: &Key) -> Option<Kind> {
+        let rank = |state: &KindState| match state {
+            KindState::NotServed(_) => Some(0),
+            KindState::Denied(_) => Some(1),
+            KindState::Unlisted | KindState::Current | KindState::Failing(_) => None,
+        };
+        let is_others = |kind: &Kind| self.named.get(kind).is_some_and(|keys| !keys.contains(key));
+        let of_others = self.states.iter().filter(|(kind, _)| is_others(kind));
+        let (_, kind) = of_others.filter_map(|(kind, state)| Some((rank(state)?, kind.clone()))).min()?;
+        Arc::make_mut(&mut self.states).remove(&kind);
+        for key in self.named.remove(&kind).into_iter().flatten() {
+            self.over.entry(key).or_default().insert(kind.clone());
+        }
+        Some(kind)
+    }
+
+    /// A key finds no room for a kind. Returns what only it has named, which is released.
+    fn give_up(&mut self, key: &Key, kind: &Kind) -> Vec<Kind> {
+        let named = self.named.iter().filter(|(_, keys)| keys.contains(key)).map(|(kind, _)| kind.clone());
+        let needed: BTreeSet<Kind> = named.chain([kind.clone()]).collect();
+        let alone = needed.iter().filter(|kind| self.named.get(kind).is_some_and(|keys| keys.len() == 1));
+        let released: Vec<Kind> = alone.cloned().collect();
+        released.iter().for_each(|kind| _ = self.remove(kind, key));
+        self.over.insert(key.clone(), needed);
+        released
+    }
+
+    /// The keys for which there is room now. Each of several may be the one that gets it.
+    fn fitting(&self) -> Vec<Key> {
+        let room = MAX_DYNAMIC_KINDS - self.named.len();
+        let missing = |needed: &BTreeSet<Kind>| needed.iter().filter(|kind| !self.named.contains_key(kind)).count();
+        self.over.iter().filter(|(_, needed)| missing(needed) <= room).map(|(key, _)| key.clone()).collect()
     }
 }
 
@@ -89,32 +118,50 @@ impl Reconciler {
         }
         let of_plugin = self.dynamic_kinds.plugins.entry(Arc::clone(plugin)).or_default();
         of_plugin.over.remove(key);
-        let mut woken = BTreeSet::new();
-        for kind in before.difference(&after) {
-            if of_plugin.remove(kind, key) {
-                woken.append(&mut of_plugin.over);
-                cx.notify_lifecycle(ToLifecycle::Released { plugin: Arc::clone(plugin), kind: kind.clone() });
-            }
+        let released: Vec<Kind> =
+            before.difference(&after).filter(|kind| of_plugin.remove(kind, key)).cloned().collect();
+        let has_released = !released.is_empty();
+        for kind in released {
+            cx.notify_lifecycle(ToLifecycle::Released { plugin: Arc::clone(plugin), kind });
         }
         for kind in &after {
             self.name_kind(key, plugin, kind, cx);
         }
-        if self.dynamic_kinds.plugins.get(plugin).is_some_and(|it| it.named.is_empty() && it.over.is_empty()) {
+        let Some(of_plugin) = self.dynamic_kinds.plugins.get(plugin) else { return };
+        if of_plugin.named.is_empty() && of_plugin.over.is_empty() {
             self.dynamic_kinds.plugins.remove(plugin);
-        }
-        for key in woken {
-            self.wake(&key, Lane::Live, cx);
+        } else if has_released {
+            for key in of_plugin.fitting() {
+                self.wake(&key, Lane::Live, cx);
+            }
         }
     }
 
     /// Whether the plugin has room for a kind that the key names.
     fn name_kind(&mut self, key: &Key, plugin: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) -> bool {
         let of_plugin = self.dynamic_kinds.plugins.entry(Arc::clone(plugin)).or_default();
-        let (has_room, is_new) = of_plugin.add(kind, key);
-        if has_room && is_new {
+        let is_new = !of_plugin.named.contains_key(kind);
+        if is_new && !of_plugin.has_room() {
+            let Some(kind) = of_plugin.make_room(key) else { return false };
+            cx.notify_lifecycle(ToLifecycle::Released { plugin: Arc::clone(plugin), kind });
+        }
+        of_plugin.over.remove(key);
+        of_plugin.named.entry(kind.clone()).or_default().insert(key.clone());
+        if is_new {
             cx.notify_lifecycle(ToLifecycle::Named { plugin: Arc::clone(plugin), kind: kind.clone() });
         }
-        has_room
+        true
+    }
+
+    /// The plugin has no room for a kind that a key names.
+    fn give_up_kinds(&mut self, key: &Key, plugin: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
+        let Some(of_plugin) = self.dynamic_kinds.plugins.get_mut(plugin) else { return };
+        for kind in of_plugin.give_up(key, kind) {
+            cx.notify_lifecycle(ToLifecycle::Released { plugin: Arc::clone(plugin), kind });
+        }
+        for key in of_plugin.fitting() {
+            self.wake(&key, Lane::Live, cx);
+        }
     }
 
     /// A new state wakes the keys that name the kind (W1).
@@ -140,6 +187,7 @@ impl Reconciler {
         let stall = if self.name_kind(key, &plugin, kind, cx) {
             stall_of(kind, self.dynamic_kinds.states(&plugin).get(kind))
         } else {
+            self.give_up_kinds(key, &plugin, kind, cx);
             let message = format!(
                 "it names {kind}, and the objects of plugin {plugin} name {MAX_DYNAMIC_KINDS} other kinds already, which is \
                  the most that a plugin may read beside those that its manifest names; it continues when one of them is \

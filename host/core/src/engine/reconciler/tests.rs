@@ -165,6 +165,8 @@ impl Alone {
                     ToLifecycle::Permitted { plugin, permission } => format!("{plugin} permitted {}", permission.verb),
                     ToLifecycle::Faulted { plugin, message } => format!("{plugin} faulted: {message}"),
                     ToLifecycle::Recovered { plugin } => format!("{plugin} recovered"),
+                    ToLifecycle::Throttled { plugin, message } => format!("{plugin} throttled: {message}"),
+                    ToLifecycle::Named { plugin, kind } => format!("{plugin} named {}", kind.kind),
                     message => panic!("this is not the Reconciler's: {message:?}"),
                 }),
                 message => panic!("this is not the Reconciler's: {message:?}"),

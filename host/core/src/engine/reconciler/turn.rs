@@ -235,7 +235,10 @@ impl Reconciler {
         match done.conclusion {
             Conclusion::Fault(fault) => self.on_fault(&key, &primary, fault, cx),
             Conclusion::Failed(Failure::Retry(message)) => self.on_retry(&key, &primary, &message, cx),
-            Conclusion::Waits(kind) => self.wait_for_kind(&key, &primary, &kind, false, cx),
+            Conclusion::Waits(kind) => {
+                self.clear_fault(&key, cx);
+                self.wait_for_kind(&key, &primary, &kind, false, cx);
+            }
             _ => {
                 self.clear_fault(&key, cx);
                 self.act_on(&key, &primary, &outcome, called_with.generation, false, cx);

@@ -1,5 +1,6 @@
 //! Kinds that objects name in their spec: the call that is ended, the informer that starts, the states that wake keys,
-//! the bound of a plugin, and the release. The guest counts the objects of each kind that its object names.
+//! the bound of a plugin, and the release. The guest counts the objects of each kind that its object names; that of a
+//! restless object names another one with each call.
 
 use super::*;
 use crate::call::Call;
@@ -14,7 +15,9 @@ const DENIED: &str =
 /// The guest. None for an object that names no kinds.
 pub(super) fn read(call: &Call, seen: &mut Vec<String>) -> Option<(Option<CallResult>, Dependencies)> {
     let object = parsed(call.object.json());
-    let names = object["spec"]["names"].as_array()?;
+    let restless = object["spec"]["restless"].as_bool().unwrap_or_default();
+    let other = restless.then(|| vec![json!(format!("Widget{}", seen.len()))]);
+    let names = other.as_ref().or_else(|| object["spec"]["names"].as_array())?;
     let mut view = call.view.clone();
     let mut line = call.object.name.name.to_string();
     for name in names {
@@ -55,9 +58,13 @@ fn serving() -> Host {
 impl Host {
     /// Another client writes an object that names these kinds.
     fn name_kinds(&mut self, object: &str, names: &[&str]) {
+        self.write_object(object, &json!({"names": names}));
+    }
+
+    fn write_object(&mut self, object: &str, spec: &Value) {
         let name = Name::new("default", object);
         let value = json!({
-            "apiVersion": "example.com/v1", "kind": &*kind_of(0).kind, "spec": {"names": names},
+            "apiVersion": "example.com/v1", "kind": &*kind_of(0).kind, "spec": spec,
             "metadata": {"name": object, "namespace": "default", "uid": format!("uid-{object}"),
                 "generation": self.version},
         });
@@ -84,6 +91,17 @@ impl Host {
     fn fail_watch(&mut self, kind: &str, error: WatchError) {
         self.step(Event::Watch(acme(kind).into(), WatchEvent::Failed(error)));
         self.end_creates();
+    }
+
+    /// Ends the lists of kinds that were begun, and those that follow. Returns how many these were.
+    fn end_lists(&mut self) -> usize {
+        let mut ended = 0;
+        while let Some(slice) = self.held_lists.as_mut().expect("they are held").pop() {
+            ended += 1;
+            assert!(ended < 1_000, "the host lists without end");
+            self.end_list(&slice.kind.kind, 0);
+        }
+        ended
     }
 
     /// What guests saw since the last time.
@@ -147,7 +165,7 @@ fn r5_a_kind_that_may_not_be_read_stalls_the_keys_that_name_it_alone_until_it_ma
     let mut host = serving();
     host.name_kinds("a", &["Widget"]);
     host.fail_watch("Widget", WatchError::Denied(DENIED.to_owned()));
-    assert_eq!(host.saw(), ["a waits", "a waits"]);
+    assert_eq!(host.saw(), ["a waits"]);
     let noted: Vec<String> = host.noted("Forbidden").into_iter().filter(|note| note.starts_with("a: ")).collect();
     assert!(noted.len() == 1 && noted[0].contains("may not read acme.example.com/v1/Widget"), "{noted:?}");
     let rule = r#"{"apiGroups":["acme.example.com"],"resources":["widgets"],"verbs":["get","list","watch"]}"#;
@@ -170,7 +188,7 @@ fn a_kind_that_cannot_be_listed_for_now_is_reported_and_tried_on() {
     assert_eq!(host.noted("KindUnavailable").len(), 1);
     host.end_list("Widget", 1);
     host.fail_watch("Widget", WatchError::Unavailable("connection refused".to_owned()));
-    assert_eq!(host.saw(), ["a waits", "a waits", "a Widget=1"], "what was listed stays valid");
+    assert_eq!(host.saw(), ["a waits", "a Widget=1"], "what was listed stays valid");
 }
 
 #[test]
@@ -255,4 +273,130 @@ fn r4_after_a_restore_a_call_waits_until_the_kind_is_listed_anew() {
     host.end_list("Widget", 1);
     host.name_kinds("a", &["Widget"]);
     assert_eq!(host.saw().last().unwrap(), "a Widget=1");
+}
+
+#[test]
+fn a_newcomers_list_of_a_dynamic_kind_makes_no_host_unready() {
+    let mut host = Host::started();
+    let mut other = parsed(&manifest(&plugin_name(1), &kind_of(1), 1));
+    let of_one = json!({"apiVersion": "acme.example.com/v1", "kind": "Widget", "namespaces": ["a"]});
+    other["controllers"][0]["reads"] = json!([of_one]);
+    host.offer_manifest(1, 1, &other);
+    host.offer_manifest(0, 1, &reading("acme.example.com/*"));
+    host.held_lists = Some(Vec::new());
+    host.name_kinds("a", &["Widget", "Gadget"]);
+    assert!(host.watched.contains(&acme("Widget").into()));
+    assert_eq!(host.engine.health().unlisted, []);
+}
+
+#[test]
+fn a_guest_that_names_another_kind_with_each_call_has_the_host_list_a_bounded_number_a_minute() {
+    let mut host = serving();
+    for object in ["a", "b"] {
+        host.write_object(object, &json!({"restless": true}));
+    }
+    let at_first = host.end_lists();
+    assert_eq!(at_first, 33, "a minute's worth, and the one that uses it up");
+    let noted = host.noted("KindUnavailable");
+    assert!(noted.iter().all(|note| note.contains("more than 32 kinds a minute")) && noted.len() == 2, "{noted:?}");
+    let mut listed = 0;
+    for _ in 0..600 {
+        host.pass(1_000);
+        listed += host.end_lists();
+    }
+    assert!((300..=330).contains(&listed), "{listed}");
+    // Another object's kind waits for its turn only.
+    host.delete("a");
+    host.delete("b");
+    host.pass(60_000);
+    host.saw();
+    host.name_kinds("c", &["Gadget"]);
+    host.end_lists();
+    assert_eq!(host.saw(), ["c waits", "c Gadget=0"]);
+}
+
+#[test]
+fn a_guest_that_names_kinds_by_turns_which_are_listed_already_is_bounded_as_well() {
+    let mut host = serving();
+    for kind in 0..16 {
+        host.name_kinds(
+            "all",
+            &(0..=kind)
+                .map(|kind| format!("Widget{kind}"))
+                .collect::<Vec<_>>()
+                .iter()
+                .map(|kind| &**kind)
+                .collect::<Vec<_>>(),
+        );
+    }
+    host.end_lists();
+    host.name_kinds("all", &[]);
+    let calls = host.calls;
+    host.write_object("a", &json!({"restless": true}));
+    host.end_lists();
+    assert!(host.calls - calls < 60, "{}", host.calls - calls);
+}
+
+#[test]
+fn a_kind_that_nobody_can_read_makes_room_for_another_and_its_keys_wait_for_room() {
+    let mut host = serving();
+    let names: Vec<String> = (0..MAX_DYNAMIC_KINDS).map(|number| format!("Widget{number}")).collect();
+    for name in &names {
+        host.name_kinds(&format!("of-{name}"), &[name]);
+        match &**name {
+            "Widget3" => host.fail_watch(name, WatchError::Denied(DENIED.to_owned())),
+            "Widget5" => host.fail_watch(name, WatchError::NotServed("no such kind".to_owned())),
+            _ => host.end_list(name, 0),
+        }
+    }
+    host.saw();
+    host.name_kinds("one-more", &["Gadget"]);
+    host.end_list("Gadget", 1);
+    assert_eq!(host.saw(), ["one-more waits", "one-more Gadget=1"]);
+    assert!(!host.watched.contains(&acme("Widget5").into()), "first the one that is not served");
+    host.name_kinds("two-more", &["Gizmo"]);
+    host.end_list("Gizmo", 0);
+    assert_eq!(host.saw(), ["two-more waits", "two-more Gizmo=0"]);
+    assert!(!host.watched.contains(&acme("Widget3").into()), "then the one that is denied");
+    host.name_kinds("three-more", &["Gimmick"]);
+    assert_eq!((host.saw(), host.noted("TooManyKinds").len()), (vec!["three-more waits".to_owned()], 1));
+    // With room for one, each of those that wait is tried, and one gets it.
+    host.delete("of-Widget0");
+    let waiting = ["Widget3", "Widget5", "Gimmick"].map(|kind| host.watched.contains(&acme(kind).into()));
+    assert_eq!(waiting.iter().filter(|is_watched| **is_watched).count(), 1, "{waiting:?}");
+}
+
+#[test]
+fn two_objects_that_need_more_than_there_is_together_do_not_stall_each_other() {
+    let mut host = serving();
+    let kinds = |of: &str| (0..10).map(|number| format!("{of}{number}")).collect::<Vec<_>>();
+    let (widgets, gadgets) = (kinds("Widget"), kinds("Gadget"));
+    let refs = |kinds: &[String]| kinds.iter().map(|kind| json!(kind)).collect::<Vec<_>>();
+    // Side by side: each has eight when none is left.
+    host.write_object("a", &json!({"names": refs(&widgets)}));
+    host.write_object("b", &json!({"names": refs(&gadgets)}));
+    for number in 0..8 {
+        host.end_list(&widgets[number], 0);
+        host.end_list(&gadgets[number], 0);
+    }
+    for _ in 0..60 {
+        host.end_lists();
+        host.pass(1_000);
+    }
+    let all = |of: &str, kinds: &[String]| kinds.iter().fold(of.to_owned(), |line, kind| line + &format!(" {kind}=0"));
+    let saw = host.saw();
+    let done: Vec<&String> = saw.iter().filter(|line| !line.contains("waits")).collect();
+    assert_eq!(done.len(), 1, "one of both: {saw:?}");
+    assert_eq!(host.noted("TooManyKinds").len(), 1, "the other says why it waits");
+    let (served, waits, line) =
+        if done[0].starts_with("a ") { ("a", "b", all("b", &gadgets)) } else { ("b", "a", all("a", &widgets)) };
+    assert!(saw.len() < 60, "{saw:?}");
+    host.pass(600_000);
+    assert_eq!(host.saw(), NONE, "{waits} does not try on");
+    host.delete(served);
+    for _ in 0..60 {
+        host.end_lists();
+        host.pass(1_000);
+    }
+    assert_eq!(host.saw().last(), Some(&line));
 }

@@ -83,3 +83,13 @@ fn l5_faults_are_reported_once_when_the_first_key_has_one_and_once_when_none_has
 fn key_of(alone: &Alone, name: &str) -> Key {
     Key { controller: alone.reconciler.reconcilers_of(&kind("PodSet"))[0], name: Name::new("default", name) }
 }
+
+#[test]
+fn l5_a_call_that_ends_at_a_kind_has_recovered_from_a_fault() {
+    let mut alone = Alone::serving(&["a"]);
+    alone.returns(trap("it traps"));
+    alone.reported();
+    alone.pass(10);
+    alone.returns(CallResult::Waits(kind("Widget")));
+    assert_eq!(alone.reported(), ["podset recovered", "podset named Widget"]);
+}
