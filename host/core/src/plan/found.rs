@@ -1,6 +1,7 @@
 //! Finds the object of a child in a snapshot: by its name and, since a successor has a name of its own, by its key among
-//! the objects of its owner. For a missing child it decides whether and under which name it is created (X3). It does not
-//! know what a child should look like.
+//! the objects of its owner in the child's namespace. For a missing child it decides whether and under which name it is
+//! created (X3), from what is being deleted, from the mark of its owner, and from creates that the snapshot may not show.
+//! It does not know what a child should look like.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,11 @@ use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::store::Snapshot;
 use crate::successors::is_marked;
 
+/// Objects of one key that are being deleted when it gets a successor. An object whose finalizer is never removed, or whose
+/// node is lost, may be deleted again and again with its successors; each takes room and perhaps money. Sixteen are more
+/// than a rollout leaves behind, unless something keeps them.
+pub(super) const MAX_PREDECESSORS: usize = 16;
+
 /// What the owner of children knows about creates that a view does not show. A name follows from what is seen, so a create
 /// that is not seen may be one of another name.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +31,9 @@ pub struct Creates<'a> {
     pub unknown: &'a UnknownCreates,
 }
 
-/// Creates of unknown result, by the kind and the key of the child.
-pub type UnknownCreates = BTreeMap<(Kind, Arc<str>), UnknownCreate>;
+/// Creates of unknown result, by the kind, namespace and key of the child. One that is wanted in another namespace is
+/// another object.
+pub type UnknownCreates = BTreeMap<(Kind, Arc<str>, Arc<str>), UnknownCreate>;
 
 /// The last create of a child that has an unknown result.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,16 +101,16 @@ impl<'a> Finder<'a> {
 
     /// Where a child without a living object is created.
     fn missing(&self, child: &PreparedChild, predecessors: &[&str]) -> Found<'a> {
-        let kind = &child.target.kind;
+        let (kind, namespace) = (&child.target.kind, &child.target.name.namespace);
         // Of a marked object a host of another version may have left the create of a successor, also of a kind that has
         // none now.
         let may_follow = child.replace == Replace::AtOnce && !predecessors.is_empty();
         if self.creates.inherited && (may_follow || self.is_marked()) {
             return Found::Unsure;
         }
-        let unknown = self.creates.unknown;
-        let unknown = if unknown.is_empty() { None } else { unknown.get(&(kind.clone(), Arc::clone(&child.key))) };
-        if let Some(create) = unknown {
+        let of_child = || (kind.clone(), Arc::clone(namespace), Arc::clone(&child.key));
+        let unknown = Some(self.creates.unknown).filter(|unknown| !unknown.is_empty());
+        if let Some(create) = unknown.and_then(|unknown| unknown.get(&of_child())) {
             // Repeated under the same name, there is one at most. While an object of this name is being deleted, a create
             // that is under way can follow it.
             return match self.at(create.target.clone()) {
@@ -116,15 +123,13 @@ impl<'a> Finder<'a> {
         }
         match child.replace {
             Replace::WhenGone => return Found::Terminating,
+            Replace::AtOnce if predecessors.len() > MAX_PREDECESSORS => return Found::Terminating,
             // So any host can see that names of its children may be unknown to it.
             Replace::AtOnce if !self.is_marked() => return Found::Unmarked,
             Replace::AtOnce => {}
         }
         let name = name::derived(self.primary, kind, &child.key, predecessors).into();
-        self.at(ObjectRef {
-            kind: kind.clone(),
-            name: Name { namespace: Arc::clone(&child.target.name.namespace), name },
-        })
+        self.at(ObjectRef { kind: kind.clone(), name: Name { namespace: Arc::clone(namespace), name } })
     }
 
     fn is_marked(&self) -> bool {

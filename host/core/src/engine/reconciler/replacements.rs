@@ -59,7 +59,7 @@ impl Replacements {
         if let Some(child) = plan::child_key(op).filter(|_| creates) {
             let target = op.target().clone();
             let create = UnknownCreate { until_ms: now_ms + UNSEEN_MS, target: target.clone() };
-            self.unknown.insert((target.kind, child), create);
+            self.unknown.insert((target.kind, target.name.namespace, child), create);
         }
     }
 }

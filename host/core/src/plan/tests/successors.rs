@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::manifest::OwnedKind;
+use crate::plan::found::MAX_PREDECESSORS;
 
 fn at_once() -> ControllerSpec {
     let owns = spec().owns.into_iter().map(|owned| OwnedKind { replace: Replace::AtOnce, ..owned }).collect();
@@ -151,11 +152,25 @@ fn x3_a_create_of_unknown_result_is_repeated_under_its_name_and_none_follows_it_
     let create = missing(&at_once(), &wanted, vec![first.clone()]).unwrap();
     let (target, second) = (create.children[0].target().clone(), successor(&create, "p-9"));
     let create = UnknownCreate { target, until_ms: 0 };
-    let unknown = UnknownCreates::from([((create.target.kind.clone(), "0".into()), create)]);
+    let unknown = UnknownCreates::from([((create.target.kind.clone(), "default".into(), "0".into()), create)]);
     let creates = Creates { inherited: false, unknown: &unknown };
     let after = |live| shown(&missing_after(creates, &marked(), &at_once(), &wanted, live).unwrap());
     assert_eq!(after(vec![first.clone()]), "create Pod default/web-0-f97bcsfc");
     assert_eq!(after(vec![]), "create Pod default/web-0-f97bcsfc", "its predecessor is gone");
     assert_eq!(after(vec![second.clone()]), "", "it was carried out");
     assert_eq!(after(vec![deleting(second)]), "is unsure", "another attempt may follow it");
+}
+
+#[test]
+fn x3_a_key_has_a_bounded_number_of_objects_that_terminate_and_waits_beyond() {
+    let wanted = outcome(vec![child("0", &pod("a"))]);
+    let mut live = vec![deleting(created(&wanted).remove(0))];
+    for number in 1..=MAX_PREDECESSORS {
+        let diff = missing(&at_once(), &wanted, live.clone()).unwrap();
+        live.push(deleting(successor(&diff, &format!("p-{}", 100 + number))));
+    }
+    assert_eq!(live.len(), 17);
+    check_at_once(&wanted, live.clone(), expect!["waits"]);
+    live.remove(3);
+    assert!(shown(&missing(&at_once(), &wanted, live).unwrap()).starts_with("create Pod default/web-0-"));
 }

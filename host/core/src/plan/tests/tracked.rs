@@ -178,3 +178,21 @@ fn x3_only_an_owner_in_the_hosts_namespace_has_children_there() {
     assert_eq!((written(&skipped), skipped.taken.len(), skipped.skipped.len()), (vec!["default".into()], 0, 1));
     assert_eq!(written(&of_host("default", false)), ["default", "elsewhere"], "the owner is in the host's namespace");
 }
+
+#[test]
+fn x3_a_create_of_unknown_result_in_one_namespace_is_not_that_of_a_child_in_another() {
+    let there = |namespace: &str| outcome(vec![child("c", &copy_in(namespace))]);
+    let creates_of = |namespace: &str| {
+        let diff = missing(&anywhere(), &there(namespace), vec![]).unwrap();
+        let target = diff.children[0].target().clone();
+        let key = (target.kind.clone(), namespace.into(), "c".into());
+        UnknownCreates::from([(key, UnknownCreate { target, until_ms: 0 })])
+    };
+    let mut derived = copy_in("here");
+    derived["metadata"].as_object_mut().unwrap().remove("name");
+    let wanted = outcome(vec![child("c", &derived)]);
+    let elsewhere = creates_of("elsewhere");
+    let creates = Creates { inherited: false, unknown: &elsewhere };
+    let diff = missing_after(creates, &primary(), &anywhere(), &wanted, vec![]).unwrap();
+    assert_eq!(&*diff.children[0].target().name.namespace, "here");
+}
