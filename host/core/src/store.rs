@@ -359,14 +359,17 @@ fn advance(table: &mut Table, writing: &mut Writing, slice: &Slice, version: Res
     }
 }
 
-/// The objects of a namespace, or of all, that are not marked as seen.
+/// The objects of a namespace, or of all, that are not marked as seen. The cost grows with what is looked at only.
 fn unseen<'a>(
     table: &'a Table,
     seen: &'a Seen,
     namespace: Option<&'a Arc<str>>,
 ) -> impl Iterator<Item = (u32, &'a Arc<Object>)> {
-    let objects = seen.unseen(table.fresh_slot()).filter_map(|slot| Some((slot, table.object(slot)?)));
-    objects.filter(move |(_, object)| namespace.is_none_or(|namespace| *namespace == object.name.namespace))
+    let slots: Box<dyn Iterator<Item = u32>> = match namespace {
+        Some(namespace) => Box::new(table.in_namespace(namespace).filter(|slot| !seen.has(*slot))),
+        None => Box::new(seen.unseen(table.fresh_slot())),
+    };
+    slots.filter_map(|slot| Some((slot, table.object(slot)?)))
 }
 
 /// The known version of this name, if it is newer than the object.

@@ -33,6 +33,11 @@ impl Seen {
         }
     }
 
+    pub(super) fn has(&self, slot: u32) -> bool {
+        let word = self.0.get((slot / u64::BITS) as usize);
+        word.is_some_and(|word| word & (1 << (slot % u64::BITS)) != 0)
+    }
+
     /// The slots below a bound that it has not shown. Skips 64 shown slots at a time.
     pub(super) fn unseen(&self, bound: u32) -> impl Iterator<Item = u32> + '_ {
         let bits_of = |word: u32| {

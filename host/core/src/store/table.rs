@@ -214,7 +214,7 @@ impl Table {
         Box::new(objects.into_iter())
     }
 
-    fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = u32> + 'a {
+    pub(super) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = u32> + 'a {
         let first = Name::new(namespace, "");
         self.ordered.range(first..).take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
     }
