@@ -214,7 +214,7 @@ impl WriteOp {
         }
     }
 
-    /// The permission that it needs.
+    /// The permission that it needs, in every namespace.
     pub fn permission(&self) -> Permission {
         let (verb, subresource): (_, Option<Arc<str>>) = match self {
             Self::Create { .. } => ("create", None),

@@ -1,6 +1,6 @@
 //! Serving controllers: made from a plugin's manifest, replaced by its next version, and removed with their keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Reconciler;
@@ -12,12 +12,13 @@ use crate::finalizer;
 use crate::limits::CallLimits;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::{Kind, Object, ObjectRef};
+use crate::permission::{self, Permission};
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
 use crate::well_known::field_manager;
 use crate::workqueue::{ControllerId, Key, Lane};
-use crate::write::Cause;
+use crate::write::{Cause, WriteOp};
 
 /// One controller of one plugin.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Controller {
     pub version: Version,
     pub spec: Arc<ControllerSpec>,
     pub access: Arc<Access>,
+    /// What the plugin may do in some namespaces alone.
+    in_namespaces: BTreeSet<Permission>,
     pub limits: CallLimits,
     pub shape: StatusShape,
     /// Its informers are current, so its keys may be called.
@@ -56,6 +59,7 @@ impl Controller {
                     .with_tracked(spec.tracked().cloned().collect())
                     .with_narrowed(narrowed.map(|(kind, scope)| (kind, Arc::new(scope))).collect()),
             ),
+            in_namespaces: permission::needed(manifest).into_iter().filter(|it| it.namespace.is_some()).collect(),
             limits: manifest.limits,
             shape: match crd {
                 Some(crd) => StatusShape::of(crd, &spec.primary),
@@ -73,6 +77,13 @@ impl Controller {
     /// finalizer.
     pub fn reconciles(&self, object: &Object) -> bool {
         self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer))
+    }
+
+    /// The permission that a write needs: in its namespace alone, if the plugin needs it in some.
+    pub fn permission(&self, op: &WriteOp) -> Permission {
+        let everywhere = op.permission();
+        let here = Permission { namespace: Some(Arc::clone(&op.target().name.namespace)), ..everywhere.clone() };
+        if self.in_namespaces.contains(&here) { here } else { everywhere }
     }
 
     /// A reconcile of a key by its serving version.

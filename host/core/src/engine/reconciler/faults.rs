@@ -36,8 +36,10 @@ impl Reconciler {
         if Denial::read(message).is_none() {
             return;
         }
-        let (Some(plugin), Some(state)) = (self.plugin_of(key), self.keys.get_mut(key)) else { return };
-        let permission = op.permission();
+        let (Some(controller), Some(state)) = (self.controllers.get(&key.controller), self.keys.get_mut(key)) else {
+            return;
+        };
+        let (plugin, permission) = (Arc::clone(&controller.plugin), controller.permission(op));
         state.denied.insert(permission.clone());
         let denied = &mut self.faults.entry(Arc::clone(&plugin)).or_default().denied;
         let keys = denied.entry(permission.clone()).or_default();
@@ -54,7 +56,7 @@ impl Reconciler {
         let Some(faults) = self.faults.get_mut(&controller.plugin).filter(|faults| !faults.denied.is_empty()) else {
             return;
         };
-        let permission = op.permission();
+        let permission = controller.permission(op);
         if faults.denied.remove(&permission).is_some() {
             let plugin = Arc::clone(&controller.plugin);
             cx.notify_lifecycle(ToLifecycle::Permitted { plugin, permission });

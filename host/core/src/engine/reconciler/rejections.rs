@@ -102,8 +102,11 @@ impl KeyState {
         if !self.last.as_ref().is_some_and(|last| last.reads.has_rejected()) {
             return false;
         }
-        let of_permission =
-            |known: &Rejection| known.target.kind == permission.kind && known.subresource == permission.subresource;
+        let is_there = |namespace: &Arc<str>| permission.namespace.as_ref().is_none_or(|only| only == namespace);
+        let of_permission = |known: &Rejection| {
+            let Rejection { target, subresource, .. } = known;
+            target.kind == permission.kind && *subresource == permission.subresource && is_there(&target.name.namespace)
+        };
         let mut known = self.rejections.iter().flat_map(|rejections| rejections.all().iter());
         known.any(|known| &*known.reason == FORBIDDEN && of_permission(known))
     }

@@ -314,3 +314,62 @@ fn r5_namespaces_of_a_kind_that_has_none_are_never_read_as_empty() {
     listed(&mut host, "*");
     assert!(serves(&host, 0) && serves(&host, 1) && serves(&host, 2));
 }
+
+/// A host whose plugin has tracked children in two namespaces, with an object in each, and their creates in flight.
+fn owning_in_two() -> Host {
+    let mut host = Host::started();
+    let mut manifest = parsed(&manifest(&plugin_name(0), &kind_of(0), 1));
+    manifest["controllers"][0]["owns"][0]["namespaces"] = json!(["default", "other"]);
+    host.offer_manifest(0, 1, &manifest);
+    for namespace in ["default", "other"] {
+        let name = Name::new(namespace, "object-0");
+        let finalizers = json!([crate::finalizer::name(&plugin_name(0))]);
+        let metadata = json!({"name": "object-0", "namespace": namespace, "uid": format!("u-{namespace}"), "finalizers": finalizers});
+        let kind = kind_of(0);
+        let object = json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "metadata": metadata});
+        host.store(&ObjectRef { kind, name }, object);
+    }
+    assert_eq!(host.creates.len(), 2);
+    host
+}
+
+/// The create in a namespace.
+fn take_create(host: &mut Host, namespace: &str) -> (WriteId, ObjectRef, Value) {
+    let bodies = &host.bodies;
+    let is_there = |(id, _): &(WriteId, Arc<str>)| &*bodies[id].0.name.namespace == namespace;
+    let at = host.creates.iter().position(is_there).expect("a create is in flight");
+    let (id, _) = host.creates.remove(at);
+    let (target, body) = host.bodies.remove(&id).unwrap();
+    (id, target, body)
+}
+
+#[test]
+fn l5_a_denied_write_of_children_in_named_namespaces_names_the_role_there_and_a_success_elsewhere_ends_nothing() {
+    let mut host = owning_in_two();
+    let deny = |host: &mut Host, namespace: &str| {
+        let (id, ..) = take_create(host, namespace);
+        let message = format!(
+            "User \"u\" cannot patch resource \"configmaps\" in API group \"\" in the namespace \"{namespace}\""
+        );
+        host.step(Event::Wrote(id, Err(WriteError { class: WriteErrorClass::Denied, message })));
+    };
+    let shown = |host: &Host| {
+        let [_, reason, message] = host.condition(0, "Permitted").unwrap();
+        format!("{reason}: {message}")
+    };
+    deny(&mut host, "default");
+    deny(&mut host, "other");
+    assert!(shown(&host).contains("to a Role of the namespace default"), "{}", shown(&host));
+    host.pass(1_100_000);
+    let (id, target, mut body) = take_create(&mut host, "default");
+    let uid = format!("uid-{}", target.name);
+    body["metadata"]["uid"] = json!(uid);
+    let applied = host.stored(&target, body);
+    host.step(host.succeeded(id, &uid));
+    host.step(applied);
+    host.pass(10_000);
+    assert!(shown(&host).starts_with("Forbidden") && shown(&host).contains("namespace other"), "{}", shown(&host));
+    host.end_creates();
+    host.pass(10_000);
+    assert!(shown(&host).starts_with("Allowed"), "{}", shown(&host));
+}
