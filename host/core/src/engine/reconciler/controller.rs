@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::key::{CallInFlight, KeyState, Work};
+use super::key::{CallInFlight, KeyState, Run, Work};
 use super::live_reads::LiveRead;
 use crate::component::Version;
 use crate::engine::context::Context;
@@ -146,13 +146,17 @@ impl Reconciler {
     }
 
     /// Enqueues every object: earlier wake-ups had no effect without a claim, and no event shows what another leader
-    /// has left unfinished.
+    /// has left unfinished. Calls and plans from before know nothing of what it wrote.
     pub(super) fn resync(&mut self, cx: &mut Context<'_>) {
+        self.calls.values_mut().for_each(CallInFlight::make_void);
         for id in self.controllers.keys().copied().collect::<Vec<_>>() {
             if self.controllers[&id].spec.has_finalizer() {
                 self.keys.states_of(id).for_each(|state| state.expect_others_writes(cx.now.mono_ms));
             }
-            self.keys.states_of(id).for_each(|state| state.memory.replacements.inherit());
+            for state in self.keys.states_of(id) {
+                state.memory.replacements.inherit();
+                state.run_mut().into_iter().for_each(Run::make_void);
+            }
             self.enqueue_all(id, cx);
         }
     }

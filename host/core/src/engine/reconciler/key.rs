@@ -217,7 +217,7 @@ pub(super) struct CallInFlight {
 }
 
 impl CallInFlight {
-    /// etcd was restored after its snapshot was taken.
+    /// Its snapshot lacks what another leader wrote, or has what a restore of etcd undid.
     pub fn make_void(&mut self) {
         self.is_void = true;
     }
@@ -324,6 +324,13 @@ impl Run {
             of: None,
             requests: Vec::new(),
         }
+    }
+
+    /// Another leader may have written since it was planned: what is not sent yet is planned anew.
+    pub fn make_void(&mut self) {
+        self.stages.clear();
+        self.requests.clear();
+        self.requeue = true;
     }
 }
 

@@ -151,3 +151,42 @@ fn x7_a_new_claim_enqueues_every_object_once_and_a_renewal_none() {
     lead(&mut host);
     assert_eq!(host.taken(), before + OBJECTS);
 }
+
+/// The claim is lost, another host may lead, and this host gets a new claim.
+fn lead_again(host: &mut Host) {
+    host.step(Event::LeaseChanged { claim_until_ms: None });
+    lead(host);
+}
+
+#[test]
+fn x7_a_call_from_before_another_host_led_is_made_again() {
+    let mut host = standby(true);
+    host.slow_guests = true;
+    lead(&mut host);
+    lead_again(&mut host);
+    host.slow_guests = false;
+    let (calls, results) = (host.calls, std::mem::take(&mut host.results));
+    let in_flight = results.len();
+    results.into_iter().for_each(|result| host.step(result));
+    assert_eq!((host.calls - calls, host.creates.len()), (in_flight, OBJECTS), "each call once more");
+}
+
+#[test]
+fn x7_a_plan_from_before_another_host_led_is_made_again() {
+    let mut host = Host::started_as(Config { leader_election: true, ..config() });
+    lead(&mut host);
+    let mut manifest = parsed(&manifest(&plugin_name(0), &kind_of(0), 1));
+    manifest["controllers"][0]["finalize"] = json!(true);
+    host.offer_manifest(0, 1, &manifest);
+    host.create_objects(0, 1);
+    let (id, target, patch) = host.patches.pop().expect("the finalizer is written first");
+    lead_again(&mut host);
+    let mut object = host.objects[&target].clone();
+    merge(&mut object, &patch);
+    let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
+    let shown = host.stored(&target, object);
+    host.step(host.succeeded(id, &uid));
+    assert_eq!(host.creates.len(), 0, "the other host may have created it");
+    host.step(shown);
+    assert_eq!(host.creates.len(), 1);
+}
