@@ -11,6 +11,7 @@ use crate::dependencies::Dependency;
 use crate::engine::context::Context;
 use crate::object::{Object, ObjectRef};
 use crate::plan::Prepared;
+use crate::successors::is_marked;
 use crate::workqueue::Key;
 
 /// The shortest delay before a key whose finalizer could not be removed is tried again.
@@ -48,6 +49,15 @@ impl Reconciler {
             self.read_live(key, target, Reason::Unknown, cx);
         }
         knows_all
+    }
+
+    /// How long until the cache or a live read shows every write that was carried out. Of a marked object another host may
+    /// have created tracked children under names that only it knows, so there is nothing to read: a watch shows them.
+    pub(super) fn unknown_ms(&self, key: &Key, primary: &Object, cx: &Context<'_>) -> u64 {
+        let Some(state) = self.keys.get(key) else { return 0 };
+        let tracks = || self.controllers[&key.controller].spec.tracked().next().is_some();
+        let unseen_ms = if primary.deleting && tracks() && is_marked(primary) { self.unsure_ms(key, cx) } else { 0 };
+        state.unknown_writes.until_ms.saturating_sub(cx.now.mono_ms).max(unseen_ms)
     }
 
     /// When to try again to remove the finalizer.

@@ -99,8 +99,7 @@ impl Reconciler {
         let is_outdated = missing.finalizer.is_some() || missing.children.changes_children() || missing.rejects;
         let defer = self.defers_status(key, is_outdated, cx);
         let is_finalized = is_finalized(primary, prepared) && with_status.is_some() && !missing.actions.more;
-        let unknown_ms =
-            self.keys.get(key).map_or(0, |state| state.unknown_writes.until_ms.saturating_sub(cx.now.mono_ms));
+        let unknown_ms = self.unknown_ms(key, primary, cx);
         let may_remove = is_finalized
             && missing.children.deletes.is_empty()
             && unknown_ms == 0

@@ -100,3 +100,42 @@ fn w1_a_tracked_child_wakes_its_owner_from_another_namespace() {
     let deleted: Vec<&ObjectRef> = host.deletes.iter().map(|(_, target)| target).collect();
     assert_eq!(deleted, [&elsewhere], "it is not wanted");
 }
+
+#[test]
+fn x1_the_finalizer_of_a_marked_object_stays_until_a_successor_that_another_host_made_must_have_been_shown() {
+    let mut host = Host::started();
+    let mut manifest = parsed(&manifest(&plugin_name(0), &kind_of(0), 1));
+    manifest["controllers"][0]["owns"][0]["namespaces"] = json!("any");
+    manifest["controllers"][0]["owns"][0]["replace"] = json!("atOnce");
+    host.offer_manifest(0, 1, &manifest);
+    let object = json!({
+        "apiVersion": &*kind_of(0).api_version, "kind": &*kind_of(0).kind,
+        "metadata": {
+            "name": "object-0", "namespace": "default", "uid": "u", "generation": 2,
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [crate::finalizer::name(&plugin_name(0))],
+            "annotations": {crate::well_known::SUCCESSORS_ANNOTATION: "true"},
+        },
+    });
+    // As after a restart: it existed before.
+    host.step(Event::Watch(kind_of(0).into(), WatchEvent::Listing));
+    let mut listed = object.clone();
+    listed["metadata"]["resourceVersion"] = json!("1");
+    host.step(Event::Watch(kind_of(0).into(), WatchEvent::Listed(vec![*decoded(&listed)])));
+    host.step(Event::Watch(kind_of(0).into(), WatchEvent::ListDone(ResourceVersion(1))));
+    host.objects.insert(object_ref(0), listed);
+    host.pass(20_000);
+    assert_eq!(host.patches, [], "a watch may hide for twenty seconds what was created in ten");
+    let successor = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new("default", "object-0-only-x") };
+    let mark = format!("{} default/object-0 owns ConfigMap default/object-0-only-x", kind_of(0));
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "object-0-only-x", "namespace": "default", "uid": "uid-default/object-0-only-x",
+        "labels": {"mortise.dev/owner-uid": "u"},
+        "annotations": {"mortise.dev/owner": mark, "mortise.dev/child": "only"}}});
+    host.store(&successor, body);
+    end_child_delete(&mut host, &successor);
+    host.show_object_gone(&successor);
+    host.pass(9_999);
+    assert_eq!(host.patches, []);
+    host.pass(1);
+    assert_eq!(patched(&mut host).1, json!([]));
+}
