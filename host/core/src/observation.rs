@@ -83,7 +83,7 @@ pub enum Observation {
         /// The CRDs, the consequence and what to do.
         message: String,
     },
-    /// A plugin has used up its write budget, so its keys wait.
+    /// A plugin has used up its budget of writes, so its keys wait, or of HTTP requests, so these do.
     Throttled {
         /// The plugin.
         plugin: Arc<str>,

@@ -263,7 +263,7 @@ fn line(observation: &Observation) {
         Observation::CacheLagging { object } => {
             warn!(%object, "the watch does not show the host's own write; reading live");
         }
-        Observation::Throttled { message, .. } => warn!("writes are slowed down: {message}"),
+        Observation::Throttled { message, .. } => warn!("a plugin is slowed down: {message}"),
         Observation::BreakerOpened { message, .. } => warn!("writes are stopped as a fight: {message}"),
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Audited { kind, differences } if differences.is_empty() => debug!(%kind, "the cache was audited"),

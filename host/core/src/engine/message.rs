@@ -47,7 +47,7 @@ pub(super) enum ToLifecycle {
     Faulted { plugin: Arc<str>, message: String },
     /// No key of the plugin has a fault any more.
     Recovered { plugin: Arc<str> },
-    /// The plugin is over its write budget.
+    /// The plugin is over its budget of writes or HTTP requests.
     Throttled { plugin: Arc<str>, message: String },
     /// The result of a write of a Plugin object.
     Wrote { write: PluginWrite, op: WriteOp, result: Result<Written, WriteError> },

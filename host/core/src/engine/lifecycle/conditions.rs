@@ -40,7 +40,7 @@ pub(super) enum Readiness {
     Serving,
     /// The newest version was refused, so the previous one serves.
     ServingPrevious,
-    /// It serves, but calls end in a fault, or it is over its write budget.
+    /// It serves, but calls end in a fault, or it is over a budget.
     Faulting,
 }
 

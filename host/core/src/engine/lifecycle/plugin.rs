@@ -44,7 +44,7 @@ pub(super) struct Plugin {
     pub requirements: Requirements,
 }
 
-/// A plugin is over its write budget.
+/// A plugin is over its budget of writes or of HTTP requests.
 #[derive(Debug)]
 pub(super) struct Throttled {
     /// When the Outbox last reported it.

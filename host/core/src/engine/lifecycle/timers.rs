@@ -16,7 +16,7 @@ pub(super) enum Timer {
     RegisterCrd(Arc<str>, Arc<str>),
     /// Write the Plugin object.
     Status(Arc<str>),
-    /// Check whether the plugin is below its write budget.
+    /// Check whether the plugin is below its budgets.
     Throttled(Arc<str>),
     /// Delete the orphan.
     Orphan(Arc<str>),

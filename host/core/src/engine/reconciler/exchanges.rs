@@ -250,6 +250,17 @@ impl Exchanges {
         sent
     }
 
+    /// Why a plugin's further requests wait, if they do because there were too many.
+    pub fn over_budget(&self, plugin: &str) -> Option<String> {
+        self.throttled.contains_key(plugin).then(|| {
+            format!(
+                "{plugin} is over its budget of {} HTTP requests a minute, so further ones wait; if it needs more, raise \
+                 --plugin-requests-per-minute of `mortise run`",
+                self.per_minute
+            )
+        })
+    }
+
     /// When [`Self::run`] has something to do though nothing happens before.
     pub fn next_due_ms(&self) -> Option<u64> {
         self.next_due_ms

@@ -1,11 +1,12 @@
 //! The HTTP requests of keys between the plan that wants them and the Outbox that sends them. `exchanges.rs` decides when.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Reconciler;
 use super::key::{Run, StalledReason};
 use crate::engine::context::Context;
-use crate::engine::message::ToOutbox;
+use crate::engine::message::{ToLifecycle, ToOutbox};
 use crate::event::Sending;
 use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::manifest::http::{HttpRule, rule_of};
@@ -52,10 +53,17 @@ impl Reconciler {
 
     /// Sends the requests that are due.
     pub fn run_requests(&mut self, cx: &mut Context<'_>) {
+        let mut plugins = BTreeSet::new();
         for (id, key, request) in self.exchanges.run(cx.now.mono_ms, cx.may_write && !cx.draining) {
+            plugins.extend(self.plugin_of(&key));
             let cause = self.cause(&key).expect("a key's requests are dropped before its controller");
             let sending = Sending { id, cause, request, not_after_ms: None };
             cx.notify_outbox(ToOutbox::Request(Box::new(sending)));
+        }
+        for plugin in plugins {
+            if let Some(message) = self.exchanges.over_budget(&plugin) {
+                cx.notify_lifecycle(ToLifecycle::Throttled { plugin, message });
+            }
         }
     }
 

@@ -211,3 +211,21 @@ fn an_idempotency_key_follows_from_owner_and_content_alone_and_idempotent_method
         assert_eq!(key_of(method, body), None, "{method:?}: it would not repair a drift");
     }
 }
+
+#[test]
+fn l5_a_plugin_that_is_over_its_budget_of_requests_is_reported_each_time_and_those_within_it_are_not() {
+    let mut alone = Alone::new();
+    alone.reconciler = Reconciler::new("mortise-system".into(), 16, 2);
+    alone.serve("podset", "1", &["PodSet"]);
+    alone.ready("podset", "PodSet", true);
+    for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        alone.put(object("PodSet", name));
+        alone.returns(requests(0, URL));
+        assert_eq!((alone.requested().len(), alone.reported().len()), ((number + 1).min(3), usize::from(number == 2)));
+    }
+    alone.pass(30_000);
+    let [throttled] = &alone.reported()[..] else { panic!("one message") };
+    assert!(throttled.starts_with("podset throttled: podset is over its budget of 2 HTTP requests"), "{throttled}");
+    assert!(throttled.contains("--plugin-requests-per-minute"), "{throttled}");
+    assert_eq!(alone.requested().len(), 4);
+}
