@@ -1,5 +1,5 @@
-//! Audits of the cache: each watched slice of a kind is compared with a live list, one at a time. When a watch silently loses an
-//! event, the cached object stays wrong, because the resync reads the cache.
+//! Audits of the cache: what each watch shows, a slice of a kind, is compared with a live list of it, one at a time. When a
+//! watch silently loses an event, the cached object stays wrong, because the resync reads the cache.
 //!
 //! ```text
 //! due ──Act::List──▶ pages ──▶ suspects ──(the watch has passed the list's version)──▶ Act::Report
@@ -20,10 +20,10 @@ use crate::store::listing::Seen;
 #[cfg(test)]
 mod tests;
 
-/// Objects of one kind that are compared a second time, and the most differences of a report. When more differ, the
+/// Objects of one slice that are compared a second time, and the most differences of a report. When more differ, the
 /// watch lags behind a flood, or a thousand examples are enough to show that the cache is wrong.
 const MAX_SUSPECTS: usize = 1_000;
-/// Remembered differences of one kind that a relist did not repair. With more, an hourly relist is cheap.
+/// Remembered differences of one slice that a relist did not repair. With more, an hourly relist is cheap.
 const MAX_UNREPAIRED: usize = 100;
 /// Longest time for a list: twice the shell's own timeout, after which its response was lost.
 const LIST_MS: u64 = 20 * 60 * 1_000;
@@ -33,7 +33,7 @@ const SETTLE_MS: u64 = 5 * 60 * 1_000;
 /// Delay of the next audit after a difference, to see whether the relist repaired it, and after a list that failed, where
 /// each further failure doubles it up to the interval: a list that times out occupies the only audit for a minute.
 const AGAIN_MS: u64 = 5 * 60 * 1_000;
-/// Delay of the audit of a kind whose watch is not synced.
+/// Delay of the audit of a slice whose watch is not synced.
 const POSTPONE_MS: u64 = 60 * 1_000;
 
 /// One object of a live list.
@@ -103,7 +103,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The outcome of one kind's audit.
+/// The outcome of one slice's audit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// What was compared.
@@ -128,13 +128,13 @@ pub enum Act {
     Report(Report),
 }
 
-/// The schedule of all kinds, and the running audit.
+/// The schedule of all slices, and the running audit.
 #[derive(Debug)]
 pub struct Audits {
     /// 0: no audits.
     interval_ms: u64,
     due: BTreeSet<(u64, Slice)>,
-    /// How often the last lists of a kind failed in a row. Such a kind waits for all others that are due: with many of
+    /// How often the last lists of a slice failed in a row. Such a slice waits for all others that are due: with many of
     /// them, as when a conversion webhook hangs, the rest would be audited too late or never.
     failures: BTreeMap<Slice, u32>,
     running: Option<Audit>,

@@ -51,7 +51,7 @@ pub mod scope;
 pub mod selector;
 pub mod status;
 pub mod store;
-pub mod successors;
+pub mod successor_mark;
 pub mod time;
 mod token_bucket;
 pub mod view;

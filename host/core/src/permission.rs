@@ -1,5 +1,5 @@
-//! RBAC permissions: those that a plugin needs by its manifest, and the one that a 403 names. `mortise rbac` prints
-//! roles for them.
+//! RBAC permissions: those that a plugin needs by its manifest, everywhere or in some namespaces, and the rule that a 403
+//! lacks, with the role to add it to. `mortise rbac` prints roles for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -4,8 +4,9 @@
 //! never waits for a reader and a reader never sees a change (R1). `store/table.rs` holds one kind with its indexes,
 //! `store/listing.rs` merges lists (R6), `store/answers.rs` shares what queries select.
 //!
-//! Several watches may show parts of one kind, each some namespaces' worth ([`Slice`]); all of them have the same labels.
-//! Each has a list and a progress of its own, and their objects are in one table.
+//! Several watches may show parts of one kind, each one namespace or all ([`Slice`]); all of them have the same labels, also
+//! while these change. Each has a list and a progress of its own, and their objects are in one table. What no watch shows
+//! any more leaves the table without a change ([`Store::drop_slice`]).
 //!
 //! Events of one kind may come late or twice, and a list may be older than the watch. So only a newer version replaces
 //! an object, and tombstones remember deletions: no view is older than one before it (R3). Only after the API server's

@@ -1,8 +1,10 @@
-//! What one guest call can read: declared kinds of one snapshot, a fixed time and a configuration.
+//! What one guest call can read: the declared part of one snapshot, a fixed time, a configuration, what was rejected of
+//! earlier outcomes, and the replies to HTTP requests.
 //!
 //! A [`View`] records every read as a dependency with a hash of its result (W1, W2). The snapshot does not change
-//! during the call (R1), only declared kinds are visible (G4), and a kind that is not synced is an error, never an
-//! empty list (R5). Nothing here knows wasm: native tests use views too.
+//! during the call (R1). Only the declared part of a declared kind is visible, and kinds of declared patterns (G4). A kind
+//! that is not listed is an error, and at a dynamic one the call ends; neither is ever an empty list (R4, R5). Nothing here
+//! knows wasm: native tests use views too.
 
 use std::sync::Arc;
 

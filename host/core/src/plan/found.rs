@@ -13,7 +13,7 @@ use crate::manifest::{ControllerSpec, OwnedKind, Replace};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::store::Snapshot;
-use crate::successors::is_marked;
+use crate::successor_mark::is_marked;
 
 /// Objects of one key that are being deleted when it gets a successor. An object whose finalizer is never removed, or whose
 /// node is lost, may be deleted again and again with its successors; each takes room and perhaps money. Sixteen are more

@@ -219,11 +219,7 @@ impl Families {
                 "Calls that the host failed to run, by no fault of a plugin",
             ),
             breaker_openings: counter(r, "mortise_breaker_openings", "Keys whose writes were stopped as a fight"),
-            throttled: counter(
-                r,
-                "mortise_plugin_throttled",
-                "Times that a plugin went over its budget of writes or of HTTP requests",
-            ),
+            throttled: counter(r, "mortise_plugin_throttled", "Times that a plugin exceeded its writes or requests"),
             plugin_info: gauge(r, "mortise_plugin_info", "1 for each plugin with the digest that serves"),
             plugin_ready: gauge(r, "mortise_plugin_ready", "1 when the plugin reconciles its kinds"),
             reloads: counter(r, "mortise_plugin_reloads", "Digests that took over from another"),

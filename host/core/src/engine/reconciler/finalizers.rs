@@ -11,7 +11,7 @@ use crate::dependencies::Dependency;
 use crate::engine::context::Context;
 use crate::object::{Object, ObjectRef};
 use crate::plan::Prepared;
-use crate::successors::is_marked;
+use crate::successor_mark::is_marked;
 use crate::workqueue::Key;
 
 /// The shortest delay before a key whose finalizer could not be removed is tried again.

@@ -13,7 +13,7 @@ use crate::finalizer;
 use crate::object::Object;
 use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, ActionDiff, Diff, Prepared};
-use crate::successors;
+use crate::successor_mark;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
@@ -183,7 +183,7 @@ impl Reconciler {
                 cx.now.unix_ms,
             )
         };
-        let mark = children.unmarked.then(|| successors::mark(primary));
+        let mark = children.unmarked.then(|| successor_mark::mark(primary));
         state.forget_unwanted(prepared, &snapshot, skipped);
         let actions = plan::diff_actions(
             &prepared.actions,

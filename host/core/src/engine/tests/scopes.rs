@@ -308,7 +308,7 @@ fn r5_namespaces_of_a_kind_that_has_none_are_never_read_as_empty() {
     listed_of_own(&mut host, 2);
     is_refused(&host, 2);
     assert!(serves(&host, 1) && reconciles(&mut host, 1));
-    // The kind goes, and comes back with namespaces.
+    // Its CRD is deleted, and another one has namespaces.
     host.step(Event::Watch(slice("*"), WatchEvent::Failed(WatchError::NotServed("no such kind".to_owned()))));
     host.step(Event::Watch(slice("*"), WatchEvent::Listing));
     listed(&mut host, "*");

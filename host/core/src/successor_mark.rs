@@ -1,5 +1,6 @@
-//! The mark on an object whose children may have had successors, whose names only the host knew that created them (X3).
-//! A host that does not see the mark knows the names of all children that another one may create. The engine decides when it is set.
+//! The mark on an object whose children may have had successors (X3): whether an object has it, and the write that sets it.
+//! Only the host that created a successor knew its name; of an object without the mark every host knows all names. The
+//! engine decides when it is set, and what waits for it.
 
 use std::sync::Arc;
 
