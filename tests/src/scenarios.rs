@@ -232,7 +232,7 @@ impl Run {
                 self.world.cluster.unwritable.clear();
                 Ok(())
             }
-            Act::LoseWatch(name) => self.world.lose_watch(&kind(&name), WATCH_AWAY_MS),
+            Act::LoseWatch(name) => self.world.lose_watch(&kind(&name).into(), WATCH_AWAY_MS),
             Act::DeleteCrd(name) => {
                 self.world.cluster.served.remove(&kind(&name));
                 self.world.end_watches()

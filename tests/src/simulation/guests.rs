@@ -17,6 +17,7 @@ use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::query::Query;
 use mortise_core::refusal::Refusal;
+use mortise_core::scope::Scope;
 use mortise_core::view::{AccessError, View};
 use serde_json::{Value, json};
 
@@ -45,6 +46,10 @@ pub enum Program {
     Spread,
     /// Asks a server by HTTP.
     Lookup,
+    /// Counts Secrets of some namespaces, and Services with a label. Its later versions read others and more.
+    Shelf,
+    /// The same with a kind of its own, so that two plugins read parts of one kind.
+    Rack,
     /// Returns the outcome in its configuration.
     Scripted,
     /// The same with a finalizer, until its second version, and with actions.
@@ -57,7 +62,7 @@ pub enum Program {
 pub const PROGRAMS: [Program; 6] =
     [Program::PodSet, Program::Site, Program::Census, Program::Tenant, Program::Spread, Program::Lookup];
 /// Those of scenarios.
-const OTHERS: [Program; 3] = [Program::Scripted, Program::Keeper, Program::CronTab];
+const OTHERS: [Program; 5] = [Program::Scripted, Program::Keeper, Program::CronTab, Program::Shelf, Program::Rack];
 
 /// A version of a program, which a digest identifies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -90,6 +95,22 @@ pub fn lookup_kind() -> Kind {
     Kind::new("web.example.com/v1", "Lookup")
 }
 
+pub fn shelf_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Shelf")
+}
+
+pub fn rack_kind() -> Kind {
+    Kind::new("web.example.com/v1", "Rack")
+}
+
+pub fn secret() -> Kind {
+    Kind::new("v1", "Secret")
+}
+
+pub fn service() -> Kind {
+    Kind::new("v1", "Service")
+}
+
 pub fn keeper_kind() -> Kind {
     Kind::new("web.example.com/v1", "Keeper")
 }
@@ -115,6 +136,8 @@ impl Guest {
             Program::Tenant => "tenant",
             Program::Spread => "spread",
             Program::Lookup => "lookup",
+            Program::Shelf => "shelf",
+            Program::Rack => "rack",
             Program::Scripted => "scripted",
             Program::Keeper => "keeper",
             Program::CronTab => "crontab",
@@ -129,6 +152,8 @@ impl Guest {
             Program::Tenant => tenant_kind(),
             Program::Spread => spread_kind(),
             Program::Lookup => lookup_kind(),
+            Program::Shelf => shelf_kind(),
+            Program::Rack => rack_kind(),
             Program::Scripted => widget_kind(),
             Program::Keeper => keeper_kind(),
             Program::CronTab => crontab_kind(),
@@ -146,9 +171,9 @@ impl Guest {
         guests.find(|guest| guest.name() == name)
     }
 
-    pub fn readable(self) -> Vec<Kind> {
+    pub fn readable(self) -> Vec<(Kind, Scope)> {
         let manifest = Manifest::parse(&self.compiled().manifest).expect("the model's manifests are valid");
-        manifest.controllers.iter().flat_map(|controller| controller.readable()).collect()
+        manifest.scopes().collect()
     }
 
     /// Its compilation result if it compiles.
@@ -181,6 +206,7 @@ impl Guest {
             Program::Census if self.version < 2 => (json!([]), json!([read(pod()), read(config_map())])),
             Program::Census => (json!([]), json!([{"apiVersion": "v1", "kind": "*"}])),
             Program::Lookup => (json!([]), json!([])),
+            Program::Shelf | Program::Rack => (json!([]), shelf_reads(self.version)),
             Program::Tenant => (json!([]), json!([read(config_map())])),
             Program::Spread => (json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespaces": "any"}]), json!([])),
             Program::Scripted => {
@@ -241,6 +267,7 @@ impl Guest {
             Program::Tenant => tenant(&parsed, view),
             Program::Spread => spread(&parsed, view),
             Program::Lookup => Ok(lookup(&parsed, view)),
+            Program::Shelf | Program::Rack => shelf(view),
             Program::Scripted | Program::Keeper => return scripted(&parsed, view),
             Program::CronTab => unreachable!("the component is called above"),
         };
@@ -374,6 +401,24 @@ fn census(object: &Value, view: &mut View) -> Result<Outcome, AccessError> {
     let parsed: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
     let settings = parsed.map_or(Value::Null, |parsed| parsed["data"]["text"].clone());
     Ok(Outcome { status: Some(json!({"pods": pods, "settings": settings}).to_string().into()), ..Outcome::default() })
+}
+
+/// What the versions of a Shelf read: each other namespaces or labels, the third all.
+fn shelf_reads(version: u32) -> Value {
+    let mut secrets = json!({"apiVersion": "v1", "kind": "Secret"});
+    let mut services = json!({"apiVersion": "v1", "kind": "Service"});
+    match version {
+        1 => (secrets["namespaces"], services["labels"]) = (json!(["north"]), json!("tier=gold")),
+        2 => (secrets["namespaces"], services["labels"]) = (json!(["north", "south"]), json!("tier=silver")),
+        _ => {}
+    }
+    json!([secrets, services])
+}
+
+fn shelf(view: &mut View) -> Result<Outcome, AccessError> {
+    let (secrets, services) = (view.keys(&Query::all(secret()))?.len(), view.keys(&Query::all(service()))?.len());
+    let status = json!({"secrets": secrets, "services": services}).to_string();
+    Ok(Outcome { status: Some(status.into()), ..Outcome::default() })
 }
 
 /// The label that a Tenant sets on the ConfigMap.

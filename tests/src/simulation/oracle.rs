@@ -10,7 +10,7 @@ use mortise_core::contract::{Child, Handling};
 use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_CHILDREN;
 use mortise_core::object::{Kind, Object, ObjectRef};
-use mortise_core::selector::Selector;
+use mortise_core::scope::{Scope, Slice};
 use mortise_core::store::Snapshot;
 use mortise_core::watch::WatchEvent;
 use mortise_core::write::{Cause, Precondition, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
@@ -67,10 +67,11 @@ pub struct Oracle {
     /// Children that every outcome of this digest keeps or creates once: the owner's UID and the key.
     untouchable: BTreeSet<(Digest, Arc<str>, String)>,
     shown: BTreeMap<ObjectRef, (Arc<str>, u64)>,
-    /// Kinds that were listed completely since their watch started.
-    listed: BTreeSet<Kind>,
-    /// Kinds whose watch has failed, without an event since.
-    lost: BTreeSet<Kind>,
+    /// What was listed completely since its watch started. A watch that takes over from one with other labels leaves what
+    /// that one has listed in view until its own list is complete.
+    listed: BTreeSet<Slice>,
+    /// Watches that have failed, without an event since.
+    lost: BTreeSet<Slice>,
     loaded: BTreeSet<Digest>,
     live_children: BTreeMap<(Arc<str>, Kind, String), BTreeSet<Arc<str>>>,
 }
@@ -150,22 +151,35 @@ impl Oracle {
         })
     }
 
-    pub fn on_list_done(&mut self, kind: &Kind) {
-        self.listed.insert(kind.clone());
+    pub fn on_list_done(&mut self, slice: &Slice) {
+        self.listed.retain(|before| !is_same_place(before, slice));
+        self.listed.insert(slice.clone());
     }
 
-    pub fn on_watch(&mut self, kind: &Kind, event: &WatchEvent) {
+    pub fn on_watch(&mut self, slice: &Slice, event: &WatchEvent) {
         match event {
-            WatchEvent::Failed(_) => self.lost.insert(kind.clone()),
+            WatchEvent::Failed(_) => self.lost.insert(slice.clone()),
             // A list that has only started shows nothing yet.
             WatchEvent::Listing | WatchEvent::Listed(_) => false,
-            _ => self.lost.remove(kind),
+            _ => self.lost.remove(slice),
         };
     }
 
-    pub fn on_watch_stopped(&mut self, kind: &Kind) {
-        self.listed.remove(kind);
-        self.lost.remove(kind);
+    pub fn on_watch_stopped(&mut self, slice: &Slice, watches: &BTreeMap<Slice, Watch>) {
+        self.lost.remove(slice);
+        if !watches.keys().any(|other| is_same_place(other, slice)) {
+            self.listed.retain(|before| !is_same_place(before, slice));
+        }
+    }
+
+    /// Whether some list has shown this part of a kind.
+    fn has_listed(&self, kind: &Kind, scope: &Scope) -> bool {
+        let labels = scope.labels_text();
+        let shows = |slice: &Slice, place: &Option<Arc<str>>| {
+            let is_there = slice.namespace.is_none() || slice.namespace == *place;
+            slice.kind == *kind && is_there && (slice.labels.is_none() || slice.labels == labels)
+        };
+        scope.places().all(|place| self.listed.iter().any(|slice| shows(slice, &place)))
     }
 
     pub fn on_compile(&mut self, digest: &Digest) {
@@ -180,10 +194,10 @@ impl Oracle {
     pub fn on_call(
         &mut self,
         call: &Call,
-        readable: &[Kind],
+        readable: &[(Kind, Scope)],
         view: &Snapshot,
         cluster: &Cluster,
-        watches: &BTreeMap<Kind, Watch>,
+        watches: &BTreeMap<Slice, Watch>,
     ) -> Result<(), Violation> {
         let primary = (Arc::clone(&call.plugin), call.object.reference(), Arc::clone(&call.object.uid));
         let loaded = self.loaded.contains(&call.cause.digest);
@@ -194,13 +208,15 @@ impl Oracle {
         self.check("Q1 no call while writes are in flight", !writing, || {
             format!("{} is called while it writes", primary.1)
         })?;
-        let lost = self.lost.contains(&call.object.kind);
+        let lost = self.lost.contains(&Slice::from(&call.object.kind));
         self.check("R5 no call while the watch of the primary is lost", !lost, || {
             format!("{} is called though its watch is lost", primary.1)
         })?;
-        for kind in readable {
-            let listed = self.listed.contains(kind);
-            self.check("R4 no call before all is listed", listed, || format!("{kind} was not listed before a call"))?;
+        for (kind, scope) in readable {
+            let listed = self.has_listed(kind, scope);
+            self.check("R4 no call before all is listed", listed, || {
+                format!("{kind} {scope} was not listed before a call")
+            })?;
         }
         self.check_own_writes(&primary, view, cluster, watches)?;
         self.check_not_older(readable, view, cluster)?;
@@ -216,9 +232,9 @@ impl Oracle {
         cluster: &Cluster,
     ) -> Result<(), Violation> {
         for kind in kinds.filter(|kind| cluster.serves(kind)) {
-            let listed = self.listed.contains(kind);
+            let listed = self.has_listed(kind, &Scope::default());
             self.check("R4 no call reads a kind before it is listed", listed, || format!("{kind} was not listed"))?;
-            self.check_not_older(std::slice::from_ref(kind), view, cluster)?;
+            self.check_not_older(&[(kind.clone(), Scope::default())], view, cluster)?;
         }
         Ok(())
     }
@@ -228,11 +244,11 @@ impl Oracle {
         primary: &Primary,
         view: &Snapshot,
         cluster: &Cluster,
-        watches: &BTreeMap<Kind, Watch>,
+        watches: &BTreeMap<Slice, Watch>,
     ) -> Result<(), Violation> {
         for write in self.expectations.get(primary).cloned().unwrap_or_default() {
             let live = view.get(&write.target.kind, &write.target.name);
-            let delivered = watches.get(&write.target.kind).map_or(0, |watch| watch.delivered);
+            let delivered = watches.get(&Slice::from(&write.target.kind)).map_or(0, |watch| watch.delivered);
             let gone_at = cluster.lives.get(&write.uid).and_then(|life| life.deleted_at);
             let shown = match (live, write.version) {
                 (Some(live), Some(version)) => live.resource_version.0 >= version,
@@ -248,10 +264,16 @@ impl Oracle {
         Ok(())
     }
 
-    /// R3, for all that a call can read.
-    fn check_not_older(&mut self, readable: &[Kind], view: &Snapshot, cluster: &Cluster) -> Result<(), Violation> {
-        for kind in readable {
-            for object in view.list(kind, None, &Selector::default()) {
+    /// R3, for all that a call can read. What leaves the labels of a scope leaves the view, and so does what leaves a scope
+    /// that narrows.
+    fn check_not_older(
+        &mut self,
+        readable: &[(Kind, Scope)],
+        view: &Snapshot,
+        cluster: &Cluster,
+    ) -> Result<(), Violation> {
+        for (kind, scope) in readable {
+            for object in view.list(kind, None, &scope.labels).filter(|object| scope.contains(object)) {
                 let target = object.reference();
                 let version = object.resource_version.0;
                 let before = self.shown.insert(target.clone(), (Arc::clone(&object.uid), version));
@@ -268,6 +290,9 @@ impl Oracle {
                 .collect();
             for (target, uid) in missing {
                 self.shown.remove(&target);
+                if !scope.labels.is_everything() || !scope.has_namespace(&target.name.namespace) {
+                    continue;
+                }
                 let gone = cluster.lives.get(&uid).is_some_and(|life| life.deleted_at.is_some());
                 self.check("R6 what is missing from a view is gone", gone, || {
                     format!("{target} ({uid}) was shown before, exists, and is missing from a view")
@@ -452,6 +477,11 @@ impl Oracle {
         let live_uid = live.map(|live| &live.uid);
         self.missed.retain(|uid| Some(uid) != live_uid);
     }
+}
+
+/// Whether two watches are of the same namespace, or both of all.
+fn is_same_place(one: &Slice, other: &Slice) -> bool {
+    (&one.kind, &one.namespace) == (&other.kind, &other.namespace)
 }
 
 /// Owner and key of a child, from the body of the write.

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::faults::Fault;
 use super::guests::{Guest, crd_name};
 use super::oracle::Violation;
-use super::watch::Watch;
+use super::watch::{Watch, shows};
 use super::world::{Mutant, Upcoming, World};
 
 /// Objects per page of a live list: few, so that changes come between two pages.
@@ -42,12 +42,6 @@ enum Reply {
     Instead(u64, WriteError),
 }
 
-/// The model's plugins read whole kinds.
-fn whole(slice: Slice) -> Kind {
-    assert_eq!(slice, Slice::from(&slice.kind));
-    slice.kind
-}
-
 /// An Event, which no controller reads.
 fn is_kube_event(target: &ObjectRef) -> bool {
     target.kind.group() == "events.k8s.io"
@@ -57,16 +51,14 @@ impl World {
     pub fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
         match effect {
             Effect::StartWatch(slice) | Effect::Relist(slice) => {
-                let kind = whole(slice);
                 let epoch = self.next_epoch();
-                self.watches.insert(kind.clone(), Watch::new(kind.clone(), epoch));
+                self.watches.insert(slice.clone(), Watch::new(slice.clone(), epoch));
                 let delay = self.random.between(1, 10);
-                self.schedule(delay, Upcoming::Connect(kind, epoch));
+                self.schedule(delay, Upcoming::Connect(slice, epoch));
             }
             Effect::StopWatch(slice) => {
-                let kind = whole(slice);
-                self.watches.remove(&kind);
-                self.oracle.on_watch_stopped(&kind);
+                self.watches.remove(&slice);
+                self.oracle.on_watch_stopped(&slice, &self.watches);
             }
             Effect::Compile(digest) => {
                 let guest = Guest::of(&digest).expect("only digests of the model's guests are offered");
@@ -97,7 +89,7 @@ impl World {
             }
             Effect::ReadLive(target) => self.read_live(target),
             Effect::Http(sending) => self.send_http(&sending)?,
-            Effect::Audit(slice) => self.audit(&whole(slice)),
+            Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
             Effect::Observe(observation) => self.observe(observation),
         }
@@ -162,15 +154,14 @@ impl World {
 
     /// Ends the watches of kinds that can no longer be watched.
     pub fn end_watches(&mut self) -> Result<(), Violation> {
-        let kinds: Vec<Kind> = self.watches.keys().cloned().collect();
-        for kind in kinds {
-            let Some(error) = self.watch_error(&kind) else { continue };
+        let slices: Vec<Slice> = self.watches.keys().cloned().collect();
+        for slice in slices {
+            let Some(error) = self.watch_error(&slice.kind) else { continue };
             let epoch = self.next_epoch();
-            if let Some(watch) = self.watches.get_mut(&kind) {
-                watch.disconnect(epoch);
-            }
-            self.schedule(super::world::WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            self.deliver(Event::Watch(kind.into(), WatchEvent::Failed(error)))?;
+            let Some(watch) = self.watches.get_mut(&slice) else { continue };
+            watch.disconnect(epoch);
+            self.schedule(super::world::WATCH_RETRY_MS, Upcoming::Connect(slice.clone(), epoch));
+            self.deliver(Event::Watch(slice, WatchEvent::Failed(error)))?;
         }
         Ok(())
     }
@@ -343,25 +334,26 @@ impl World {
         self.cluster.create(&target, body)
     }
 
-    fn audit(&mut self, kind: &Kind) {
+    fn audit(&mut self, slice: &Slice) {
         let mut delay = self.random.between(1, 20);
-        if self.watch_error(kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
-            return self.deliver_in(delay, Event::Audit(kind.into(), audit::Response::Failed));
+        if self.watch_error(&slice.kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
+            return self.deliver_in(delay, Event::Audit(slice.clone(), audit::Response::Failed));
         }
         let interner = &mut self.interner;
         let mut listed = |live: &Value| {
             let object = Object::decode(live.to_string().as_bytes(), interner).expect("the model stores valid objects");
-            audit::Listed { name: object.name.clone(), uid: object.uid.clone(), version: object.resource_version }
+            let (name, uid, version) = (object.name.clone(), object.uid.clone(), object.resource_version);
+            shows(slice, &object).then_some(audit::Listed { name, uid, version })
         };
-        let objects: Vec<audit::Listed> = self.cluster.list(kind).map(&mut listed).collect();
+        let objects: Vec<audit::Listed> = self.cluster.list(&slice.kind).filter_map(&mut listed).collect();
         let version = ResourceVersion(self.cluster.version());
-        self.deliver_in(delay, Event::Audit(kind.into(), audit::Response::Begun));
+        self.deliver_in(delay, Event::Audit(slice.clone(), audit::Response::Begun));
         let pages = objects.len().div_ceil(AUDIT_PAGE).max(1);
         for number in 0..pages {
             delay += self.random.below(100);
             let page = objects.iter().skip(number * AUDIT_PAGE).take(AUDIT_PAGE).cloned().collect();
             let page = audit::Page { version, objects: page, is_last: number + 1 == pages };
-            self.deliver_in(delay, Event::Audit(kind.into(), audit::Response::Page(page)));
+            self.deliver_in(delay, Event::Audit(slice.clone(), audit::Response::Page(page)));
         }
     }
 

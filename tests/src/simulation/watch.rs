@@ -1,17 +1,28 @@
-//! The runtime's part of one watched kind: its position in the kind's history, and its pending events.
+//! The runtime's part of one watch: its position in its kind's history, and its pending events.
 //!
 //! Events come in order and complete, as Kubernetes guarantees; but they come late, some twice, two changes of one
-//! object in a row perhaps as one, and after a lost watch as a list. If a test wants it, some never come.
+//! object in a row perhaps as one, and after a lost watch as a list. If a test wants it, some never come. To a watch by
+//! labels, an object that loses them is deleted.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
+use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
+use mortise_core::scope::Slice;
+use mortise_core::selector::Selector;
 use mortise_core::watch::WatchEvent;
 use mortise_core::well_known::SUCCESSORS_ANNOTATION;
 
 use super::cluster::{Cluster, Record};
+
+/// Whether a watch of this slice shows an object.
+pub fn shows(slice: &Slice, object: &Object) -> bool {
+    let selector =
+        Selector::parse(slice.labels.as_deref().unwrap_or_default()).expect("the engine's selectors are valid");
+    slice.namespace.as_ref().is_none_or(|only| *only == object.name.namespace) && selector.matches(&object.labels)
+}
+
 pub struct Watch {
-    pub kind: Kind,
+    pub slice: Slice,
     /// Deliveries of an older epoch are void: their connection is closed.
     pub epoch: u64,
     pub connected: bool,
@@ -26,6 +37,8 @@ pub struct Watch {
     cursor: usize,
     /// The number of those that were listed.
     began: usize,
+    /// What it has shown and not deleted since, of a part of a kind.
+    shown: BTreeSet<ObjectRef>,
 }
 
 /// Objects of a list in one event: few, so that changes come between them.
@@ -37,13 +50,15 @@ pub enum Notice {
     Listed(Vec<Record>),
     ListDone(u64),
     Changed(Record),
+    /// The object has left the slice.
+    Left(Record),
     Progress(u64),
 }
 
 impl Watch {
-    pub fn new(kind: Kind, epoch: u64) -> Self {
+    pub fn new(slice: Slice, epoch: u64) -> Self {
         Self {
-            kind,
+            slice,
             epoch,
             connected: false,
             pumping: false,
@@ -53,7 +68,16 @@ impl Watch {
             list: VecDeque::new(),
             cursor: 0,
             began: 0,
+            shown: BTreeSet::new(),
         }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.slice.namespace.is_none() && self.slice.labels.is_none()
+    }
+
+    fn has(&self, record: &Record) -> bool {
+        self.is_whole() || shows(&self.slice, &decode(record, &mut Interner::default()))
     }
 
     /// The API server's versions went backwards: resets the position. Returns the last delivered version.
@@ -69,35 +93,46 @@ impl Watch {
         self.pumping = false;
     }
 
-    /// Lists the kind as of `version` and continues from there.
+    /// Lists the slice as of `version` and continues from there.
     pub fn relist(&mut self, cluster: &Cluster, version: u64) {
         self.connected = true;
         self.first.get_or_insert(version);
         self.list.clear();
         self.list.push_back(Notice::Listing);
-        let records = cluster.list_at(&self.kind, version);
+        let mut records = cluster.list_at(&self.slice.kind, version);
+        records.retain(|record| self.has(record));
+        self.shown = records.iter().map(|record| record.target.clone()).collect();
         self.list.extend(records.chunks(LISTED_TOGETHER).map(|records| Notice::Listed(records.to_vec())));
         self.list.push_back(Notice::ListDone(version));
-        self.cursor = cluster.history(&self.kind).iter().take_while(|record| record.version <= version).count();
+        self.cursor = cluster.history(&self.slice.kind).iter().take_while(|record| record.version <= version).count();
         self.began = self.cursor;
     }
 
     pub fn has_more(&self, cluster: &Cluster) -> bool {
-        !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.kind).len())
+        !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.slice.kind).len())
     }
 
+    /// The next event. None also for a change of what it does not show.
     pub fn next(&mut self, cluster: &Cluster) -> Option<Notice> {
         if let Some(notice) = self.list.pop_front() {
             return Some(notice);
         }
-        let record = cluster.history(&self.kind).get(self.cursor)?;
+        let record = cluster.history(&self.slice.kind).get(self.cursor)?.clone();
         self.cursor += 1;
-        Some(Notice::Changed(record.clone()))
+        if self.is_whole() {
+            return Some(Notice::Changed(record));
+        }
+        if !record.deleted && self.has(&record) {
+            self.shown.insert(record.target.clone());
+            return Some(Notice::Changed(record));
+        }
+        self.shown.remove(&record.target).then_some(Notice::Left(record))
     }
 
     /// Whether the next two changes are of one object, so that they may be coalesced.
     pub fn can_skip(&self, cluster: &Cluster) -> bool {
-        let next = |ahead| cluster.history(&self.kind).get(self.cursor + ahead).map(|record: &Record| &record.target);
+        let next =
+            |ahead| cluster.history(&self.slice.kind).get(self.cursor + ahead).map(|record: &Record| &record.target);
         self.list.is_empty() && next(0).is_some() && next(0) == next(1)
     }
 
@@ -113,7 +148,8 @@ impl Watch {
     /// A change that was delivered since the last list, to repeat it.
     pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Notice> {
         let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?).filter(|index| *index >= self.began)?;
-        Some(Notice::Changed(cluster.history(&self.kind).get(index)?.clone()))
+        let earlier = cluster.history(&self.slice.kind).get(index)?;
+        self.has(earlier).then(|| Notice::Changed(earlier.clone()))
     }
 
     pub fn note(&mut self, notice: &Notice) {
@@ -122,7 +158,7 @@ impl Watch {
                 self.listed = true;
                 self.delivered = self.delivered.max(*version);
             }
-            Notice::Changed(record) => self.delivered = self.delivered.max(record.version),
+            Notice::Changed(record) | Notice::Left(record) => self.delivered = self.delivered.max(record.version),
             Notice::Progress(version) => self.delivered = self.delivered.max(*version),
             Notice::Listing | Notice::Listed(_) => {}
         }
@@ -144,6 +180,7 @@ impl Notice {
             }
             Self::ListDone(version) => WatchEvent::ListDone(ResourceVersion(*version)),
             Self::Changed(record) if record.deleted => WatchEvent::Deleted(decode(record, interner)),
+            Self::Left(record) => WatchEvent::Deleted(decode(record, interner)),
             Self::Changed(record) => WatchEvent::Applied(decode(record, interner)),
             Self::Progress(version) => WatchEvent::Progress(ResourceVersion(*version)),
         }

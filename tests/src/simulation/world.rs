@@ -11,6 +11,7 @@ use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Kind, ObjectRef, ResourceVersion};
+use mortise_core::scope::Slice;
 use mortise_core::time::Now;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::write::{Write, WriteError, WriteErrorClass};
@@ -56,8 +57,8 @@ pub enum Upcoming {
         reply_ms: Option<u64>,
     },
     /// A watch delivers its next event.
-    Pump(Kind, u64),
-    Connect(Kind, u64),
+    Pump(Slice, u64),
+    Connect(Slice, u64),
     Kubelet(ObjectRef, Arc<str>),
     JobEnds(ObjectRef),
     /// The garbage collector deletes the children of this UID.
@@ -77,7 +78,7 @@ pub struct World {
     pub mutant: Mutant,
     pub now_ms: u64,
     pub incarnation: u32,
-    pub watches: BTreeMap<Kind, Watch>,
+    pub watches: BTreeMap<Slice, Watch>,
     pub offers: BTreeMap<String, Offer>,
     /// The plugins' writes, without Events.
     pub requests: Vec<String>,
@@ -276,8 +277,8 @@ impl World {
             Upcoming::Source(incarnation, name) if incarnation == self.incarnation => self.source(&name)?,
             Upcoming::Engine(..) | Upcoming::Source(..) => {}
             Upcoming::Lands { incarnation, write, reply_ms } => self.land(incarnation, *write, reply_ms)?,
-            Upcoming::Pump(kind, epoch) => self.pump(&kind, epoch)?,
-            Upcoming::Connect(kind, epoch) => self.connect(&kind, epoch)?,
+            Upcoming::Pump(slice, epoch) => self.pump(&slice, epoch)?,
+            Upcoming::Connect(slice, epoch) => self.connect(&slice, epoch)?,
             Upcoming::Kubelet(target, uid) => self.kubelet(&target, &uid),
             Upcoming::JobEnds(target) => self.job_ends(&target),
             Upcoming::Collect(uid) => self.collect(&uid),
@@ -294,7 +295,7 @@ impl World {
             Event::Wrote(id, result) => self.oracle.on_wrote(*id, result),
             Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
-            Event::Watch(slice, event) => self.oracle.on_watch(&slice.kind, event),
+            Event::Watch(slice, event) => self.oracle.on_watch(slice, event),
             Event::HttpDone(id, sent) => self.http.on_done(*id, sent),
             _ => {}
         }
@@ -314,7 +315,7 @@ impl World {
             });
             self.oracle.on_change(&record, &self.cluster)?;
             self.react_to(&record);
-            self.wake_watch(&record.target.kind);
+            self.wake_watches(&record.target.kind);
         }
         Ok(())
     }
@@ -399,66 +400,73 @@ impl World {
         self.epochs
     }
 
-    fn connect(&mut self, kind: &Kind, epoch: u64) -> Result<(), Violation> {
-        if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
+    fn connect(&mut self, slice: &Slice, epoch: u64) -> Result<(), Violation> {
+        if self.watches.get(slice).is_none_or(|watch| watch.epoch != epoch) {
             return Ok(());
         }
-        if let Some(error) = self.watch_error(kind) {
-            self.schedule(WATCH_RETRY_MS, Upcoming::Connect(kind.clone(), epoch));
-            return self.deliver(Event::Watch(kind.into(), WatchEvent::Failed(error)));
+        if let Some(error) = self.watch_error(&slice.kind) {
+            self.schedule(WATCH_RETRY_MS, Upcoming::Connect(slice.clone(), epoch));
+            return self.deliver(Event::Watch(slice.clone(), WatchEvent::Failed(error)));
         }
         let mut version = self.cluster.version();
-        if let Some(watch) = self.watches.get_mut(kind).filter(|watch| watch.delivered > version) {
+        if let Some(watch) = self.watches.get_mut(slice).filter(|watch| watch.delivered > version) {
             let (before, now) = (ResourceVersion(watch.rewind()), ResourceVersion(version));
-            self.deliver(Event::Watch(kind.into(), WatchEvent::Restored { before, now }))?;
-            if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
+            self.deliver(Event::Watch(slice.clone(), WatchEvent::Restored { before, now }))?;
+            if self.watches.get(slice).is_none_or(|watch| watch.epoch != epoch) {
                 return Ok(());
             }
         }
-        let first = self.watches.get(kind).and_then(|watch| watch.first);
+        let first = self.watches.get(slice).and_then(|watch| watch.first);
         if let Some(first) = first
             && self.faults.hit(&mut self.random, Fault::StaleList)
         {
             version = version.saturating_sub(self.random.between(1, 20)).max(first);
         }
-        if let Some(watch) = self.watches.get_mut(kind) {
+        if let Some(watch) = self.watches.get_mut(slice) {
             watch.relist(&self.cluster, version);
         }
-        self.wake_watch(kind);
+        self.wake_watch(slice);
         Ok(())
     }
 
+    fn wake_watches(&mut self, kind: &Kind) {
+        let of_kind = self.watches.keys().filter(|slice| slice.kind == *kind);
+        for slice in of_kind.cloned().collect::<Vec<_>>() {
+            self.wake_watch(&slice);
+        }
+    }
+
     /// Schedules the next delivery of a watch with pending events.
-    fn wake_watch(&mut self, kind: &Kind) {
-        let Some(watch) = self.watches.get(kind) else { return };
+    fn wake_watch(&mut self, slice: &Slice) {
+        let Some(watch) = self.watches.get(slice) else { return };
         if !watch.connected || watch.pumping || !watch.has_more(&self.cluster) {
             return;
         }
         let lagging = self.faults.hit(&mut self.random, Fault::Lag);
         let lag_ms = if lagging { self.random.between(200, 20_000) } else { 0 };
         let delay = self.random.between(1, 6) + lag_ms;
-        if let Some(watch) = self.watches.get_mut(kind) {
+        if let Some(watch) = self.watches.get_mut(slice) {
             watch.pumping = true;
             let epoch = watch.epoch;
-            self.schedule(delay, Upcoming::Pump(kind.clone(), epoch));
+            self.schedule(delay, Upcoming::Pump(slice.clone(), epoch));
         }
     }
 
-    fn pump(&mut self, kind: &Kind, epoch: u64) -> Result<(), Violation> {
-        if self.watches.get(kind).is_none_or(|watch| watch.epoch != epoch) {
+    fn pump(&mut self, slice: &Slice, epoch: u64) -> Result<(), Violation> {
+        if self.watches.get(slice).is_none_or(|watch| watch.epoch != epoch) {
             return Ok(());
         }
         if self.faults.hit(&mut self.random, Fault::WatchLost) {
             let away_ms = self.random.between(1, 5_000);
-            return self.lose_watch(kind, away_ms);
+            return self.lose_watch(slice, away_ms);
         }
         if self.faults.hit(&mut self.random, Fault::WatchClosed) {
             // It resumes; only time is lost.
             let delay = self.random.between(50, 2_000);
-            self.schedule(delay, Upcoming::Pump(kind.clone(), epoch));
+            self.schedule(delay, Upcoming::Pump(slice.clone(), epoch));
             return Ok(());
         }
-        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+        let Some(watch) = self.watches.get_mut(slice) else { return Ok(()) };
         watch.pumping = false;
         if watch.can_skip(&self.cluster) && self.faults.hit(&mut self.random, Fault::Coalesced) {
             watch.skip();
@@ -477,15 +485,15 @@ impl World {
             if self.mutant == Mutant::ListsWithoutMark {
                 notice.unmark();
             }
-            let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+            let Some(watch) = self.watches.get_mut(slice) else { return Ok(()) };
             watch.note(&notice);
             if matches!(notice, Notice::ListDone(_)) {
-                self.oracle.on_list_done(kind);
+                self.oracle.on_list_done(slice);
             }
             let event = notice.event(&mut self.interner);
-            self.deliver(Event::Watch(kind.into(), event))?;
+            self.deliver(Event::Watch(slice.clone(), event))?;
         }
-        self.wake_watch(kind);
+        self.wake_watch(slice);
         Ok(())
     }
 
@@ -511,21 +519,21 @@ impl World {
         for record in self.cluster.live_records() {
             self.react_to(&record);
         }
-        for kind in self.watches.keys().cloned().collect::<Vec<_>>() {
+        for slice in self.watches.keys().cloned().collect::<Vec<_>>() {
             let away_ms = self.random.between(1, 5_000);
-            self.lose_watch(&kind, away_ms)?;
+            self.lose_watch(&slice, away_ms)?;
         }
         Ok(())
     }
 
-    /// A watch fails: the engine gets an error, and the kind is listed again later.
-    pub fn lose_watch(&mut self, kind: &Kind, away_ms: u64) -> Result<(), Violation> {
+    /// A watch fails: the engine gets an error, and the slice is listed again later.
+    pub fn lose_watch(&mut self, slice: &Slice, away_ms: u64) -> Result<(), Violation> {
         let epoch = self.next_epoch();
-        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+        let Some(watch) = self.watches.get_mut(slice) else { return Ok(()) };
         watch.disconnect(epoch);
-        self.schedule(away_ms, Upcoming::Connect(kind.clone(), epoch));
+        self.schedule(away_ms, Upcoming::Connect(slice.clone(), epoch));
         let error = WatchError::Unavailable("the connection was lost".to_owned());
-        self.deliver(Event::Watch(kind.into(), WatchEvent::Failed(error)))
+        self.deliver(Event::Watch(slice.clone(), WatchEvent::Failed(error)))
     }
 }
 
