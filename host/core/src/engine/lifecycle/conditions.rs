@@ -133,7 +133,7 @@ impl Lifecycle {
         if plugin.active.is_some() && plugin.candidate.is_none() {
             yes(PERMITTED, "Allowed", "nothing that the plugin needs is refused")
         } else {
-            unknown(PERMITTED, "Waiting", "not tried yet")
+            unknown(PERMITTED, "Waiting", self.not_served(plugin).unwrap_or_else(|| "not tried yet".to_owned()))
         }
     }
 
@@ -142,12 +142,16 @@ impl Lifecycle {
         self.informers.get(kind)?.error(scope)
     }
 
+    /// Why something that its versions read cannot be listed, other than for a right.
+    fn not_served(&self, plugin: &Plugin) -> Option<String> {
+        let mut errors = plugin.declared().filter_map(|(kind, scope)| Some(self.watch_error(&kind, &scope)?.1));
+        errors.find(|error| matches!(error, WatchError::NotServed(_))).map(ToString::to_string)
+    }
+
     /// What its first version waits for.
     fn starting(&self, plugin: &Plugin) -> String {
-        let scopes = plugin.scopes();
-        let mut errors = scopes.iter().filter_map(|(kind, scope)| self.watch_error(kind, scope));
-        match errors.find(|(_, error)| matches!(error, WatchError::NotServed(_))) {
-            Some((_, error)) => format!("{}: {error}", starting(plugin)),
+        match self.not_served(plugin) {
+            Some(why) => format!("{}: {why}", starting(plugin)),
             None => starting(plugin),
         }
     }

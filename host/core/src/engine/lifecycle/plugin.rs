@@ -205,15 +205,20 @@ impl Plugin {
         self.registered().is_some_and(|(manifest, _)| manifest.conversion.iter().any(|spec| *spec.crd == *crd))
     }
 
-    /// What the serving version and one in its listing stage read of which kinds.
-    pub fn scopes(&self) -> BTreeMap<Kind, Scope> {
+    /// What the serving version and one in its listing stage declare, each for itself.
+    pub fn declared(&self) -> impl Iterator<Item = (Kind, Scope)> {
         let listing = match self.candidate.as_ref().map(|candidate| &candidate.stage) {
             Some(Stage::Listing { manifest }) => Some(manifest),
             _ => None,
         };
         let manifests = listing.into_iter().chain(self.active.as_ref().map(|active| &active.manifest));
+        manifests.flat_map(|manifest| manifest.scopes())
+    }
+
+    /// What both read of which kinds together.
+    pub fn scopes(&self) -> BTreeMap<Kind, Scope> {
         let mut scopes = BTreeMap::<Kind, Scope>::new();
-        for (kind, scope) in manifests.flat_map(|manifest| manifest.scopes()) {
+        for (kind, scope) in self.declared() {
             match scopes.get_mut(&kind) {
                 Some(known) => *known = std::mem::take(known).union(&scope),
                 None => _ = scopes.insert(kind, scope),

@@ -307,7 +307,12 @@ fn r5_namespaces_of_a_kind_that_has_none_are_never_read_as_empty() {
     offer(&mut host, 2, 1, "b");
     listed_of_own(&mut host, 2);
     is_refused(&host, 2);
-    assert!(serves(&host, 1) && reconciles(&mut host, 1));
+    offer(&mut host, 1, 2, "a");
+    assert!(serves(&host, 1) && reconciles(&mut host, 1), "the version before");
+    host.pass(10_000);
+    let [status, _, message] = host.condition(1, "Permitted").unwrap();
+    assert!(status == "Unknown" && message.contains("declare it without"), "{status} {message}");
+    offer(&mut host, 1, 1, "*");
     // Its CRD is deleted, and another one has namespaces.
     host.step(Event::Watch(slice("*"), WatchEvent::Failed(WatchError::NotServed("no such kind".to_owned()))));
     host.step(Event::Watch(slice("*"), WatchEvent::Listing));
