@@ -129,7 +129,13 @@ impl Lifecycle {
         watch.error = None;
         watch.listed = cx.store.synced(slice);
         watch.serves |= watch.listed;
-        let kind = &slice.kind;
+        let (kind, is_listed) = (&slice.kind, watch.listed);
+        if is_listed
+            && slice.namespace.is_some()
+            && let Some(informer) = self.informers.get_mut(kind)
+        {
+            informer.no_namespaces = None;
+        }
         self.sync_watches(kind, cx);
         if *kind == plugin_object::kind() {
             self.delete_orphans(cx);

@@ -320,6 +320,21 @@ fn r5_namespaces_of_a_kind_that_has_none_are_never_read_as_empty() {
     assert!(serves(&host, 0) && serves(&host, 1) && serves(&host, 2));
 }
 
+#[test]
+fn a_kind_that_gets_namespaces_while_nobody_reads_all_of_it_is_readable_by_namespace() {
+    let mut host = Host::started();
+    offer(&mut host, 1, 1, "*");
+    host.step(Event::Watch(slice("*"), WatchEvent::ClusterScoped));
+    host.held_lists = Some(Vec::new());
+    offer(&mut host, 0, 1, "a");
+    listed_of_own(&mut host, 0);
+    assert!(!serves(&host, 0));
+    host.withdraw(1);
+    assert!(watched(&host).contains('a') && !serves(&host, 0));
+    listed(&mut host, "a");
+    assert_eq!((watched(&host), serves(&host, 0)), ("a".to_owned(), true));
+}
+
 /// A host whose plugin has tracked children in two namespaces, with an object in each, and their creates in flight.
 fn owning_in_two() -> Host {
     let mut host = Host::started();
