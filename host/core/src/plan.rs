@@ -18,6 +18,7 @@ mod applied;
 mod body;
 mod children;
 mod exact;
+mod existing;
 mod fault;
 mod found;
 mod generated;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::actions::Memory;
 use super::adoption::{self, Taken};
 use super::applied::is_applied;
+use super::existing::Existing;
 use super::found::{Finder, Found, is_child};
 use super::prepared::{Body, Prepared, PreparedChild};
 use super::rollout::Rollout;
@@ -92,7 +93,8 @@ pub fn diff(
     let (diff, rollouts) = (Diff::default(), BTreeMap::new());
     let (is_marked, others) = (OnceCell::new(), OnceCell::new());
     let creates = memory.creates;
-    let finder = Finder { spec, primary, snapshot, children, creates, is_marked, others };
+    let existing = Existing::of(spec, primary, snapshot);
+    let finder = Finder { spec, primary, snapshot, children, creates, existing, is_marked, others };
     let mut comparison = Comparison { finder, manager, memory, now_unix_ms, diff, rollouts };
     let mut groups = children.chunk_by(|one, next| one.group == next.group).peekable();
     while let Some(group) = groups.next() {
@@ -129,20 +131,17 @@ pub fn deletes_of_tracked(spec: &ControllerSpec, primary: &Object, snapshot: &Sn
 
 /// Deletes of children that the outcome does not have.
 fn unwanted(finder: &Finder<'_>) -> Vec<WriteOp> {
-    let Finder { spec, primary, snapshot, children, .. } = finder;
-    // Few owners have any, and none if all objects have wanted names.
+    let children = finder.children;
+    // Few owners have objects that were not found by the name of a child.
+    let wanted = LazyCell::new(|| BTreeSet::from_iter(children.iter().map(|child| &child.target)));
     let renamed = LazyCell::new(|| finder.renamed());
-    let wanted: BTreeSet<&ObjectRef> = children.iter().map(|child| &child.target).collect();
     let kept = children.iter().filter(|child| child.handling == Handling::Keep);
     let kept: BTreeSet<(&Kind, &str)> = kept.map(|child| (&child.target.kind, &*child.key)).collect();
     let is_kept = |live: &Object| live.child_key.as_deref().is_some_and(|key| kept.contains(&(&live.kind, key)));
-    let is_unwanted = |live: &Object| {
-        let has_place = |target: &ObjectRef| wanted.contains(target) || renamed.contains(target);
-        let is_wanted = || is_kept(live) || has_place(&live.reference());
-        !live.deleting && is_child(spec, primary, live) && !is_wanted()
-    };
-    let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &Owner::of(primary, owned.tracked)));
-    owned.filter(|live| is_unwanted(live)).map(|live| delete(live)).collect()
+    let has_place = |target: &ObjectRef| wanted.contains(target) || renamed.contains(target);
+    let is_wanted = |live: &Object| is_kept(live) || has_place(&live.reference());
+    let unwanted = finder.existing.not_found().filter(|live| !live.deleting && !is_wanted(live));
+    unwanted.map(|live| delete(live)).collect()
 }
 
 struct Comparison<'a> {
@@ -212,7 +211,9 @@ impl<'a> Comparison<'a> {
     }
 
     fn compare_live(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
-        let is_current = is_current(child, live);
+        if child.body.is_none() {
+            return self.compare_hash(child, live);
+        }
         let named = self.named(child, live.reference());
         if let Some(body) = &named.body {
             let write = if self.has_generated(&named, live) {
@@ -223,7 +224,13 @@ impl<'a> Comparison<'a> {
                 Some(apply(&named, body, live, self.now_unix_ms))
             };
             write.into_iter().for_each(|op| self.write(child, op));
-        } else if let Some(rollout) = self.rollout(child) {
+        }
+    }
+
+    /// A child that is never changed in place.
+    fn compare_hash(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
+        let is_current = is_current(child, live);
+        if let Some(rollout) = self.rollout(child) {
             if is_current { rollout.current(live) } else { rollout.outdated(live) }
         } else if child.update == Update::Recreate && !is_current {
             self.diff.deletes.push(delete(live));

@@ -7,9 +7,10 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::existing::{Existing, is_ours};
 use super::name;
 use super::prepared::PreparedChild;
-use crate::manifest::{ControllerSpec, OwnedKind, Replace};
+use crate::manifest::{ControllerSpec, Replace};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::store::Snapshot;
@@ -44,12 +45,11 @@ pub struct UnknownCreate {
     pub until_ms: u64,
 }
 
-/// Whether an object is a child that the host created for this primary. A built-in primary also has children that
-/// Kubernetes created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
+/// Whether an object is a child that the host created for this primary, also one of a kind that is not owned now.
 pub fn is_child(spec: &ControllerSpec, primary: &Object, live: &Object) -> bool {
-    Owner::of(primary, spec.tracks(&live.kind)).owns(live)
-        && (!spec.builtin || live.child_key.is_some())
-        && spec.owned(&live.kind).is_none_or(|owned| owned.scope.contains(live))
+    let owned = spec.owned(&live.kind);
+    Owner::of(primary, owned.is_some_and(|owned| owned.tracked)).owns(live)
+        && owned.map_or(!spec.builtin || live.child_key.is_some(), |owned| is_ours(spec, owned, live))
 }
 
 /// A child's object in the view.
@@ -75,6 +75,7 @@ pub(super) struct Finder<'a> {
     pub snapshot: &'a Snapshot,
     pub children: &'a [PreparedChild],
     pub creates: Creates<'a>,
+    pub existing: Existing<'a>,
     /// Children may have had successors.
     pub is_marked: OnceCell<bool>,
     /// The owner's objects that have another name than any wanted child: few, or none, mostly.
@@ -83,7 +84,7 @@ pub(super) struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     pub(super) fn find(&self, child: &PreparedChild) -> Found<'a> {
-        let by_name = self.at(child.target.clone());
+        let by_name = self.at(&child.target);
         if child.is_named || matches!(by_name, Found::Live(_)) {
             return by_name;
         }
@@ -113,7 +114,7 @@ impl<'a> Finder<'a> {
         if let Some(create) = unknown.and_then(|unknown| unknown.get(&of_child())) {
             // Repeated under the same name, there is one at most. While an object of this name is being deleted, a create
             // that is under way can follow it.
-            return match self.at(create.target.clone()) {
+            return match self.at(&create.target) {
                 Found::Terminating => Found::Unsure,
                 found => found,
             };
@@ -129,20 +130,23 @@ impl<'a> Finder<'a> {
             Replace::AtOnce => {}
         }
         let name = name::derived(self.primary, kind, &child.key, predecessors).into();
-        self.at(ObjectRef { kind: kind.clone(), name: Name { namespace: Arc::clone(namespace), name } })
+        self.at(&ObjectRef { kind: kind.clone(), name: Name { namespace: Arc::clone(namespace), name } })
     }
 
     fn is_marked(&self) -> bool {
         *self.is_marked.get_or_init(|| is_marked(self.primary))
     }
 
-    fn at(&self, target: ObjectRef) -> Found<'a> {
-        match self.snapshot.get(&target.kind, &target.name) {
-            None => Found::Absent(target),
-            Some(live) if !is_child(self.spec, self.primary, live) => Found::Taken(live),
-            Some(live) if live.deleting => Found::Terminating,
-            Some(live) => Found::Live(live),
-        }
+    fn at(&self, target: &ObjectRef) -> Found<'a> {
+        let live = match self.existing.find(target) {
+            Some(child) => child,
+            None => match self.snapshot.get(&target.kind, &target.name) {
+                None => return Found::Absent(target.clone()),
+                Some(other) if !is_child(self.spec, self.primary, other) => return Found::Taken(other),
+                Some(child) => child,
+            },
+        };
+        if live.deleting { Found::Terminating } else { Found::Live(live) }
     }
 
     /// Living children that have other names than the outcome's, because they replaced others.
@@ -167,9 +171,7 @@ impl<'a> Finder<'a> {
     fn others(&self) -> ByKey<'a> {
         let wanted: BTreeSet<&ObjectRef> = self.children.iter().map(|child| &child.target).collect();
         let mut others = ByKey::new();
-        let owner = |owned: &OwnedKind| Owner::of(self.primary, owned.tracked);
-        let all = self.spec.owns.iter().flat_map(|owned| self.snapshot.owned(&owned.kind, &owner(owned)));
-        for live in all {
+        for live in self.existing.all() {
             if let Some(key) = live.child_key.as_deref()
                 && !wanted.contains(&live.reference())
             {

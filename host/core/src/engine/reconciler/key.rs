@@ -1,6 +1,7 @@
 //! The state of one key. All of it may be lost at any time: a host that restarts without it converges to the same
 //! state.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -424,8 +425,9 @@ impl KeyState {
         if !skipped {
             let actions: BTreeSet<&ObjectRef> = wanted.actions.iter().map(|action| &action.target).collect();
             let children = || wanted.children.iter().flatten();
-            let names: BTreeSet<&ObjectRef> = children().map(|child| &child.target).collect();
-            let keys: BTreeSet<(&Kind, &str)> = children().map(|child| (&child.target.kind, &*child.key)).collect();
+            // Most keys remember nothing of their children.
+            let names = LazyCell::new(|| BTreeSet::from_iter(children().map(|child| &child.target)));
+            let keys = LazyCell::new(|| BTreeSet::from_iter(children().map(|child| (&child.target.kind, &*child.key))));
             // A successor has another name.
             let has_key = |target: &ObjectRef| {
                 let live = snapshot.get(&target.kind, &target.name);
