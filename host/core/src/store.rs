@@ -456,7 +456,7 @@ impl Snapshot {
         self.table(kind)?.find(name).map(|(_, object)| object)
     }
 
-    /// The objects of a kind that have this owner, ordered by name. The cost grows with the result only.
+    /// The objects of a kind that have this owner, ordered by name, then namespace. The cost grows with the result only.
     pub fn owned(&self, kind: &Kind, owner: &Owner) -> impl Iterator<Item = &Arc<Object>> + use<'_> {
         self.table(kind).map_or_else(Vec::new, |table| table.owned(owner, None)).into_iter()
     }

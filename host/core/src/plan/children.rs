@@ -20,7 +20,7 @@ use crate::generated::Draws;
 use crate::limits::MAX_DELETES_PER_PLAN;
 use crate::manifest::{ControllerSpec, Update};
 use crate::object::owner::Owner;
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::store::Snapshot;
 use crate::well_known::OWNER_UID_LABEL;
 use crate::write::{Precondition, WriteOp};
@@ -178,7 +178,7 @@ impl<'a> Comparison<'a> {
             Found::Unmarked => (self.diff.waits, self.diff.unmarked) = (true, true),
             Found::Unsure => (self.diff.waits, self.diff.unsure) = (true, true),
             Found::Absent(target) => {
-                let named = self.named(child, target);
+                let named = self.named(child, &target.name);
                 self.diff.parsed_bytes += if named.body.is_none() { named.object.len() } else { 0 };
                 self.write(child, create(&named, self.finder.primary, self.now_unix_ms));
             }
@@ -198,10 +198,11 @@ impl<'a> Comparison<'a> {
     }
 
     /// A child under the name that its object has. The body has it too.
-    fn named(&mut self, child: &'a PreparedChild, target: ObjectRef) -> Cow<'a, PreparedChild> {
-        if target == child.target {
+    fn named(&mut self, child: &'a PreparedChild, name: &Name) -> Cow<'a, PreparedChild> {
+        if *name == child.target.name {
             return Cow::Borrowed(child);
         }
+        let target = ObjectRef { kind: child.target.kind.clone(), name: name.clone() };
         let mut named = PreparedChild { target, body: None, ..child.clone() };
         if child.body.is_some() {
             self.diff.parsed_bytes += child.object.len();
@@ -211,20 +212,16 @@ impl<'a> Comparison<'a> {
     }
 
     fn compare_live(&mut self, child: &'a PreparedChild, live: &Arc<Object>) {
-        if child.body.is_none() {
-            return self.compare_hash(child, live);
-        }
-        let named = self.named(child, live.reference());
-        if let Some(body) = &named.body {
-            let write = if self.has_generated(&named, live) {
-                let due_ms = live.generated.as_ref().and_then(|record| record.renew_at_ms());
-                self.diff.renew_at_ms = self.diff.renew_at_ms.into_iter().chain(due_ms).min();
-                self.missing(&named, body, live)
-            } else {
-                Some(apply(&named, body, live, self.now_unix_ms))
-            };
-            write.into_iter().for_each(|op| self.write(child, op));
-        }
+        let named = self.named(child, &live.name);
+        let Some(body) = &named.body else { return self.compare_hash(child, live) };
+        let write = if self.has_generated(&named, live) {
+            let due_ms = live.generated.as_ref().and_then(|record| record.renew_at_ms());
+            self.diff.renew_at_ms = self.diff.renew_at_ms.into_iter().chain(due_ms).min();
+            self.missing(&named, body, live)
+        } else {
+            Some(apply(&named, body, live, self.now_unix_ms))
+        };
+        write.into_iter().for_each(|op| self.write(child, op));
     }
 
     /// A child that is never changed in place.

@@ -21,21 +21,21 @@ struct Child<'a> {
 
 /// Whether an object of an owner is a child that the host created. A built-in primary also has children that Kubernetes
 /// created, such as a Deployment's ReplicaSets: they have no child key, and the host never writes them.
-pub(super) fn is_ours(spec: &ControllerSpec, owned: &OwnedKind, live: &Object) -> bool {
-    (!spec.builtin || live.child_key.is_some()) && owned.scope.contains(live)
+pub(super) fn is_ours(spec: &ControllerSpec, owned: Option<&OwnedKind>, live: &Object) -> bool {
+    (!spec.builtin || live.child_key.is_some()) && owned.is_none_or(|owned| owned.scope.contains(live))
 }
 
 impl<'a> Existing<'a> {
     pub(super) fn of(spec: &'a ControllerSpec, primary: &Object, snapshot: &'a Snapshot) -> Self {
         let of_kind = |owned: &'a OwnedKind| {
             let live = snapshot.owned(&owned.kind, &Owner::of(primary, owned.tracked));
-            let ours = live.filter(|live| is_ours(spec, owned, live));
+            let ours = live.filter(|live| is_ours(spec, Some(owned), live));
             (&owned.kind, ours.map(|live| Child { live, is_found: Cell::new(false) }).collect())
         };
         Self { kinds: spec.owns.iter().map(of_kind).collect() }
     }
 
-    /// The child of a name, which then counts as found.
+    /// The child of a name, which then counts as found. They are in the order of [`Snapshot::owned`].
     pub(super) fn find(&self, target: &ObjectRef) -> Option<&'a Arc<Object>> {
         let (_, children) = self.kinds.iter().find(|(kind, _)| **kind == target.kind)?;
         let name = (&target.name.name, &target.name.namespace);

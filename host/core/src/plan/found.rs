@@ -48,8 +48,7 @@ pub struct UnknownCreate {
 /// Whether an object is a child that the host created for this primary, also one of a kind that is not owned now.
 pub fn is_child(spec: &ControllerSpec, primary: &Object, live: &Object) -> bool {
     let owned = spec.owned(&live.kind);
-    Owner::of(primary, owned.is_some_and(|owned| owned.tracked)).owns(live)
-        && owned.map_or(!spec.builtin || live.child_key.is_some(), |owned| is_ours(spec, owned, live))
+    Owner::of(primary, owned.is_some_and(|owned| owned.tracked)).owns(live) && is_ours(spec, owned, live)
 }
 
 /// A child's object in the view.
