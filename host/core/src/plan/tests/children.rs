@@ -1,6 +1,7 @@
 //! What an outcome can say of one child beyond its fields: kept, created once, left out, after others, exact maps.
 
 use super::*;
+use crate::allocations::{Count, counted};
 use crate::contract::Handling;
 
 fn config(data: Value) -> Value {
@@ -220,4 +221,22 @@ fn a_rolling_replacement_does_not_count_the_groups_that_wait_for_it() {
     let all = outcome(vec![child("0", &pod("a")), child("1", &pod("a"))]);
     assert_eq!(shown_of(&both("b"), ready(created(&all))), "delete Pod default/web-0-kddw55s2 uid=p-0");
     assert_eq!(shown_of(&both("a"), ready(created(&all))), "");
+}
+
+#[test]
+fn x5_a_plan_without_writes_allocates_nothing_for_each_child() {
+    let allocations = |children: usize| {
+        let wanted = outcome((0..children).map(|key| child(&key.to_string(), &pod("a"))).collect());
+        let (spec, kinds) = (spec(), [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")]);
+        let prepared = prepare(&spec, &primary(), &wanted, None).unwrap();
+        let snapshot = Snapshot::of(&kinds, created(&wanted).into_iter().map(decode));
+        let (mut exact, mut sent) = (Applied::new(), Sent::new());
+        let (Count { allocations, .. }, diff) =
+            counted(|| compared(&prepared, &spec, &snapshot, (&mut exact, &mut sent)));
+        assert_eq!(shown(&diff), "");
+        allocations
+    };
+    let (few, many) = (allocations(10), allocations(100));
+    // Two lists of the children grow, by doubling.
+    assert!(many <= few + 10, "{few} for ten children, {many} for a hundred");
 }
