@@ -1,0 +1,111 @@
+//! What a client asks and what it gets, without a transport. Input: what the doors (HTTP, in-process) took. Output: a
+//! response, or a watch to be polled. It must not know how a request is answered.
+
+use serde_json::Value;
+
+use crate::watch::Watch;
+
+/// The HTTP methods that the API server knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reads an object, a list or a watch.
+    Get,
+    /// Creates.
+    Post,
+    /// Replaces.
+    Put,
+    /// Changes a part.
+    Patch,
+    /// Deletes an object or a collection.
+    Delete,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The user's name, such as `system:serviceaccount:default:app`.
+    pub name: String,
+    /// The user's UID, where the authenticator knows one.
+    pub uid: String,
+    /// The groups, such as `system:masters`.
+    pub groups: Vec<String>,
+    /// What authenticators say besides, by key.
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+/// How a client says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Nothing: the user is `system:anonymous`.
+    None,
+    /// A bearer token.
+    Token(String),
+    /// The door knows the user already: a client certificate, or a caller in the same process.
+    User(User),
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The HTTP method.
+    pub method: Method,
+    /// The path, percent-decoded, such as `/api/v1/namespaces/default/pods/a`.
+    pub path: String,
+    /// The query's parameters, decoded, in the order they came in.
+    pub query: Vec<(String, String)>,
+    /// Headers with lower-case names; of those, the cluster reads accept, content-type, user-agent and impersonate-*.
+    pub headers: Vec<(String, String)>,
+    /// Who asks.
+    pub credentials: Credentials,
+    /// The body as it came.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// The first header of this (lower-case) name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The first query parameter of this name.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// One response.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers besides the content type: `Warning`, `Retry-After`, `ETag`.
+    pub headers: Vec<(&'static str, String)>,
+    /// The content type of the body.
+    pub content_type: &'static str,
+    /// What is sent.
+    pub body: Body,
+}
+
+/// The body of a response.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// A JSON document.
+    Json(Value),
+    /// Bytes that are made already: text, compressed documents.
+    Bytes(Vec<u8>),
+    /// A stream of frames that the door polls with [`crate::Cluster::poll`].
+    Watch(Box<Watch>),
+}
+
+impl Response {
+    /// A JSON document with this HTTP status.
+    pub fn json(status: u16, value: Value) -> Self {
+        Self { status, headers: Vec::new(), content_type: "application/json", body: Body::Json(value) }
+    }
+
+    /// Text with HTTP status 200.
+    pub fn text(text: impl Into<String>) -> Self {
+        let body = Body::Bytes(text.into().into_bytes());
+        Self { status: 200, headers: Vec::new(), content_type: "text/plain; charset=utf-8", body }
+    }
+}

@@ -1,0 +1,202 @@
+//! What the API server serves: one entry for each resource of each version, built in or from a definition. It must not
+//! know objects.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::Value;
+
+use crate::definition::Version;
+use crate::published;
+use crate::schema::Schema;
+
+/// A subresource, such as `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subresource {
+    pub(crate) name: Arc<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) verbs: Vec<Arc<str>>,
+}
+
+/// One resource in one version, such as `apps/v1 deployments`.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) group: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) plural: Arc<str>,
+    pub(crate) singular: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) list_kind: Arc<str>,
+    pub(crate) short_names: Vec<Arc<str>>,
+    pub(crate) categories: Vec<Arc<str>>,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: Vec<Arc<str>>,
+    pub(crate) subresources: Vec<Subresource>,
+    /// Where its objects are stored: those of one group and plural are the same in all versions.
+    pub(crate) storage: Storage,
+    /// The version of a CustomResourceDefinition that serves it; none is built in.
+    pub(crate) custom: Option<Arc<Version>>,
+    schema: LazyLock<Arc<Schema>, Box<dyn FnOnce() -> Arc<Schema> + Send + Sync>>,
+}
+
+/// The group and plural that objects are stored by, such as `apps/deployments`; core has an empty group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Storage {
+    pub(crate) group: Arc<str>,
+    pub(crate) plural: Arc<str>,
+}
+
+impl Storage {
+    pub(crate) fn new(group: &str, plural: &str) -> Self {
+        Self { group: group.into(), plural: plural.into() }
+    }
+}
+
+impl Resource {
+    /// `apps/v1`, or `v1` in the core group.
+    pub(crate) fn api_version(&self) -> String {
+        api_version(&self.group, &self.version)
+    }
+
+    /// `deployments.apps`, or `pods`.
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    pub(crate) fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| &**known == verb)
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| &*subresource.name == name)
+    }
+
+    /// The schema of its objects, compiled when it is first asked for.
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Whether only `/status` writes the status.
+    pub(crate) fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// Group and version of an `apiVersion`.
+pub(crate) fn group_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// Resources by group, version and plural.
+pub(crate) type Table = BTreeMap<(Arc<str>, Arc<str>, Arc<str>), Arc<Resource>>;
+
+/// What is built in, from the discovery document that Kubernetes publishes.
+pub(crate) fn built_in() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let mut table = Table::new();
+        for group in array(published::discovery(), "items") {
+            let name: Arc<str> = group["metadata"]["name"].as_str().unwrap_or_default().into();
+            for version in array(group, "versions") {
+                let label: Arc<str> = text(version, "version");
+                for resource in array(version, "resources") {
+                    let resource = Arc::new(read(&name, &label, resource));
+                    table.insert((name.clone(), label.clone(), resource.plural.clone()), resource);
+                }
+            }
+        }
+        table
+    });
+    &TABLE
+}
+
+fn read(group: &Arc<str>, version: &Arc<str>, value: &Value) -> Resource {
+    let kind = text(&value["responseKind"], "kind");
+    let subresources = array(value, "subresources").iter().map(|sub| {
+        let of = &sub["responseKind"];
+        let or = |text: Arc<str>, default: &Arc<str>| if text.is_empty() { default.clone() } else { text };
+        let (sub_group, sub_version) = (text(of, "group"), text(of, "version"));
+        // An empty group and version mean those of the resource; core's group is empty itself, with a version.
+        let sub_group = if sub_version.is_empty() { group.clone() } else { sub_group };
+        Subresource {
+            name: text(sub, "subresource"),
+            group: sub_group,
+            version: or(sub_version, version),
+            kind: text(of, "kind"),
+            verbs: texts(sub, "verbs"),
+        }
+    });
+    let (of_group, of_version, of_kind) = (group.clone(), version.clone(), kind.clone());
+    let plural = text(value, "resource");
+    Resource {
+        group: group.clone(),
+        version: version.clone(),
+        singular: text(value, "singularResource"),
+        list_kind: format!("{kind}List").into(),
+        short_names: texts(value, "shortNames"),
+        categories: texts(value, "categories"),
+        namespaced: value["scope"] == "Namespaced",
+        verbs: texts(value, "verbs"),
+        subresources: subresources.collect(),
+        storage: Storage { group: group.clone(), plural: plural.clone() },
+        custom: None,
+        schema: LazyLock::new(Box::new(move || published::schema(&of_group, &of_version, &of_kind))),
+        plural,
+        kind,
+    }
+}
+
+impl Resource {
+    /// A resource that a definition's version serves.
+    pub(crate) fn custom(version: Arc<Version>, mut names: Names, subresources: Vec<Subresource>) -> Self {
+        let schema = version.schema.clone();
+        Self {
+            group: names.group.clone(),
+            version: version.name.clone(),
+            plural: names.plural.clone(),
+            singular: names.singular,
+            kind: names.kind,
+            list_kind: names.list_kind,
+            short_names: std::mem::take(&mut names.short_names),
+            categories: std::mem::take(&mut names.categories),
+            namespaced: names.namespaced,
+            verbs: ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+                .map(Into::into)
+                .into(),
+            subresources,
+            storage: Storage { group: names.group, plural: names.plural },
+            custom: Some(version),
+            schema: LazyLock::new(Box::new(move || schema)),
+        }
+    }
+}
+
+/// The accepted names of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) group: Arc<str>,
+    pub(crate) plural: Arc<str>,
+    pub(crate) singular: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) list_kind: Arc<str>,
+    pub(crate) short_names: Vec<Arc<str>>,
+    pub(crate) categories: Vec<Arc<str>>,
+    pub(crate) namespaced: bool,
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value, key: &str) -> Arc<str> {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().into()
+}
+
+fn texts(value: &Value, key: &str) -> Vec<Arc<str>> {
+    array(value, key).iter().filter_map(Value::as_str).map(Into::into).collect()
+}

@@ -1,0 +1,297 @@
+//! The way of a request: who asks, what for, whether he may, and which verb answers. Input: a request. Output: a response.
+//! It must not know what the verbs do.
+
+mod create;
+mod delete;
+mod output;
+mod patch;
+mod read;
+mod subresource;
+mod update;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::halt::{Answer, Halt, Status};
+use crate::path::{Address, Path};
+use crate::request::{Body, Method, Request, Response, User};
+use crate::resource::Resource;
+use crate::{Cluster, Reply, access, admission, discovery, path, strategy};
+
+pub(crate) use self::create::create;
+pub(crate) use self::delete::{DeleteOptions, Propagation, delete, finish};
+pub(crate) use self::output::{Include, Output};
+pub(crate) use self::update::{Update, update};
+
+/// What every verb knows of the request besides its objects.
+pub(crate) struct Context<'a> {
+    pub(crate) user: User,
+    /// The field manager of writes.
+    pub(crate) manager: String,
+    pub(crate) dry_run: bool,
+    /// What webhooks said to earlier tries.
+    pub(crate) answers: &'a [Answer],
+    pub(crate) now: Timestamp,
+    /// `Warning` headers for the client.
+    pub(crate) warnings: RefCell<Vec<String>>,
+}
+
+impl Context<'_> {
+    pub(crate) fn warn(&self, warning: impl Into<String>) {
+        let warning = warning.into();
+        let mut warnings = self.warnings.borrow_mut();
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The context of a part of the cluster that acts by itself, such as a controller.
+    pub(crate) fn system(name: &str, answers: &'a [Answer], now: Timestamp) -> Self {
+        let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
+        Self {
+            user: User { name: name.to_owned(), groups, ..User::default() },
+            manager: name.rsplit(':').next().unwrap_or(name).to_owned(),
+            dry_run: false,
+            answers,
+            now,
+            warnings: RefCell::default(),
+        }
+    }
+}
+
+/// What a request is about, as authorizers and admission see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) verb: &'static str,
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) namespace: String,
+    /// Empty for lists, and for a create that leaves the name to the server.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
+}
+
+impl Attributes {
+    /// Those of a part of the cluster that acts by itself on an object.
+    pub(crate) fn of(verb: &'static str, resource: &Arc<Resource>, namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Self { verb, resource: resource.clone(), namespace, name, subresource: String::new() }
+    }
+
+    /// That the object is not there.
+    pub(crate) fn not_found(&self) -> Status {
+        Status::not_found(&self.resource.group, &self.resource.plural, &self.name)
+    }
+}
+
+/// Answers a request; nothing is left of one that is refused or that must ask a webhook first.
+pub(crate) fn request(cluster: &mut Cluster, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
+    let mut next = cluster.clone();
+    let mut context = Context {
+        user: User::default(),
+        manager: manager(request),
+        dry_run: false,
+        answers,
+        now,
+        warnings: RefCell::default(),
+    };
+    let mut response = match respond(&mut next, request, &mut context) {
+        Ok(response) => {
+            if !context.dry_run {
+                *cluster = next;
+            }
+            response
+        }
+        Err(Halt::Call(call)) => return Reply::Call(call),
+        Err(Halt::Status(status)) => refusal(&status),
+    };
+    for warning in context.warnings.into_inner() {
+        response.headers.push(("Warning", format!("299 - {warning:?}")));
+    }
+    Reply::Done(response)
+}
+
+fn refusal(status: &Status) -> Response {
+    let mut response = Response::json(status.code, status.to_json());
+    let seconds = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64());
+    if let Some(seconds) = seconds {
+        response.headers.push(("Retry-After", seconds.to_string()));
+    }
+    response
+}
+
+/// The field manager: as the client says, or the first part of its user agent.
+fn manager(request: &Request) -> String {
+    let said = request.parameter("fieldManager").filter(|name| !name.is_empty());
+    let agent = || request.header("user-agent").and_then(|agent| agent.split('/').next());
+    said.or_else(agent).unwrap_or("unknown").to_owned()
+}
+
+fn respond(cluster: &mut Cluster, request: &Request, context: &mut Context<'_>) -> Result<Response, Halt> {
+    context.user = access::authenticate(cluster, request, context.now)?;
+    match path::parse(&request.path) {
+        Path::Document(segments) => {
+            access::authorize_path(cluster, &context.user, request)?;
+            discovery::document(cluster, &segments, request)
+        }
+        Path::Resource(address) => objects(cluster, request, &address, context),
+    }
+}
+
+fn objects(
+    cluster: &mut Cluster,
+    request: &Request,
+    address: &Address<'_>,
+    context: &mut Context<'_>,
+) -> Result<Response, Halt> {
+    let resource = cluster.resource(address.group, address.version, address.plural).cloned();
+    let resource = resource.ok_or_else(Status::no_resource)?;
+    let verb = verb(request, address);
+    let attributes = Attributes {
+        verb,
+        namespace: address.namespace.unwrap_or_default().to_owned(),
+        name: address.name.unwrap_or_default().to_owned(),
+        subresource: address.subresource.unwrap_or_default().to_owned(),
+        resource,
+    };
+    access::authorize(cluster, context, &attributes)?;
+    served(&attributes, address)?;
+    context.dry_run = dry_run(request)?;
+    if let Some(warning) = attributes.resource.custom.as_ref().and_then(|version| version.deprecated.as_ref()) {
+        context.warn(warning);
+    }
+    if let Some(special) = subresource::special(cluster, request, &attributes, context)? {
+        return Ok(special);
+    }
+    match verb {
+        "get" => read::get(cluster, request, &attributes),
+        "list" => read::list(cluster, request, &attributes, context.now),
+        "watch" => read::watch(cluster, request, &attributes, context.now),
+        "create" => create::from_request(cluster, request, &attributes, context),
+        "update" => update::from_request(cluster, request, &attributes, context),
+        "patch" => patch::from_request(cluster, request, &attributes, context),
+        "delete" => delete::from_request(cluster, request, &attributes, context),
+        _ => delete::collection(cluster, request, &attributes, context),
+    }
+}
+
+fn verb(request: &Request, address: &Address<'_>) -> &'static str {
+    let watches = request.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
+    match (request.method, address.name) {
+        (Method::Get, Some(_)) => "get",
+        (Method::Get, None) if watches => "watch",
+        (Method::Get, None) => "list",
+        (Method::Post, _) => "create",
+        (Method::Put, _) => "update",
+        (Method::Patch, _) => "patch",
+        (Method::Delete, Some(_)) => "delete",
+        (Method::Delete, None) => "deletecollection",
+    }
+}
+
+/// Whether the resource has the verb, and the path fits its scope.
+fn served(attributes: &Attributes, address: &Address<'_>) -> Result<(), Halt> {
+    let resource = &attributes.resource;
+    let allowed = match attributes.subresource.as_str() {
+        "" => resource.allows(attributes.verb),
+        name => {
+            let subresource = resource.subresource(name).ok_or_else(Status::no_resource)?;
+            subresource.verbs.iter().any(|verb| **verb == *attributes.verb)
+        }
+    };
+    let needs_namespace = resource.namespaced && (attributes.verb == "create" || address.name.is_some());
+    if address.namespace.is_some() && !resource.namespaced || needs_namespace && address.namespace.is_none() {
+        return Err(Status::no_resource().into());
+    }
+    if !allowed || attributes.verb == "create" && address.name.is_some() && address.subresource.is_none() {
+        return Err(Status::method_not_allowed().into());
+    }
+    Ok(())
+}
+
+fn dry_run(request: &Request) -> Result<bool, Halt> {
+    match request.parameter("dryRun") {
+        None | Some("") => Ok(false),
+        Some("All") => Ok(true),
+        Some(other) => {
+            let message = format!("Invalid value: [{other:?}]: supported values: \"All\"");
+            Err(Status::bad_request(message).into())
+        }
+    }
+}
+
+/// The objects that an API server makes when it starts.
+pub(crate) fn bootstrap(cluster: &mut Cluster, now: Timestamp) {
+    let context = Context::system("system:apiserver", &[], now);
+    let mut objects = strategy::bootstrap(&cluster.options);
+    objects.extend(access::bootstrap());
+    objects.extend(admission::bootstrap());
+    for object in objects {
+        let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+        let (group, version) = crate::resource::group_version(&api_version);
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let resource = cluster.kind(group, version, kind).cloned().expect("bootstrap objects are of built-in kinds");
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let attributes = Attributes::of("create", &resource, &namespace, "");
+        create(cluster, &context, &attributes, object).expect("bootstrap objects are valid");
+    }
+}
+
+/// A response with one object.
+fn one(
+    cluster: &Cluster,
+    output: &Output,
+    attributes: &Attributes,
+    status: u16,
+    object: &serde_json::Value,
+) -> Response {
+    let body = output.object(cluster, &attributes.resource, object);
+    Response { body: Body::Json(body), ..Response::json(status, serde_json::Value::Null) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::Method::{Delete, Get, Post, Put};
+    use crate::testing::{ask, quiet};
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    #[test]
+    fn an_object_is_created_read_updated_and_deleted() {
+        let mut cluster = quiet();
+        let (code, made) = ask(&mut cluster, Post, MAPS, &json!({"metadata": {"name": "a"}, "data": {"k": "v"}}));
+        assert_eq!((code, &made["kind"], &made["data"]["k"]), (201, &json!("ConfigMap"), &json!("v")));
+        let mut changed = made.clone();
+        changed["data"]["k"] = "w".into();
+        let (code, updated) = ask(&mut cluster, Put, &format!("{MAPS}/a"), &changed);
+        assert_eq!((code, &updated["data"]["k"]), (200, &json!("w")));
+        let (code, refused) = ask(&mut cluster, Put, &format!("{MAPS}/a"), &changed);
+        assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
+        let (_, list) = ask(&mut cluster, Get, MAPS, &json!(null));
+        assert_eq!(list["items"], json!([updated]));
+        let (code, gone) = ask(&mut cluster, Delete, &format!("{MAPS}/a"), &json!(null));
+        assert_eq!((code, &gone["status"]), (200, &json!("Success")));
+        let (code, missing) = ask(&mut cluster, Get, &format!("{MAPS}/a"), &json!(null));
+        assert_eq!((code, &missing["message"]), (404, &json!("configmaps \"a\" not found")));
+    }
+
+    #[test]
+    fn a_refused_or_dry_request_leaves_nothing() {
+        let mut cluster = quiet();
+        let before = cluster.revision();
+        let (code, _) = ask(&mut cluster, Post, &format!("{MAPS}?dryRun=All"), &json!({"metadata": {"name": "a"}}));
+        assert_eq!(code, 201);
+        let (code, _) = ask(&mut cluster, Post, MAPS, &json!({"metadata": {}}));
+        assert_eq!(code, 422);
+        let (code, _) =
+            ask(&mut cluster, Post, "/api/v1/namespaces/gone/configmaps", &json!({"metadata": {"name": "a"}}));
+        assert_eq!(code, 404);
+        assert_eq!(cluster.revision(), before);
+    }
+}

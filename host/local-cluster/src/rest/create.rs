@@ -1,0 +1,129 @@
+//! create. Input: an object as a client sent it, or as a controller made it. Output: the object as it is stored. It must
+//! not know kinds: what is special about one is in `strategy`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Attributes, Context, one, output};
+use crate::halt::{Cause, Halt, Status};
+use crate::managed_fields::{self, Operation};
+use crate::request::{Request, Response};
+use crate::store::Object;
+use crate::{Cluster, admission, body, definition, strategy, time, uid};
+
+/// How long a name may be before `generateName`'s suffix of five letters.
+const MAX_GENERATED_BASE: usize = 63 - 5;
+/// How often a generated name that is taken is drawn again, as the API server does.
+const MAX_DRAWS: usize = 8;
+
+pub(super) fn from_request(
+    cluster: &mut Cluster,
+    request: &Request,
+    attributes: &Attributes,
+    context: &Context<'_>,
+) -> Result<Response, Halt> {
+    let output = output::read(request)?;
+    let mut object = body::object(request, &attributes.resource, context)?;
+    body::check_kind(&object, &attributes.resource)?;
+    body::unknown_fields(request, &attributes.resource, &mut object, context)?;
+    let stored = create(cluster, context, attributes, object)?;
+    let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
+    Ok(one(cluster, &output, attributes, 201, &value))
+}
+
+/// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.
+pub(crate) fn create(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    attributes: &Attributes,
+    mut object: Value,
+) -> Result<Arc<Object>, Halt> {
+    let resource = &attributes.resource;
+    name(cluster, attributes, &mut object)?;
+    system_fields(cluster, context, &mut object);
+    resource.schema().default(&mut object);
+    strategy::default(resource, &mut object);
+    strategy::prepare_create(cluster, context, resource, &mut object)?;
+    managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
+    admission::mutate(cluster, context, attributes, &mut object, None)?;
+    strategy::default(resource, &mut object);
+    finish(cluster, context, attributes, object)
+}
+
+/// What follows on mutating admission: validation, validating admission, storing.
+fn finish(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    attributes: &Attributes,
+    object: Value,
+) -> Result<Arc<Object>, Halt> {
+    let resource = &attributes.resource;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let mut causes = strategy::validate_metadata(resource, &object);
+    causes.extend(resource.schema().validate(&object, None));
+    causes.extend(strategy::validate_create(cluster, resource, &object));
+    if !causes.is_empty() {
+        return Err(Status::invalid(&resource.group, &resource.kind, &name, &causes).into());
+    }
+    admission::validate(cluster, context, attributes, Some(&object), None)?;
+    if cluster.store.get(&resource.storage, &attributes.namespace, &name).is_some() {
+        return Err(Status::already_exists(&resource.group, &resource.plural, &name).into());
+    }
+    let object = definition::for_storage(cluster, resource, object)?;
+    let stored = cluster.store.put(&resource.storage, object);
+    definition::changed(cluster, resource, &stored);
+    strategy::created(cluster, context, resource, &stored)?;
+    Ok(stored)
+}
+
+/// Checks the name and the namespace, and draws a name after `generateName`.
+fn name(cluster: &mut Cluster, attributes: &Attributes, object: &mut Value) -> Result<(), Halt> {
+    let resource = &attributes.resource;
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    if !namespace.is_empty() && namespace != attributes.namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(message).into());
+    }
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    if resource.namespaced {
+        object["metadata"]["namespace"] = attributes.namespace.clone().into();
+        strategy::namespace_is_open(cluster, resource, &attributes.namespace)?;
+    }
+    let base = object["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
+    if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() {
+        if base.is_empty() {
+            let cause = Cause {
+                reason: "FieldValueRequired",
+                message: "Required value: name or generateName is required".to_owned(),
+                field: "metadata.name".to_owned(),
+            };
+            return Err(Status::invalid(&resource.group, &resource.kind, "", &[cause]).into());
+        }
+        let kept: String = base.chars().take(MAX_GENERATED_BASE).collect();
+        for _ in 0..MAX_DRAWS {
+            let name = format!("{kept}{}", uid::suffix(cluster, 5));
+            let taken = cluster.store.get(&resource.storage, &attributes.namespace, &name).is_some();
+            object["metadata"]["name"] = name.into();
+            if !taken {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets what the server alone decides.
+fn system_fields(cluster: &mut Cluster, context: &Context<'_>, object: &mut Value) {
+    let uid = uid::uid(cluster);
+    let metadata = &mut object["metadata"];
+    if let Some(fields) = metadata.as_object_mut() {
+        for key in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+            fields.remove(key);
+        }
+    }
+    metadata["uid"] = uid.into();
+    metadata["creationTimestamp"] = time::seconds(context.now).into();
+}

@@ -1,0 +1,251 @@
+//! delete and deletecollection: at once, or marked until the finalizers are gone. Input: delete options. Output: the object
+//! or a Status. It must not know what finalizers wait for.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Attributes, Context, one, output, read};
+use crate::halt::{Halt, Status};
+use crate::request::{Request, Response};
+use crate::resource::Resource;
+use crate::store::Object;
+use crate::{Cluster, admission, body, definition, strategy, time};
+
+/// What happens to dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// The options of a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) revision: Option<String>,
+}
+
+pub(super) fn options(request: &Request) -> Result<DeleteOptions, Halt> {
+    let sent = body::delete_options(request)?;
+    let text = |name: &str| {
+        let found = sent[name].as_str().map(str::to_owned);
+        found.or_else(|| request.parameter(name).filter(|value| !value.is_empty()).map(str::to_owned))
+    };
+    let truth = |name: &str| sent[name].as_bool().or_else(|| request.parameter(name).map(|value| value == "true"));
+    let propagation = match text("propagationPolicy").as_deref() {
+        Some("Background") => Some(Propagation::Background),
+        Some("Foreground") => Some(Propagation::Foreground),
+        Some("Orphan") => Some(Propagation::Orphan),
+        Some(other) => {
+            let message = format!(
+                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {other:?}: supported values: \
+                 \"Background\", \"Foreground\", \"Orphan\", \"nil\""
+            );
+            let mut status = Status::bad_request(message);
+            (status.code, status.reason) = (422, "Invalid");
+            return Err(status.into());
+        }
+        None => match truth("orphanDependents") {
+            Some(true) => Some(Propagation::Orphan),
+            Some(false) => Some(Propagation::Background),
+            None => None,
+        },
+    };
+    let seconds = sent["gracePeriodSeconds"].as_i64();
+    Ok(DeleteOptions {
+        grace_seconds: seconds.or_else(|| request.parameter("gracePeriodSeconds").and_then(|text| text.parse().ok())),
+        propagation,
+        uid: sent["preconditions"]["uid"].as_str().map(str::to_owned),
+        revision: sent["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
+    })
+}
+
+pub(super) fn from_request(
+    cluster: &mut Cluster,
+    request: &Request,
+    attributes: &Attributes,
+    context: &mut Context<'_>,
+) -> Result<Response, Halt> {
+    let output = output::read(request)?;
+    let options = options(request)?;
+    context.dry_run |= body::delete_options(request)?["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+    let (object, gone) = delete(cluster, context, attributes, &options)?;
+    let resource = &attributes.resource;
+    if gone && !strategy::returns_deleted(resource) {
+        let details = json!({
+            "name": attributes.name, "group": &*resource.group, "kind": &*resource.plural, "uid": object.uid(),
+        });
+        let mut details = details;
+        if resource.group.is_empty() {
+            details.as_object_mut().map(|fields| fields.remove("group"));
+        }
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+        });
+        return Ok(Response::json(200, status));
+    }
+    let value = definition::at_version(cluster, resource, &object.value)?;
+    Ok(one(cluster, &output, attributes, 200, &value))
+}
+
+/// Deletes an object, or marks it. The flag says whether it is gone.
+pub(crate) fn delete(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    attributes: &Attributes,
+    options: &DeleteOptions,
+) -> Result<(Arc<Object>, bool), Halt> {
+    let resource = &attributes.resource;
+    let stored = cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name).cloned();
+    let stored = stored.ok_or_else(|| attributes.not_found())?;
+    preconditions(attributes, &stored, options)?;
+    admission::validate(cluster, context, attributes, None, Some(&stored.value))?;
+    let mut object = stored.value.clone();
+    propagate(resource, &mut object, options.propagation);
+    let grace = strategy::grace(cluster, resource, &object, options.grace_seconds);
+    let waits = !finalizers(&object).is_empty() || grace > 0;
+    let marked = stored.terminates();
+    if !waits {
+        return Ok((remove(cluster, context, resource, object), true));
+    }
+    if !marked || shortens(&object, grace) {
+        let start = object["metadata"]["deletionTimestamp"].is_null();
+        if start && !object["metadata"]["generation"].is_null() {
+            let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
+            object["metadata"]["generation"] = (generation + 1).into();
+        }
+        let at = context.now + jiff::SignedDuration::from_secs(grace);
+        object["metadata"]["deletionTimestamp"] = time::seconds(at).into();
+        object["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+        strategy::prepare_delete(resource, &mut object);
+    }
+    if object == stored.value {
+        return Ok((stored, false));
+    }
+    let stored = cluster.store.put(&resource.storage, object);
+    definition::changed(cluster, resource, &stored);
+    Ok((stored, false))
+}
+
+fn preconditions(attributes: &Attributes, stored: &Object, options: &DeleteOptions) -> Result<(), Halt> {
+    let resource = &attributes.resource;
+    let metadata = &stored.value["metadata"];
+    for (what, wanted, found) in
+        [("UID", &options.uid, &metadata["uid"]), ("ResourceVersion", &options.revision, &metadata["resourceVersion"])]
+    {
+        let found = found.as_str().unwrap_or_default();
+        if let Some(wanted) = wanted.as_ref().filter(|wanted| **wanted != found) {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            return Err(Status::conflict(&resource.group, &resource.plural, &attributes.name, &why).into());
+        }
+    }
+    Ok(())
+}
+
+/// Sets or takes the finalizers that the garbage collector works for.
+fn propagate(resource: &Resource, object: &mut Value, propagation: Option<Propagation>) {
+    let mut list = finalizers(object);
+    let has = |list: &[String], name: &str| list.iter().any(|finalizer| finalizer == name);
+    let wanted = propagation.or_else(|| {
+        // Without a policy the finalizers that are there decide, then the kind.
+        if has(&list, "orphan") {
+            Some(Propagation::Orphan)
+        } else if has(&list, "foregroundDeletion") {
+            Some(Propagation::Foreground)
+        } else {
+            strategy::default_propagation(resource)
+        }
+    });
+    list.retain(|finalizer| finalizer != "orphan" && finalizer != "foregroundDeletion");
+    match wanted {
+        Some(Propagation::Orphan) => list.push("orphan".to_owned()),
+        Some(Propagation::Foreground) => list.push("foregroundDeletion".to_owned()),
+        _ => {}
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        if list.is_empty() {
+            metadata.remove("finalizers");
+        } else {
+            metadata.insert("finalizers".to_owned(), list.into());
+        }
+    }
+}
+
+fn shortens(object: &Value, grace: i64) -> bool {
+    let metadata = &object["metadata"];
+    metadata["deletionTimestamp"].is_null()
+        || metadata["deletionGracePeriodSeconds"].as_i64().is_some_and(|old| grace < old)
+}
+
+fn finalizers(object: &Value) -> Vec<String> {
+    let list = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Whether a marked object has nothing left to wait for.
+pub(super) fn is_finished(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let marked = !metadata["deletionTimestamp"].is_null();
+    marked
+        && finalizers(object).is_empty()
+        && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && strategy::may_vanish(object)
+}
+
+/// Takes an object out of the store.
+pub(super) fn remove(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    resource: &Arc<Resource>,
+    object: Value,
+) -> Arc<Object> {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let gone = cluster.store.remove(&resource.storage, &text("namespace"), &text("name"));
+    let gone = gone.unwrap_or_else(|| Arc::new(Object { value: object, revision: 0 }));
+    definition::removed(cluster, resource, &gone);
+    strategy::removed(cluster, context, resource, &gone);
+    gone
+}
+
+/// Removes an object whose grace period a kubelet has seen through.
+pub(crate) fn finish(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    attributes: &Attributes,
+) -> Result<(Arc<Object>, bool), Halt> {
+    delete(cluster, context, attributes, &DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() })
+}
+
+pub(super) fn collection(
+    cluster: &mut Cluster,
+    request: &Request,
+    attributes: &Attributes,
+    context: &mut Context<'_>,
+) -> Result<Response, Halt> {
+    let output = output::read(request)?;
+    let options = options(request)?;
+    let (labels, fields) = read::selectors(request, attributes)?;
+    let namespace = Some(attributes.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let all: Vec<Arc<Object>> = cluster.store.list(&attributes.resource.storage, namespace, None).cloned().collect();
+    let mut deleted = Vec::new();
+    for object in all {
+        if labels.matches(&object.value["metadata"]["labels"]) && fields.matches(&object.value) {
+            let one = Attributes {
+                verb: "delete",
+                namespace: object.namespace().to_owned(),
+                name: object.name().to_owned(),
+                ..attributes.clone()
+            };
+            deleted.push(delete(cluster, context, &one, &options)?.0);
+        }
+    }
+    let values: Vec<&Value> = deleted.iter().map(|object| &object.value).collect();
+    let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
+    let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
+    let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
+    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata)))
+}

@@ -1,0 +1,118 @@
+//! In which form a client wants objects: whole, as metadata alone, or as rows of a table. Input: the Accept header. Output:
+//! objects in that form. It must not know verbs.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::halt::{Halt, Status};
+use crate::request::Request;
+use crate::resource::Resource;
+use crate::store::Object;
+use crate::{Cluster, table};
+
+/// The form of the objects in a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Whole,
+    /// `PartialObjectMetadata`.
+    Metadata,
+    /// `Table`, with what each row shows of its object.
+    Table(Include),
+}
+
+/// What a row of a table has of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// Media types in the order that the client prefers, which is the order they are listed in.
+pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
+    let accept = request.header("accept").unwrap_or("*/*");
+    for entry in accept.split(',') {
+        let mut parts = entry.split(';').map(str::trim);
+        let json = matches!(parts.next(), Some("application/json" | "*/*" | "application/*" | ""));
+        let kind = parts.clone().find_map(|part| part.strip_prefix("as="));
+        let group = parts.clone().find_map(|part| part.strip_prefix("g="));
+        let version = parts.find_map(|part| part.strip_prefix("v="));
+        let known = group == Some("meta.k8s.io") && version == Some("v1");
+        match kind {
+            None if json => return Ok(Output::Whole),
+            Some("Table") if json && known => {
+                return Ok(Output::Table(match request.parameter("includeObject") {
+                    Some("None") => Include::None,
+                    Some("Object") => Include::Object,
+                    _ => Include::Metadata,
+                }));
+            }
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if json && known => {
+                return Ok(Output::Metadata);
+            }
+            _ => {}
+        }
+    }
+    let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let message = format!("only the following media types are accepted: {known}");
+    Err(Status::not_acceptable(message).into())
+}
+
+impl Output {
+    /// One object, as `resource`'s version has it.
+    pub(crate) fn object(self, cluster: &Cluster, resource: &Arc<Resource>, object: &Value) -> Value {
+        match self {
+            Self::Whole => object.clone(),
+            Self::Metadata => partial(object),
+            Self::Table(include) => table::render(cluster, resource, &[object], include, &object["metadata"]),
+        }
+    }
+
+    /// A list with its metadata.
+    pub(crate) fn list(
+        self,
+        cluster: &Cluster,
+        resource: &Arc<Resource>,
+        objects: &[&Value],
+        metadata: Value,
+    ) -> Value {
+        let items = |of: fn(&Value) -> Value| objects.iter().map(|object| of(object)).collect::<Vec<_>>();
+        match self {
+            Self::Whole => json!({
+                "kind": &*resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata,
+                "items": items(Value::clone),
+            }),
+            Self::Metadata => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                "items": items(partial),
+            }),
+            Self::Table(include) => table::render(cluster, resource, objects, include, &metadata),
+        }
+    }
+
+    /// The object of a bookmark: only its metadata counts.
+    pub(crate) fn bookmark(self, resource: &Resource, metadata: Value) -> Value {
+        match self {
+            Self::Whole => {
+                json!({"kind": &*resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
+            }
+            Self::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            Self::Table(_) => json!({
+                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": [],
+            }),
+        }
+    }
+}
+
+/// An object's metadata as an object of its own.
+pub(crate) fn partial(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+/// The values of stored objects.
+pub(crate) fn values<'a>(objects: &[&'a Arc<Object>]) -> Vec<&'a Value> {
+    objects.iter().map(|object| &object.value).collect()
+}
