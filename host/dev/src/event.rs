@@ -35,7 +35,7 @@ pub(crate) enum Event {
     /// A reconcile has ended.
     Reconciled { object: ObjectRef, result: ReconcileResult, elapsed_ms: u64, writes: u32, skipped: bool },
     /// A plugin trapped or exceeded a bound.
-    Fault { object: ObjectRef, reason: String, message: String, detail: String },
+    Fault { object: ObjectRef, message: String, detail: String },
     /// Anything else that a person wants to know.
     Note(String),
 }

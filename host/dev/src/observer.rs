@@ -2,7 +2,7 @@
 //! channel. It must not wait, and it must not know who shows them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use mortise_core::contract::GuestFault;
 use mortise_core::event::{Effect, Event as HostEvent};
@@ -81,7 +81,6 @@ impl Observed {
                 };
                 self.send(Event::Fault {
                     object: cause.object.clone(),
-                    reason: fault.reason().to_owned(),
                     message: fault.message().to_owned(),
                     detail,
                 });

@@ -199,7 +199,31 @@ mod tests {
 
     #[test]
     fn the_screen_shows_plugins_objects_reconciles_and_the_log() {
-        check(&session(), &View { title: "https://127.0.0.1:6443".to_owned(), ..View::default() }, &expect![[""]]);
+        check(&session(), &View { title: "https://127.0.0.1:6443".to_owned(), ..View::default() }, &expect![[r#"
+            mortise dev https://127.0.0.1:6443
+            ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
+            │podset               serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload 1                                  │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            ┌objects─────────────────────────────────────────┐┌reconciles────────────────────────────────────────────────┐
+            │PodSet default/web Ready                        ││   1.000 default/web  r1 w1  Success 4 ms  by Pod default/│
+            │  Pod default/web-x7k2p Running                 ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            └────────────────────────────────────────────────┘└──────────────────────────────────────────────────────────┘
+            ┌log─────────────────────────────────────────────────────────────────────────────────────────────────────────┐
+            │   1.000 PodSet default/web: info one Pod runs                                                              │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
     }
 
     #[test]
@@ -207,16 +231,88 @@ mod tests {
         let mut model = session();
         let output = "\u{1b}[31merror[E0308]\u{1b}[0m: mismatched types\n --> src/lib.rs:7:5".to_owned();
         model.take(2_000, Event::BuildFailed { plugin: "podset".to_owned(), output });
-        check(&model, &View::default(), &expect![[""]]);
+        check(&model, &View::default(), &expect![[r#"
+            mortise dev
+            ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
+            │podset               does not build; the version before serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            ┌objects─────────────────────────────────────────┐┌reconciles────────────────────────────────────────────────┐
+            │PodSet default/web Ready                        ││   1.000 default/web  r1 w1  Success 4 ms  by Pod default/│
+            │  Pod default/web-x7k2p Running                 ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            │                                                ││                                                          │
+            └────────────────────────────────────────────────┘└──────────────────────────────────────────────────────────┘
+            ┌podset does not work────────────────────────────────────────────────────────────────────────────────────────┐
+            │error[E0308]: mismatched types                                                                              │
+            │ --> src/lib.rs:7:5                                                                                         │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
     }
 
     #[test]
     fn a_reconcile_opens() {
-        check(&session(), &View { opened: Opened::Reconcile, ..View::default() }, &expect![[""]]);
+        check(&session(), &View { opened: Opened::Reconcile, ..View::default() }, &expect![[r#"
+            mortise dev
+            ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
+            │podset               serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload 1                                  │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            ┌reconcile───────────────────────────────────────────────────────────────────────────────────────────────────┐
+            │PodSet default/web                                                                                          │
+            │woken by                                                                                                    │
+            │  Pod default/web-x7k2p                                                                                     │
+            │read                                                                                                        │
+            │  its own v1/Pod                                                                                            │
+            │logged                                                                                                      │
+            │  info one Pod runs                                                                                         │
+            │wrote                                                                                                       │
+            │  apply Pod default/web-x7k2p                                                                               │
+            │ended                                                                                                       │
+            │  Success after 4 ms, of which 87 us in the plugin                                                          │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
     }
 
     #[test]
     fn the_diff_of_an_outcome_has_what_changed() {
-        check(&session(), &View { opened: Opened::Diff, ..View::default() }, &expect![[""]]);
+        check(&session(), &View { opened: Opened::Diff, ..View::default() }, &expect![[r#"
+            mortise dev
+            ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
+            │podset               serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload 1                                  │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            ┌last outcome of PodSet default/web──────────────────────────────────────────────────────────────────────────┐
+            │apply Pod default/web-x7k2p                                                                                 │
+            │    metadata:                                                                                               │
+            │      labels:                                                                                               │
+            │  -     app: old                                                                                            │
+            │  +     app: new                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            │                                                                                                            │
+            └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
     }
 }
