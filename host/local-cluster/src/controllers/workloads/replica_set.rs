@@ -8,17 +8,15 @@ use serde_json::Value;
 
 use super::field::{counts, int, list, text};
 use super::ownership::{
-    Kind, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, claim, controlled, controller, keys, namespace_terminates, refusal,
+    Kind, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, claim, controlled, controller, keys,
 };
-use super::{condition, pod, wait};
+use super::pod_control::{self, Failure};
+use super::{condition, pod};
 use crate::Cluster;
 use crate::controllers::{Again, Key, write};
-use crate::halt::{Halt, Status};
-use crate::rest::{Context, DeleteOptions};
+use crate::halt::Halt;
+use crate::rest::Context;
 use crate::store::{Change, Object};
-
-/// How many Pods one look creates or deletes, as kube-controller-manager has it.
-const BURST: usize = 500;
 
 pub(super) fn keys_of_replica_set(cluster: &Cluster, change: &Change) -> Vec<Key> {
     keys(cluster, change, &REPLICA_SETS, &PODS)
@@ -44,12 +42,6 @@ pub(super) fn reconcile_replication_controller(
     reconcile(cluster, context, &REPLICATION_CONTROLLERS, key)
 }
 
-/// Why Pods could not be created or deleted.
-struct Failure {
-    reason: &'static str,
-    status: Box<Status>,
-}
-
 fn reconcile(cluster: &mut Cluster, context: &Context<'_>, of: &Kind, key: &Key) -> Result<Again, Halt> {
     let Some(set) = of.get(cluster, key) else { return Ok(Again::No) };
     let active = claim(cluster, context, (&set, of), &PODS, pod::is_active)?;
@@ -57,10 +49,10 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, of: &Kind, key: &Key)
         if set.terminates() { None } else { manage(cluster, context, (&set, of), active.clone())? };
     let status = status(cluster, &set, of, &active, failure.as_ref(), context.now);
     if status != set.value["status"] {
-        write::update_status(cluster, context, &set, status.clone())?;
+        write::update_status(cluster, context, &set, status)?;
     }
     if failure.is_some() {
-        return Ok(wait::again(condition::since(&status, "ReplicaFailure"), context.now));
+        return Ok(Again::Later);
     }
     let min_ready = int(&set.value["spec"]["minReadySeconds"]);
     Ok(pod::next_available(&active, min_ready, context.now).map_or(Again::No, Again::At))
@@ -74,32 +66,16 @@ fn manage(
 ) -> Result<Option<Failure>, Halt> {
     let wanted = usize::try_from(int(&set.value["spec"]["replicas"])).unwrap_or(0);
     if active.len() < wanted {
-        return create(cluster, context, (set, of), (wanted - active.len()).min(BURST));
+        let (template, reference) = (&set.value["spec"]["template"], of.reference(set));
+        let pods = (active.len()..wanted).map(|_| pod::from_template(template, set, reference.clone()));
+        return pod_control::create(cluster, context, set, pods);
     }
-    let excess = (active.len() - wanted).min(BURST);
-    if excess == 0 {
-        return Ok(None);
-    }
-    if excess < active.len() {
+    let excess = active.len() - wanted;
+    if excess > 0 && excess < active.len() {
         let related = related(cluster, set);
         pod::rank(&mut active, &related, context.now);
     }
-    let mut failure = None;
-    for pod in active.into_iter().take(excess) {
-        match refusal(write::delete(cluster, context, &pod, &DeleteOptions::default()))? {
-            Ok(_) => {
-                let message = format!("Deleted pod: {}", pod.name());
-                write::event(cluster, context, set, "Normal", "SuccessfulDelete", &message)?;
-            }
-            Err(status) if status.code == 404 => {}
-            Err(status) => {
-                let message = format!("Error deleting: {}", status.message);
-                write::event(cluster, context, set, "Warning", "FailedDelete", &message)?;
-                failure = Some(Failure { reason: "FailedDelete", status });
-            }
-        }
-    }
-    Ok(failure)
+    pod_control::delete(cluster, context, set, active.iter().take(excess))
 }
 
 /// The Pods of all ReplicaSets of the same Deployment: which nodes have many of them.
@@ -107,37 +83,6 @@ fn related(cluster: &Cluster, set: &Object) -> Vec<Arc<Object>> {
     let Some(owner) = controller(&set.value) else { return controlled(cluster, set, &PODS) };
     let sets = cluster.store.owned(text(&owner["uid"])).into_iter();
     sets.flat_map(|(_, set)| controlled(cluster, &set, &PODS)).collect()
-}
-
-/// Creates Pods in batches that double, and stops after a batch in which one is refused.
-fn create(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    (set, of): (&Arc<Object>, &Kind),
-    count: usize,
-) -> Result<Option<Failure>, Halt> {
-    let (mut left, mut batch, mut failure) = (count, 1, None);
-    while left > 0 && failure.is_none() {
-        batch = left.min(batch);
-        for _ in 0..batch {
-            let pod = pod::from_template(&set.value["spec"]["template"], set, of.reference(set));
-            match refusal(write::create(cluster, context, PODS.name(), set.namespace(), pod))? {
-                Ok(made) => {
-                    let message = format!("Created pod: {}", made.name());
-                    write::event(cluster, context, set, "Normal", "SuccessfulCreate", &message)?;
-                }
-                Err(status) if namespace_terminates(&status) => return Ok(None),
-                Err(status) => {
-                    let message = format!("Error creating: {}", status.message);
-                    write::event(cluster, context, set, "Warning", "FailedCreate", &message)?;
-                    failure = Some(Failure { reason: "FailedCreate", status });
-                }
-            }
-        }
-        left -= batch;
-        batch *= 2;
-    }
-    Ok(failure)
 }
 
 fn status(

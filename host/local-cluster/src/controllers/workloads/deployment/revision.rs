@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::field::{int, set};
+use super::super::field::{fields, int, set};
 use super::super::ownership::{DEPLOYMENTS, REPLICA_SETS, is_controlled_by, namespace_terminates, refusal};
-use super::super::{condition, hash, wait};
+use super::super::{condition, hash};
 use super::rollout::{DESIRED, HASH, HISTORY, MAX, REVISION, Rollout, annotation, revision, same_template};
 use super::{scale, status};
 use crate::Cluster;
@@ -19,8 +19,7 @@ use crate::store::Object;
 /// How long the annotation with earlier revisions may be, as the real controller has it: the oldest are dropped.
 const MAX_HISTORY: usize = 2000;
 
-/// Brings the number and annotations of the new ReplicaSet, then the Deployment's revision, up to date. Says whether the
-/// Deployment is left alone after that.
+/// Brings the number and annotations of the new ReplicaSet, then the Deployment's revision, up to date. 
 pub(super) fn sync(
     cluster: &mut Cluster,
     context: &Context<'_>,
@@ -49,7 +48,7 @@ pub(super) fn sync(
         changed = true;
     }
     if changed {
-        rollout.deployment = write::status_of(cluster, context, &rollout.deployment, deployment)?;
+        rollout.deployment = write::update_subresource(cluster, context, &rollout.deployment, "status", deployment)?;
     }
     Ok(())
 }
@@ -126,7 +125,7 @@ pub(super) fn create(
         status::add(&mut value, status::condition("Progressing", "True", "NewReplicaSetCreated", &message, context.now));
     }
     rollout.new = Some(made);
-    rollout.deployment = write::status_of(cluster, context, &deployment, value)?;
+    rollout.deployment = write::update_subresource(cluster, context, &deployment, "status", value)?;
     Ok(None)
 }
 
@@ -136,7 +135,7 @@ fn new(rollout: &Rollout) -> (Value, i64) {
     let hash = hash::of(&spec["template"], int(&deployment.value["status"]["collisionCount"]));
     let (mut template, mut selector) = (spec["template"].clone(), spec["selector"].clone());
     set(&mut template, "labels", HASH, &hash);
-    if let Some(labels) = super::super::field::fields(&mut selector["matchLabels"]) {
+    if let Some(labels) = fields(&mut selector["matchLabels"]) {
         labels.insert(HASH.to_owned(), hash.as_str().into());
     }
     let size = scale::size_of_new(rollout, 0);
@@ -176,11 +175,11 @@ fn refused(
             rollout.new = Some(set);
             return Ok(None);
         }
-        if let Some(fields) = super::super::field::fields(&mut value["status"]) {
+        if let Some(fields) = fields(&mut value["status"]) {
             fields.insert("collisionCount".to_owned(), (int(&deployment.value["status"]["collisionCount"]) + 1).into());
         }
-        write::status_of(cluster, context, &deployment, value)?;
-        return Ok(Some(Again::At(context.now)));
+        write::update_subresource(cluster, context, &deployment, "status", value)?;
+        return Ok(Some(Again::Later));
     }
     if namespace_terminates(status) {
         return Ok(Some(Again::No));
@@ -189,8 +188,8 @@ fn refused(
     if rollout.deadline_seconds().is_some() {
         let failed = status::condition("Progressing", "False", "ReplicaSetCreateError", &message, context.now);
         status::add(&mut value, failed);
-        write::status_of(cluster, context, &deployment, value.clone())?;
+        write::update_subresource(cluster, context, &deployment, "status", value)?;
     }
     write::event(cluster, context, &deployment, "Warning", "ReplicaSetCreateError", &message)?;
-    Ok(Some(wait::again(condition::since(&value["status"], "Progressing"), context.now)))
+    Ok(Some(Again::Later))
 }

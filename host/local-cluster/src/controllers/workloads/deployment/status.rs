@@ -45,7 +45,7 @@ pub(super) fn pause(cluster: &mut Cluster, context: &Context<'_>, rollout: &mut 
         let message = format!("Deployment is {word}");
         let mut value = rollout.deployment.value.clone();
         add(&mut value, condition(PROGRESSING, "Unknown", reason, &message, context.now));
-        rollout.deployment = write::status_of(cluster, context, &rollout.deployment, value)?;
+        rollout.deployment = write::update_subresource(cluster, context, &rollout.deployment, "status", value)?;
     }
     Ok(())
 }
