@@ -1,7 +1,16 @@
 //! The controllers: each sees the changes of the kinds that it watches, keeps keys that wait, and looks at one key at a
 //! time. Input: the log of changes and the time. Output: writes to the cluster, as requests make them. It must not know HTTP.
 
+mod condition;
+mod garbage_collector;
+mod kubelet;
+mod placement;
+mod resources;
+mod scheduler;
 mod storages;
+mod taint;
+#[cfg(test)]
+mod testing;
 mod write;
 
 use std::sync::Arc;
@@ -9,6 +18,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 
+use self::placement::Placement;
 use crate::halt::{Answer, Halt};
 use crate::options::Options;
 use crate::rest::Context;
@@ -56,7 +66,7 @@ pub(crate) struct Controller {
 const ALL: &[&[Controller]] = &[CLUSTER];
 
 /// Those that look after the cluster as a whole, and the models of its nodes.
-const CLUSTER: &[Controller] = &[];
+const CLUSTER: &[Controller] = &[kubelet::CONTROLLER, scheduler::CONTROLLER, garbage_collector::CONTROLLER];
 
 /// The queues of the controllers that run.
 #[derive(Clone, Debug)]
@@ -68,6 +78,8 @@ pub(crate) struct Controllers {
     steps: u64,
     /// Whose turn is next.
     turn: usize,
+    /// Which Pods are where.
+    placement: Placement,
 }
 
 /// The keys of one controller that wait.
@@ -138,7 +150,7 @@ impl Controllers {
     pub(crate) fn new(options: &Options) -> Self {
         let running = ALL.iter().copied().flatten().filter(|controller| options.runs(controller.name));
         let queue = |controller| Queue { controller, due: OrdSet::new(), at: OrdMap::new(), failures: OrdMap::new() };
-        Self { queues: running.map(queue).collect(), seen: 0, steps: 0, turn: 0 }
+        Self { queues: running.map(queue).collect(), seen: 0, steps: 0, turn: 0, placement: Placement::default() }
     }
 
     fn next(&self) -> Option<Timestamp> {
@@ -199,6 +211,7 @@ fn see(cluster: &mut Cluster, now: Timestamp) {
     let changes: Vec<Change> =
         if seen < cluster.store.compacted() { all(cluster) } else { cluster.store.changes(seen).cloned().collect() };
     for change in &changes {
+        cluster.controllers.placement.learn(change);
         for at in 0..cluster.controllers.queues.len() {
             let controller = cluster.controllers.queues[at].controller;
             if controller.sees(change) {

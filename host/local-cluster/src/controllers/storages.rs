@@ -11,5 +11,22 @@ macro_rules! storages {
 }
 
 storages! {
+    CLAIMS = "" "persistentvolumeclaims",
+    CLUSTER_ROLES = "rbac.authorization.k8s.io" "clusterroles",
+    CONFIG_MAPS = "" "configmaps",
+    ENDPOINTS = "" "endpoints",
     EVENTS = "" "events",
+    JOBS = "batch" "jobs",
+    LEASES = "coordination.k8s.io" "leases",
+    NAMESPACES = "" "namespaces",
+    NODES = "" "nodes",
+    PODS = "" "pods",
+    QUOTAS = "" "resourcequotas",
+    SECRETS = "" "secrets",
+    SERVICES = "" "services",
+    SERVICE_ACCOUNTS = "" "serviceaccounts",
+    SLICES = "discovery.k8s.io" "endpointslices",
+    VOLUMES = "" "persistentvolumes",
+    BUDGETS = "policy" "poddisruptionbudgets",
+    CLASSES = "storage.k8s.io" "storageclasses",
 }
