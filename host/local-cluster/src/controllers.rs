@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::halt::{Answer, Halt};
 use crate::options::Options;
 use crate::rest::Context;
-use crate::store::Change;
+use crate::store::{Change, Event};
 use crate::{Cluster, Reply, Step};
 
 /// The first wait of a key that failed; it doubles up to [`LAST_WAIT`].
@@ -133,6 +133,28 @@ pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) ->
         return Reply::Done(Step::Worked);
     }
     Reply::Done(Step::Idle(cluster.controllers.next()))
+}
+
+/// Gives every object to the controllers as if it was just added: after a cluster was restored there is no log.
+pub(crate) fn see_all(cluster: &mut Cluster, now: Timestamp) {
+    for (storage, objects) in cluster.store.all() {
+        for object in objects {
+            let change = Change {
+                revision: object.revision,
+                storage: storage.clone(),
+                event: Event::Added,
+                object,
+                previous: None,
+            };
+            for queue in 0..cluster.controllers.queues.len() {
+                let keys = (ALL[cluster.controllers.queues[queue].controller].keys)(cluster, &change);
+                for key in keys {
+                    cluster.controllers.queues[queue].add(key, now);
+                }
+            }
+        }
+    }
+    cluster.controllers.seen = cluster.store.revision();
 }
 
 fn see(cluster: &mut Cluster, now: Timestamp) {

@@ -179,7 +179,7 @@ fn objects(
     }
 }
 
-fn verb(request: &Request, address: &Address<'_>) -> &'static str {
+pub(crate) fn verb(request: &Request, address: &Address<'_>) -> &'static str {
     let watches = request.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
     match (request.method, address.name) {
         (Method::Get, Some(_)) => "get",
