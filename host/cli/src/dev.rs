@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use mortise_core::engine::WriteBudget;
 use mortise_dev::{NewPlugin, Options};
+use mortise_local_server::Server;
 use mortise_runtime::config::{self, BindAddress, Config, Namespace, WebhookConfig};
 use mortise_runtime::log;
 
@@ -34,6 +35,12 @@ pub struct DevArgs {
     /// Use the cluster of this kubeconfig, with its rights, instead of a local one
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Keep the local cluster in this folder between sessions
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    state: Option<PathBuf>,
+    /// Nodes of the local cluster
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "kubeconfig")]
+    nodes: u32,
     /// Print lines instead of a screen, also on a terminal
     #[arg(long)]
     plain: bool,
@@ -89,17 +96,37 @@ pub fn run(args: DevArgs) -> anyhow::Result<()> {
     let folder = here.join(FOLDER);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     log::start_in_file(&folder.join("host.log"), &args.log_level)?;
-    let kubeconfig = args.kubeconfig.context("a local cluster is not part of this build yet; name a cluster with --kubeconfig")?;
-    let title = format!("cluster of {}", kubeconfig.display());
+    let (kubeconfig, server) = match args.kubeconfig {
+        Some(kubeconfig) => (kubeconfig, None),
+        None => local_cluster(&folder, args.state.as_deref(), args.nodes).map(|(file, server)| (file, Some(server)))?,
+    };
+    let title = match &server {
+        Some(server) => format!("local cluster at {}: export KUBECONFIG={}", server.url(), kubeconfig.display()),
+        None => format!("cluster of {}", kubeconfig.display()),
+    };
     let host = host(&folder, &kubeconfig)?;
-    mortise_dev::run(Options {
+    let ended = mortise_dev::run(Options {
         folders: args.folders,
         kubeconfig,
         title,
         plain: args.plain,
         no_samples: args.no_samples,
         host,
-    })
+    });
+    if let Some(server) = server {
+        server.close();
+    }
+    ended
+}
+
+/// A local cluster in this process, and the file of its administrator's kubeconfig.
+fn local_cluster(folder: &Path, state: Option<&Path>, nodes: u32) -> anyhow::Result<(PathBuf, Server)> {
+    let cluster = mortise_local_cluster::Options { nodes, ..mortise_local_cluster::Options::default() };
+    let state = state.map(Path::to_owned);
+    let server = Server::open(mortise_local_server::Options { cluster, state, ..mortise_local_server::Options::default() })?;
+    let kubeconfig = folder.join("kubeconfig");
+    server.write_kubeconfig(&kubeconfig)?;
+    Ok((kubeconfig, server))
 }
 
 /// The host of a session: alone, on loopback.
