@@ -57,13 +57,21 @@ fn parse(text: &str) -> Value {
 /// The schemas of one document by name, as text: a document has hundreds, of which few are asked for.
 type Definitions = BTreeMap<&'static str, &'static RawValue>;
 
-fn definitions(path: &str) -> Option<&'static Definitions> {
-    static ALL: LazyLock<BTreeMap<&str, OnceLock<Definitions>>> =
+/// One document, its parts as text.
+struct Document {
+    schemas: Definitions,
+    paths: BTreeMap<&'static str, &'static RawValue>,
+}
+
+fn document(path: &str) -> Option<&'static Document> {
+    static ALL: LazyLock<BTreeMap<&str, OnceLock<Document>>> =
         LazyLock::new(|| open_api_paths().map(|path| (path, OnceLock::new())).collect());
     #[derive(Deserialize)]
-    struct Document<'a> {
+    struct Read<'a> {
         #[serde(borrow)]
         components: Components<'a>,
+        #[serde(borrow)]
+        paths: BTreeMap<&'a str, &'a RawValue>,
     }
     #[derive(Deserialize)]
     struct Components<'a> {
@@ -72,9 +80,26 @@ fn definitions(path: &str) -> Option<&'static Definitions> {
     }
     let (path, found) = ALL.get_key_value(path)?;
     Some(found.get_or_init(|| {
-        let document: Document<'_> = serde_json::from_str(documents()[path]).expect("the documents are OpenAPI");
-        document.components.schemas
+        let read: Read<'_> = serde_json::from_str(documents()[path]).expect("the documents are OpenAPI");
+        Document { schemas: read.components.schemas, paths: read.paths }
     }))
+}
+
+fn definitions(path: &str) -> Option<&'static Definitions> {
+    document(path).map(|document| &document.schemas)
+}
+
+/// The operations of one URL path.
+pub(crate) fn operations(path: &str, url: &str) -> Value {
+    document(path).and_then(|document| document.paths.get(url)).map_or(Value::Null, |text| parse(text.get()))
+}
+
+/// All schemas and all paths of a document, each by name.
+pub(crate) fn parts(path: &str) -> [Vec<(&'static str, Value)>; 2] {
+    let all = |part: &BTreeMap<&'static str, &'static RawValue>| {
+        part.iter().map(|(name, text)| (*name, parse(text.get()))).collect()
+    };
+    document(path).map_or_else(Default::default, |document| [all(&document.schemas), all(&document.paths)])
 }
 
 /// The schemas of a document that one of them needs, itself among them.
