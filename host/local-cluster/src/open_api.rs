@@ -1,6 +1,7 @@
 //! The OpenAPI documents. Input: a path below `/openapi`. Output: the document. It must not know objects.
 
 mod custom;
+mod protobuf;
 mod v2;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ use crate::resource::Resource;
 use crate::{Cluster, etag, published};
 
 const JSON: &str = "application/json";
+/// What kubectl asks for, with an `@` as the real server writes it or without.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 pub(crate) fn document(cluster: &Cluster, segments: &[&str], request: &Request) -> Result<Response, Halt> {
     match segments {
@@ -96,10 +100,11 @@ fn version_2(cluster: &Cluster, request: &Request) -> Result<Response, Halt> {
     let custom = custom_resources(cluster);
     let hashes: Vec<String> = custom.values().map(|resources| custom::hash(resources)).collect();
     let hash = etag::hash(format!("{} {}", published::KUBERNETES, hashes.join(" ")).as_bytes());
-    match accepted(request, &[JSON]) {
-        Some(kind) => Ok(etag::respond(request, &hash, kind, || v2::json(custom.values()).into_bytes())),
-        None => Ok(not_acceptable()),
-    }
+    Ok(match accepted(request, &[JSON, PROTOBUF, PROTOBUF_OLD]) {
+        Some(JSON) => etag::respond(request, &hash, JSON, || v2::json(custom.values()).into_bytes()),
+        Some(_) => etag::respond(request, &hash, PROTOBUF, || v2::protobuf(custom.values())),
+        None => not_acceptable(),
+    })
 }
 
 #[cfg(test)]

@@ -24,6 +24,21 @@ pub(super) fn json<'a>(groups: impl Iterator<Item = &'a Vec<&'a Resource>>) -> S
     format!("{{\"definitions\":{{{}}},\"paths\":{{{}}},{REST}", joined(0), joined(1))
 }
 
+/// The whole document in protobuf, where what follows is added to what is there.
+pub(super) fn protobuf<'a>(groups: impl Iterator<Item = &'a Vec<&'a Resource>>) -> Vec<u8> {
+    static BUILT_IN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let [definitions, paths] = built_in();
+        let rest: Value = serde_json::from_str(&format!("{{{REST}")).expect("the rest of the document is JSON");
+        let mut bytes = super::protobuf::document(&rest);
+        bytes.extend(super::protobuf::document(&json!({"definitions": definitions, "paths": paths})));
+        bytes
+    });
+    let [definitions, paths] = custom(groups);
+    let mut bytes = BUILT_IN.clone();
+    bytes.extend(super::protobuf::document(&json!({"definitions": definitions, "paths": paths})));
+    bytes
+}
+
 /// The members of an object as text, without its braces.
 fn members(part: &BTreeMap<String, Value>) -> String {
     let text = json!(part).to_string();
