@@ -11,6 +11,7 @@ mod storages;
 mod taint;
 #[cfg(test)]
 mod testing;
+mod workloads;
 mod write;
 
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub(crate) struct Controller {
 }
 
 /// All controllers in the order they take turns in.
-const ALL: &[&[Controller]] = &[CLUSTER];
+const ALL: &[&[Controller]] = &[CLUSTER, workloads::WORKLOADS];
 
 /// Those that look after the cluster as a whole, and the models of its nodes.
 const CLUSTER: &[Controller] = &[kubelet::CONTROLLER, scheduler::CONTROLLER, garbage_collector::CONTROLLER];
