@@ -50,6 +50,11 @@ fn key(object: &Object) -> Key {
     (object.namespace().into(), object.name().into())
 }
 
+/// Whether an update left these fields as they were; each is a JSON pointer.
+fn unchanged(before: &Object, after: &Object, fields: &[&str]) -> bool {
+    fields.iter().all(|field| before.value.pointer(field) == after.value.pointer(field))
+}
+
 /// What a controller does next with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
