@@ -237,7 +237,7 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
-        // A webhook may refuse without a reason.
+        // An error that the API server did not foresee has none.
         if !self.reason.is_empty() {
             value["reason"] = self.reason.into();
         }
