@@ -207,7 +207,7 @@ pub(super) fn remove(
     let gone = cluster.store.remove(&resource.storage, &text("namespace"), &text("name"));
     let gone = gone.unwrap_or_else(|| Arc::new(Object { value: object, revision: 0 }));
     definition::removed(cluster, resource, &gone);
-    strategy::removed(cluster, context, resource, &gone);
+    strategy::removed(cluster, resource, &gone);
     gone
 }
 
