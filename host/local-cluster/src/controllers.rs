@@ -1,16 +1,25 @@
 //! The controllers: each sees the changes of the kinds that it watches, keeps keys that wait, and looks at one key at a
 //! time. Input: the log of changes and the time. Output: writes to the cluster, as requests make them. It must not know HTTP.
 
+mod clean_up;
+mod cluster_roles;
 mod condition;
+mod disruption;
+mod endpoints;
 mod garbage_collector;
 mod kubelet;
+mod namespace;
+mod new_namespace;
+mod node_lifecycle;
 mod placement;
+mod quota;
 mod resources;
 mod scheduler;
 mod storages;
 mod taint;
 #[cfg(test)]
 mod testing;
+mod volumes;
 mod write;
 
 use std::sync::Arc;
@@ -21,8 +30,9 @@ use jiff::{SignedDuration, Timestamp};
 use self::placement::Placement;
 use crate::halt::{Answer, Halt};
 use crate::options::Options;
+use crate::resource::Storage;
 use crate::rest::Context;
-use crate::store::{Change, Event};
+use crate::store::{Change, Event, Object};
 use crate::{Cluster, Reply, Step};
 
 /// The first wait of a key that failed; it doubles up to [`LAST_WAIT`].
@@ -34,6 +44,11 @@ const STEPS_OF_A_BATCH: u64 = 1_000;
 
 /// The namespace and name of what a controller looks at, as its own choice of kind has it.
 pub(crate) type Key = (Arc<str>, Arc<str>);
+
+/// An object's own key.
+fn key(object: &Object) -> Key {
+    (object.namespace().into(), object.name().into())
+}
 
 /// What a controller does next with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +81,25 @@ pub(crate) struct Controller {
 const ALL: &[&[Controller]] = &[CLUSTER];
 
 /// Those that look after the cluster as a whole, and the models of its nodes.
-const CLUSTER: &[Controller] = &[kubelet::CONTROLLER, scheduler::CONTROLLER, garbage_collector::CONTROLLER];
+const CLUSTER: &[Controller] = &[
+    kubelet::CONTROLLER,
+    scheduler::CONTROLLER,
+    node_lifecycle::CONTROLLER,
+    node_lifecycle::EVICTION,
+    volumes::CONTROLLER,
+    new_namespace::SERVICE_ACCOUNT,
+    new_namespace::ROOT_CERTIFICATE,
+    garbage_collector::CONTROLLER,
+    namespace::CONTROLLER,
+    endpoints::CONTROLLER,
+    endpoints::SLICE_CONTROLLER,
+    disruption::CONTROLLER,
+    quota::CONTROLLER,
+    cluster_roles::CONTROLLER,
+    clean_up::FINISHED_JOBS,
+    clean_up::LOST_PODS,
+    clean_up::OLD_EVENTS,
+];
 
 /// The queues of the controllers that run.
 #[derive(Clone, Debug)]
@@ -226,9 +259,9 @@ fn see(cluster: &mut Cluster, now: Timestamp) {
 
 fn all(cluster: &Cluster) -> Vec<Change> {
     let added = |(storage, objects): (_, Vec<_>)| {
-        let change = move |object: Arc<crate::store::Object>| Change {
+        let change = move |object: Arc<Object>| Change {
             revision: object.revision,
-            storage: crate::resource::Storage::clone(&storage),
+            storage: Storage::clone(&storage),
             event: Event::Added,
             object,
             previous: None,

@@ -107,7 +107,7 @@ pub(crate) fn delete(
     let mut object = stored.value.clone();
     propagate(resource, &mut object, options.propagation);
     let grace = strategy::grace(cluster, resource, &object, options.grace_seconds);
-    let waits = !finalizers(&object).is_empty() || grace > 0;
+    let waits = !finalizers(&object).is_empty() || grace > 0 || !strategy::may_vanish(&object);
     let marked = stored.terminates();
     if !waits {
         return Ok((remove(cluster, context, resource, object), true));
