@@ -52,6 +52,21 @@ pub struct FirstTry {
     pub(crate) at: Timestamp,
 }
 
+/// How many UIDs and names are kept for a request that waits for a webhook: more than a deletion of a collection draws.
+const RESERVED: u64 = 1 << 20;
+
+impl FirstTry {
+    /// That of a request, or the one that its answers belong to.
+    pub(crate) fn of(answers: &[Answer], made: u64, at: Timestamp) -> Self {
+        answers.first().map_or(Self { made, at }, |answer| answer.call.first_try)
+    }
+
+    /// What is made meanwhile begins after this.
+    pub(crate) fn reserved(self) -> u64 {
+        self.made.saturating_add(RESERVED)
+    }
+}
+
 /// What a webhook answered to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {

@@ -88,13 +88,10 @@ impl Attributes {
     }
 }
 
-/// How many UIDs and names are kept for a request that waits for a webhook: more than a deletion of a collection draws.
-const RESERVED: u64 = 1 << 20;
-
 /// Answers a request; nothing is left of one that is refused or that must ask a webhook first.
 pub(crate) fn request(cluster: &mut Cluster, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
     let mut next = cluster.clone();
-    let first = answers.first().map_or(FirstTry { made: cluster.made, at: now }, |answer| answer.call.first_try);
+    let first = FirstTry::of(answers, cluster.made, now);
     next.made = first.made;
     let mut context = Context {
         user: User::default(),
@@ -113,7 +110,7 @@ pub(crate) fn request(cluster: &mut Cluster, request: &Request, answers: &[Answe
             response
         }
         Err(Halt::Call(mut call)) => {
-            cluster.made = cluster.made.max(first.made + RESERVED);
+            cluster.made = cluster.made.max(first.reserved());
             call.first_try = first;
             return Reply::Call(call);
         }

@@ -259,7 +259,7 @@ mod tests {
         let mut cluster = quiet();
         configure(&mut cluster, "MutatingWebhookConfiguration", &json!([hook("a.b.c")]));
         let patch = BASE64_STANDARD.encode(json!([{"op": "add", "path": "/data", "value": {"k": "v"}}]).to_string());
-        let create = (Post, MAPS, &json!({"metadata": {"generateName": "m-"}}));
+        let create = (Post, "/api/v1/namespaces/default/configmaps?fieldManager=x", &json!({"metadata": {"generateName": "m-"}}));
         let (response, calls) = with(&mut cluster, create, |call| {
             Ok(allowed(call, &json!({"patch": patch, "patchType": "JSONPatch", "warnings": ["careful"]})))
         });
@@ -278,7 +278,7 @@ mod tests {
         );
         let kind = json!({"group": "", "version": "v1", "kind": "ConfigMap"});
         let resource = json!({"group": "", "version": "v1", "resource": "configmaps"});
-        let options = json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "unknown"});
+        let options = json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "x"});
         assert_eq!(
             asked,
             json!({

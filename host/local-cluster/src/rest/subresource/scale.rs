@@ -25,6 +25,9 @@ pub(super) fn answer(
         "patch" => patched(request, &old)?,
         _ => document(request, "autoscaling/v1", "Scale")?,
     };
+    if !new.is_object() {
+        return Err(Status::bad_request("the object provided is unrecognized (must be of type Object)").into());
+    }
     let replicas = replicas(&new, &attributes.name)?;
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && new["metadata"]["uid"] != old["metadata"]["uid"] {
@@ -45,7 +48,7 @@ pub(super) fn answer(
 fn patched(request: &Request, old: &Value) -> Result<Value, Halt> {
     let media_type = request.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media_type {
-        "application/json-patch+json" => patch::json(old, &request.body),
+        "application/json-patch+json" => patch::json(old, &body::patch(request)?),
         // A Scale has no lists: all merges are the same.
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
             patch::merge(old, &body::patch(request)?)
