@@ -29,7 +29,7 @@ use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 
 use self::placement::Placement;
-use crate::halt::{Answer, Halt};
+use crate::halt::{Answer, FirstTry, Halt};
 use crate::options::Options;
 use crate::resource::Storage;
 use crate::rest::Context;
@@ -214,21 +214,28 @@ impl Controllers {
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
     see(cluster, now);
     let Some(at) = cluster.controllers.due(now) else { return Reply::Done(Step::Idle(cluster.controllers.next())) };
+    let first = FirstTry::of(answers, cluster.made, now);
     let mut next = cluster.clone();
+    next.made = first.made;
     next.controllers.steps += 1;
     next.controllers.turn = at + 1;
     let controller = next.controllers.queues[at].controller;
     let Some(key) = next.controllers.queues[at].take(now) else { return Reply::Done(Step::Worked) };
-    let mut context = Context::system(controller.user, answers, now);
+    let mut context = Context::system(controller.user, answers, first.at);
     if controller.user.starts_with("system:serviceaccount:") {
         "kube-controller-manager".clone_into(&mut context.manager);
     }
     match (controller.reconcile)(&mut next, &context, &key) {
         Ok(again) => {
             next.controllers.queues[at].settle(key, again, now);
+            next.made = next.made.max(cluster.made);
             *cluster = next;
         }
-        Err(Halt::Call(call)) => return Reply::Call(call),
+        Err(Halt::Call(mut call)) => {
+            cluster.made = cluster.made.max(first.reserved());
+            call.first_try = first;
+            return Reply::Call(call);
+        }
         Err(Halt::Status(_)) => {
             let controllers = &mut cluster.controllers;
             controllers.steps += 1;

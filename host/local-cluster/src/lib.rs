@@ -20,6 +20,7 @@ mod options;
 mod patch;
 mod path;
 mod published;
+mod quantity;
 mod request;
 mod resource;
 mod rest;
@@ -36,6 +37,7 @@ mod testing;
 mod time;
 mod uid;
 mod watch;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -46,7 +48,7 @@ use crate::controllers::Controllers;
 use crate::resource::{Resource, built_in};
 use crate::store::Store;
 
-pub use crate::halt::{Answer, Call, Status};
+pub use crate::halt::{Answer, Call, FirstTry, ServiceReference, Status};
 pub use crate::options::Options;
 pub use crate::request::{Body, Credentials, Method, Request, Response, User};
 pub use crate::subject::Subject;

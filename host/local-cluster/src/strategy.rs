@@ -14,7 +14,6 @@ mod normal;
 mod pod;
 mod pod_default;
 mod prepare;
-mod quantity;
 mod rule;
 mod service;
 mod validate;

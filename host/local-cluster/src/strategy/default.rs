@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::field::{is_empty, text};
 use super::fill::{Default, Fill, at_mut, fill, object, set, visit};
 use super::pod_default;
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::strategy::kind::pod_spec;
 

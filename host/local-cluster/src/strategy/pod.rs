@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::field::{Causes, Path, is_empty, items, text};
 use super::fill::{at_mut, set};
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 
 /// The seconds that a Pod that says nothing takes to end.
 const GRACE: i64 = 30;

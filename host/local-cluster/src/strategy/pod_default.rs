@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::default::canonical;
 use super::field::{is_empty, text};
 use super::fill::{Default, Fill, fill, set, visit};
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 
 const SPEC: &[Default] = &[
     ("dnsPolicy", Fill::Text("ClusterFirst")),

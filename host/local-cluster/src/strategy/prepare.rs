@@ -269,7 +269,7 @@ fn changed(counts: Counts, new: &Value, old: &Value) -> bool {
 
 /// Texts that do not parse as quantities are refused when a body is read.
 pub(crate) fn bad_quantity(resource: &Resource, value: &Value) -> Option<String> {
-    use super::quantity::Quantity;
+    use crate::quantity::Quantity;
     let wrong = |list: &Value| {
         let amounts = list.as_object().into_iter().flatten();
         amounts.filter_map(|(_, amount)| Quantity::read(amount).err()).next()

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::field::{Causes, Path, at, is_empty, items, text};
 use super::format::{self, Format};
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::selector::Labels;
 
 /// What must hold at one place.
