@@ -65,7 +65,12 @@ fn others_keep_what_they_own() {
 #[test]
 fn a_conflict_names_the_manager_and_the_field() {
     let mut cluster = quiet();
-    let (_, _) = ask(&mut cluster, Post, &format!("{MAPS}?fieldManager=kubectl-create"), &map("m", &json!({"x": "1", "y": "1"})));
+    let (_, _) = ask(
+        &mut cluster,
+        Post,
+        &format!("{MAPS}?fieldManager=kubectl-create"),
+        &map("m", &json!({"x": "1", "y": "1"})),
+    );
     let target = format!("{MAPS}/m?fieldManager=a");
     let (code, refused) = apply(&mut cluster, &target, &map("m", &json!({"x": "2"})));
     let message = "Apply failed with 1 conflict: conflict with \"kubectl-create\" using v1: .data.x";
@@ -73,8 +78,7 @@ fn a_conflict_names_the_manager_and_the_field() {
     let cause = json!({"reason": "FieldManagerConflict", "message": "conflict with \"kubectl-create\" using v1", "field": ".data.x"});
     assert_eq!(refused["details"], json!({"causes": [cause]}));
     let (_, refused) = apply(&mut cluster, &target, &map("m", &json!({"x": "2", "y": "2"})));
-    let message =
-        "Apply failed with 2 conflicts: conflicts with \"kubectl-create\" using v1:\n- .data.x\n- .data.y";
+    let message = "Apply failed with 2 conflicts: conflicts with \"kubectl-create\" using v1:\n- .data.x\n- .data.y";
     assert_eq!(refused["message"], json!(message));
     let (code, forced) = apply(&mut cluster, &format!("{target}&force=true"), &map("m", &json!({"x": "2"})));
     assert_eq!((code, &forced["data"]), (200, &json!({"x": "2", "y": "1"})));
@@ -104,9 +108,17 @@ fn lists_merge_by_their_keys() {
         let containers = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
         containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
     };
-    let (code, made) = apply(&mut cluster, &target("a"), &deployment(&json!([{"name": "x", "image": "1"}, {"name": "y", "image": "1"}])));
+    let (code, made) = apply(
+        &mut cluster,
+        &target("a"),
+        &deployment(&json!([{"name": "x", "image": "1"}, {"name": "y", "image": "1"}])),
+    );
     assert_eq!(code, 201, "{made}");
-    let (code, merged) = apply(&mut cluster, &target("b"), &deployment(&json!([{"name": "z", "image": "1"}, {"name": "y", "stdin": true}])));
+    let (code, merged) = apply(
+        &mut cluster,
+        &target("b"),
+        &deployment(&json!([{"name": "z", "image": "1"}, {"name": "y", "stdin": true}])),
+    );
     assert_eq!((code, names(&merged)), (200, vec!["x".to_owned(), "z".to_owned(), "y".to_owned()]), "{merged}");
     let last = &merged["spec"]["template"]["spec"]["containers"][2];
     assert_eq!((&last["image"], &last["stdin"]), (&json!("1"), &json!(true)));
@@ -122,7 +134,8 @@ fn lists_merge_by_their_keys() {
 fn a_patch_of_another_type_is_refused() {
     let mut cluster = quiet();
     let target = format!("{DEPLOYMENTS}/d?fieldManager=a");
-    let typed = |what: &str| (500, format!("failed to create typed patch object (/d; apps/v1, Kind=Deployment): {what}"));
+    let typed =
+        |what: &str| (500, format!("failed to create typed patch object (/d; apps/v1, Kind=Deployment): {what}"));
     let with = |path: &str, value: Value| {
         let mut object = deployment(&json!([{"name": "x"}]));
         *object.pointer_mut(path).unwrap() = value;
@@ -148,7 +161,8 @@ fn a_patch_of_another_type_is_refused() {
         assert_eq!((got, &status["message"]), (code, &json!(message)), "{body}");
     }
     let (code, status) = apply(&mut cluster, &format!("{DEPLOYMENTS}/d"), &deployment(&json!([])));
-    let required = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+    let required =
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
     assert_eq!((code, &status["message"]), (422, &json!(required)));
 }
 
@@ -183,9 +197,15 @@ fn kubectl_takes_over_from_its_own_client_side_apply() {
     let annotation: Value = serde_json::from_str(annotation).unwrap();
     assert_eq!(annotation["data"], json!({"x": "2", "y": "1"}));
     // What changed since then is no longer kubectl's.
-    let patch = request(Patch, &format!("{MAPS}/m?fieldManager=edit"), &[("content-type", "application/merge-patch+json")], &json!({"data": {"x": "9"}}));
+    let patch = request(
+        Patch,
+        &format!("{MAPS}/m?fieldManager=edit"),
+        &[("content-type", "application/merge-patch+json")],
+        &json!({"data": {"x": "9"}}),
+    );
     respond(&mut cluster, &patch);
-    let (code, refused) = apply(&mut cluster, &format!("{MAPS}/m?fieldManager=kubectl"), &map("m", &json!({"x": "3", "y": "1"})));
+    let (code, refused) =
+        apply(&mut cluster, &format!("{MAPS}/m?fieldManager=kubectl"), &map("m", &json!({"x": "3", "y": "1"})));
     let message = "Apply failed with 1 conflict: conflict with \"edit\" using v1: .data.x";
     assert_eq!((code, &refused["message"]), (409, &json!(message)));
 }

@@ -47,14 +47,23 @@ fn a_creator_owns_what_it_sent_but_not_the_structs_that_are_always_there() {
     let entry = &made["metadata"]["managedFields"][0];
     assert_eq!(
         (&entry["manager"], &entry["operation"], &entry["apiVersion"], &entry["fieldsType"], &entry["time"]),
-        (&json!("kubectl-create"), &json!("Update"), &json!("apps/v1"), &json!("FieldsV1"), &json!("2026-01-01T00:00:00Z"))
+        (
+            &json!("kubectl-create"),
+            &json!("Update"),
+            &json!("apps/v1"),
+            &json!("FieldsV1"),
+            &json!("2026-01-01T00:00:00Z")
+        )
     );
     assert_eq!(entry["fieldsV1"]["f:metadata"], json!({"f:labels": {".": {}, "f:app": {}}}));
     let spec = &entry["fieldsV1"]["f:spec"];
     assert_eq!((&spec["f:selector"], &spec["f:replicas"], &spec["."]), (&json!({}), &json!({}), &Value::Null));
     assert_eq!(spec["f:template"]["f:metadata"], json!({"f:labels": {".": {}, "f:app": {}}}));
     let container = &spec["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"];
-    assert_eq!((&container["."], &container["f:image"], &container["f:resources"]), (&json!({}), &json!({}), &json!({})));
+    assert_eq!(
+        (&container["."], &container["f:image"], &container["f:resources"]),
+        (&json!({}), &json!({}), &json!({}))
+    );
     let port = &container["f:ports"]["k:{\"containerPort\":80,\"protocol\":\"TCP\"}"];
     assert_eq!((&container["f:ports"]["."], &port["f:containerPort"]), (&json!({}), &json!({})));
     assert_eq!(entry["fieldsV1"]["f:status"], Value::Null);
@@ -63,9 +72,15 @@ fn a_creator_owns_what_it_sent_but_not_the_structs_that_are_always_there() {
 #[test]
 fn an_update_takes_what_it_changes_and_forgets_what_it_removes() {
     let mut cluster = quiet();
-    write(&mut cluster, Post, &format!("{MAPS}?fieldManager=a"), &json!({"metadata": {"name": "m"}, "data": {"x": "1", "y": "1"}}));
+    write(
+        &mut cluster,
+        Post,
+        &format!("{MAPS}?fieldManager=a"),
+        &json!({"metadata": {"name": "m"}, "data": {"x": "1", "y": "1"}}),
+    );
     let target = format!("{MAPS}/m");
-    let changed = write(&mut cluster, Patch, &format!("{target}?fieldManager=b"), &json!({"data": {"x": "2", "z": "1"}}));
+    let changed =
+        write(&mut cluster, Patch, &format!("{target}?fieldManager=b"), &json!({"data": {"x": "2", "z": "1"}}));
     assert_eq!(
         entries(&changed),
         [
@@ -73,7 +88,8 @@ fn an_update_takes_what_it_changes_and_forgets_what_it_removes() {
             ("b Update".to_owned(), json!({"f:data": {"f:x": {}, "f:z": {}}})),
         ]
     );
-    let removed = write(&mut cluster, Patch, &format!("{target}?fieldManager=a"), &json!({"data": {"x": null, "z": null}}));
+    let removed =
+        write(&mut cluster, Patch, &format!("{target}?fieldManager=a"), &json!({"data": {"x": null, "z": null}}));
     assert_eq!(entries(&removed), [("a Update".to_owned(), json!({"f:data": {".": {}, "f:y": {}}}))]);
     // What changes nothing writes nothing, whoever asks for it.
     let same = write(&mut cluster, Patch, &format!("{target}?fieldManager=c"), &json!({"data": {"y": "1"}}));
@@ -123,7 +139,12 @@ fn a_client_clears_the_entries_with_an_empty_list() {
 #[test]
 fn the_oldest_of_many_updates_become_one() {
     let mut cluster = quiet();
-    write(&mut cluster, Post, &format!("{MAPS}?fieldManager=m00"), &json!({"metadata": {"name": "m"}, "data": {"k00": ""}}));
+    write(
+        &mut cluster,
+        Post,
+        &format!("{MAPS}?fieldManager=m00"),
+        &json!({"metadata": {"name": "m"}, "data": {"k00": ""}}),
+    );
     for index in 1..13 {
         let target = format!("{MAPS}/m?fieldManager=m{index:02}");
         write(&mut cluster, Patch, &target, &json!({"data": {(format!("k{index:02}")): ""}}));
@@ -160,9 +181,7 @@ fn entries_lie_in_the_api_servers_order() {
 
 #[test]
 fn times_alone_are_no_difference() {
-    let object = |time: &str, value: i32, fields: Value| {
-        json!({"metadata": {"name": "a", "managedFields": [{"manager": "m", "time": time, "fieldsV1": fields}]}, "spec": value})
-    };
+    let object = |time: &str, value: i32, fields: Value| json!({"metadata": {"name": "a", "managedFields": [{"manager": "m", "time": time, "fieldsV1": fields}]}, "spec": value});
     let old = object("1", 1, json!({}));
     assert!(same_but_times(&object("2", 1, json!({})), &old));
     assert!(!same_but_times(&object("1", 2, json!({})), &old));

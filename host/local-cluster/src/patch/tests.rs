@@ -18,7 +18,10 @@ fn json_patches_follow_rfc_6902() {
     let old = json!({"a": {"b/c": 1, "~": 2}, "l": [1, 2]});
     let rejected = || (422, "the server rejected our request due to an error in our request".to_owned());
     for (patch, wanted) in [
-        (json!([{"op": "add", "path": "/a/x", "value": 3}]), Some(json!({"a": {"b/c": 1, "~": 2, "x": 3}, "l": [1, 2]}))),
+        (
+            json!([{"op": "add", "path": "/a/x", "value": 3}]),
+            Some(json!({"a": {"b/c": 1, "~": 2, "x": 3}, "l": [1, 2]})),
+        ),
         (json!([{"op": "add", "path": "/l/-", "value": 3}]), Some(json!({"a": {"b/c": 1, "~": 2}, "l": [1, 2, 3]}))),
         (json!([{"op": "add", "path": "/l/0", "value": 0}]), Some(json!({"a": {"b/c": 1, "~": 2}, "l": [0, 1, 2]}))),
         (json!([{"op": "remove", "path": "/a/b~1c"}]), Some(json!({"a": {"~": 2}, "l": [1, 2]}))),
@@ -100,14 +103,22 @@ fn strategic_patches_merge_lists_by_key() {
             json!({"nodeSelector": {"$patch": "replace", "c": "3"}, "hostname": null}),
             json!({"nodeSelector": {"c": "3"}}),
         ),
-        (json!({"nodeSelector": {"a": "1"}}), json!({"nodeSelector": {"$patch": "delete"}}), json!({"nodeSelector": {}})),
+        (
+            json!({"nodeSelector": {"a": "1"}}),
+            json!({"nodeSelector": {"$patch": "delete"}}),
+            json!({"nodeSelector": {}}),
+        ),
         // Volumes keep what the patch retains.
         (
             json!({"volumes": [{"name": "v", "emptyDir": {}}]}),
             json!({"volumes": [{"name": "v", "configMap": {"name": "m"}, "$retainKeys": ["name", "configMap"]}]}),
             json!({"volumes": [{"name": "v", "configMap": {"name": "m"}}]}),
         ),
-        (json!({}), json!({"dnsConfig": {"options": null, "searches": ["a"]}}), json!({"dnsConfig": {"searches": ["a"]}})),
+        (
+            json!({}),
+            json!({"dnsConfig": {"options": null, "searches": ["a"]}}),
+            json!({"dnsConfig": {"searches": ["a"]}}),
+        ),
     ] {
         let (old, patch, wanted) = (json!({"spec": old}), json!({"spec": patch}), json!({"spec": wanted}));
         assert_eq!(outcome(strategic(&old, &patch, &schema)), Ok(wanted), "{patch}");
@@ -136,17 +147,17 @@ fn malformed_strategic_patches_are_refused_in_the_words_of_the_api_server() {
     let schema = pod();
     let old = json!({"spec": {"containers": [{"name": "a", "image": "i"}], "volumes": [{"name": "v"}]}});
     for (patch, code, message) in [
-        (
-            json!({"containers": [{"image": "x"}]}),
-            500,
-            "map: map[image:x] does not contain declared merge key: name",
-        ),
+        (json!({"containers": [{"image": "x"}]}), 500, "map: map[image:x] does not contain declared merge key: name"),
         (
             json!({"volumes": [{"name": "v", "secret": {}, "$retainKeys": ["name"]}]}),
             400,
             "invalid patch format of retainKeys",
         ),
-        (json!({"containers": [{"name": "a", "$patch": "x"}]}), 500, "unknown patch type: x in map: map[$patch:x name:a]"),
+        (
+            json!({"containers": [{"name": "a", "$patch": "x"}]}),
+            500,
+            "unknown patch type: x in map: map[$patch:x name:a]",
+        ),
         (json!({"containers": [{"$patch": "merge"}]}), 500, "merging lists cannot yet be specified in the patch"),
         (json!({"containers": ["a"]}), 500, "list element types are not identical: [map[image:i name:a] a]"),
         (
