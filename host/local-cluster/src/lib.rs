@@ -21,6 +21,7 @@ mod published;
 mod request;
 mod resource;
 mod rest;
+mod scale;
 mod schema;
 mod selector;
 mod store;

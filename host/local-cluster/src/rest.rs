@@ -170,7 +170,7 @@ fn objects(
         subresource: address.subresource.unwrap_or_default().to_owned(),
         resource,
     };
-    access::authorize(cluster, context, &attributes)?;
+    access::authorize(cluster, context, &attributes, request)?;
     served(&attributes, address)?;
     context.dry_run = dry_run(request);
     if let Some(warning) = attributes.resource.custom.as_ref().and_then(|version| version.deprecated.as_ref()) {
@@ -191,7 +191,7 @@ fn objects(
     }
 }
 
-fn verb(request: &Request, address: &Address<'_>) -> &'static str {
+pub(crate) fn verb(request: &Request, address: &Address<'_>) -> &'static str {
     let watches = request.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
     match (request.method, address.name) {
         (Method::Get, Some(_)) => "get",
