@@ -26,9 +26,7 @@ impl Cluster {
         let mut objects: Vec<(&Storage, &Arc<Object>)> =
             all.iter().flat_map(|(storage, objects)| objects.iter().map(move |object| (storage, object))).collect();
         objects.sort_by_key(|(_, object)| object.revision);
-        let record = |(storage, object): (&Storage, &Arc<Object>)| {
-            json!({"group": &*storage.group, "plural": &*storage.plural, "object": object.value})
-        };
+        let record = |(storage, object): (&Storage, &Arc<Object>)| json!({"group": &*storage.group, "plural": &*storage.plural, "object": object.value});
         let mut records: Vec<Value> = objects.into_iter().map(record).collect();
         records.push(json!({"revision": self.store.revision(), "made": self.made}));
         records
@@ -52,11 +50,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What is wrong with which record.
-    pub fn restore(
-        options: Options,
-        records: impl IntoIterator<Item = Value>,
-        now: Timestamp,
-    ) -> Result<Self, String> {
+    pub fn restore(options: Options, records: impl IntoIterator<Item = Value>, now: Timestamp) -> Result<Self, String> {
         let mut cluster = Self {
             controllers: Controllers::new(&options),
             options: Arc::new(options),

@@ -58,8 +58,9 @@ impl Authority {
         let pem = std::fs::read_to_string(&certificate).with_context(|| format!("read {}", certificate.display()))?;
         let secret = std::fs::read_to_string(&key).with_context(|| format!("read {}", key.display()))?;
         let secret = KeyPair::from_pem(&secret).with_context(|| format!("read the key in {}", key.display()))?;
-        let issuer = Issuer::from_ca_cert_pem(&pem, secret)
-            .with_context(|| format!("read the certificate in {}: remove the file for a new one", certificate.display()))?;
+        let issuer = Issuer::from_ca_cert_pem(&pem, secret).with_context(|| {
+            format!("read the certificate in {}: remove the file for a new one", certificate.display())
+        })?;
         Ok(Self { issuer, pem })
     }
 
@@ -90,7 +91,8 @@ impl Authority {
             let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
             return Ok(Serving { chain: vec![made.der().clone()], key, authority_pem: self.pem.clone() });
         };
-        let pem = std::fs::read(certificate).with_context(|| format!("read the certificate {}", certificate.display()))?;
+        let pem =
+            std::fs::read(certificate).with_context(|| format!("read the certificate {}", certificate.display()))?;
         let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
         let chain = chain.with_context(|| format!("read the certificate {}: it must be PEM", certificate.display()))?;
         let key = PrivateKeyDer::from_pem_file(key)

@@ -9,7 +9,8 @@ use crate::clock;
 /// An endpoint of a Service, as `HOST:PORT`; else why there is none, in kube-apiserver's words.
 pub(crate) fn of_service(cluster: &Cluster, namespace: &str, name: &str, port: u64) -> Result<String, String> {
     let missing = || format!("service {name:?} not found");
-    let service = read(cluster, &format!("/api/v1/namespaces/{namespace}/services/{name}"), None).ok_or_else(missing)?;
+    let service =
+        read(cluster, &format!("/api/v1/namespaces/{namespace}/services/{name}"), None).ok_or_else(missing)?;
     let ports = list(&service["spec"]["ports"]);
     let found = ports.iter().find(|known| known["port"] == port);
     let found = found.ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;

@@ -15,5 +15,6 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<()> {
         file.persist(path)?;
         Ok(())
     };
-    write().with_context(|| format!("write {}: choose a file in a folder that exists and may be written", path.display()))
+    write()
+        .with_context(|| format!("write {}: choose a file in a folder that exists and may be written", path.display()))
 }

@@ -87,9 +87,9 @@ impl Server {
         let authority = Authority::open(options.state.as_deref())?;
         let serving = authority.serving(options.certificate.as_ref())?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-        let listener = runtime.block_on(TcpListener::bind(address)).with_context(|| {
-            format!("listen on {address}: choose another port with --port, or 0 for a free one")
-        })?;
+        let listener = runtime
+            .block_on(TcpListener::bind(address))
+            .with_context(|| format!("listen on {address}: choose another port with --port, or 0 for a free one"))?;
         let address = listener.local_addr().context("read the port that the system gave")?;
         let kubeconfig = authority.kubeconfig(&format!("https://{address}"), &serving)?;
 

@@ -106,7 +106,8 @@ impl Webhooks {
 fn client((ca_bundle, server_name): &Key) -> Result<Https, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_bundle) {
-        let certificate = certificate.map_err(|_| "unable to load root certificates: unable to parse bytes as PEM block")?;
+        let certificate =
+            certificate.map_err(|_| "unable to load root certificates: unable to parse bytes as PEM block")?;
         roots.add(certificate).map_err(|error| format!("unable to load root certificates: {error}"))?;
     }
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))

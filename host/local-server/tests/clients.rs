@@ -83,7 +83,8 @@ fn a_client_lists_watches_and_writes_and_a_restart_loses_nothing() {
     let log = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
     let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let of_maps = events.filter(|event| event["objectRef"]["resource"] == "configmaps");
-    let seen = of_maps.map(|event| format!("{} {} {}", event["verb"], event["objectRef"]["name"], event["responseStatus"]["code"]));
+    let seen = of_maps
+        .map(|event| format!("{} {} {}", event["verb"], event["objectRef"]["name"], event["responseStatus"]["code"]));
     let mut seen = seen.collect::<Vec<_>>();
     // The watch is logged when it ends.
     seen.sort();
