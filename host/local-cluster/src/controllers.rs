@@ -1,11 +1,24 @@
-//! The controllers: each sees every change, keeps keys that wait, and looks at one key at a time. Input: the log of changes
-//! and the time. Output: writes to the cluster, as requests make them. It must not know HTTP.
+//! The controllers: each sees the changes of the kinds that it watches, keeps keys that wait, and looks at one key at a
+//! time. Input: the log of changes and the time. Output: writes to the cluster, as requests make them. It must not know HTTP.
+
+mod condition;
+mod garbage_collector;
+mod kubelet;
+mod placement;
+mod resources;
+mod scheduler;
+mod storages;
+mod taint;
+#[cfg(test)]
+mod testing;
+mod write;
 
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 
+use self::placement::Placement;
 use crate::halt::{Answer, Halt};
 use crate::options::Options;
 use crate::rest::Context;
@@ -15,6 +28,9 @@ use crate::{Cluster, Reply, Step};
 /// The first wait of a key that failed; it doubles up to [`LAST_WAIT`].
 const FIRST_WAIT: SignedDuration = SignedDuration::from_millis(5);
 const LAST_WAIT: SignedDuration = SignedDuration::from_secs(60);
+/// After so many steps the controllers that batch get a turn even though others are busy: rare enough to batch well, often
+/// enough that a busy cluster does not starve them.
+const STEPS_OF_A_BATCH: u64 = 1_000;
 
 /// The namespace and name of what a controller looks at, as its own choice of kind has it.
 pub(crate) type Key = (Arc<str>, Arc<str>);
@@ -26,6 +42,8 @@ pub(crate) enum Again {
     No,
     /// Look again then.
     At(Timestamp),
+    /// Something failed that was written down: what was written stays, and the key is tried again, later each time.
+    Later,
 }
 
 /// One controller: functions, without state of its own.
@@ -34,14 +52,21 @@ pub(crate) struct Controller {
     pub(crate) name: &'static str,
     /// The user that it writes as.
     pub(crate) user: &'static str,
+    /// The group and plural of the kinds whose changes it sees; with none it sees all.
+    pub(crate) watches: &'static [(&'static str, &'static str)],
+    /// Whether it waits until no other controller has anything to do, so that it looks once after many changes.
+    pub(crate) batches: bool,
     /// The keys that a change concerns.
     pub(crate) keys: fn(&Cluster, &Change) -> Vec<Key>,
-    /// Looks at a key, and writes what is missing.
+    /// Looks at a key, and writes what is missing. An error undoes what it wrote; the key is tried again, later each time.
     pub(crate) reconcile: fn(&mut Cluster, &Context<'_>, &Key) -> Result<Again, Halt>,
 }
 
 /// All controllers in the order they take turns in.
-const ALL: &[Controller] = &[];
+const ALL: &[&[Controller]] = &[CLUSTER];
+
+/// Those that look after the cluster as a whole, and the models of its nodes.
+const CLUSTER: &[Controller] = &[kubelet::CONTROLLER, scheduler::CONTROLLER, garbage_collector::CONTROLLER];
 
 /// The queues of the controllers that run.
 #[derive(Clone, Debug)]
@@ -49,18 +74,34 @@ pub(crate) struct Controllers {
     queues: Vec<Queue>,
     /// All changes up to this version were seen.
     seen: u64,
+    /// How many steps were made.
+    steps: u64,
     /// Whose turn is next.
     turn: usize,
+    /// Which Pods are where.
+    placement: Placement,
 }
 
 /// The keys of one controller that wait.
 #[derive(Clone, Debug)]
 struct Queue {
-    /// Its place in [`ALL`].
-    controller: usize,
+    controller: &'static Controller,
     due: OrdSet<(Timestamp, Key)>,
     at: OrdMap<Key, Timestamp>,
     failures: OrdMap<Key, u32>,
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Controller {
+    fn sees(&self, change: &Change) -> bool {
+        let (group, plural) = (&*change.storage.group, &*change.storage.plural);
+        self.watches.is_empty() || self.watches.iter().any(|watched| *watched == (group, plural))
+    }
 }
 
 impl Queue {
@@ -76,24 +117,56 @@ impl Queue {
         self.at.insert(key, at);
     }
 
+    fn next(&self) -> Option<Timestamp> {
+        self.due.get_min().map(|(at, _)| *at)
+    }
+
     fn take(&mut self, now: Timestamp) -> Option<Key> {
         let (at, key) = self.due.get_min().filter(|(at, _)| *at <= now).cloned()?;
         self.due.remove(&(at, key.clone()));
         self.at.remove(&key);
         Some(key)
     }
+
+    fn retry(&mut self, key: Key, now: Timestamp) {
+        let failures = self.failures.get(&key).copied().unwrap_or(0);
+        let wait = FIRST_WAIT.saturating_mul(1 << failures.min(14)).min(LAST_WAIT);
+        self.failures.insert(key.clone(), failures + 1);
+        self.add(key, now + wait);
+    }
+
+    /// Remembers what came of a key.
+    fn settle(&mut self, key: Key, again: Again, now: Timestamp) {
+        match again {
+            Again::Later => return self.retry(key, now),
+            Again::At(time) => self.add(key.clone(), time),
+            Again::No => {}
+        }
+        self.failures.remove(&key);
+    }
 }
 
 impl Controllers {
     pub(crate) fn new(options: &Options) -> Self {
-        let running = ALL.iter().enumerate().filter(|(_, controller)| options.runs(controller.name));
-        let queue =
-            |(controller, _)| Queue { controller, due: OrdSet::new(), at: OrdMap::new(), failures: OrdMap::new() };
-        Self { queues: running.map(queue).collect(), seen: 0, turn: 0 }
+        let running = ALL.iter().copied().flatten().filter(|controller| options.runs(controller.name));
+        let queue = |controller| Queue { controller, due: OrdSet::new(), at: OrdMap::new(), failures: OrdMap::new() };
+        Self { queues: running.map(queue).collect(), seen: 0, steps: 0, turn: 0, placement: Placement::default() }
     }
 
     fn next(&self) -> Option<Timestamp> {
-        self.queues.iter().filter_map(|queue| queue.due.get_min()).map(|(at, _)| *at).min()
+        self.queues.iter().filter_map(Queue::next).min()
+    }
+
+    /// The queue whose turn it is, of those that have a key that is due.
+    fn due(&self, now: Timestamp) -> Option<usize> {
+        let count = self.queues.len();
+        let turns = (0..count).map(|offset| (self.turn + offset) % count);
+        let mut due = turns.filter(|at| self.queues[*at].next().is_some_and(|next| next <= now)).peekable();
+        let first = due.peek().copied()?;
+        if self.steps % STEPS_OF_A_BATCH == 0 {
+            return Some(first);
+        }
+        due.find(|at| !self.queues[*at].controller.batches).or(Some(first))
     }
 }
 
@@ -101,75 +174,66 @@ impl Controllers {
 /// is not taken.
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
     see(cluster, now);
-    let count = cluster.controllers.queues.len();
-    for offset in 0..count {
-        let at = (cluster.controllers.turn + offset) % count;
-        let mut next = cluster.clone();
-        let Some(key) = next.controllers.queues[at].take(now) else { continue };
-        let controller = &ALL[next.controllers.queues[at].controller];
-        next.controllers.turn = at + 1;
-        let context = Context::system(controller.user, answers, now);
-        match (controller.reconcile)(&mut next, &context, &key) {
-            Ok(again) => {
-                let queue = &mut next.controllers.queues[at];
-                queue.failures.remove(&key);
-                if let Again::At(time) = again {
-                    queue.add(key, time);
-                }
-                *cluster = next;
-            }
-            Err(Halt::Call(call)) => return Reply::Call(call),
-            Err(Halt::Status(_)) => {
-                // What it wrote before the refusal stays undone; the key is tried again, later each time.
-                let queue = &mut cluster.controllers.queues[at];
-                queue.take(now);
-                let failures = queue.failures.get(&key).copied().unwrap_or(0);
-                let wait = FIRST_WAIT.saturating_mul(1 << failures.min(14)).min(LAST_WAIT);
-                queue.failures.insert(key.clone(), failures + 1);
-                queue.add(key, now + wait);
-                cluster.controllers.turn = at + 1;
-            }
-        }
-        return Reply::Done(Step::Worked);
+    let Some(at) = cluster.controllers.due(now) else { return Reply::Done(Step::Idle(cluster.controllers.next())) };
+    let mut next = cluster.clone();
+    next.controllers.steps += 1;
+    next.controllers.turn = at + 1;
+    let controller = next.controllers.queues[at].controller;
+    let Some(key) = next.controllers.queues[at].take(now) else { return Reply::Done(Step::Worked) };
+    let mut context = Context::system(controller.user, answers, now);
+    if controller.user.starts_with("system:serviceaccount:") {
+        "kube-controller-manager".clone_into(&mut context.manager);
     }
-    Reply::Done(Step::Idle(cluster.controllers.next()))
-}
-
-/// Gives every object to the controllers as if it was just added: after a cluster was restored there is no log.
-pub(crate) fn see_all(cluster: &mut Cluster, now: Timestamp) {
-    for (storage, objects) in cluster.store.all() {
-        for object in objects {
-            let change = Change {
-                revision: object.revision,
-                storage: storage.clone(),
-                event: Event::Added,
-                object,
-                previous: None,
-            };
-            for queue in 0..cluster.controllers.queues.len() {
-                let keys = (ALL[cluster.controllers.queues[queue].controller].keys)(cluster, &change);
-                for key in keys {
-                    cluster.controllers.queues[queue].add(key, now);
-                }
-            }
+    match (controller.reconcile)(&mut next, &context, &key) {
+        Ok(again) => {
+            next.controllers.queues[at].settle(key, again, now);
+            *cluster = next;
+        }
+        Err(Halt::Call(call)) => return Reply::Call(call),
+        Err(Halt::Status(_)) => {
+            let controllers = &mut cluster.controllers;
+            controllers.steps += 1;
+            controllers.turn = at + 1;
+            let queue = &mut controllers.queues[at];
+            queue.take(now);
+            queue.retry(key, now);
         }
     }
-    cluster.controllers.seen = cluster.store.revision();
+    Reply::Done(Step::Worked)
 }
 
+/// Gives the controllers what changed since they last looked; all objects, if the log does not reach back so far.
 fn see(cluster: &mut Cluster, now: Timestamp) {
-    if cluster.controllers.seen == cluster.store.revision() {
+    let (seen, revision) = (cluster.controllers.seen, cluster.store.revision());
+    if seen == revision {
         return;
     }
-    let mut found = Vec::new();
-    for change in cluster.store.changes(cluster.controllers.seen) {
-        for (at, queue) in cluster.controllers.queues.iter().enumerate() {
-            let keys = (ALL[queue.controller].keys)(cluster, change);
-            found.extend(keys.into_iter().map(|key| (at, key)));
+    let changes: Vec<Change> =
+        if seen < cluster.store.compacted() { all(cluster) } else { cluster.store.changes(seen).cloned().collect() };
+    for change in &changes {
+        cluster.controllers.placement.learn(change);
+        for at in 0..cluster.controllers.queues.len() {
+            let controller = cluster.controllers.queues[at].controller;
+            if controller.sees(change) {
+                for key in (controller.keys)(cluster, change) {
+                    cluster.controllers.queues[at].add(key, now);
+                }
+            }
         }
     }
-    for (at, key) in found {
-        cluster.controllers.queues[at].add(key, now);
-    }
-    cluster.controllers.seen = cluster.store.revision();
+    cluster.controllers.seen = revision;
+}
+
+fn all(cluster: &Cluster) -> Vec<Change> {
+    let added = |(storage, objects): (_, Vec<_>)| {
+        let change = move |object: Arc<crate::store::Object>| Change {
+            revision: object.revision,
+            storage: crate::resource::Storage::clone(&storage),
+            event: Event::Added,
+            object,
+            previous: None,
+        };
+        objects.into_iter().map(change)
+    };
+    cluster.store.all().into_iter().flat_map(added).collect()
 }

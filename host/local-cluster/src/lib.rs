@@ -22,6 +22,7 @@ mod request;
 mod resource;
 mod rest;
 mod saved;
+mod scale;
 mod schema;
 mod selector;
 mod store;

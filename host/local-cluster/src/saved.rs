@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::options::Options;
 use crate::resource::{Storage, built_in};
 use crate::store::{Change, Event, Object, Store};
-use crate::{Cluster, Controllers, OrdMap, controllers, definition};
+use crate::{Cluster, Controllers, OrdMap, definition};
 
 impl Cluster {
     /// The changes after a version, oldest first, each as a record. None if the log does not reach back to it: save all.
@@ -50,7 +49,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What is wrong with which record.
-    pub fn restore(options: Options, records: impl IntoIterator<Item = Value>, now: Timestamp) -> Result<Self, String> {
+    pub fn restore(options: Options, records: impl IntoIterator<Item = Value>) -> Result<Self, String> {
         let mut cluster = Self {
             controllers: Controllers::new(&options),
             options: Arc::new(options),
@@ -63,7 +62,6 @@ impl Cluster {
         }
         cluster.compact();
         cluster.serve_definitions();
-        controllers::see_all(&mut cluster, now);
         Ok(cluster)
     }
 
@@ -105,7 +103,7 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::Method::{Delete, Get, Post, Put};
-    use crate::testing::{ask, quiet, start};
+    use crate::testing::{ask, quiet};
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -121,7 +119,7 @@ mod tests {
         ask(&mut cluster, Delete, &format!("{MAPS}/b"), &Value::Null);
         records.extend(cluster.saved_since(before).unwrap());
         for records in [records, cluster.saved()] {
-            let mut restored = Cluster::restore((*cluster.options).clone(), records, start()).unwrap();
+            let mut restored = Cluster::restore((*cluster.options).clone(), records).unwrap();
             assert_eq!(restored.revision(), cluster.revision());
             assert_eq!(ask(&mut restored, Get, MAPS, &Value::Null), ask(&mut cluster, Get, MAPS, &Value::Null));
             let mut original = cluster.clone();
@@ -142,7 +140,7 @@ mod tests {
                 "record 1: it removes what is not there",
             ),
         ] {
-            let found = Cluster::restore(Options::default(), [record], start());
+            let found = Cluster::restore(Options::default(), [record]);
             assert_eq!(found.err().as_deref(), Some(why));
         }
     }

@@ -137,14 +137,18 @@ impl Store {
     }
 
     /// The dependents of an owner, by its UID.
-    pub(crate) fn owned(&self, uid: &str) -> Vec<(Storage, Arc<Object>)> {
+    pub(crate) fn dependents<'a>(
+        &'a self,
+        uid: &'a str,
+    ) -> impl Iterator<Item = (&'a Storage, &'a Arc<Object>)> + use<'a> {
         let start = (uid.into(), Storage::new("", ""), ("".into(), "".into()));
-        let found = self.owned.range(start..).take_while(|(owner, _, _)| &**owner == uid);
-        let object = |(_, storage, name): &Owned| {
-            let object = self.objects.get(storage)?.get(name)?;
-            Some((storage.clone(), object.clone()))
-        };
-        found.filter_map(object).collect()
+        let found = self.owned.range(start..).take_while(move |(owner, _, _)| &**owner == uid);
+        found.filter_map(|(_, storage, name)| Some((storage, self.objects.get(storage)?.get(name)?)))
+    }
+
+    /// The dependents of an owner, to be kept while the store changes.
+    pub(crate) fn owned(&self, uid: &str) -> Vec<(Storage, Arc<Object>)> {
+        self.dependents(uid).map(|(storage, object)| (storage.clone(), object.clone())).collect()
     }
 
     /// Stores an object under the next version, which its metadata then says.

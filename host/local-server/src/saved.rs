@@ -41,7 +41,7 @@ impl Saved {
             let head = records.next().transpose().with_context(damaged)?.unwrap_or_default();
             options.seed = head["seed"].as_u64().context("its first line has no seed").with_context(damaged)?;
             let records = records.collect::<Result<Vec<Value>>>().with_context(damaged)?;
-            Cluster::restore(options.clone(), records, clock::now()).map_err(Error::msg).with_context(damaged)?
+            Cluster::restore(options.clone(), records).map_err(Error::msg).with_context(damaged)?
         } else {
             options.seed = random_seed()?;
             Cluster::new(options.clone(), clock::now())

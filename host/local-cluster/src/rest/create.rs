@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Attributes, Context, one, output};
+use super::{Attributes, Context, Update, one, output};
 use crate::halt::{Cause, Halt, Status};
 use crate::managed_fields::{self, Operation};
 use crate::request::{Request, Response};
@@ -37,15 +37,28 @@ pub(crate) fn create(
     cluster: &mut Cluster,
     context: &Context<'_>,
     attributes: &Attributes,
+    object: Value,
+) -> Result<Arc<Object>, Halt> {
+    create_as(cluster, context, attributes, object, Update::Whole)
+}
+
+/// Creates an object; of one that is applied, the managed fields are set already.
+pub(super) fn create_as(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    attributes: &Attributes,
     mut object: Value,
+    how: Update,
 ) -> Result<Arc<Object>, Halt> {
     let resource = &attributes.resource;
     name(cluster, attributes, &mut object)?;
     system_fields(cluster, context, &mut object);
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
+    if how == Update::Whole {
+        managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
+    }
     strategy::prepare_create(cluster, context, resource, &mut object)?;
-    managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
     admission::mutate(cluster, context, attributes, &mut object, None)?;
     strategy::default(resource, &mut object);
     finish(cluster, context, attributes, object)

@@ -59,8 +59,7 @@ pub(crate) fn update(
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
     strategy::prepare_update(cluster, context, attributes, &mut object, &old)?;
-    admission::mutate(cluster, context, attributes, &mut object, Some(&old))?;
-    keep_system_fields(&mut object, &old);
+    // What admission changes, nobody owns.
     if how == Update::Whole {
         managed_fields::update(
             resource,
@@ -72,6 +71,8 @@ pub(crate) fn update(
             context.now,
         );
     }
+    admission::mutate(cluster, context, attributes, &mut object, Some(&old))?;
+    keep_system_fields(&mut object, &old);
     let mut causes = strategy::validate_metadata(resource, &object);
     causes.extend(resource.schema().validate(&object, Some(&old)));
     causes.extend(strategy::validate_update(cluster, attributes, &object, &old));
